@@ -20,7 +20,7 @@ _DEFINED_IN = {
     "base.storage.commit": "Staging commit",
     "text.curate.step": "CurationBatch RuleMeasure:Measure Outcome Step",
     "text.store.rows": "Rows",
-    "text.tables.column_contents": "text_in",
+    "text.tables.cell_values": "text_in",
     "text.tables.examples": "BETWEEN Example",
     "text.tables.labels": "LabelVocabulary",
     "text.tables.layout": "Columns Layout Shape Task",

@@ -30,14 +30,13 @@ from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.tasks.base.task_type import SECOND, UNTOLD, TaskType, task_for
 from maskwright.model.opening import folders
 from maskwright.text.tables import files as table
-from maskwright.text.tables.column_contents import has_column
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.labelled_texts import PAIR
 from maskwright.text.tables.layout import Task
 from maskwright.text.tables.prepare import build, hidden_by, no_answers
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
+from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION, Table, has_column
 from maskwright.text.tables.shapes import as_names, may_be_joined, shape_for
-from maskwright.text.tables.split_files import ALL, TEST, TRAIN, VALIDATION
 from maskwright.text.tables.survey import left_out_findings, reading_findings
 
 NAME, PAGE = "evaluation.json", "report.html"
@@ -161,7 +160,7 @@ def rows_for(
 def _part_examples(
     folder: Path | str,
     model: Predictor,
-    loaded: table.Table,
+    loaded: Table,
     name: str,
     data: Path | str,
     columns: Mapping[str, Sequence[str]],
@@ -208,7 +207,7 @@ def _part_examples(
 
 def _as_pair_task(
     model: Predictor,
-    asked_of: table.Table,
+    asked_of: Table,
     columns: Mapping[str, Sequence[str]],
     no_label: str | None,
 ) -> tuple[Predictor, Mapping[str, Sequence[str]]]:
@@ -236,9 +235,7 @@ def _as_pair_task(
     ), named_columns
 
 
-def _has_pairs(
-    asked_of: table.Table, columns: Mapping[str, Sequence[str]], no_label: str | None
-) -> bool:
+def _has_pairs(asked_of: Table, columns: Mapping[str, Sequence[str]], no_label: str | None) -> bool:
     """Whether the table has two texts per row, by column names and contents."""
     try:
         return infer(asked_of, columns, None, no_label).columns.layout is PAIR
@@ -248,7 +245,7 @@ def _has_pairs(
 
 def _infer_task(
     model: Predictor,
-    asked_of: table.Table,
+    asked_of: Table,
     data: Path | str,
     columns: Mapping[str, Sequence[str]],
     no_label: str | None,

@@ -59,7 +59,7 @@ from maskwright.model.objectives.supervised import PROBLEM_TYPES, Problem
 from maskwright.model.opening import generation_settings
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_model
-from maskwright.text.tables.column_contents import is_empty, joined_or_whole
+from maskwright.text.tables.cell_values import is_empty, joined_or_whole
 from maskwright.text.tables.shapes import may_be_joined
 from maskwright.text.tokenizer.training.sample import not_unicode
 

@@ -26,13 +26,15 @@ from maskwright.text.corpus.growing import GrowingFile, growing
 from maskwright.text.corpus.ledger import Counts, Ledger
 from maskwright.text.corpus.read import text_blocks
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.column_contents import has_column, row_with_lists
-from maskwright.text.tables.formats import class_folders, conll, conllu, unnamed_files
+from maskwright.text.tables.cell_values import row_with_lists
+from maskwright.text.tables.files import separate_class_names
+from maskwright.text.tables.formats import conll, conllu
+from maskwright.text.tables.formats import text_files as text_formats
 from maskwright.text.tables.raw_text import as_read
+from maskwright.text.tables.read import read_rows
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, WHERE, TableReadingOptions
-from maskwright.text.tables.rows import TABLE_FILE, Row, read_rows
+from maskwright.text.tables.rows import TABLE_FILE, Row, has_column
 from maskwright.text.tables.shapes import may_be_joined
-from maskwright.text.tables.split_files import separate_class_names
 
 # Names for the column with the source file of a row; the first unused one is taken.
 FILE = ("file", "source_file", "predicted_from")
@@ -47,14 +49,14 @@ def rows_to_answer(
     of a bad row is None if `on_bad` is "skip". For a folder, the values include the file of the
     row. `counts` is updated with statistics of the reader."""
     skips = read.reading.on_bad == "skip"
-    every_file, ignored = find(source, unnamed_files.sources)
+    every_file, ignored = find(source, text_formats.sources)
     counts.ignored.add(ignored)
     files = separate_class_names(every_file)[0]
     names = [name for role in model.columns.values() for name in role]
     text_files = [
         file for file in files if file.format == "text" and not _is_labelled(file, read.reading)
     ]
-    if class_folders.in_folders(files, lambda name: False):
+    if text_formats.in_folders(files, lambda name: False):
         text_files = []  # each file is one text
     if text_files and len(text_files) < len(files):
         raise UsageError(
@@ -145,12 +147,12 @@ def _column_error(row: Row, missing: str, model: BasePredictor) -> DataError:
 
 def _is_labelled(file: Source, reading: ReadingOptions) -> bool:
     """Whether a text file has labelled rows (fastText, CoNLL, CoNLL-U), not one text per line."""
-    if isinstance(file, unnamed_files.ParallelText):
+    if isinstance(file, text_formats.ParallelText):
         return True
     with RegularFile(file) as stream:
         first_block = next(text_blocks(stream, file, Ledger(reading, Counts(), None)), None)
     return first_block is not None and (
-        first_block.text.lstrip().startswith(class_folders.LABEL)
+        first_block.text.lstrip().startswith(text_formats.LABEL)
         or conllu.is_one(first_block.text, may_be_table=True)
         or conll.is_words(first_block.text)
     )

@@ -50,7 +50,7 @@ from maskwright.model.opening import folders
 from maskwright.model.opening.open import home_of
 from maskwright.text.corpus.files import listed, size_of
 from maskwright.text.corpus.ledger import Counts
-from maskwright.text.tables.formats import unnamed_files
+from maskwright.text.tables.formats import text_files
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import as_names
 
@@ -121,7 +121,7 @@ def write_predictions(
         names = _look_at(source, model, read, top, delimiter is not None, windows)
         # The rows are in both files for a while.
         storage.require_space(
-            out.parent, WRITES * size_of(source, unnamed_files.sources) - _size(staged)
+            out.parent, WRITES * size_of(source, text_files.sources) - _size(staged)
         )
 
         def save(target: Path) -> None:

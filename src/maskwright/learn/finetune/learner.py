@@ -40,7 +40,7 @@ from maskwright.model.objectives.modules.supervised import Standardised
 from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
-from maskwright.text.tables.split_files import TRAIN, VALIDATION
+from maskwright.text.tables.rows import TRAIN, VALIDATION
 
 # The share of the run after which all layers are trained.
 UNFROZEN_AT = 0.5

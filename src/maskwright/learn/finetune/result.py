@@ -45,8 +45,8 @@ from maskwright.model.opening import folders
 from maskwright.model.opening.model import fingerprint
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Dataset
+from maskwright.text.tables.rows import VALIDATION
 from maskwright.text.tables.shapes import may_be_list
-from maskwright.text.tables.split_files import VALIDATION
 
 SHOWN_LABELS = 40
 

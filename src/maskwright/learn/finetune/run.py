@@ -47,7 +47,7 @@ from maskwright.model.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.opening.model import Model
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
+from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
 TRIAL_STEPS = 3
 

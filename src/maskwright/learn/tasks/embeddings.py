@@ -48,15 +48,13 @@ from maskwright.learn.tasks.base.task_type import (
     text,
 )
 from maskwright.model.inference.encoded import EncodedExamples
-from maskwright.text.tables.column_contents import text_of
+from maskwright.text.tables.cell_values import text_of
 from maskwright.text.tables.examples import MatchExample, PairExample, TextExample
 from maskwright.text.tables.labelled_texts import PAIR
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
-from maskwright.text.tables.role_search import ColumnSearch
-from maskwright.text.tables.rows import Row
-from maskwright.text.tables.spellings import MATCHES, NEGATIVE, plain
-from maskwright.text.tables.split_files import TRAIN
+from maskwright.text.tables.role_search import MATCHES, NEGATIVE, ColumnSearch
+from maskwright.text.tables.rows import TRAIN, Row, plain
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer

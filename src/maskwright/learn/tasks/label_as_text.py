@@ -42,7 +42,7 @@ from maskwright.learn.tasks.base.task_type import (
 )
 from maskwright.learn.tasks.base.text_generation import Template, TextGeneration
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.split_files import TRAIN
+from maskwright.text.tables.rows import TRAIN
 
 UNREAD = "unread"
 NUMBER = re.compile(r"[+-]?[0-9]{1,12}(\.[0-9]{1,12})?")

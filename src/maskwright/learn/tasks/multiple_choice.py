@@ -33,23 +33,19 @@ from maskwright.learn.tasks.base.task_type import (
     text,
 )
 from maskwright.model.inference.encoded import EncodedExamples
-from maskwright.text.tables.column_contents import (
+from maskwright.text.tables.cell_values import (
+    as_integer,
     is_empty,
     joined,
     missing,
     text_in,
     text_of,
-    value_of,
 )
 from maskwright.text.tables.examples import ChoiceExample
-from maskwright.text.tables.files import Table
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
-from maskwright.text.tables.raw_text import as_integer
-from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
-from maskwright.text.tables.rows import Row
-from maskwright.text.tables.spellings import NUMBERED
-from maskwright.text.tables.split_files import TRAIN
+from maskwright.text.tables.role_search import NUMBERED, TEXTLIKE, ColumnSearch
+from maskwright.text.tables.rows import TRAIN, Row, Table, value_of
 
 LETTERS = string.ascii_uppercase
 MIN_ROWS = 5  # rows; with fewer, a 0 may be missing by chance

@@ -49,17 +49,14 @@ from maskwright.learn.tasks.base.task_type import (
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.objectives.base.sequences import Sequences
 from maskwright.text.tables import raw_text
-from maskwright.text.tables.column_contents import is_empty, missing, text_in, value_of
+from maskwright.text.tables.cell_values import as_integer, is_empty, missing, require_field, text_in
 from maskwright.text.tables.examples import QuestionExample
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
 from maskwright.text.tables.marked_text import cause_of_place, whole_words
-from maskwright.text.tables.one_row import require_field
-from maskwright.text.tables.raw_text import as_integer, as_read
-from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
-from maskwright.text.tables.rows import TABLE_FILE, Row
-from maskwright.text.tables.spellings import NAMES, plain
-from maskwright.text.tables.split_files import TRAIN, VALIDATION
+from maskwright.text.tables.raw_text import as_read
+from maskwright.text.tables.role_search import NAMES, TEXTLIKE, ColumnSearch
+from maskwright.text.tables.rows import TABLE_FILE, TRAIN, VALIDATION, Row, plain, value_of
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 YES_OR_NO = {"yes", "no", "true", "false", "y", "n", "maybe", "0", "1"}

@@ -23,15 +23,13 @@ from maskwright.learn.tasks.base.task_type import (
 )
 from maskwright.learn.tasks.base.text_generation import Template, TextGeneration
 from maskwright.text.store.tokenize import sentence_starts
-from maskwright.text.tables.column_contents import MANY_ROWS, missing, text_in, value_of
+from maskwright.text.tables.cell_values import missing, text_in
+from maskwright.text.tables.columns import MANY_ROWS
 from maskwright.text.tables.examples import RewriteExample
-from maskwright.text.tables.files import Table
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
-from maskwright.text.tables.role_search import ColumnSearch
-from maskwright.text.tables.rows import Row
-from maskwright.text.tables.spellings import SEQUENCES, plain
-from maskwright.text.tables.split_files import TRAIN
+from maskwright.text.tables.role_search import SEQUENCES, ColumnSearch
+from maskwright.text.tables.rows import TRAIN, Row, Table, plain, value_of
 
 BEAMS = 4
 WHOLE = "{source}"

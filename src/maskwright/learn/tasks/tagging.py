@@ -41,29 +41,24 @@ from maskwright.learn.tasks.base.task_type import (
 )
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.objectives.base.sequences import Sequences
-from maskwright.text.tables import labels, tag_spelling, tags
-from maskwright.text.tables.column_contents import (
-    MANY_ROWS,
+from maskwright.text.tables import labels, tags
+from maskwright.text.tables.cell_values import (
     UnknownTag,
     is_empty,
     is_no_label,
     missing,
+    require_field,
     text_of,
-    value_of,
 )
+from maskwright.text.tables.columns import MANY_ROWS
 from maskwright.text.tables.examples import UNKNOWN, TaggedExample
-from maskwright.text.tables.files import Table
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
 from maskwright.text.tables.marked_text import tag_words, words_in
-from maskwright.text.tables.one_row import require_field
 from maskwright.text.tables.raw_text import encode
-from maskwright.text.tables.role_search import ColumnSearch
-from maskwright.text.tables.rows import Row
-from maskwright.text.tables.spellings import NAMES, plain
-from maskwright.text.tables.split_files import TRAIN
-from maskwright.text.tables.tag_spelling import as_entities, as_usual, spelling_of
-from maskwright.text.tables.tags import OUTSIDE, Entity
+from maskwright.text.tables.role_search import NAMES, ColumnSearch
+from maskwright.text.tables.rows import TRAIN, Row, Table, plain, value_of
+from maskwright.text.tables.tags import OUTSIDE, Entity, as_entities, as_usual, spelling_of
 
 # Offsets are miscounted if another unit fits this many rows and this share of rows with cut words.
 MISCOUNTED_ROWS, MISCOUNTED = 3, 0.9
@@ -206,7 +201,7 @@ class WordsLayout(Layout):
         return replace(row, values={**row.values, name: masked}) if any(is_known) else None
 
     def meanings(self, labels: Collection[Any]) -> Callable[[str], set[str]]:
-        return tag_spelling.meanings({label for label in labels if type(label) is str})
+        return tags.meanings({label for label in labels if type(label) is str})
 
     def label_cells(self, row: Row, task: Task) -> Iterator[Any]:
         name = task.columns["tags"]
@@ -253,7 +248,7 @@ class WordsLayout(Layout):
             )
 
     def label_findings(self, names: Sequence[str]) -> Iterator[Finding]:
-        yield from tag_spelling.findings(names)
+        yield from tags.findings(names)
 
 
 def _marked_text(row: Row, columns: Columns) -> str | None:
@@ -293,7 +288,7 @@ def _check_spans(
     tag_ids: Sequence[int], tokens: Sequence[str], row: Row, name: str, vocabulary: LabelVocabulary
 ) -> None:
     """Raise DataError for spans that are not valid in the scheme of the tags."""
-    spelling, scheme = spelling_of(vocabulary.names), tag_spelling.scheme_of(vocabulary.names)
+    spelling, scheme = spelling_of(vocabulary.names), tags.scheme_of(vocabulary.names)
     if spelling is None or scheme is None:
         return
     indices = [index for index, number in enumerate(tag_ids) if number != UNKNOWN]

@@ -5,13 +5,12 @@ Several task types share them; a layout of a single task type is in its file (`l
 
 from __future__ import annotations
 
+from maskwright.text.tables.classes import target_of
 from maskwright.text.tables.examples import PairExample, TextExample
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Layout, Task
-from maskwright.text.tables.one_row import target_of
-from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
+from maskwright.text.tables.role_search import PAIRS, TEXTLIKE, ColumnSearch
 from maskwright.text.tables.rows import Row
-from maskwright.text.tables.spellings import PAIRS
 
 # A column has the longest texts if all others have less than this share of its words.
 ALIKE = 0.5

@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Literal
 
 from maskwright.base.findings import Finding
 from maskwright.text.corpus.ledger import Counts
-from maskwright.text.tables.column_contents import Column, is_no_label, text_in, value_of
+from maskwright.text.tables.cell_values import is_no_label, text_in
+from maskwright.text.tables.columns import Column
 from maskwright.text.tables.examples import Example
-from maskwright.text.tables.files import Table
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.role_search import ColumnSearch
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.rows import Row, Table, value_of
 
 # The form of the labels; "" if a layout has neither classes nor numbers.
 Label = Literal["classes", "several", "number", ""]
@@ -39,8 +39,8 @@ class Layout(ABC):
         lists: roles whose cells may be lists.
         learned: the role of the target; prediction does not need its column.
         ignored: answers that mean a missing answer even if the user does not name them.
-        spellings: normalised column names (`spellings.plain`) by role, the likeliest first; not
-            needed for roles in `spellings.NAMES`.
+        spellings: normalised column names (`rows.plain`) by role, the likeliest first; not
+            needed for roles in `role_search.NAMES`.
         rank: layouts are tried in ascending order, the most specific first.
         has_label_forms: whether labels may be classes, several classes or numbers, depending on the
             values of the label column.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from maskwright.base.metrics.metrics import METRICS
 from maskwright.text.tables.examples import Example, PairExample, TextExample
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
+from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
 STRENGTHS = (1.0, 10.0, 100.0)
 # Words may have a single letter: 'I' and 'a' distinguish languages.

@@ -35,9 +35,9 @@ from maskwright.learn.tasks.base.choices import Long
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.objectives.supervised import Options, Problem
-from maskwright.text.tables.column_contents import is_empty, text_in, text_of, value_of
+from maskwright.text.tables.cell_values import is_empty, text_in, text_of
 from maskwright.text.tables.layout import Dataset, Label, Shape
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.rows import Row, value_of
 from maskwright.text.tables.shapes import ROOM, shape_of
 from maskwright.text.tokenizer.unknown import OTHER_MODEL
 

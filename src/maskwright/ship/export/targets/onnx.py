@@ -186,7 +186,7 @@ def _evaluation_rows(
 
     from maskwright.ask.evaluate.labelled_rows import rows_for
     from maskwright.ship.export.int8 import EvaluationRows
-    from maskwright.text.tables.split_files import TEST, VALIDATION
+    from maskwright.text.tables.rows import TEST, VALIDATION
 
     if data is None:
         message = "the cost of 8 bits is measured on random ids, not on texts"
@@ -217,8 +217,8 @@ def _evaluation_rows(
 
 def _int8_ending(subfolder: str) -> str:
     """Return the suffix of an 8-bit graph's file; in a subfolder that of sentence-transformers."""
-    from maskwright.model.graph.session import has_vnni
     from maskwright.model.graph.onnx import ENDING
+    from maskwright.model.graph.session import has_vnni
 
     if not subfolder:
         return f"_int8{ENDING}"

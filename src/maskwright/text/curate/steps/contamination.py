@@ -42,9 +42,9 @@ from maskwright.text.curate.step import (
     arrow_table,
     require_one,
 )
-from maskwright.text.tables.formats import unnamed_files
-from maskwright.text.tables.rows import read_rows
-from maskwright.text.tables.split_files import separate_class_names
+from maskwright.text.tables.files import separate_class_names
+from maskwright.text.tables.formats import text_files
+from maskwright.text.tables.read import read_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -183,7 +183,7 @@ def sources_of(paths: Sequence[str | Path]) -> list[Source]:
     Raises:
         UsageError: a path does not exist, or cannot be read.
     """
-    return separate_class_names(find_all(list(paths), unnamed_files.sources))[0]
+    return separate_class_names(find_all(list(paths), text_files.sources))[0]
 
 
 def read_texts(source: Source) -> Iterator[tuple[TextPlace, str]]:

@@ -46,21 +46,14 @@ def _flat_row(
 ) -> dict[str, Any]:
     """Convert a raw question to a flat row, and add its id to `ids`; DataError if it is bad."""
     if not isinstance(row, Mapping):
-        raise DataError(
-            "a question that is no object",
-            where=where,
-            found=repr(row)[:80],
-            wanted='{"question": "…", "answers": […]}',
-        )
+        expected = '{"question": "…", "answers": […]}'
+        problem, shown = "a question that is no object", repr(row)[:80]
+        raise DataError(problem, where=where, found=shown, wanted=expected)
     question_id = str(row.get("id", number))
     where_question = f"{where}, question {question_id}"
     if question_id in ids:
-        raise DataError(
-            "two questions of the same id",
-            where=where,
-            found=repr(question_id),
-            wanted="another id for each question",
-        )
+        problem, expected = "two questions of the same id", "another id for each question"
+        raise DataError(problem, where=where, found=repr(question_id), wanted=expected)
     ids.add(question_id)
     impossible, answers = row.get("is_impossible"), row.get("answers", row.get("answer", []))
     labelled = bool({"answers", "answer"} & row.keys()) or impossible is True
@@ -79,23 +72,13 @@ def _flat_row(
             found=f"{len(answers)} answers, is_impossible {impossible}",
             wanted="answers, or is_impossible true",
         )
-    return {
-        "id": question_id,
-        "title": title,
-        "context": context,
-        "question": _field(row, "question", str, where_question),
-    } | (
-        {
-            "answers": {
-                "text": [_field(gold, "text", str, where_question) for gold in answers],
-                "answer_start": [
-                    _field(gold, "answer_start", int, where_question) for gold in answers
-                ],
-            }
-        }
-        if labelled
-        else {question_id: value for question_id, value in row.items() if question_id not in FIELDS}
-    )  # other fields are kept; invalid answers are reported when answers are read
+    question = _field(row, "question", str, where_question)
+    flat_row = {"id": question_id, "title": title, "context": context, "question": question}
+    if not labelled:  # other fields are kept; invalid answers are reported when they are read
+        return flat_row | {name: value for name, value in row.items() if name not in FIELDS}
+    texts = [_field(gold, "text", str, where_question) for gold in answers]
+    starts = [_field(gold, "answer_start", int, where_question) for gold in answers]
+    return flat_row | {"answers": {"text": texts, "answer_start": starts}}
 
 
 def _questions(document: Any, where: str) -> Iterator[tuple[str, str, Any, str] | DataError]:
@@ -123,23 +106,14 @@ def _questions(document: Any, where: str) -> Iterator[tuple[str, str, Any, str] 
 def _field(row: Any, name: str, expected: type, where: str) -> Any:
     if not isinstance(row, Mapping) or name not in row:
         shown = ", ".join(map(str, row)) if isinstance(row, Mapping) else repr(row)[:80]
-        shown = shown or "no fields"
-        raise DataError(
-            f'the field "{name}" is missing',
-            where=where or None,
-            found=shown,
-            wanted=f'"{name}", as SQuAD has it',
-        )
+        problem, form = f'the field "{name}" is missing', f'"{name}", as SQuAD has it'
+        raise DataError(problem, where=where or None, found=shown or "no fields", wanted=form)
     if type(row[name]) is not expected:
         raise _type_error(name, expected, row[name], where)
     return row[name]
 
 
-def _type_error(name: str, expected: type, shown: Any, where: str) -> DataError:
-    words = {str: "a text", list: "a list", int: "a whole number"}
-    return DataError(
-        f'the field "{name}" has another type',
-        where=where,
-        found=repr(shown)[:80],
-        wanted=words[expected],
-    )
+def _type_error(name: str, expected: type, value: Any, where: str) -> DataError:
+    form = {str: "a text", list: "a list", int: "a whole number"}[expected]
+    problem = f'the field "{name}" has another type'
+    return DataError(problem, where=where, found=repr(value)[:80], wanted=form)
