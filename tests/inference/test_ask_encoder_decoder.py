@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
+from inference.written import generate
 from maskwright import api
 from maskwright.ask.evaluate.text import evaluate_text
-from maskwright.ask.predict.texts import scoring_method
 from maskwright.base.budget import Budget
 from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.learn.pretrain import journal, run
@@ -35,8 +35,8 @@ from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.conventions import Conventions
 from maskwright.model.families.base.family import family
 from maskwright.model.inference import likelihood as text_likelihood
-from maskwright.model.inference.decode import Sampling, generate
 from maskwright.model.inference.fill_mask import TokenCandidate, fill
+from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import open_model
 from maskwright.model.opening.special_tokens import opening
@@ -258,7 +258,8 @@ def test_the_start_that_the_recipe_chose(tmp_path: Path) -> None:
             loaded.network,
             [[token, *opening(tokenizer)]],
             20,
-            Sampling(temperature=1.0, forbidden=closed),
+            GenerationSettings(temperature=1.0),
+            forbidden=closed,
             sources=[source],
             end=end,
         )[0]
@@ -321,10 +322,10 @@ def test_the_likelihood_of_a_text_is_that_of_what_was_trained(masked_alone: Path
     made = read(masked_alone / run.RECIPE)
     loaded = open_model(masked_alone)
     tokenizer = loaded.tokenizer
-    assert scoring_method(loaded.network, loaded.conventions) == "masked"
+    assert text_likelihood.scoring_method(loaded.network, loaded.conventions) == "masked"
     told = text_likelihood.scores(loaded.network, tokenizer, TEXTS, "masked")
     assert np.isfinite(told).all()
     # The control: an objective of two stacks, and a folder of which no run tells anything.
     both = replace(made, objective=ObjectiveChoice(name="denoising", options={}))
     for other in (conventions_of(both, 2), Conventions()):
-        assert scoring_method(loaded.network, other) == "sequence-to-sequence"
+        assert text_likelihood.scoring_method(loaded.network, other) == "sequence-to-sequence"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 import rounding
 from checkpoint.small import model_of, small
+from inference.written import beam_search, generate, rows_of, uncached, written
 from maskwright.base.errors import DataError
 from maskwright.model.adapters.base.adapter import Settings, attach
 from maskwright.model.adapters.bottleneck import Bottleneck
@@ -19,12 +21,12 @@ from maskwright.model.adapters.prefix import Prefix
 from maskwright.model.adapters.prompt import PromptTuning
 from maskwright.model.families.base.family import family
 from maskwright.model.inference import growing_rows
-from maskwright.model.inference.beam import beam_search
 from maskwright.model.inference.blocks import fits
-from maskwright.model.inference.decode import Sampling, generate, steps
-from maskwright.model.inference.fill_mask import spans
+from maskwright.model.inference.gaps import spans
+from maskwright.model.inference.generation import stream
+from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.growing_rows import ContextReader, GrowingRows
-from maskwright.model.inference.prepared import prepare
+from maskwright.model.inference.prepared import prepare, prepared
 from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.transformer import Transformer
 from nn.points import POINTS
@@ -41,10 +43,15 @@ def scores_of(
     change places."""
     pair = len(network.config.stacks) == 2
     texts = [list(text) for text in TEXTS]
-    reader = ContextReader(network, 24, cached)
-    if whole:
-        reader.prefix_lengths = [*map(len, texts)]
-    reader.encode(SOURCES if pair else None)
+    with nullcontext() if cached else uncached():
+        ready = prepared(network)
+        assert ready.writer.plain != cached or not fits(ready.writer.module)
+    reader = ContextReader(
+        ready,
+        24,
+        sources=SOURCES if pair else None,
+        prefix_lengths=[*map(len, texts)] if whole else None,
+    )
     found = []
     for number in range(count):
         found.append(reader.next_scores(texts, count - number))
@@ -71,7 +78,7 @@ def test_every_point_that_writes(name: str, whole: bool) -> None:
     """Encoders too, read from left to right; windows, and prompts seen whole."""
     network = point(name, deviation=0.4)
     assert agree(network, whole=whole)
-    assert ContextReader(network, None, True).writer is not None
+    assert not prepared(network).writer.plain
 
 
 @pytest.mark.parametrize("name", ["pre-norm decoder", "rotary decoder", "relative encoder-decoder"])
@@ -111,7 +118,8 @@ def test_spans_with_a_cache_and_without(name: str) -> None:
     network = model_of(small(family(name), architecture[name]))
     writer, asked = prepare(network, precision="float32"), ([0, 30], {30, 31, 1}, {0}, 4)
     for source in SOURCES[:2]:
-        wanted = spans(network, source, *asked, cached=False)
+        with uncached():
+            wanted = spans(network, source, *asked)
         assert len(wanted) == 4
         for model in (network, writer):
             found = spans(model, source, *asked)
@@ -163,24 +171,32 @@ def test_weights_are_those_of_the_preparation() -> None:
 
 def test_scores_of_a_batch_are_those_of_each_alone() -> None:
     """Sampled tokens are equal, and the scores to a millionth."""
-    network, sampling = point("pre-norm decoder", deviation=0.3), Sampling(seed=5, top_p=0.9)
-    alone = [list(steps(network, [text], 12, sampling)) for text in TEXTS]
-    for number, step in enumerate(steps(network, TEXTS, 12, sampling)):
-        for row, token, scores in zip(step.rows, step.tokens, step.scores, strict=True):
-            other = alone[row][number]
-            assert other.tokens == [token]
-            torch.testing.assert_close(scores, other.scores[0], rtol=1e-6, atol=1e-6 * 30)
+    network = point("pre-norm decoder", deviation=0.3)
+    settings = GenerationSettings(tokens=12, seed=5, top_p=0.9)
+    prompts = rows_of(TEXTS, settings, logprobs=network.config.tokens.vocabulary)
+    alone = [list(stream(network, [prompt])) for prompt in prompts]
+    following = [iter(pieces) for pieces in alone]
+    for piece in stream(network, prompts):
+        other = next(following[piece.row])
+        assert other.id == piece.id
+        scores, scores_alone = (sorted(each.top_logprobs) for each in (piece, other))
+        values = [torch.tensor([value for _, value in row]) for row in (scores, scores_alone)]
+        torch.testing.assert_close(*values, rtol=1e-5, atol=1e-5)
     # The control: a seed that hangs on the batch would give others.
-    assert generate(network, TEXTS, 12, Sampling(seed=6, top_p=0.9)) != [
-        [step.tokens[0] for step in row] for row in alone
+    assert generate(network, TEXTS, 12, GenerationSettings(seed=6, top_p=0.9)) != [
+        [piece.id for piece in pieces] for pieces in alone
     ]
 
 
 def test_each_row_its_own_number_of_tokens() -> None:
-    network, sampling = point("rotary decoder", deviation=0.4), Sampling(seed=2)
-    whole = generate(network, TEXTS, 12, sampling)
+    network = point("rotary decoder", deviation=0.4)
+    whole = generate(network, TEXTS, 12, GenerationSettings(seed=2))
     counts = [3, 12, 0, 7]
-    cut = generate(network, TEXTS, counts, sampling)
+    prompts = [
+        rows_of([text], GenerationSettings(tokens=count, seed=2))[0]
+        for text, count in zip(TEXTS, counts, strict=True)
+    ]
+    cut = [row.ids for row in written(network, prompts)]
     assert cut == [row[:count] for row, count in zip(whole, counts, strict=True)]
 
 

@@ -120,9 +120,8 @@ def test_pieces_and_strings_that_end_a_text(models: dict[str, Path]) -> None:
         with pytest.raises(DataError, match="not a text"):
             opened.stream(["the cat"])  # type: ignore[arg-type]
     assert opened.generate("the cat", tokens=3, precision="float32")
-    opened = api.load(models["gpt2"])
-    first = opened._writer("float32")
-    assert opened._writer("float32") is first, "weights are prepared once"
+    engine = api.load(models["gpt2"]).opened()
+    assert engine.network("float32") is engine.network("float32"), "weights are prepared once"
 
 
 def test_beams_find_likelier_texts_and_honour_stop_strings(models: dict[str, Path]) -> None:

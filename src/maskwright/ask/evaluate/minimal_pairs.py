@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from maskwright.ask.predict.texts import scoring_method
 from maskwright.base.config import canonical_json, fingerprint
 from maskwright.base.errors import DataError
 from maskwright.base.report import document, tables
@@ -72,7 +71,7 @@ def evaluate_pairs(
     model = model if isinstance(model, Model) else open_model(model)
     for finding in model.findings:
         say(finding.line())
-    how = scoring_method(model.network, model.conventions) if how is None else how
+    how = text_likelihood.scoring_method(model.network, model.conventions) if how is None else how
     network = prepare(model.network, precision="float32")
     result = score(network, model.tokenizer, paradigms, how)
     stores = training_stores(model.folder)

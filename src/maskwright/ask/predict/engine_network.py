@@ -23,7 +23,7 @@ from maskwright.base.errors import IncompatibleError, MaskwrightError
 from maskwright.base.findings import Finding
 from maskwright.model.graph import onnx
 from maskwright.model.graph.engines.base import calibration, engine, names
-from maskwright.model.graph.engines.base.engine import Engine
+from maskwright.model.graph.engines.base.engine import Runtime
 from maskwright.model.graph.engines.base.names import AUTO, TORCH
 from maskwright.model.graph.graphs import states_graph
 from maskwright.model.inference.batches import RowGroup, rectangles
@@ -39,7 +39,7 @@ CLOSE = {"float32": 1e-3, "bfloat16": 0.1}
 class EngineNetwork(Prepared):
     """A `Prepared` network whose hidden states are computed by `engine`."""
 
-    def __init__(self, ready: Prepared, engine: Engine) -> None:
+    def __init__(self, ready: Prepared, engine: Runtime) -> None:
         super().__init__(ready.network, ready.products)
         self.engine = engine
 
@@ -130,7 +130,7 @@ def with_engine(
 class _Loaded:
     """The loaded engines by name, and findings about each."""
 
-    engines: dict[str, Engine] = field(default_factory=dict)
+    engines: dict[str, Runtime] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -218,7 +218,7 @@ def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, 
     return tokens, [RowGroup(len(list(rows)), length) for length, rows in grouped]
 
 
-def _compare_states(ready: Prepared, candidate: Engine) -> Finding:
+def _compare_states(ready: Prepared, candidate: Runtime) -> Finding:
     """Compare the engine's states with the native ones in float32, on rows of different lengths;
     raises an `IncompatibleError` if they differ by more than its precision allows."""
     longest = ready.config.longest or 48

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.ask.predict import texts as inference_texts
+from maskwright.ask.predict.engine import TASK, Engine, Head
 from maskwright.ask.predict.predictor import Predictor, answers_of
 from maskwright.base import memory
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError, near
@@ -37,7 +37,8 @@ from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.tasks.base.task_type import Encoded
 from maskwright.model.device.choices import Precision
 from maskwright.model.graph.engines.base.names import TORCH
-from maskwright.model.inference.stream import Piece
+from maskwright.model.inference.fill_mask import spelled_masks
+from maskwright.model.inference.growing_text import Piece
 from maskwright.ship.serve import encoding, logprobs
 from maskwright.ship.serve.encoding import EncodedRows, TaskPayload
 from maskwright.ship.serve.errors import Refusal, of_error
@@ -58,14 +59,7 @@ from maskwright.ship.serve.scheduler import (
     Queue,
     QueueItem,
 )
-from maskwright.ship.serve.served_model import (
-    TASK,
-    Head,
-    ModelVariant,
-    ServedModel,
-    open_one,
-    vectors,
-)
+from maskwright.ship.serve.served_model import ServedModel, open_one, task_head
 
 __all__ = [
     "GeneratedText",
@@ -231,11 +225,11 @@ class Host:
             )
         return self._models[name]
 
-    def _variant(self, name: str | None, options: Options) -> ModelVariant:
-        """Return the model or adapter to use, and set its fingerprint in the response headers."""
-        variant = self.model(name).variant(options.adapter)
-        self.budget().facts["model"] = variant.fingerprint[:16]
-        return variant
+    def _select(self, name: str | None, options: Options) -> Engine:
+        """Return the engine to use, and set its fingerprint in the response headers."""
+        engine = self.model(name).engine(options.adapter)
+        self.budget().facts["model"] = engine.fingerprint[:16]
+        return engine
 
     def budget(self) -> RequestBudget:
         """Return the budget of the current request; a new one outside of HTTP requests."""
@@ -251,8 +245,8 @@ class Host:
                 answers_of(predictor.task_type, _encoded(encoded), outputs, options.top)
             )
 
-        variant = self._variant(name, options)
-        return await self._answer_task(variant, TASK, rows, options, finish)
+        engine = self._select(name, options)
+        return await self._answer_task(engine, TASK, rows, options, finish)
 
     async def scores(
         self, name: str | None, rows: Sequence[Any], options: Options = DEFAULT_OPTIONS
@@ -265,8 +259,8 @@ class Host:
                 predictor.task_type.scores(_encoded(encoded), outputs, raw=options.raw)
             )
 
-        variant = self._variant(name, options)
-        return await self._answer_task(variant, TASK, rows, options, finish)
+        engine = self._select(name, options)
+        return await self._answer_task(engine, TASK, rows, options, finish)
 
     async def embed(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
@@ -278,36 +272,36 @@ class Host:
                 np.asarray(predictor.task_type.merged(_encoded(encoded), outputs), np.float32)
             )
 
-        variant = self._variant(name, options)
-        head = vectors(options.pooling)
-        return await self._answer_task(variant, head, texts, options, finish, embeds=True)
+        engine = self._select(name, options)
+        head: Head = ("vectors", options.pooling)
+        return await self._answer_task(engine, head, texts, options, finish, embeds=True)
 
     async def token_states(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """Return (T, D) float32 for each text: the last hidden state of each of its T tokens."""
-        variant, budget = self._variant(name, options), self.budget()
+        engine, budget = self._select(name, options), self.budget()
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
-            predictor = variant.opened.pooled("mean")
+            predictor = engine.pooled("mean")
             encoded = encoding.encode(
                 predictor, _as_single_texts(predictor, rows), first_number, options.long_text
             )
-            size = sum(encoded.lengths) * variant.opened.model.config.width * BYTES_A_FIGURE
+            size = sum(encoded.lengths) * engine.model.config.width * BYTES_A_FIGURE
             budget.take_answer(size, options.field)
             return _encoded(encoded).examples, encoded
 
-        answer = partial(self._read_batched, variant, "states", encoding.read_states)
+        answer = partial(self._read_batched, engine, "states", encoding.read_states)
         return await self._answer(texts, options, answer, encode, lambda _, states: list(states))
 
     async def fill_mask(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """Return the candidates for the masks of each text, as `LanguageModel.fill_mask`."""
-        variant = self._variant(name, options)
-        _require(variant, "fill_mask", "the model fills no masks")
+        engine = self._select(name, options)
+        _require(engine, "fill_mask", "the model fills no masks")
         top = options.top or 5
-        model, budget = variant.opened.model, self.budget()
+        model, budget = engine.model, self.budget()
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
             masked_texts, encoded = encoding.encode_masked(model, rows, first_number, options.field)
@@ -316,9 +310,9 @@ class Host:
             return (masked_texts, top), encoded
 
         def finish(encoded: EncodedRows, holes: Any) -> list[Any]:
-            return [inference_texts.spelled_masks(model, *pair) for pair in holes]
+            return [spelled_masks(model, *pair) for pair in holes]
 
-        answer = partial(self._read_batched, variant, "masks", encoding.read_masks)
+        answer = partial(self._read_batched, engine, "masks", encoding.read_masks)
         return await self._answer(texts, options, answer, encode, finish)
 
     async def prompt_scores(
@@ -326,9 +320,9 @@ class Host:
     ) -> HostResponse:
         """Return `Logprobs` for each prompt: the log-probabilities of its tokens, and those of the
         `options.top` likeliest tokens at each position."""
-        variant = self._variant(name, options)
-        _require(variant, "generate", "the model does not write")
-        model, top = variant.opened.model, options.top or 0
+        engine = self._select(name, options)
+        _require(engine, "generate", "the model does not write")
+        model, top = engine.model, options.top or 0
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
             tokenized, encoded = encoding.encode_prompts(model, rows, first_number, options.field)
@@ -337,7 +331,7 @@ class Host:
         def finish(encoded: EncodedRows, scores: Any) -> list[Any]:
             return [logprobs.of_prompt(model.tokenizer, *pair) for pair in scores]
 
-        answer = partial(self._read_batched, variant, "prompts", encoding.read_prompts)
+        answer = partial(self._read_batched, engine, "prompts", encoding.read_prompts)
         return await self._answer(prompts, options, answer, encode, finish)
 
     async def generate(
@@ -348,9 +342,9 @@ class Host:
         options: Options = DEFAULT_OPTIONS,
     ) -> HostResponse:
         """Return a `GeneratedText` for each prompt; `generation` is for all or one per prompt."""
-        variant = self._variant(name, options)
+        engine = self._select(name, options)
         start, deadline = time.monotonic(), self._deadline(options)
-        jobs = await self._submit_jobs(variant, prompts, generation, options)
+        jobs = await self._submit_jobs(engine, prompts, generation, options)
         try:
             async with _Deadline(deadline):
                 texts = [await job.text() for job in jobs]
@@ -380,9 +374,9 @@ class Host:
     ) -> AsyncIterator[Piece]:
         """Yield the continuation of one prompt piece by piece. A refusal is raised before the first
         piece; `on_prompt` is called with the number of prompt tokens once the job is queued."""
-        variant = self._variant(name, options)
+        engine = self._select(name, options)
         start, deadline, num_written = time.monotonic(), self._deadline(options), 0
-        jobs = await self._submit_jobs(variant, [prompt], generation, options, streams=True)
+        jobs = await self._submit_jobs(engine, [prompt], generation, options, streams=True)
         on_prompt(jobs[0].prompt_tokens)
         try:
             while (pieces := await jobs[0].next(deadline)) is not None:
@@ -479,7 +473,9 @@ class Host:
                 wanted=near(str(name), self.names),
             )
         other_models = [model for model in self._models.values() if model.name != name]
-        new_model = open_one(name, Path(folder), other_models, self._precision, engine=self._engine)
+        new_model = open_one(
+            name, Path(folder), other_models, self._precision, runtime=self._engine
+        )
         new_model.warm()
         self._models = {**self._models, name: new_model}
 
@@ -534,7 +530,7 @@ class Host:
 
     async def _answer_task(
         self,
-        variant: ModelVariant,
+        engine: Engine,
         head: Head,
         rows: Sequence[Any],
         options: Options,
@@ -542,8 +538,9 @@ class Host:
         embeds: bool = False,
     ) -> HostResponse:
         """Apply a head to rows; `finish` maps the predictor to a function that formats outputs."""
-        loaded = variant.loaded_head(head)
-        predictor, objective = loaded or await self._run(False, variant.head, head)
+        predictor: Predictor = engine.loaded_head(head) or await self._run(
+            False, task_head, engine, head
+        )
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
             task_rows = _as_single_texts(predictor, rows) if embeds else rows
@@ -551,28 +548,27 @@ class Host:
             encoded = encoding.encode(
                 predictor, task_rows, first_number, options.long_text, options.field, hint
             )
-            task_type, collation = predictor.task_type, predictor.collation
-            return TaskPayload(objective, _encoded(encoded), collation, task_type), encoded
+            return TaskPayload(predictor, _encoded(encoded)), encoded
 
         if predictor.task_type.writes:
-            answer = partial(self._generate_answers, variant)
+            answer = partial(self._generate_answers, engine)
         else:
-            answer = partial(self._read_batched, variant, "scores", encoding.read_scores)
+            answer = partial(self._read_batched, engine, "scores", encoding.read_scores)
         response = await self._answer(rows, options, answer, encode, finish(predictor))
-        return replace(response, fingerprint=variant.fingerprint)
+        return replace(response, fingerprint=engine.fingerprint)
 
     def _operation(
-        self, variant: ModelVariant, kind: str, read: Callable[..., Sequence[Any]]
+        self, engine: Engine, kind: str, read: Callable[..., Sequence[Any]]
     ) -> BatchOperation:
         """Return the batching key: scores are batched by backbone, other operations by model."""
         if kind == "scores":
-            return BatchOperation(variant.backbone, kind, read)
+            return BatchOperation(id(engine.root), kind, read)
 
         def of_model(payloads: Sequence[Any]) -> Sequence[Any]:
-            return read(variant.opened, payloads)
+            return read(engine, payloads)
 
-        operation: BatchOperation = variant.__dict__.setdefault(
-            kind, BatchOperation(id(variant), kind, of_model)
+        operation: BatchOperation = engine.__dict__.setdefault(
+            kind, BatchOperation(id(engine), kind, of_model)
         )
         return operation
 
@@ -617,14 +613,14 @@ class Host:
 
     async def _read_batched(
         self,
-        variant: ModelVariant,
+        engine: Engine,
         kind: str,
         read: Callable[..., Sequence[Any]],
         payloads: Sequence[tuple[Any, EncodedRows]],
         deadline: float,
     ) -> list[ItemResult]:
         """Compute the results of payloads, in batches with those of other requests."""
-        operation = self._operation(variant, kind, read)
+        operation = self._operation(engine, kind, read)
         items = [
             QueueItem(operation, encoded_rows.lengths, payload, deadline, waiter=self._future())
             for payload, encoded_rows in payloads
@@ -648,12 +644,12 @@ class Host:
                 raise _deadline_refusal()
             if result.error is not None:
                 self.metrics.failed(result.error)
-                raise of_error(result.error, model=variant.name) from result.error
+                raise of_error(result.error, model=engine.name) from result.error
         return results
 
     async def _generate_answers(
         self,
-        variant: ModelVariant,
+        engine: Engine,
         payloads: Sequence[tuple[TaskPayload, EncodedRows]],
         deadline: float,
     ) -> list[ItemResult]:
@@ -662,7 +658,7 @@ class Host:
         for payload, encoded_rows in payloads:
             num_read = sum(encoded_rows.lengths)
             size = min(2 * num_read, self.limits.max_writing_tokens)
-            jobs.append(GenerationJob(variant, None, payload.steps, num_read, size, streams=False))
+            jobs.append(GenerationJob(engine, None, payload.steps, num_read, size, streams=False))
         begin = time.monotonic()
         self._submit(jobs)
         try:
@@ -726,17 +722,17 @@ class Host:
 
     async def _submit_jobs(
         self,
-        variant: ModelVariant,
+        engine: Engine,
         prompts: Sequence[str],
         generation: GenerationOptions | Sequence[GenerationOptions],
         options: Options,
         streams: bool = False,
     ) -> list[GenerationJob]:
         self.budget().take_rows(prompts, options.field)
-        _require(variant, "generate", "the model does not write")
+        _require(engine, "generate", "the model does not write")
         if isinstance(generation, GenerationOptions):
             generation = [generation] * len(prompts)
-        prepare = partial(self._generation.prepare, variant, list(prompts), generation)
+        prepare = partial(self._generation.prepare, engine, list(prompts), generation)
         jobs: list[GenerationJob] = await self._run(False, prepare, options.field, streams)
         self._submit(jobs)
         return jobs
@@ -829,9 +825,9 @@ def _as_single_texts(predictor: Predictor, rows: Sequence[Any]) -> list[Any]:
     return [{predictor.task_type.alone: row} for row in rows]
 
 
-def _require(variant: ModelVariant, ability: str, reason: str) -> None:
-    if ability not in variant.opened.abilities:
-        raise of_error(IncompatibleError(reason, found=variant.opened.describe()))
+def _require(engine: Engine, ability: str, reason: str) -> None:
+    if ability not in engine.abilities:
+        raise of_error(IncompatibleError(reason, found=engine.describe()))
 
 
 class _Deadline:

@@ -57,7 +57,7 @@ def classes_table(figures: Sequence[metrics.ClassFigures], note: str) -> Table:
 
 
 if TYPE_CHECKING:
-    from maskwright.model.inference.steps import Steps
+    from maskwright.model.inference.beam import Steps
     from maskwright.model.nn.config import ChunkPooling
     from maskwright.model.nn.transformer import Transformer
     from maskwright.model.objectives.base.objective import Objective, Vocabulary

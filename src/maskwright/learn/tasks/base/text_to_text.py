@@ -43,7 +43,7 @@ from maskwright.text.tables.layout import Dataset
 from maskwright.text.tokenizer.report import lost_finding
 
 if TYPE_CHECKING:
-    from maskwright.model.inference.steps import Steps
+    from maskwright.model.inference.beam import Steps
     from maskwright.model.nn.transformer import Transformer
     from maskwright.model.objectives.base.objective import Objective, Vocabulary
 
@@ -128,7 +128,7 @@ class TextGeneration(TaskType):
         return Encoded(rows, examples, tuple(findings), plan, extent)
 
     def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
-        from maskwright.model.inference.steps import finished
+        from maskwright.model.inference.beam import finished
 
         return finished(self.steps(objective, encoded, collation))
 

@@ -373,7 +373,7 @@ async def _generated_texts(
     model: ModelReference, body: Any, parameters: _GenerationFields
 ) -> Response:
     """Continue texts: a JSON response, or an event stream for a single text."""
-    if "generate" not in model.opened.abilities:
+    if "generate" not in model.engine.abilities:
         raise model.unable("a model that writes")
     usual: dict[str, Any] = {"best_of": 1, "decoder_input_details": False, "watermark": False}
     usual |= {"frequency_penalty": 0, "repetition_penalty": 1, "typical_p": 1, "top_n_tokens": 0}

@@ -161,7 +161,7 @@ async def _embeddings(model: ModelReference, body: EmbeddingsRequest) -> Respons
 
 async def _completions(model: ModelReference, body: CompletionsRequest) -> Response:
     """Validate a completion request, score its prompts if needed, and generate or stream texts."""
-    if "generate" not in model.opened.abilities:
+    if "generate" not in model.engine.abilities:
         raise model.unable("a model that writes")
     refuse_unsupported(
         body, {"best_of": body.n or 1}, "only as many texts are written as are returned"
