@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ import numpy as np
 import pytest
 import torch
 
+import maskwright
 from checkpoint.small import model_of, small
 from inference.test_together import on
 from inference.written import Written, generate, written
+from maskwright.ask.predict.language_model import LanguageModel
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.model.families.base.family import family
 from maskwright.model.inference.generation import Generation, Prompt, distribution
-from maskwright.model.inference.generation_settings import GenerationSettings
+from maskwright.model.inference.generation_settings import GenerationKeywords, GenerationSettings
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.inference.text_generation import generation_of, prompts_of, write
 from maskwright.model.nn.cache import KVCache
@@ -288,3 +291,11 @@ def test_prompts_of_texts_are_what_write_goes_on_from(name: str, models: dict[st
         for piece in writing.step():
             rows[piece.row] += piece.text
     assert list(rows.values()) == wanted and wanted[1] != wanted[2]
+
+
+def test_each_setting_is_a_keyword_and_shown() -> None:
+    names = [field.name for field in fields(GenerationSettings)]
+    assert names == list(GenerationKeywords.__annotations__)
+    for function in (LanguageModel.generate, LanguageModel.stream, maskwright.generate):
+        shown = inspect.signature(function).parameters
+        assert shown.keys() >= {*names} and shown["tokens"].default == GenerationSettings().tokens

@@ -18,7 +18,6 @@ OWN = ("model/objectives/", "learn/recipes/", "model/families/")
 METHODS = {
     "model/inference/likelihood_prompts.py",
     "model/inference/likelihood.py",
-    "ask/predict/texts.py",
     "ask/evaluate/compare_recipe.py",
 }
 # "causal" is a pattern of attention there.

@@ -24,7 +24,7 @@ from torch import Tensor
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
 from maskwright.model.inference.batches import growing
-from maskwright.model.inference.generation import Prompt, require_prompts, require_writer
+from maskwright.model.inference.generation import Prompt, require_prompt, require_writer
 from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.growing_rows import ContextReader, trained_length
 from maskwright.model.inference.prepared import Prepared, answering
@@ -130,7 +130,8 @@ def beam_steps(
     require_writer(config, one_way=one_way)
     settings = GenerationSettings(tokens=count)
     rows = zip(prompts, sources or repeat(None, len(prompts)), strict=True)
-    require_prompts(config, [Prompt(ids=ids, settings=settings, source=s) for ids, s in rows])
+    for number, (ids, source) in enumerate(rows):
+        require_prompt(config, Prompt(ids=ids, settings=settings, source=source), number)
     texts: list[list[int]] = []
     with answering(model) as network:
         for portion in growing(prompts, count, beams):

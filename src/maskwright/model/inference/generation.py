@@ -49,6 +49,10 @@ from maskwright.model.nn.transformer import Transformer
 NUCLEUS = 256
 
 
+# Settings without those of a single row, and forbidden ids.
+Sampling = tuple[GenerationSettings, tuple[int, ...]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
     """A request to generate one row.
@@ -114,6 +118,7 @@ class Generation:
         self.network, self.context = network, context
         self.bidirectional_prefix = bidirectional_prefix
         self._pools: list[_RowPool] = []
+        self._samplings: dict[Sampling, Sampling] = {}
         self._next = 0
 
     @property
@@ -132,9 +137,9 @@ class Generation:
             ConfigError: a forbidden id outside the vocabulary, or all ids forbidden.
         """
         network = prompt.network or self.network
-        require_prompts(network.config, [prompt])
-        require_stop(prompt.settings.stop)
+        require_prompt(network.config, prompt, self._next)
         row = _Row(self._next, prompt, copy, network)
+        row.sampling = self._samplings.setdefault(row.sampling, row.sampling)
         if row.remaining:
             self._pool_for(network).waiting.append(row)
         self._next += 1
@@ -180,7 +185,6 @@ def stream(
         generation = Generation(
             network, context=context, bidirectional_prefix=bidirectional_prefix, one_way=one_way
         )
-        require_prompts(network.config, prompts)
         lengths = [prompt.settings.tokens for prompt in prompts]
         for batch in growing([prompt.ids for prompt in prompts], lengths):
             for prompt in prompts[batch]:
@@ -227,8 +231,8 @@ class _Row:
         self.written = self.start = 0
         self.text = GrowingText(prompt.decode, prompt.prefix, prompt.settings.stop, prompt.is_byte)
         self.name = name_of(prompt.ids, prompt.source)
-        settings = replace(prompt.settings, seed=0, stop=(), tokens=0)
-        self.sampling = (settings, prompt.forbidden)  # rows with equal ones are sampled together
+        # Rows with the same object here are sampled together.
+        self.sampling = replace(prompt.settings, seed=0, stop=(), tokens=0), prompt.forbidden
 
     @property
     def remaining(self) -> int:
@@ -252,6 +256,8 @@ class _RowPool:
 
     def remove(self, numbers: Collection[int]) -> None:
         """Remove the rows with these numbers."""
+        if not numbers:
+            return
         self.waiting = [row for row in self.waiting if row.number not in numbers]
         remaining = [i for i, row in enumerate(self.active) if row.number not in numbers]
         if len(remaining) < len(self.active):
@@ -336,12 +342,13 @@ def _extended(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[Piece]
 
 def _tokens(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[int]:
     """Return the next id of each row; rows with equal sampling settings are sampled together."""
-    indices_by_sampling: dict[tuple[GenerationSettings, tuple[int, ...]], list[int]] = {}
+    indices_by_sampling: dict[int, list[int]] = {}
     for index, row in enumerate(rows):
-        indices_by_sampling.setdefault(row.sampling, []).append(index)
+        indices_by_sampling.setdefault(id(row.sampling), []).append(index)
     tokens = [0] * len(rows)
-    for (settings, forbidden), indices in indices_by_sampling.items():
+    for indices in indices_by_sampling.values():
         group = [rows[index] for index in indices]
+        settings, forbidden = group[0].sampling
         keys = randomness.key(
             "sample",
             np.array([row.prompt.settings.seed for row in group]),
@@ -491,38 +498,31 @@ def require_writer(config: TransformerConfig, *, one_way: bool = False) -> None:
         )
 
 
-def require_prompts(config: TransformerConfig, prompts: Sequence[Prompt]) -> None:
-    """Check prompts for `Generation.add`; raises the same errors."""
+def require_prompt(config: TransformerConfig, prompt: Prompt, number: int) -> None:
+    """Check prompt `number` for `Generation.add`; raises the same errors."""
+    require_stop(prompt.settings.stop)
+    if len(prompt.ids) == 0:
+        raise UsageError(
+            "a prompt without a token",
+            where=f"prompt {number}",
+            do="begin with a word, or with the tokenizer's begin token",
+        )
+    if (tokens := prompt.settings.tokens) < 0:
+        raise UsageError("no number of tokens", where="count", found=tokens, wanted="0 or more")
+    has_encoder = len(config.stacks) == 2
+    if (prompt.source is not None) != has_encoder or (has_encoder and not prompt.source):
+        raise UsageError(
+            "an encoder reads one source, of at least one token, for each prompt",
+            where="sources",
+            found="none" if prompt.source is None else f"one of {len(prompt.source)} tokens",
+            wanted="a source" if has_encoder else "none, the model has no encoder to read it",
+        )
     vocabulary = config.tokens.vocabulary
-    for number, prompt in enumerate(prompts):
-        if len(prompt.ids) == 0:
-            raise UsageError(
-                "a prompt without a token",
-                where=f"prompt {number}",
-                do="begin with a word, or with the tokenizer's begin token",
-            )
-        if prompt.settings.tokens < 0:
-            raise UsageError(
-                "no number of tokens",
-                where="count",
-                found=prompt.settings.tokens,
-                wanted="0 or more",
-            )
-        has_encoder = len(config.stacks) == 2
-        if (prompt.source is not None) != has_encoder or (has_encoder and not prompt.source):
-            raise UsageError(
-                "an encoder reads one source, of at least one token, for each prompt",
-                where="sources",
-                found="none" if prompt.source is None else f"one of {len(prompt.source)} tokens",
-                wanted="a source" if has_encoder else "none, the model has no encoder to read it",
-            )
-        outside = [i for i in prompt.forbidden if not 0 <= i < vocabulary]
-        if outside or len(set(prompt.forbidden)) == vocabulary:
-            raise ConfigError(
-                "a forbidden id lies outside the vocabulary"
-                if outside
-                else "no id is left to choose",
-                where="forbidden",
-                found=outside[0] if outside else f"all {vocabulary}",
-                wanted=f"0 to {vocabulary - 1}" if outside else f"{vocabulary - 1} at most",
-            )
+    outside = [i for i in prompt.forbidden if not 0 <= i < vocabulary]
+    if outside or len(set(prompt.forbidden)) == vocabulary:
+        raise ConfigError(
+            "a forbidden id lies outside the vocabulary" if outside else "no id is left to choose",
+            where="forbidden",
+            found=outside[0] if outside else f"all {vocabulary}",
+            wanted=f"0 to {vocabulary - 1}" if outside else f"{vocabulary - 1} at most",
+        )

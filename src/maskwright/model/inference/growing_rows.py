@@ -201,10 +201,8 @@ class GrowingRows:
 
     @torch.inference_mode()
     def make_room(self, most: int) -> None:
-        """Ensure capacity for one more position: enlarge a full cache by at most `most` positions
-        and drop positions that are padding in all rows."""
-        if self.length < self.capacity:
-            return
+        """Enlarge a full cache by at most `most` positions, and drop positions that are padding in
+        all rows."""
         length = self.length - self.first
         capacity = length + max(1, min(most, max(ROOM, length // 2)))
         self.cache.move(
@@ -500,7 +498,8 @@ class ContextReader:
             self.starts = starts
             states = self._read(texts, remaining)
         else:
-            self.rows.make_room(remaining)
+            if self.rows.length == self.rows.capacity:
+                self.rows.make_room(remaining)
             states = self.rows.step([text[-1] for text in texts])
         if len({network.vocabulary_key for network, _ in self.runs}) <= 1:
             return self.network.scores(states).cpu()
