@@ -22,6 +22,7 @@ from maskwright.ask.evaluate.compare import compare
 from maskwright.ask.evaluate.kind import answers_tasks
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
+from maskwright.ask.evaluate.pair_outcomes import PairEvaluation
 from maskwright.ask.evaluate.text import TextEvaluation, evaluate_text
 from maskwright.ask.predict.file import predict_file, write_whole
 from maskwright.ask.predict.language_model import LanguageModel, load
@@ -49,7 +50,6 @@ from maskwright.model.inference.generation_settings import (
     GenerationKeywords,
     takes_generation_settings,
 )
-from maskwright.model.inference.minimal_pairs import PairEvaluation
 from maskwright.model.opening.open import merge_adapter
 from maskwright.ship.bench.bench import bench
 from maskwright.ship.explore.notebook import show
@@ -205,7 +205,8 @@ def evaluate(
         IncompatibleError: the model cannot be asked so.
     """
     if data is None:
-        return evaluate_text(model, text, reading=None if read == DEFAULT_OPTIONS else read.reading)
+        reading = None if read == DEFAULT_OPTIONS else read.reading
+        return evaluate_text(model, text, reading=reading)
     if text:
         raise UsageError("two things to evaluate on", found="data and text", wanted="one of them")
     if answers_tasks(Path(model)):
@@ -214,7 +215,8 @@ def evaluate(
         )
     if out is None:
         raise UsageError("where the outcomes of pairs are written is missing", where="out")
-    return evaluate_pairs(model, data, out, how=how, part=part or "all", say=printer(stream))
+    split, say = part or "all", printer(stream)
+    return evaluate_pairs(model, data, out, how=how, part=split, say=say)
 
 
 def predict(

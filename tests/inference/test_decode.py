@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint.small import model_of, small
-from inference.written import GREEDY, generate, rows_of
+from inference.written import GREEDY, generate
 from maskwright.base.errors import ConfigError, DataError, IncompatibleError, UsageError
 from maskwright.model.families.base.family import family
-from maskwright.model.inference.generation import choose, distribution, stream
+from maskwright.model.inference.generation import choose, distribution
 from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.growing_rows import context_start, trained_length
 from maskwright.model.nn.config import Attention, Relative, Rotary, Sinusoidal, TransformerConfig
@@ -118,14 +118,6 @@ def test_forbidden_ids_have_no_chance() -> None:
     assert found[1] == 0 and found.sum() == pytest.approx(1)
 
 
-def test_C4_towards_zero_temperature_is_greedy() -> None:
-    scores = torch.randn(50, 40, generator=torch.Generator().manual_seed(0))
-    cold = distribution(scores, GenerationSettings(temperature=1e-9))
-    assert torch.equal(cold, distribution(scores, GREEDY))
-    warm = distribution(scores, GenerationSettings(temperature=1.0))
-    assert not torch.equal(warm.round(), cold)
-
-
 def test_a_number_falls_on_its_token() -> None:
     chances = torch.tensor([[0.0, 0.25, 0.0, 0.5, 0.25, 0.0]], dtype=torch.float64)
     for number, token in ((0.0, 1), (0.2499, 1), (0.25, 3), (0.7499, 3), (0.75, 4)):
@@ -192,13 +184,6 @@ def test_the_cache_saves_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read == [4 * length for length in range(7, 19)]
 
 
-def test_a_batch_is_as_each_row_alone() -> None:
-    model = model_of(variant("learned"))
-    for sampling in (GREEDY, GenerationSettings(seed=5, temperature=0.9, top_k=20)):
-        together = generate(model, PROMPTS, 45, sampling)
-        assert together == [generate(model, [prompt], 45, sampling)[0] for prompt in PROMPTS]
-
-
 # ------------------------------------------------------------------------------ prompts seen whole
 @pytest.mark.parametrize("positions", ["learned", "rotary", "relative"])
 def test_a_prompt_seen_whole(positions: str) -> None:
@@ -230,15 +215,6 @@ def test_a_prompt_seen_whole_and_outgrown() -> None:
 
 
 # ------------------------------------------------------------------------------ randomness
-def test_a_row_does_not_depend_on_its_place() -> None:
-    model = model_of(variant("sinusoidal"))
-    order = [2, 0, 3, 1]
-    for seed in range(3):
-        straight = generate(model, PROMPTS, 20, GenerationSettings(seed=seed))
-        turned = generate(model, [PROMPTS[i] for i in order], 20, GenerationSettings(seed=seed))
-        assert turned == [straight[i] for i in order]
-
-
 def test_seeds_differ_and_repeat() -> None:
     model = model_of(variant("learned"))
     one, other = (generate(model, PROMPTS, 20, GenerationSettings(seed=seed)) for seed in (1, 2))
@@ -340,13 +316,6 @@ def test_a_row_stops_at_its_end_and_the_others_go_on() -> None:
     assert len(stopped[0]) <= 10
 
 
-def test_the_mode_of_the_model_is_put_back() -> None:
-    model = model_of(variant("learned")).train()
-    first = generate(model, PROMPTS, 3)
-    assert model.training
-    assert generate(model.eval(), PROMPTS, 3) == first and not model.training
-
-
 # ------------------------------------------------------------------------------ two stacks
 SOURCES = [[4, 5, 6, 7], [8], [9, 10, 11], [4, 5, 6, 7]]
 
@@ -396,7 +365,7 @@ def test_what_cannot_be_generated_from() -> None:
         with pytest.raises(UsageError, match="1 to 32"):
             generate(model, PROMPTS, 3, context=context)
     for config in (small(family("bert"), "BertForMaskedLM"), small(GPT2)):
-        with pytest.raises(IncompatibleError, match="decoder with a vocabulary head"):
+        with pytest.raises(IncompatibleError):
             generate(model_of(config), PROMPTS, 3)
     assert generate(model, [], 3) == []
 
@@ -411,27 +380,3 @@ def test_what_cannot_be_forbidden(settings: GenerationSettings) -> None:
         assert refused.value.where == "forbidden"
     all_but_one = (*range(7), *range(8, size))
     assert generate(model, [[1]], 3, settings, forbidden=all_but_one) == [[7] * 3]
-
-
-def test_an_encoder_is_read_beside_the_decoder() -> None:
-    """In a padded batch with a cache, scores are those of each row alone without one."""
-    from nn.points import PAIRS
-    from nn.points import model_of as point_model
-
-    inputs = [[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]
-    settings = GenerationSettings(tokens=6)
-    for name in PAIRS:
-        model = point_model(name, seed=2, deviation=0.5).eval()
-        decoded = [[0], [0], [0]]
-        end = generate(model, decoded, 1, settings, sources=inputs)[1][0]
-        size = model.config.tokens.vocabulary
-        prompts = rows_of(decoded, settings, inputs, end=end, logprobs=size)
-        for piece in stream(model, prompts):
-            with torch.no_grad():
-                memory = model.encode(torch.tensor([inputs[piece.row]]))
-                hidden = model.decode(torch.tensor([decoded[piece.row]]), memory=memory)
-            alone = model.logits(hidden[0, -1]).double().log_softmax(-1)
-            chances = torch.tensor([p for _, p in sorted(piece.top_logprobs)]).double()
-            torch.testing.assert_close(chances, alone, rtol=1e-4, atol=1e-4)
-            decoded[piece.row].append(end if piece.id is None else piece.id)
-        assert len(decoded[1]) == 2 < max(map(len, decoded))  # one row leaves, the others go on

@@ -23,7 +23,6 @@ from maskwright.model.families.base.family import family
 from maskwright.model.inference import growing_rows
 from maskwright.model.inference.blocks import fits
 from maskwright.model.inference.gaps import spans
-from maskwright.model.inference.generation import stream
 from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.growing_rows import ContextReader, GrowingRows
 from maskwright.model.inference.prepared import prepare, prepared
@@ -167,25 +166,6 @@ def test_weights_are_those_of_the_preparation() -> None:
             parameter.mul_(-3)
     assert generate(network, TEXTS, 6) != wanted
     assert beam_search(prepare(network), TEXTS, 6, 2) == beam_search(network, TEXTS, 6, 2)
-
-
-def test_scores_of_a_batch_are_those_of_each_alone() -> None:
-    """Sampled tokens are equal, and the scores to a millionth."""
-    network = point("pre-norm decoder", deviation=0.3)
-    settings = GenerationSettings(tokens=12, seed=5, top_p=0.9)
-    prompts = rows_of(TEXTS, settings, logprobs=network.config.tokens.vocabulary)
-    alone = [list(stream(network, [prompt])) for prompt in prompts]
-    following = [iter(pieces) for pieces in alone]
-    for piece in stream(network, prompts):
-        other = next(following[piece.row])
-        assert other.id == piece.id
-        scores, scores_alone = (sorted(each.top_logprobs) for each in (piece, other))
-        values = [torch.tensor([value for _, value in row]) for row in (scores, scores_alone)]
-        torch.testing.assert_close(*values, rtol=1e-5, atol=1e-5)
-    # The control: a seed that hangs on the batch would give others.
-    assert generate(network, TEXTS, 12, GenerationSettings(seed=6, top_p=0.9)) != [
-        [piece.id for piece in pieces] for pieces in alone
-    ]
 
 
 def test_each_row_its_own_number_of_tokens() -> None:

@@ -220,22 +220,21 @@ class Engine:
             for text, holes in zip(masked, predictions, strict=True)
         ]
 
-    def log_likelihoods(self, texts: Sequence[str], how: str | None) -> NDArray[np.float64]:
+    def log_likelihoods(self, texts: Sequence[str], method: str | None) -> NDArray[np.float64]:
         """Compute the log-likelihood of each text in nats, (N,), in float32.
 
         Args:
-            how: a method of `likelihood_prompts.METHODS`; None: the one the model was trained for.
+            method: one of `likelihood_prompts.METHODS`; None: the one the model was trained for.
 
         Raises:
             UsageError: there is no such method, or a text exceeds the model's context.
             IncompatibleError: the model does not support the method.
         """
         model, network = self.model, self.network()
-        method = likelihood.scoring_method(model.network, model.conventions) if how is None else how
-        is_exact = network.dtype == torch.float32
-        return likelihood.scores(
-            network if is_exact else model.network, model.tokenizer, texts, method
-        )
+        if method is None:
+            method = likelihood.scoring_method(model.network, model.conventions)
+        exact_network = network if network.dtype == torch.float32 else model.network
+        return likelihood.scores(exact_network, model.tokenizer, texts, method)
 
     # ---------------------------------------------------------------------------- prompts and text
     def generate(

@@ -49,7 +49,7 @@ class EngineNetwork(Prepared):
         tokens: Tensor,
         groups: Sequence[RowGroup],
         segments: Tensor | None = None,
-        place: Place | None = None,
+        position: Place | None = None,
     ) -> Tensor:
         """As `Prepared.ragged`, in float32."""
         ids = tokens.cpu().numpy()
@@ -59,7 +59,7 @@ class EngineNetwork(Prepared):
             lengths = np.repeat([g.length for g in groups_read], [g.count for g in groups_read])
             end = begin + int(lengths.sum())
             group_segments = None if segment_ids is None else segment_ids[begin:end]
-            states.append(self._rectangle(ids[begin:end], group_segments, lengths, place))
+            states.append(self._rectangle(ids[begin:end], group_segments, lengths, position))
             begin = end
         return torch.from_numpy(np.concatenate(states)).to(tokens.device)
 
@@ -68,10 +68,10 @@ class EngineNetwork(Prepared):
         ids: NDArray[np.int64],
         segments: NDArray[np.int64] | None,
         lengths: NDArray[np.int64],
-        place: Place | None,
+        position: Place | None,
     ) -> NDArray[np.float32]:
         """Compute the states of ragged rows, padded to the longest. Returns (tokens, D), or (rows,
-        D) of the first or last position if `place` names one."""
+        D) of the first or last position if `position` names one."""
         mask = np.arange(int(lengths.max())) < lengths[:, None]
         padded_ids = np.zeros(mask.shape, np.int64)
         padded_ids[mask] = ids
@@ -80,9 +80,9 @@ class EngineNetwork(Prepared):
             segment_ids = np.zeros_like(padded_ids)
             segment_ids[mask] = segments
         states = self.engine.run(padded_ids, mask.astype(np.int64), segment_ids)
-        if place is None:
+        if position is None:
             return states[mask]
-        return states[np.arange(len(padded_ids)), 0 if place == "first" else lengths - 1]
+        return states[np.arange(len(padded_ids)), 0 if position == "first" else lengths - 1]
 
 
 def is_plain(network: Transformer) -> bool:
