@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.ask.predict import engine_network, open_model
+from maskwright.ask.predict import engine as engine_module
+from maskwright.ask.predict import engine_network
 from maskwright.ask.predict.engine_network import EngineNetwork, with_engine
 from maskwright.ask.predict.language_model import load
 from maskwright.base import catalogue
@@ -164,7 +165,9 @@ def test_what_acts_beside_the_weights_is_not_read_by_an_engine() -> None:
     hook = network.register_forward_hook(lambda module, given, out: out)
     assert not engine_network.is_plain(network)
     hook.remove()
-    assert open_model._one_stack(network, network) and not open_model._one_stack(network, gpt2())
+    assert engine_module._one_stack(network, network) and not engine_module._one_stack(
+        network, gpt2()
+    )
 
 
 def test_the_engine_that_is_asked_for_answers_in_the_server(
@@ -189,7 +192,7 @@ def test_the_engine_that_is_asked_for_answers_in_the_server(
     assert one.engine is two.engine and one.engine.name == "openvino"
     assert "openvino answers" in [each.what for each in noted] and chosen == ["openvino"]
     assert np.allclose(
-        found["one"].language_model.embed(TEXTS),
+        found["one"].engine().embedder(None).vectors(TEXTS),
         load(model, precision="float32").embed(TEXTS),
         atol=1e-5,
     )
