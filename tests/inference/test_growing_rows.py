@@ -11,7 +11,7 @@ import torch
 
 import rounding
 from checkpoint.small import model_of, small
-from inference.written import beam_search, generate, rows_of, uncached, written
+from inference.written import beam_search, generate, uncached
 from maskwright.base.errors import DataError
 from maskwright.model.adapters.base.adapter import Settings, attach
 from maskwright.model.adapters.bottleneck import Bottleneck
@@ -23,7 +23,6 @@ from maskwright.model.families.base.family import family
 from maskwright.model.inference import growing_rows
 from maskwright.model.inference.blocks import fits
 from maskwright.model.inference.gaps import spans
-from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.growing_rows import ContextReader, GrowingRows
 from maskwright.model.inference.prepared import prepare, prepared
 from maskwright.model.nn.cache import KVCache
@@ -166,18 +165,6 @@ def test_weights_are_those_of_the_preparation() -> None:
             parameter.mul_(-3)
     assert generate(network, TEXTS, 6) != wanted
     assert beam_search(prepare(network), TEXTS, 6, 2) == beam_search(network, TEXTS, 6, 2)
-
-
-def test_each_row_its_own_number_of_tokens() -> None:
-    network = point("rotary decoder", deviation=0.4)
-    whole = generate(network, TEXTS, 12, GenerationSettings(seed=2))
-    counts = [3, 12, 0, 7]
-    prompts = [
-        rows_of([text], GenerationSettings(tokens=count, seed=2))[0]
-        for text, count in zip(TEXTS, counts, strict=True)
-    ]
-    cut = [row.ids for row in written(network, prompts)]
-    assert cut == [row[:count] for row, count in zip(whole, counts, strict=True)]
 
 
 def test_narrow_products_stay_near() -> None:
