@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
@@ -49,8 +49,8 @@ from maskwright.model.nn.transformer import Transformer
 NUCLEUS = 256
 
 
-# Settings without those of a single row, and forbidden ids.
-Sampling = tuple[GenerationSettings, tuple[int, ...]]
+# Temperature, top-k, top-p and forbidden ids.
+Sampling = tuple[float | None, int, float, tuple[int, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,8 +231,8 @@ class _Row:
         self.written = self.start = 0
         self.text = GrowingText(prompt.decode, prompt.prefix, prompt.settings.stop, prompt.is_byte)
         self.name = name_of(prompt.ids, prompt.source)
-        # Rows with the same object here are sampled together.
-        self.sampling = replace(prompt.settings, seed=0, stop=(), tokens=0), prompt.forbidden
+        settings = prompt.settings  # rows with the same object as `sampling` are sampled together
+        self.sampling = settings.temperature, settings.top_k, settings.top_p, prompt.forbidden
 
     @property
     def remaining(self) -> int:
@@ -348,7 +348,6 @@ def _tokens(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[int]:
     tokens = [0] * len(rows)
     for indices in indices_by_sampling.values():
         group = [rows[index] for index in indices]
-        settings, forbidden = group[0].sampling
         keys = randomness.key(
             "sample",
             np.array([row.prompt.settings.seed for row in group]),
@@ -357,7 +356,8 @@ def _tokens(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[int]:
             np.array([row.written for row in group]),
         )
         group_scores = scores if len(indices) == len(rows) else scores[indices]
-        new_tokens = chosen(group_scores, settings, keys, forbidden)
+        prompt = group[0].prompt
+        new_tokens = chosen(group_scores, prompt.settings, keys, prompt.forbidden)
         for index, token in zip(indices, new_tokens, strict=True):
             tokens[index] = token
     return tokens
