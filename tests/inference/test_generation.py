@@ -270,6 +270,8 @@ def test_refusals() -> None:
         assert refused.value.where == where
     assert writing.rows == 0 and writing.step() == []
     writing.cancel(5)
+    writing.cancel(writing.add(usual))
+    assert writing.step() == []
     with pytest.raises(IncompatibleError):
         Generation(prepare(model_of(small(family("bert"), "BertModel"))))
 

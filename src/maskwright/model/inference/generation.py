@@ -158,15 +158,16 @@ class Generation:
         for pool in self._pools:
             pool.remove({row})
 
+    @torch.inference_mode()
     def step(self) -> list[Piece]:
         """Generate one token in each row; pieces are in the order in which rows were added."""
+        self._pools = [pool for pool in self._pools if pool.active or pool.waiting]
         pieces: list[Piece] = []
         for pool in self._pools:
             rows, scores = pool.next_scores()
             new_pieces = _extended(rows, scores)
             pool.remove({piece.row for piece in new_pieces if piece.finished is not None})
             pieces += new_pieces
-        self._pools = [pool for pool in self._pools if pool.active or pool.waiting]
         return sorted(pieces, key=lambda piece: piece.row)
 
 
@@ -288,7 +289,7 @@ class _RowPool:
             for portion in growing([row.ids[row.start :] for row in group], 1):
                 scores.append(self._join(network, group[portion]))
                 rows += group[portion]
-        return rows, torch.cat(scores) if scores else torch.empty(0)
+        return rows, scores[0] if len(scores) == 1 else torch.cat(scores)
 
     def _join(self, network: Prepared, rows: list[_Row]) -> Float[Tensor, "B V"]:
         """Append rows of one network to the active rows and return their next-token scores."""
