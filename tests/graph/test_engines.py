@@ -176,11 +176,11 @@ def test_the_engine_that_is_asked_for_answers_in_the_server(
     monkeypatch.setattr(names, "missing", lambda name: [])
     noted: list[Finding] = []
     found = open_all({"one": model, "two": model}, {}, "float32", noted.append, "openvino")
-    one, two = (found[name].opened.network() for name in ("one", "two"))
+    one, two = (found[name].engine().network() for name in ("one", "two"))
     assert one.engine is two.engine and one.engine.name == "openvino"
     assert "openvino answers" in [each.what for each in noted] and chosen == ["openvino"]
     assert np.allclose(
-        found["one"].language_model.embed(TEXTS),
+        found["one"].engine().embedder(None).vectors(TEXTS),
         load(model, precision="float32").embed(TEXTS),
         atol=1e-5,
     )

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.nn import functional
 
+from inference.written import generate
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
-from maskwright.model.inference.decode import generate
 from maskwright.model.inference.held_out_loss import evaluate, evaluation_batches
 from maskwright.model.nn import mask
 from maskwright.model.nn.mask import causal

@@ -24,7 +24,8 @@ from maskwright.learn.recipes.base.recipe import (
     Recipe,
     RowChoice,
 )
-from maskwright.model.inference.decode import Sampling, generate
+from maskwright.model.inference.generation import generate
+from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.nn.config import Learned, Tokens, TransformerConfig
 from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.open import open_model
@@ -102,10 +103,14 @@ def test_a_run_from_text_to_figures(name: str, tmp_path: Path) -> None:
     tokenizer = loaded.tokenizer
     start = tokenizer.encode("The big dog saw")
     closed = tuple(i for i in tokenizer.special_ids if i != tokenizer.end)
-    likeliest = Sampling(temperature=0.0, forbidden=closed)
-    whole = generate(
-        loaded.network, [start], 8, likeliest, bidirectional_prefix=True, end=tokenizer.end
-    )[0]
+    (whole,) = generate(
+        loaded.network,
+        [start],
+        GenerationSettings(tokens=8, temperature=0.0),
+        forbidden=closed,
+        bidirectional_prefix=True,
+        end=tokenizer.end,
+    )
     told = api.generate_text(
         out, "The big dog saw", tokens=8, temperature=0.0, top_k=0, top_p=1.0, seed=0
     )

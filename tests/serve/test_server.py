@@ -128,8 +128,9 @@ def test_the_device_makes_no_ids_and_no_text_of_masks(
 
 def test_heads_on_one_body_hold_it_once(plain: Served) -> None:
     made = [plain.host.model(name) for name in plain.host.names]
-    assert made[0].backbone == made[1].backbone == made[2].backbone != made[3].backbone
-    weights = [each.opened.model.network.tokens.weight for each in made]
+    roots = [each.engine().root for each in made]
+    assert roots[0] is roots[1] is roots[2] is not roots[3]
+    weights = [each.engine().model.network.tokens.weight for each in made]
     assert weights[0] is weights[1] is weights[2]
 
 
@@ -531,7 +532,7 @@ def test_F104_a_prompt_that_fails_ends_no_other(
     poisoned = set[int]()
 
     def added(self: Generation, prompt: Any) -> int:
-        if prompt.count == 7:
+        if prompt.settings.tokens == 7:
             poisoned.add(id(self))
         return add(self, prompt)
 
@@ -643,11 +644,11 @@ def test_F105_a_task_that_writes_ends_when_nobody_waits(
 ) -> None:
     whole = writes.post("/v1/predict", {"model": "rewrites", "rows": [TEXT]}).json["answers"]
     alone = writes.ask("generate", "a dog", model="gpt2", tokens=6)
-    step, steps, task = _GenerationBatch.step, list[bool](), writes.host.model("rewrites").variant()
+    step, steps, task = _GenerationBatch.step, list[bool](), writes.host.model("rewrites").engine()
 
     def slowly(self: _GenerationBatch) -> Any:
         time.sleep(0.03)
-        steps.append(self.variant is task)
+        steps.append(self.engine is task)
         return step(self)
 
     monkeypatch.setattr(_GenerationBatch, "step", slowly)
@@ -683,7 +684,7 @@ def test_F105_a_task_that_writes_ends_when_nobody_waits(
 
 def test_rows_that_wait_hold_no_room_once_they_are_given_up(writes: Served) -> None:
     """Even behind a row that cannot begin yet."""
-    asking = writes.host.model("gpt2").variant()
+    asking = writes.host.model("gpt2").engine()
     first, second, *later = (
         GenerationJob(asking, None, None, 5, n, streams=False) for n in (10, 50, 45, 45)
     )

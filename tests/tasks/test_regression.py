@@ -20,7 +20,7 @@ from maskwright.learn.finetune.tune import Settings, tune
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.learn.tasks.classification import Classification
 from maskwright.learn.train.optimizers.settings import AdamW
-from maskwright.model.inference.steps import finished
+from maskwright.model.inference.beam import finished
 from maskwright.model.nn import initialise
 from maskwright.model.objectives.modules.supervised import Standardised
 from maskwright.model.opening import special_tokens

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from maskwright.ask.predict.texts import scoring_method
 from maskwright.base import config, dotted
 from maskwright.base.budget import Budget
 from maskwright.base.errors import IncompatibleError
@@ -30,7 +29,7 @@ from maskwright.learn.pretrain.run import flops_per_token
 from maskwright.learn.recipes.base.find import read
 from maskwright.learn.recipes.base.recipe import Recipe, frozen_part
 from maskwright.learn.train import loop
-from maskwright.model.inference.likelihood import Reads
+from maskwright.model.inference.likelihood import Reads, scoring_method
 from maskwright.model.opening import folders
 from maskwright.model.opening.run_folder import is_run
 from maskwright.text.tokenizer.tokenizer import Tokenizer

@@ -56,7 +56,7 @@ from maskwright.model.inference.scores import require_finite
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.supervised import PROBLEM_TYPES, Problem
-from maskwright.model.opening import generation_settings
+from maskwright.model.opening import generation_config
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_model
 from maskwright.text.tables.cell_values import is_empty, joined_or_whole
@@ -425,11 +425,11 @@ def predictor(loaded: Model) -> Predictor:
         task["length"] = sentence_folder.length or task["length"]
         task["columns"] = {task_type.alone: (task_type.alone,)}
     elif generates:
-        settings = generation_settings.read(path, loaded.extra)
-        options = generation_settings.options(settings, loaded.tokenizer.vocabulary_size)
+        settings = generation_config.read(path, loaded.extra)
+        options = generation_config.options(settings, loaded.tokenizer.vocabulary_size)
         task_type = task_for_writing(options)
-        findings = [finding for finding in findings if finding.name != generation_settings.FINDING]
-        findings += generation_settings.findings(settings, follows=True)
+        findings = [finding for finding in findings if finding.name != generation_config.FINDING]
+        findings += generation_config.findings(settings, follows=True)
     else:
         problems = {theirs: ours for ours, theirs in PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))

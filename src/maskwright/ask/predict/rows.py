@@ -1,20 +1,28 @@
-"""Read the rows of a file to predict, each with its example.
+"""Rows of a file to predict, each with its example, and the columns of their predictions.
 
 A file has the columns of the training data or, for tasks of one text, is plain text with one text
-per line. Cells of a csv may contain lists as JSON.
+per line. Cells of a csv may contain lists as JSON. It must not have the columns of a prediction:
+
+    prediction                         in JSON Lines, the prediction itself
+    predicted_label, predicted_score   in a table, a column for each field; with --top
+                                       predicted_label_1, predicted_score_1, …_2, …
+    prediction_windows                 the number of windows the row was read in (`--long
+                                       windows`); in a table predicted_windows
+
+Columns of several models follow each other.
 """
 
 from __future__ import annotations
 
 import codecs
 import contextlib
+import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from maskwright.ask.predict.columns import PREDICTION, name_taken
 from maskwright.ask.predict.inputs import LISTS
 from maskwright.ask.predict.predictor import BasePredictor
 from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
@@ -36,6 +44,9 @@ from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, WHERE, Table
 from maskwright.text.tables.rows import TABLE_FILE, Row, has_column
 from maskwright.text.tables.shapes import may_be_joined
 
+PREDICTION, PREDICTED = "prediction", "predicted_"
+NUMBER = re.compile(r"_[0-9]+\Z")  # the suffix of columns of the best predictions
+WINDOWS, PREDICTED_WINDOWS = "prediction_windows", "predicted_windows"
 # Names for the column with the source file of a row; the first unused one is taken.
 FILE = ("file", "source_file", "predicted_from")
 AT_MOST = 1000  # the file is rejected if this many first rows lack a needed column
@@ -288,3 +299,60 @@ def _extension_for(head: bytes) -> str:
             parse(head.decode("utf-8"))
             return ".json"
     return ".txt"
+
+
+# -------------------------------------------------------------------- columns of predictions
+def flat_row(row: dict[str, Any], top: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split a row of JSON Lines into the cells of its columns and those of its prediction. Lists
+    become JSON, except the list of the `top` best predictions, which get columns of their own."""
+    answer = row.pop(PREDICTION)
+    windows = {PREDICTED_WINDOWS: row.pop(WINDOWS)} if WINDOWS in row else {}
+    cells = {} if answer is None else dict(_cells(PREDICTED, answer, top))
+    cells |= windows
+    if clashes := sorted(cells.keys() & row.keys()):
+        raise name_taken(", ".join(clashes))
+    return _as_text(row), _as_text(cells)
+
+
+def _as_text(cells: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+        for name, value in cells.items()
+    }
+
+
+def names_of(example: Any, model: BasePredictor, top: int | None, windows: bool) -> list[str]:
+    """Return the prediction columns, with that of the number of `windows` if True. They are the
+    same for all rows, except that with `top` a row may have fewer of them."""
+    names = [name for name, _ in _cells(PREDICTED, model.answers([example], top)[0], top)]
+    return [*names, *([PREDICTED_WINDOWS] if windows else [])]
+
+
+def clashing(names: Iterable[str], row: Iterable[str], top: int | None) -> list[str]:
+    """Return the columns of a row that clash with prediction columns of these `names`."""
+    if top is None:
+        return sorted({*names} & {*row})
+    ranked = {NUMBER.sub("", name) for name in names}
+    return sorted(name for name in row if name in names or NUMBER.sub("", name) in ranked)
+
+
+def _cells(name: str, answer: Any, top: int | None, suffix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (column name, value) for the fields of a prediction, recursively."""
+    if isinstance(answer, dict):
+        for key, value in answer.items():
+            yield from _cells(f"{name}{key}_", value, top, suffix)
+    elif top is not None and isinstance(answer, list) and not suffix:
+        for number, ranked in enumerate(answer, start=1):
+            yield from _cells(name, ranked, top, f"_{number}")
+    else:
+        yield name.removesuffix("_") + suffix, answer
+
+
+def name_taken(name: str, where: str | None = None) -> UsageError:
+    """Return the error about a file that already has a column called `name`."""
+    return UsageError(
+        "the file has a column of that name already",
+        where=where,
+        found=name,
+        do="rename it, or the answer would take its place",
+    )

@@ -20,19 +20,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from maskwright.ask.predict.columns import (
+from maskwright.ask.predict.file import answer_rows, loaded, unanswered
+from maskwright.ask.predict.inputs import LISTS
+from maskwright.ask.predict.predictor import BasePredictor, Predictor
+from maskwright.ask.predict.remote import ModelChangedError, RemoteModel, RemoteServer
+from maskwright.ask.predict.rows import (
     PREDICTION,
     WINDOWS,
     clashing,
     flat_row,
     name_taken,
     names_of,
+    rows_to_answer,
 )
-from maskwright.ask.predict.file import answer_rows, loaded, unanswered
-from maskwright.ask.predict.inputs import LISTS
-from maskwright.ask.predict.predictor import BasePredictor, Predictor
-from maskwright.ask.predict.remote import ModelChangedError, RemoteModel, RemoteServer
-from maskwright.ask.predict.rows import rows_to_answer
 from maskwright.ask.predict.shared_encoder import SharedEncoder
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, MaskwrightError, OutputError, UsageError

@@ -94,7 +94,7 @@ def _require_choices(method: str | None, split_name: str | None) -> None:
 
         require_method(method, "--how")
     if split_name is not None:
-        from maskwright.model.inference.minimal_pairs import PARTS as PAIR_PARTS
+        from maskwright.ask.evaluate.pair_outcomes import PARTS as PAIR_PARTS
         from maskwright.text.tables.rows import PARTS
 
         choices = (*PAIR_PARTS, *PARTS)

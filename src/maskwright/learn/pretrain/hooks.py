@@ -29,8 +29,9 @@ from maskwright.learn.train.state import TrainState
 from maskwright.model.device.machine import SlowdownWatch
 from maskwright.model.device.process_memory import peak_memory
 from maskwright.model.inference import held_out_loss as likelihood
-from maskwright.model.inference.decode import Sampling, generate
 from maskwright.model.inference.fill_mask import fill
+from maskwright.model.inference.generation import generate
+from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.held_out_loss import SEED
 from maskwright.model.inference.prepared import prepare
 from maskwright.model.nn.transformer import Transformer
@@ -82,8 +83,8 @@ def sample(
         generated = generate(
             prepare(model, live=True),
             [prompt_ids],
-            SHOWN_TOKENS,
-            _sampling(prepared, model, 0.8),
+            GenerationSettings(tokens=SHOWN_TOKENS),
+            forbidden=_non_text_ids(prepared, model),
             bidirectional_prefix=objective.bidirectional_prefix,
         )[0]
         prompt = tokenizer.decode(prompt_ids)
@@ -105,8 +106,8 @@ def _rewritten(
     generated = generate(
         prepare(objective.product, live=True),
         [_decoder_prefix(batch.decoder_tokens[0].tolist(), opening(prepared.tokenizer))],
-        SHOWN_TOKENS,
-        _sampling(prepared, objective.product, 0.0),
+        GenerationSettings(tokens=SHOWN_TOKENS, temperature=0.0),
+        forbidden=_non_text_ids(prepared, objective.product),
         sources=[encoder_ids.tolist()],
         end=objective.vocabulary.end,
     )[0]
@@ -123,11 +124,11 @@ def _decoder_prefix(decoded: list[int], opening_tokens: list[int]) -> list[int]:
     return decoded[:count] if decoded[1:count] == opening_tokens else decoded[:1]
 
 
-def _sampling(prepared: PreparedCorpus, model: Transformer, temperature: float) -> Sampling:
-    """Return settings that exclude padding and ids beyond the tokenizer's vocabulary."""
+def _non_text_ids(prepared: PreparedCorpus, model: Transformer) -> tuple[int, ...]:
+    """Return the ids of padding and those beyond the tokenizer's vocabulary."""
     vocabulary_size, rows = prepared.tokenizer.vocabulary_size, model.config.tokens.vocabulary
     padding = [] if prepared.tokenizer.pad is None else [prepared.tokenizer.pad]
-    return Sampling(temperature=temperature, forbidden=(*padding, *range(vocabulary_size, rows)))
+    return (*padding, *range(vocabulary_size, rows))
 
 
 def _middle_word(begins: NDArray[np.bool_]) -> tuple[int, int]:

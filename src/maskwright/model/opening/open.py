@@ -38,7 +38,7 @@ from maskwright.model.device import machine
 from maskwright.model.families.base.family import Family
 from maskwright.model.families.base.weights import carriers
 from maskwright.model.nn.config import TransformerConfig
-from maskwright.model.opening import folders, generation_settings, head_alone
+from maskwright.model.opening import folders, generation_config, head_alone
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.of_recipe import conventions_of_run, run_around
 from maskwright.model.opening.run_folder import is_run
@@ -295,8 +295,8 @@ def _model(
     network, task = loaded.model.eval(), read_task(home)
     writes = loaded.config.decoder is not None and loaded.config.vocabulary_head is not None
     if writes and (task or loaded.about.conventions or conventions.measure) is None:
-        settings = generation_settings.read(path, loaded.extra)
-        convention_findings += generation_settings.findings(settings, follows=False)
+        settings = generation_config.read(path, loaded.extra)
+        convention_findings += generation_config.findings(settings, follows=False)
     return Model(
         network=network.to(machine.best_device()) if device else network,
         words=loaded.tokenizer,

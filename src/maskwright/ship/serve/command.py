@@ -133,7 +133,7 @@ def serve(
     def ready() -> None:
         for name in model_host.names:
             model = model_host.model(name)
-            say(f"{name}: {model.opened.describe()}; answers {', '.join(model.abilities)}")
+            say(f"{name}: {model.engine().describe()}; answers {', '.join(model.abilities)}")
         say(f"ready: {url} (routes: {url}/docs)")
 
     run(server, load, ready)

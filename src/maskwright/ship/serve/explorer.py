@@ -67,12 +67,12 @@ def routes(host: Host) -> APIRouter:
 
 def _ready(host: Host, name: str) -> QueryableModel:
     """Return a served model for the pages; it computes on the device thread, like requests."""
-    opened = host.model(name).opened
+    engine = host.model(name).engine()
 
     def compute(function: Callable[[Any], Any]) -> Any:
-        return host.run_and_wait(lambda: function(opened.network()))
+        return host.run_and_wait(lambda: function(engine.network()))
 
-    return QueryableModel(opened.model, compute)
+    return QueryableModel(engine.model, compute)
 
 
 def _hide_paths(status: int, body: bytes, host: Host) -> bytes:
@@ -106,7 +106,7 @@ def _sites(host: Host) -> Callable[[], Site]:
             page_models = [
                 SiteModel(name, model.folder.absolute(), ready=partial(_ready, host, name))
                 for name, model in models_by_name
-                if model.opened.num_parameters <= MOST_WEIGHTS
+                if model.engine().num_parameters <= MOST_WEIGHTS
             ]
             sites[key] = Site("Models of this server", page_models, live=True)
         return sites[key]

@@ -29,8 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.ask.predict import texts as inference_texts
-from maskwright.ask.predict.open_model import OpenModel
+from maskwright.ask.predict.engine import TASK, Engine, Head
 from maskwright.ask.predict.predictor import Predictor, answers_of
 from maskwright.base import memory
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError, near
@@ -38,7 +37,8 @@ from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType
 from maskwright.model.device.choices import Precision
 from maskwright.model.graph.engines.base.names import TORCH
-from maskwright.model.inference.stream import Piece
+from maskwright.model.inference.fill_mask import spelled_masks
+from maskwright.model.inference.growing_text import Piece
 from maskwright.ship.serve import encoding, logprobs
 from maskwright.ship.serve.encoding import EncodedRows, TaskPayload
 from maskwright.ship.serve.errors import Refusal, of_error
@@ -59,14 +59,7 @@ from maskwright.ship.serve.scheduler import (
     Queue,
     QueueItem,
 )
-from maskwright.ship.serve.served_model import (
-    TASK,
-    Head,
-    ModelVariant,
-    ServedModel,
-    open_one,
-    vectors,
-)
+from maskwright.ship.serve.served_model import ServedModel, open_one, task_head
 
 __all__ = [
     "GeneratedText",
@@ -230,11 +223,11 @@ class Host:
             raise Refusal("not_found", reason, field="model")
         return self._models[name]
 
-    def _variant(self, name: str | None, options: Options) -> ModelVariant:
-        """Return the model or adapter to use, and set its fingerprint in the response headers."""
-        variant = self.model(name).variant(options.adapter)
-        self.budget().facts["model"] = variant.fingerprint[:16]
-        return variant
+    def _select(self, name: str | None, options: Options) -> Engine:
+        """Return the engine to use, and set its fingerprint in the response headers."""
+        engine = self.model(name).engine(options.adapter)
+        self.budget().facts["model"] = engine.fingerprint[:16]
+        return engine
 
     def budget(self) -> RequestBudget:
         """Return the budget of the current request; a new one outside of HTTP requests."""
@@ -269,34 +262,35 @@ class Host:
         def finish(task: TaskType, encoded: Encoded, outputs: Any) -> Iterable[Any]:
             return np.asarray(task.merged(encoded, outputs), np.float32)
 
-        return await self._answer_task(name, options, vectors(options.pooling), texts, finish)
+        head: Head = ("vectors", options.pooling)
+        return await self._answer_task(name, options, head, texts, finish)
 
     async def token_states(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """Return (T, D) float32 for each text: the last hidden state of each of its T tokens."""
-        variant, budget = self._variant(name, options), self.budget()
+        engine, budget = self._select(name, options), self.budget()
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
-            predictor = variant.opened.pooled("mean")
+            predictor = engine.pooled("mean")
             encoded = encoding.encode(
                 predictor, _as_single_texts(predictor, rows), first_number, options.long_text
             )
-            size = sum(encoded.lengths) * variant.opened.model.config.width * BYTES_A_FIGURE
+            size = sum(encoded.lengths) * engine.model.config.width * BYTES_A_FIGURE
             budget.take_answer(size, options.field)
             return _encoded(encoded).examples, encoded
 
-        answer = self._read_by(variant, "states", encoding.read_states)
+        answer = self._read_by(engine, "states", encoding.read_states)
         return await self._answer(texts, options, encode, answer, lambda _, states: states)
 
     async def fill_mask(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """Return the candidates for the masks of each text, as `LanguageModel.fill_mask`."""
-        variant = self._variant(name, options)
-        _require(variant, "fill_mask", "the model fills no masks")
+        engine = self._select(name, options)
+        _require(engine, "fill_mask", "the model fills no masks")
         top = options.top or 5
-        model, budget = variant.opened.model, self.budget()
+        model, budget = engine.model, self.budget()
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
             masked_texts, encoded = encoding.encode_masked(model, rows, first_number, options.field)
@@ -305,9 +299,9 @@ class Host:
             return (masked_texts, top), encoded
 
         def finish(encoded: EncodedRows, holes: Any) -> list[Any]:
-            return [inference_texts.spelled_masks(model, *pair) for pair in holes]
+            return [spelled_masks(model, *pair) for pair in holes]
 
-        answer = self._read_by(variant, "masks", encoding.read_masks)
+        answer = self._read_by(engine, "masks", encoding.read_masks)
         return await self._answer(texts, options, encode, answer, finish)
 
     async def prompt_scores(
@@ -315,9 +309,9 @@ class Host:
     ) -> HostResponse:
         """Return `Logprobs` for each prompt: the log-probabilities of its tokens, and those of the
         `options.top` likeliest tokens at each position."""
-        variant = self._variant(name, options)
-        _require(variant, "generate", "the model does not write")
-        model, top = variant.opened.model, options.top or 0
+        engine = self._select(name, options)
+        _require(engine, "generate", "the model does not write")
+        model, top = engine.model, options.top or 0
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
             tokenized, encoded = encoding.encode_prompts(model, rows, first_number, options.field)
@@ -326,7 +320,7 @@ class Host:
         def finish(encoded: EncodedRows, scores: Any) -> list[Any]:
             return [logprobs.of_prompt(model.tokenizer, *pair) for pair in scores]
 
-        answer = self._read_by(variant, "prompts", encoding.read_prompts)
+        answer = self._read_by(engine, "prompts", encoding.read_prompts)
         return await self._answer(prompts, options, encode, answer, finish)
 
     async def generate(
@@ -337,9 +331,9 @@ class Host:
         options: Options = DEFAULT_OPTIONS,
     ) -> HostResponse:
         """Return a `GeneratedText` for each prompt; `generation` is for all or one per prompt."""
-        variant = self._variant(name, options)
+        engine = self._select(name, options)
         start, deadline = time.monotonic(), self._deadline(options)
-        jobs = await self._submit_jobs(variant, prompts, generation, options)
+        jobs = await self._submit_jobs(engine, prompts, generation, options)
         try:
             async with _before(deadline):
                 texts = [await job.text() for job in jobs]
@@ -369,9 +363,9 @@ class Host:
     ) -> AsyncIterator[Piece]:
         """Yield the continuation of one prompt piece by piece. A refusal is raised before the first
         piece; `on_prompt` is called with the number of prompt tokens once the job is queued."""
-        variant = self._variant(name, options)
+        engine = self._select(name, options)
         start, deadline, num_written = time.monotonic(), self._deadline(options), 0
-        jobs = await self._submit_jobs(variant, [prompt], generation, options, streams=True)
+        jobs = await self._submit_jobs(engine, [prompt], generation, options, streams=True)
         on_prompt(jobs[0].prompt_tokens)
         try:
             while (pieces := await jobs[0].next(deadline)) is not None:
@@ -467,7 +461,9 @@ class Host:
                 wanted=near(str(name), self.names),
             )
         other_models = [model for model in self._models.values() if model.name != name]
-        new_model = open_one(name, Path(folder), other_models, self._precision, engine=self._engine)
+        new_model = open_one(
+            name, Path(folder), other_models, self._precision, runtime=self._engine
+        )
         new_model.warm()
         self._models = {**self._models, name: new_model}
 
@@ -534,9 +530,10 @@ class Host:
         finish: Callable[[TaskType, Encoded, Any], Iterable[Any]],
     ) -> HostResponse:
         """Apply a head to rows; `finish` maps encoded rows and outputs to a value for each row."""
-        variant = self._variant(name, options)
-        loaded = variant.loaded_head(head)
-        predictor, objective = loaded or await self._run(False, variant.head, head)
+        engine = self._select(name, options)
+        predictor: Predictor = engine.loaded_head(head) or await self._run(
+            False, task_head, engine, head
+        )
         task_type = predictor.task_type
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
@@ -545,14 +542,13 @@ class Host:
             encoded = encoding.encode(
                 predictor, task_rows, first_number, options.long_text, options.field, hint
             )
-            payload = TaskPayload(objective, _encoded(encoded), predictor.collation, task_type)
-            return payload, encoded
+            return TaskPayload(predictor, _encoded(encoded)), encoded
 
         if task_type.writes:
-            answer: Answer = partial(self._generate_answers, variant)
+            answer: Answer = partial(self._generate_answers, engine)
         else:
-            operation = BatchOperation(variant.backbone, "scores", encoding.read_scores)
-            answer = partial(self._read_batched, variant, operation)
+            operation = BatchOperation(id(engine.root), "scores", encoding.read_scores)
+            answer = partial(self._read_batched, engine, operation)
         response = await self._answer(
             rows,
             options,
@@ -560,15 +556,15 @@ class Host:
             answer,
             lambda encoded, outputs: finish(task_type, _encoded(encoded), outputs),
         )
-        return replace(response, fingerprint=variant.fingerprint)
+        return replace(response, fingerprint=engine.fingerprint)
 
     def _read_by(
-        self, variant: ModelVariant, kind: str, read: Callable[[OpenModel, Sequence[Any]], Any]
+        self, engine: Engine, kind: str, read: Callable[[Engine, Sequence[Any]], Any]
     ) -> Answer:
         """Return a function that computes payloads by `read` in batches with those of the same
         model."""
-        operation = BatchOperation(variant, kind, partial(read, variant.opened))
-        return partial(self._read_batched, variant, operation)
+        operation = BatchOperation(engine, kind, partial(read, engine))
+        return partial(self._read_batched, engine, operation)
 
     async def _answer(
         self, rows: Sequence[Any], options: Options, encode: Encode, answer: Answer, finish: Finish
@@ -608,7 +604,7 @@ class Host:
 
     async def _read_batched(
         self,
-        variant: ModelVariant,
+        engine: Engine,
         operation: BatchOperation,
         payloads: Sequence[tuple[Any, EncodedRows]],
         deadline: float,
@@ -637,12 +633,12 @@ class Host:
                 raise _deadline_refusal()
             if result.error is not None:
                 self.metrics.failed(result.error)
-                raise of_error(result.error, model=variant.name) from result.error
+                raise of_error(result.error, model=engine.name) from result.error
         return results
 
     async def _generate_answers(
         self,
-        variant: ModelVariant,
+        engine: Engine,
         payloads: Sequence[tuple[TaskPayload, EncodedRows]],
         deadline: float,
     ) -> list[ItemResult]:
@@ -651,7 +647,7 @@ class Host:
         for payload, encoded_rows in payloads:
             num_read = sum(encoded_rows.lengths)
             size = min(2 * num_read, self.limits.max_writing_tokens)
-            jobs.append(GenerationJob(variant, None, payload.steps, num_read, size, streams=False))
+            jobs.append(GenerationJob(engine, None, payload.steps, num_read, size, streams=False))
         begin = time.monotonic()
         self._submit(jobs)
         try:
@@ -715,17 +711,17 @@ class Host:
 
     async def _submit_jobs(
         self,
-        variant: ModelVariant,
+        engine: Engine,
         prompts: Sequence[str],
         generation: GenerationOptions | Sequence[GenerationOptions],
         options: Options,
         streams: bool = False,
     ) -> list[GenerationJob]:
         self.budget().take_rows(prompts, options.field)
-        _require(variant, "generate", "the model does not write")
+        _require(engine, "generate", "the model does not write")
         if isinstance(generation, GenerationOptions):
             generation = [generation] * len(prompts)
-        prepare = partial(self._generation.prepare, variant, list(prompts), generation)
+        prepare = partial(self._generation.prepare, engine, list(prompts), generation)
         jobs: list[GenerationJob] = await self._run(False, prepare, options.field, streams)
         self._submit(jobs)
         return jobs
@@ -790,9 +786,9 @@ def _as_single_texts(predictor: Predictor, rows: Sequence[Any]) -> list[Any]:
     return [{predictor.task_type.alone: row} for row in rows]
 
 
-def _require(variant: ModelVariant, ability: str, reason: str) -> None:
-    if ability not in variant.opened.abilities:
-        raise of_error(IncompatibleError(reason, found=variant.opened.describe()))
+def _require(engine: Engine, ability: str, reason: str) -> None:
+    if ability not in engine.abilities:
+        raise of_error(IncompatibleError(reason, found=engine.describe()))
 
 
 @asynccontextmanager

@@ -42,7 +42,7 @@ from maskwright.text.tables.shapes import ROOM, shape_of
 from maskwright.text.tokenizer.unknown import OTHER_MODEL
 
 if TYPE_CHECKING:
-    from maskwright.model.inference.steps import Steps
+    from maskwright.model.inference.beam import Steps
     from maskwright.model.nn.config import ChunkPooling
     from maskwright.model.nn.transformer import Transformer
     from maskwright.model.objectives.base.objective import Objective, Vocabulary
@@ -331,7 +331,7 @@ class TaskType(ABC):
 
     def steps(self, objective: Objective, encoded: Encoded, collation: Collation) -> Steps[Outputs]:
         """Compute the outputs of the model for `encoded` rows, as a generator that can be abandoned
-        between decoding steps; `inference.steps.finished` runs it to its end."""
+        between decoding steps; `inference.beam.finished` runs it to its end."""
         from maskwright.model.inference.scores import ScoringObjective, scores
 
         yield from ()

@@ -34,7 +34,7 @@ from maskwright.model.opening import special_tokens
 from maskwright.text.tokenizer.report import lost_finding
 
 if TYPE_CHECKING:
-    from maskwright.model.inference.steps import Steps
+    from maskwright.model.inference.beam import Steps
     from maskwright.model.nn.transformer import Transformer
     from maskwright.model.objectives.base.objective import Objective, Vocabulary
 

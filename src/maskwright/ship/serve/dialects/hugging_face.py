@@ -306,7 +306,7 @@ async def _zero_shot(model: ModelReference, body: Any, parameters: _LabelFields)
 def _generation_options(
     model: ModelReference, parameters: _GenerationFields, streams: bool
 ) -> GenerationOptions:
-    if "generate" not in model.opened.abilities:
+    if "generate" not in model.engine.abilities:
         raise model.unable("a model that writes")
     sampling = (parameters.temperature, parameters.top_k, parameters.top_p)
     samples = parameters.do_sample or any(setting is not None for setting in sampling)

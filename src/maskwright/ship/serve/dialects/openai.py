@@ -153,7 +153,7 @@ def routes(host: Host) -> APIRouter:
 
 async def _completions(model: ModelReference, body: CompletionsRequest) -> Response:
     """Validate a completion request, score its prompts if needed, and generate or stream texts."""
-    if "generate" not in model.opened.abilities:
+    if "generate" not in model.engine.abilities:
         raise model.unable("a model that writes")
     if body.best_of not in (None, body.n or 1):
         raise Refusal("validation", "only as many texts are written as returned", field="best_of")

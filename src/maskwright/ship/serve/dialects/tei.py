@@ -254,7 +254,7 @@ async def embed(model: ModelReference, body: EmbedRequest) -> Reply:
 async def embed_all(model: ModelReference, body: EmbedAllRequest) -> Reply:
     texts = add_prompt(model, texts_in(body.inputs, model, "inputs"), body.prompt_name)
     _require_some(texts, "inputs")
-    if "embed" not in model.opened.abilities:
+    if "embed" not in model.engine.abilities:
         raise model.unable("a model that reads texts")
     options = model.options("inputs", truncate=body.cuts)
     response = await model.host.token_states(model.name, texts, options)
@@ -405,7 +405,7 @@ def _reply_of(
 
 def _info(model: ModelReference) -> dict[str, Any]:
     """Return the body of /info: the model, its type and the limits of the server."""
-    limits, opened = model.host.limits, model.opened
+    limits, engine = model.host.limits, model.engine
     task, longest = model.task_type, model.served.longest
     labels = model.labels if model.scores_whole_texts else ()
     label_maps = {
@@ -420,7 +420,7 @@ def _info(model: ModelReference) -> dict[str, Any]:
         model_type = {"embedding": {"pooling": pooling}}
     else:
         model_type = {task.pipeline if task is not None else "text-generation": {}}
-    precision = str(opened.network().dtype).removeprefix("torch.")
+    precision = str(engine.network().dtype).removeprefix("torch.")
     return {
         "model_id": model.called,
         "model_sha": model.fingerprint,

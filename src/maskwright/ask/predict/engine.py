@@ -1,60 +1,83 @@
-"""An opened model folder with its network prepared once for all uses.
+"""An opened model with its networks prepared once for all uses: rows in, scores or text out.
+
+    Model (opened folder) -> Engine -> LanguageModel (the public object), Predictor (a task's head)
 
 Preparing a network converts weights to a layout for inference and frees the originals, so that none
-is in memory twice; `OpenModel.restored` brings them back. An adapter on an opened base is kept
+is in memory twice; `Engine.restored` brings them back. An adapter on an opened base is kept
 separate from the weights if possible, so that weights equal to the base's are shared with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from maskwright.ask.predict import texts as inference_texts
 from maskwright.ask.predict.predictor import Predictor, of_vectors, predictor
 from maskwright.base.errors import IncompatibleError, MaskwrightError, UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.findings import Finding, Note
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.checkpoint.fine_tuned import ADAPTER
 from maskwright.model.checkpoint.transfer import TOPS
 from maskwright.model.device.choices import Precision
 from maskwright.model.device.machine import choose
 from maskwright.model.graph.engines.base.names import TORCH
+from maskwright.model.inference import fill_mask, likelihood, text_generation
+from maskwright.model.inference.fill_mask import Hole
+from maskwright.model.inference.generation import require_writer
+from maskwright.model.inference.generation_settings import GenerationSettings
+from maskwright.model.inference.growing_text import Piece
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.nn.transformer import Transformer
+from maskwright.model.opening import folders
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import home_of, is_adapter, open_model
 
+# Identifies a task head: TASK, or ("vectors", pooling) for embeddings (None: that of the model, or
+# else the mean).
+Head = tuple[str, str | None]
+TASK: Head = ("task", None)
 # Tolerance for weights with an adapter merged into them on another machine.
 NEAR: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-6}
 
 
-class OpenModel:
-    """An opened model with its prepared network and its predictors, which are created when needed.
+class Engine:
+    """Computes with an opened model. Networks and task heads are created when they are needed.
 
     Attributes:
         model: the opened folder; weights of its network may be freed.
         precision: the default precision of the computation.
-        base: the model whose weights this one shares; None: it shares none.
-        engine: computes hidden states: "torch", "auto" or an engine of `model/graph/engines/`.
-        engine_findings: findings about the engine, after the network was prepared.
+        base: the engine whose weights this one shares; None: it shares none.
+        runtime: computes hidden states: "torch", "auto" or one of `model/graph/engines/`.
+        runtime_findings: findings about the runtime, after the network was prepared.
+        name: the name of the model in messages.
     """
 
     def __init__(
-        self, model: Model, precision: Precision, base: OpenModel | None = None, engine: str = TORCH
+        self, model: Model, precision: Precision, base: Engine | None = None, runtime: str = TORCH
     ) -> None:
-        self.model, self.precision, self.base, self.engine = model, precision, base, engine
-        self.engine_findings: tuple[Finding, ...] = ()
+        self.model, self.precision, self.base, self.runtime = model, precision, base, runtime
+        self.runtime_findings: tuple[Finding, ...] = ()
+        self.name = folders.called(model.folder)
         self.num_parameters = model.network.num_parameters()
         self._networks: dict[torch.dtype, Prepared] = {}
         self._poolings: dict[str, Predictor] = {}
         self._frees = True
+        self._heads: dict[Head, Predictor] = {}
+        self._lock = threading.Lock()  # of the creation of heads
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The hash of the model and of its adapter."""
+        return self.model.fingerprint
 
     # -------------------------------------------------------------------------------- the network
     def network(self, precision: Precision | None = None) -> Prepared:
@@ -68,27 +91,27 @@ class OpenModel:
                 self._restore()  # preparing a second precision needs all weights
                 frees = self._frees and not self._networks
                 prepared = prepare(network, precision=precision, give_up=frees)
-            self._networks[dtype] = self._with_engine(prepared, precision)
+            self._networks[dtype] = self._with_runtime(prepared, precision)
         return self._networks[dtype]
 
-    def _with_engine(self, prepared: Prepared, precision: Precision) -> Prepared:
-        """Return the network with the chosen engine. A second precision, or another head on the
-        same stack, reuses the choice; an adapter beside the weights needs the native engine."""
-        if self.engine == TORCH:
+    def _with_runtime(self, prepared: Prepared, precision: Precision) -> Prepared:
+        """Return the network with the chosen runtime. A second precision, or another head on the
+        same stack, reuses the choice; an adapter beside the weights needs the native one."""
+        if self.runtime == TORCH:
             return prepared
         from maskwright.ask.predict.engine_network import EngineNetwork, is_plain, with_engine
 
         if self.base is not None:
             if not is_plain(prepared.network):
                 message = "what an adapter does beside the weights is read by our own engine"
-                self.engine_findings = (Finding("engine-left-out", message),)
-                self.engine = TORCH
+                self.runtime_findings = (Finding("engine-left-out", message),)
+                self.runtime = TORCH
                 return prepared
             shared = self.base.network(precision).engine
             if shared is not None and _one_stack(prepared.network, self.base.model.network):
                 return EngineNetwork(prepared, shared)
-        choice = with_engine(prepared, self.engine)
-        self.engine, self.engine_findings = choice.name, choice.findings
+        choice = with_engine(prepared, self.runtime)
+        self.runtime, self.runtime_findings = choice.name, choice.findings
         return choice.network
 
     def restored(self) -> Model:
@@ -103,7 +126,7 @@ class OpenModel:
         for network in self._networks.values():
             network.restore()
 
-    # ------------------------------------------------------------------------------- abilities
+    # ----------------------------------------------------------------------------- rows and scores
     @cached_property
     def predictor(self) -> Predictor:
         """The predictor of the task that the model was trained for.
@@ -112,6 +135,45 @@ class OpenModel:
             IncompatibleError: the model was not trained for a task.
         """
         return replace(predictor(self.model), network=self.network)
+
+    def loaded_head(self, head: Head) -> Predictor | None:
+        """Return `head(head)` if it was created before; else None."""
+        return self._heads.get(head)
+
+    def head(self, head: Head) -> Predictor:
+        """Return the predictor of a task head, whose objective is created once, for any thread.
+
+        Raises:
+            IncompatibleError: the model has no such head.
+            UsageError: as `embedder`.
+        """
+        with self._lock:
+            if head not in self._heads:
+                if head != TASK and "embed" not in self.abilities:
+                    raise IncompatibleError("the model makes no vectors", found=self.describe())
+                predictor = self.predictor if head == TASK else self.embedder(head[1])
+                _ = predictor.objective
+                self._heads[head] = predictor
+            return self._heads[head]
+
+    def embedder(self, pooling: str | None) -> Predictor:
+        """Return the predictor of embeddings: the one that the model was trained for, else one that
+        pools hidden states; `pooling` None: the mean.
+
+        Raises:
+            UsageError: the model does not support this pooling, or has its own.
+            IncompatibleError: the model cannot embed texts.
+        """
+        if "predict" in self.abilities and self.predictor.task_type.alone:
+            if pooling is not None:
+                raise UsageError(
+                    "this model has its own pooling",
+                    where="pooling",
+                    found=repr(pooling),
+                    do="leave it out",
+                )
+            return self.predictor
+        return self.pooled(pooling or "mean")
 
     def pooled(self, pooling: str) -> Predictor:
         """Return the predictor of embeddings by `pooling` ("mean", "max", and for encoders "cls"),
@@ -129,6 +191,81 @@ class OpenModel:
             self._poolings[pooling] = replace(pooled, network=self.network)
         return self._poolings[pooling]
 
+    def fill_masks(
+        self,
+        texts: Sequence[str],
+        top: int,
+        note: Note,
+        *,
+        live: bool = False,
+        windows: bool = False,
+    ) -> list[list[Hole]]:
+        """Predict the `top` most probable tokens for every mask of each text, or with a T5 spans
+        for every sentinel; `note` is called with findings about unknown words.
+
+        Args:
+            live: the network is used only once, so it is not prepared.
+            windows: predict each mask of a text that exceeds the model's context in a window around
+                that mask.
+
+        Raises:
+            UsageError: a text has no mask, or exceeds the model's context.
+            IncompatibleError: the model cannot fill masks.
+        """
+        model, network = self.model, self.model.network if live else self.network()
+        masked = [fill_mask.masked_text(model, text, windows=windows) for text in texts]
+        predictions = fill_mask.read_masks(model, network, masked, top)
+        return [
+            fill_mask.spelled_masks(model, text, holes, note)
+            for text, holes in zip(masked, predictions, strict=True)
+        ]
+
+    def log_likelihoods(self, texts: Sequence[str], method: str | None) -> NDArray[np.float64]:
+        """Compute the log-likelihood of each text in nats, (N,), in float32.
+
+        Args:
+            method: one of `likelihood_prompts.METHODS`; None: the one the model was trained for.
+
+        Raises:
+            UsageError: there is no such method, or a text exceeds the model's context.
+            IncompatibleError: the model does not support the method.
+        """
+        model, network = self.model, self.network()
+        if method is None:
+            method = likelihood.scoring_method(model.network, model.conventions)
+        exact_network = network if network.dtype == torch.float32 else model.network
+        return likelihood.scores(exact_network, model.tokenizer, texts, method)
+
+    # ---------------------------------------------------------------------------- prompts and text
+    def generate(
+        self,
+        texts: Sequence[str],
+        settings: GenerationSettings,
+        precision: Precision | None = None,
+    ) -> list[str]:
+        """Generate a continuation of each text; see `text_generation.write`."""
+        return text_generation.write(self.model, self._writer(precision), texts, settings)
+
+    def stream(
+        self, text: str, settings: GenerationSettings, precision: Precision | None = None
+    ) -> Iterator[Piece]:
+        """Yield what `generate` adds to the text, in pieces that are final."""
+        if settings.num_beams != 1:
+            raise UsageError(
+                "beam search writes the whole text at once",
+                where="num_beams",
+                found=settings.num_beams,
+                do="leave it out, or generate the text instead of streaming it",
+            )
+        network = self._writer(precision)
+        prompts = text_generation.prompts_of(self.model, [text], settings)
+        return text_generation.write_stream(self.model, network, prompts)
+
+    def _writer(self, precision: Precision | None) -> Prepared:
+        require_writer(self.model.config, one_way=self.model.conventions.writes)
+        return self.network(precision)
+
+    # ------------------------------------------------------------------------------- abilities
     @cached_property
     def abilities(self) -> tuple[str, ...]:
         """The names of the methods of `LanguageModel` that this model supports."""
@@ -154,7 +291,7 @@ class OpenModel:
         if config.encoder is not None or not is_encoder_decoder:
             methods.append("embed")
         try:
-            inference_texts.scoring_method(self.model.network, conventions)
+            likelihood.scoring_method(self.model.network, conventions)
             methods.append("log_likelihood")
         except IncompatibleError:
             pass
@@ -178,7 +315,14 @@ class OpenModel:
         )
 
     # -------------------------------------------------------------------------------- adapters
-    def with_adapter(self, folder: Path | str) -> OpenModel:
+    @cached_property
+    def without_adapter(self) -> Engine:
+        """This engine, or that of the base of an adapter folder, opened at first access."""
+        if not self.model.is_adapter or self.base is not None:
+            return self
+        return Engine(open_model(self.model.path), self.precision, runtime=self.runtime)
+
+    def with_adapter(self, folder: Path | str) -> Engine:
         """Open an adapter of this model in `folder`, or a fine-tuning that changed only an adapter
         or a head; its other weights are shared with this model.
 
@@ -198,21 +342,21 @@ class OpenModel:
                 wanted=f"an adapter or a head that was trained on {self.model.path}",
                 do="open it by itself: maskwright.load",
             )
-        return OpenModel(model, self.precision, self, self.engine)
+        return Engine(model, self.precision, self, self.runtime)
 
     @property
-    def root(self) -> OpenModel:
-        """The model whose weights this one shares, or itself."""
-        return self if self.base is None else self.base
+    def root(self) -> Engine:
+        """The engine whose weights this one shares, or itself."""
+        return self if self.base is None else self.base.root
 
-    def sharing(self, model: Model) -> OpenModel | None:
+    def sharing(self, model: Model) -> Engine | None:
         """Wrap another opened folder, sharing equal weights with this one; None if its token
         embeddings or tokenizer differ."""
         if model.config.tokens != self.model.config.tokens or not self._same_tokenizer(model):
             return None
         if not self._share_weights(model):
             return None
-        return OpenModel(model, self.precision, self, self.engine)
+        return Engine(model, self.precision, self, self.runtime)
 
     def _share_weights(self, model: Model) -> bool:
         """Let `model` use this model's tensors for all weights that are equal; returns False, and
@@ -298,3 +442,14 @@ def _share_equal(network: Transformer, base: Transformer) -> bool:
             path, _, attribute = name.rpartition(".")
             network.get_submodule(path)._parameters[attribute] = ours
     return True
+
+
+def require_new_adapter(name: str, names: Container[str | None]) -> None:
+    """Raise a `UsageError` if an adapter called `name` is loaded already."""
+    if name in names:
+        raise UsageError(
+            "an adapter of that name is loaded already",
+            where="name",
+            found=repr(name),
+            do="give another name",
+        )

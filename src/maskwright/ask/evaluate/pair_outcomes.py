@@ -101,10 +101,10 @@ def read(path: Path | str) -> list[Paradigm]:
             where=path,
             wanted="a .jsonl file for each paradigm",
         )
-    if other := [file for file in files if file.is_file() and ".jsonl" not in file.suffixes]:
+    if unreadable := [file for file in files if file.is_file() and ".jsonl" not in file.suffixes]:
         raise UsageError(
             "not minimal pairs",
-            where=other[0],
+            where=unreadable[0],
             found="a file of another kind",
             wanted=f"a .jsonl file with {' and '.join(FIELDS)}",
             do="labelled rows tell how good a fine-tuned model is: first "

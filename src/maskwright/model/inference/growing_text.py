@@ -1,26 +1,22 @@
-"""Streaming of generated text in pieces that are final, with stop strings.
+"""Incremental decoding of generated ids, in pieces that are final and end before a stop string.
 
-    for piece in stream(network, prompts, 100, sampling, decode=tokenizer.decode, stop=["\\n\\n"]):
-        print(piece.text, end="")              `piece.row` is the index of the prompt
+    text = GrowingText(tokenizer.decode, prompt_ids, stop=["\\n\\n"])
+    text.add(token)                              the text that is final now
+    text.end()                                   the text that was held back
 
-The concatenated pieces of a row are the decoded text of its ids, up to the stop string. Text that
-later tokens may still change is held back: bytes of an incomplete character, and a possible
-beginning of a stop string. Stop strings are found anywhere in the new text, within or across
-tokens; the text ends before them.
+The concatenated pieces are the decoded text of the ids, up to the stop string. Text that later
+tokens may still change is held back: bytes of an incomplete character, and a possible beginning of
+a stop string. Stop strings are found anywhere in the new text, within or across tokens.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from maskwright.base.errors import UsageError
-from maskwright.model.inference.decode import GREEDY, Sampling, steps
-from maskwright.model.inference.prepared import Prepared
-from maskwright.model.nn.transformer import Transformer
 
 Decode = Callable[[Sequence[int]], str]
 # Why a row ended: its end token, a stop string, or the maximum number of tokens.
@@ -90,6 +86,18 @@ class GrowingText:
         """Return the text that was held back; call it after the last token."""
         return "" if self.stopped else self._show(self._text(len(self._ids)), more=False)
 
+    def advance(self, token: int | None, is_last: bool) -> tuple[str, Reason | None]:
+        """Add a token (None: the end token) and return the text that is final now, and why the row
+        ends, or None; `is_last`: the maximum number of tokens is reached."""
+        text = "" if token is None else self.add(token)
+        if self.stopped:
+            return text, "stop"
+        if token is not None and not is_last:
+            return text, None
+        text += self.end()
+        # The text that was held back may contain a stop string, too.
+        return text, "stop" if self.stopped else "end" if token is None else "length"
+
     def _text(self, count: int) -> str:
         return self._decode(self._ids[:count])[self._skipped :]
 
@@ -102,80 +110,6 @@ class GrowingText:
             text = text[: len(text) - max((_overlap(text, s) for s in self._stop), default=0)]
         shown, self._shown = self._shown, max(self._shown, len(text))
         return text[shown:]
-
-
-def stream(
-    model: Transformer | Prepared,
-    prompts: Sequence[Sequence[int]],
-    count: int | Sequence[int],
-    sampling: Sampling = GREEDY,
-    *,
-    decode: Decode | Sequence[Decode],
-    prefixes: Sequence[Sequence[int]] | None = None,
-    stop: Sequence[str] = (),
-    is_byte: Callable[[int], bool] = lambda token: False,
-    sources: Sequence[Sequence[int]] | None = None,
-    end: int | None = None,
-    context: int | None = None,
-    bidirectional_prefix: bool = False,
-    one_way: bool = False,
-    cached: bool = True,
-) -> Iterator[Piece]:
-    """Generate, and yield the new text of each row after each step; see `decode.steps`.
-
-    Args:
-        decode: maps token ids to text; one function for all rows, or one for each.
-        prefixes: ids put in front of the new ones of each row for decoding, since a word is decoded
-            differently at the beginning of a text; None for none.
-        stop: non-empty strings that end a row.
-
-    Raises:
-        UsageError: an empty string in `stop`.  Others: as `decode.steps`.
-    """
-    require_stop(stop)
-    decodes = [decode] * len(prompts) if callable(decode) else list(decode)
-    texts = [
-        GrowingText(decodes[row], prefixes[row] if prefixes else (), stop, is_byte)
-        for row in range(len(prompts))
-    ]
-    counts = [count] * len(prompts) if isinstance(count, int) else count
-    stopped: set[int] = set()
-    generated = steps(
-        model,
-        prompts,
-        count,
-        sampling,
-        sources=sources,
-        end=end,
-        context=context,
-        bidirectional_prefix=bidirectional_prefix,
-        one_way=one_way,
-        cached=cached,
-        stopped=stopped,
-    )
-    counts_written = [0] * len(prompts)
-    with closing(generated):  # release the model at once if the stream is closed early
-        for step in generated:
-            for row, token in zip(step.rows, step.tokens, strict=True):
-                counts_written[row] += 1
-                id_shown = None if token == end else token
-                new_text, finished = shown(texts[row], id_shown, counts_written[row] == counts[row])
-                if finished == "stop":
-                    stopped.add(row)
-                yield Piece(row, id_shown, new_text, finished)
-
-
-def shown(text: GrowingText, token: int | None, is_last: bool) -> tuple[str, Reason | None]:
-    """Return the text of a row that is final after `token` (None for the end token), and why the
-    row ends, or None. `is_last` is True if the maximum number of tokens is reached."""
-    new_text = "" if token is None else text.add(token)
-    if text.stopped:
-        return new_text, "stop"
-    if token is not None and not is_last:
-        return new_text, None
-    new_text += text.end()
-    # The text that was held back may contain a stop string, too.
-    return new_text, "stop" if text.stopped else "end" if token is None else "length"
 
 
 def require_stop(stop: Sequence[str]) -> None:
