@@ -26,8 +26,8 @@ from maskwright.learn.pretrain import run
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.model.checkpoint import pretrained
-from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.beam import finished
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.opening import folders, special_tokens
 from maskwright.text.tables.examples import RewriteExample
 from maskwright.text.tables.layout import Columns, Dataset, Task

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from maskwright.base.errors import DataError
-from maskwright.text.tables.formats.squad import rows_and_faults
+from maskwright.text.tables.formats.json_file import squad_rows
 from maskwright.text.tables.marked_text import whole_words
 
 
@@ -50,7 +50,7 @@ def document(**change: Any) -> dict[str, Any]:
 
 def rows_of(document: Any, where: str = "") -> list[dict[str, Any]]:
     rows = []
-    for row in rows_and_faults(document, where):
+    for row in squad_rows(document, where):
         if isinstance(row, DataError):
             raise row
         rows.append(row)

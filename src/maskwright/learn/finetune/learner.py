@@ -30,8 +30,8 @@ from maskwright.model.adapters.base.adapter import attach as attach_adapter
 from maskwright.model.checkpoint.transfer import load_matching
 from maskwright.model.device.machine import Machine
 from maskwright.model.families.base.family import family as family_named
-from maskwright.model.inference.encoded import Collation
 from maskwright.model.inference.beam import finished
+from maskwright.model.inference.encoded import Collation
 from maskwright.model.nn import initialise
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer

@@ -127,12 +127,12 @@ def task_head(engine: Engine, head: Head) -> Predictor:
 def open_one(
     name: str,
     folder: Path,
-    others: Sequence[ServedModel],
+    loaded_models: Sequence[ServedModel],
     precision: Precision,
     note: Note = ignore,
     runtime: str = TORCH,
 ) -> ServedModel:
-    """Open the model in `folder`, sharing equal backbone weights with one of the `others`.
+    """Open the model in `folder`, sharing equal backbone weights with one of the `loaded_models`.
 
     Raises:
         As `maskwright.load`.
@@ -140,7 +140,7 @@ def open_one(
     model = open_model(folder)
     for finding in model.findings:
         note(finding)
-    shared = (other.engine().root.sharing(model) for other in others)
+    shared = (served.engine().root.sharing(model) for served in loaded_models)
     engine = next(filter(None, shared), None)
     if engine is None:
         engine = Engine(model, precision, runtime=runtime)

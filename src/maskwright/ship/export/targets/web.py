@@ -163,7 +163,7 @@ def _compare(model: Model, scratch: Path, out: Path, *, exact: bool) -> dict[str
     network = check.read_again(model.network, scratch)
     ours = [check.scores(model.network, row) for row in rows]
     reread = [check.scores(network, row) for row in rows]
-    same = [(a.argmax(-1) == b.argmax(-1)).float() for a, b in zip(ours, reread, strict=True)]
+    agreements = [(a.argmax(-1) == b.argmax(-1)).float() for a, b in zip(ours, reread, strict=True)]
     difference = worst(map(_difference, ours, reread))
     if exact:
         require_equal(difference)
@@ -175,7 +175,7 @@ def _compare(model: Model, scratch: Path, out: Path, *, exact: bool) -> dict[str
         require_equal(browser)
     return {
         "difference": difference,
-        "agreement": float(torch.cat(same).mean()),
+        "agreement": float(torch.cat(agreements).mean()),
         "browser": browser,
     }
 
