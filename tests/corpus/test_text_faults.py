@@ -36,7 +36,6 @@ def test_F51_a_byte_that_is_not_utf8_is_placed_exactly(tmp_path: Path, byte: int
     assert error.where == f"{path}, line {number + 1}, byte {place}"
     assert f"the byte {byte:02x}" in error.found
     assert "valid as" in error.found
-    assert error.wanted == "text in utf-8"
     assert "encoding=" in error.do and "on_bad='skip'" in error.do
 
 
@@ -387,7 +386,6 @@ def test_F58_all_rows_rejected_says_why(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         list(Reader(path, SKIP))
     assert "120 rows" in caught.value.found
-    assert "120 rejected: the field is missing" in caught.value.found
 
 
 def test_F58_some_empty_files_are_listed_and_allowed(tmp_path: Path) -> None:

@@ -195,9 +195,7 @@ def test_what_is_not_clear_about_the_paths(tmp_path: Path) -> None:
     assert "both" in str(refusal(UsageError, lambda: load(path, train=path)).found)
     assert refusal(UsageError, load).found == "no path"
     assert "train=FILE" in str(refusal(UsageError, lambda: load(test=path)).do)
-    assert "did you mean 'train.jsonl'" in str(
-        refusal_of_missing(tmp_path / "a" / "tran.jsonl").wanted
-    )
+    assert "'train.jsonl'" in str(refusal_of_missing(tmp_path / "a" / "tran.jsonl").wanted)
     text = write(tmp_path / "b.txt", "only text\n")
     refusal(UsageError, lambda: load(text))
     write(tmp_path / "a" / "train.csv", "text,label\na,1\n")

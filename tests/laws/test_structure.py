@@ -28,7 +28,9 @@ ORDERLY = {
     "high/top.py": "from package.low import one, two\n",
 }
 WORDING = "def test():\n    assert 'a file is missing' in text\n"
+WORDING += "    assert text.startswith('a file is missing')\n"
 CLASS_OF_ERROR = "def test():\n    with raises(DataError, match='row 3'):\n        read()\n"
+CLASS_OF_ERROR += "    assert words('a file is missing') == 4\n"
 
 
 def written(folder: Path, files: dict[str, str]) -> Package:
@@ -48,12 +50,12 @@ def test_faults_are_measured(tmp_path: Path) -> None:
     tests = written(tmp_path / "tests", {"test_a.py": WORDING})
     faulty = measured(written(tmp_path / "package", FAULTY), tests)
     assert faulty == {
-        "assertions on wording": 1,
+        "assertions on wording": 2,
         "class names used twice": 1,
         "lines": 25,
         "lines of high": 15,
         "lines of low": 10,
-        "lines of tests": 2,
+        "lines of tests": 3,
         "lines that construct errors, %": 10,
         "modules": 6,
         "modules in catch-all folders": 1,

@@ -157,8 +157,8 @@ def _length(value: Any) -> int | None:
 
 # ------------------------------------------------------------------------------ SQuAD
 # SQuAD (Rajpurkar et al. 2016, 2018): {"data": [{"title", "paragraphs": [{"context", "qas": [{"id",
-# "question", "answers": [{"text", "answer_start"}], "is_impossible"}]}]}]}. Offsets count characters
-# of the original text; that an answer is at its offset is checked when rows become examples.
+# "question", "answers": [{"text", "answer_start"}], "is_impossible"}]}]}]}. Offsets are those
+# of the text as it was, which is checked when rows become examples.
 SQUAD_FIELDS = ("id", "title", "context", "question", "is_impossible", "plausible_answers")
 
 
