@@ -34,8 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.text.curate.choices import DEFAULT_STEPS
-from maskwright.text.curate.recipe import make
+from maskwright.text.curate.recipe import DEFAULT_STEPS, make
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 BINS = (0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)

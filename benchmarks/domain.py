@@ -101,7 +101,7 @@ def accuracies(model: Path, rows: Dataset, count: int, seeds: int) -> list[float
         )
         encoded["test"] = kind.encode(few.parts["test"][:ASKED], learner.frame)
         told = learner.learn(encoded, method, settings, "test", lambda line: None)
-        found.append(kind.measured(encoded["test"].rows, told.answers)["accuracy"])
+        found.append(kind.metrics(encoded["test"].rows, told.answers).values["accuracy"])
     return found
 
 

@@ -16,8 +16,8 @@ from maskwright.ask.evaluate.labelled_rows import rows_for
 from maskwright.base.report.say import quiet
 from maskwright.model.graph.session import Session
 from maskwright.model.opening.open import open_merged
-from maskwright.ship.export.answers import EvaluationRows
-from maskwright.ship.export.model_folder import graphs, predictor_of
+from maskwright.ship.export.folder import graphs, predictor_of
+from maskwright.ship.export.int8 import EvaluationRows
 
 
 def main(model: str, exported: str, data: str) -> None:
@@ -29,9 +29,9 @@ def main(model: str, exported: str, data: str) -> None:
     evaluation = EvaluationRows(
         task_type, task_type.encode(rows, answers.frame), answers.collation, part
     )
-    ours = answers.task_type.measured(
+    ours = answers.task_type.metrics(
         rows, task_type.answers(evaluation.encoded, answers.reader(task_type)(evaluation.encoded))
-    )
+    ).values
     print(
         f"{part}, {len(rows)} rows, {task_type.measure}: the engine {ours[task_type.measure]:.4f}"
     )

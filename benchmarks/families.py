@@ -203,7 +203,7 @@ def batches_of(work: Work, objective: Any, a: argparse.Namespace, turn: Turn) ->
     loader = Loader(FixedRows(rows), a.batch, 0)
 
     def batch(step: int, number: int = 0) -> Any:
-        indices, epochs = loader.batch(step)
+        indices, epochs = loader.take(step * a.batch, a.batch)
         made = objective.corrupt(loader.rows_of(indices, epochs), epochs, 0)
         turn.tokens.append(
             read(made.tokens, made.documents) + read(made.decoder_tokens, made.decoder_documents)

@@ -36,7 +36,7 @@ from benchmarks.inference_models import QUICK, WORKS, Work, asked_texts, read_te
 from benchmarks.inference_sides import sides_of, worker
 from benchmarks.turns import Side
 from maskwright.base import packages
-from maskwright.ship.bench.processor import facts, hold
+from maskwright.ship.bench.worker import facts, hold
 
 WARM_UP = 1
 

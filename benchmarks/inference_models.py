@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from maskwright.base import packages
-from maskwright.ship.bench.processor import instructions
 from maskwright.ship.bench.sides import BATCH
+from maskwright.ship.bench.worker import instructions
 
 SINGLE, CLASSES = 16, 4
 

@@ -14,23 +14,19 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from maskwright.model.families.base.family import family
-from maskwright.model.inference.decode import GREEDY, generate
-from maskwright.model.inference.generation import Generation, Prompt
+from maskwright.model.inference.generation import Generation, Prompt, generate
+from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.prepared import prepare
 from maskwright.model.nn.initialise import build
 
 SMALL = {"vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024}
 MINI = {"vocab_size": 2000, "n_embd": 128, "n_layer": 4, "n_head": 2, "n_positions": 256}
-
-
-def no_text(ids: Sequence[int]) -> str:
-    return ""
 
 
 def main() -> None:
@@ -49,6 +45,8 @@ def main() -> None:
     draw = np.random.default_rng(0)
     prompts = [draw.integers(5, 1500, size=n).tolist() for n in draw.integers(8, 40, a.rows)]
 
+    settings = GenerationSettings(tokens=a.tokens, temperature=0.0)
+
     def joining(every: int) -> Callable[[], list[list[int]]]:
         def run() -> list[list[int]]:
             writing, left = Generation(ready), list(prompts)
@@ -56,7 +54,7 @@ def main() -> None:
             steps = 0
             while left or writing.rows:
                 while left and (not every or steps >= every * len(found)):
-                    writing.add(Prompt(ids=left.pop(0), count=a.tokens, decode=no_text))
+                    writing.add(Prompt(ids=left.pop(0), settings=settings))
                     found.append([])
                 for piece in writing.step():
                     assert piece.id is not None
@@ -67,11 +65,11 @@ def main() -> None:
         return run
 
     made: dict[str, Callable[[], list[list[int]]]] = {
-        "generate, all at once": lambda: generate(ready, prompts, a.tokens, GREEDY),
+        "generate, all at once": lambda: generate(ready, prompts, settings),
         "Generation, all at once": joining(0),
         f"Generation, one more every {a.every} steps": joining(a.every),
         "generate, one after the other": lambda: [
-            generate(ready, [prompt], a.tokens, GREEDY)[0] for prompt in prompts
+            generate(ready, [prompt], settings)[0] for prompt in prompts
         ],
     }
     answers = {name: run() for name, run in made.items()}

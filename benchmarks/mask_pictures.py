@@ -94,7 +94,7 @@ def documentation_picture() -> str:
     groups = [int(d) - 1 for d in DOCUMENTS[0]]
 
     def rows(mask: AttentionMask) -> list[list[bool]]:
-        return [[bool(visible) for visible in row] for row in mask.dense(LENGTH, LENGTH)[0]]
+        return [[bool(visible) for visible in row] for row in mask.draw(LENGTH, LENGTH).dense[0]]
 
     return draw_masks(
         [

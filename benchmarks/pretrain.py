@@ -136,7 +136,7 @@ def our_worker(a: argparse.Namespace, turn: Turn | None = None) -> Any:
     turn = turn or Turn()
 
     def batches(step: int, number: int) -> Any:
-        indices, epochs = loader.batch(step)
+        indices, epochs = loader.take(step * a.batch, a.batch)
         rows = loader.rows_of(indices, epochs)
         turn.tokens.append(int((rows.documents != 0).sum()))
         return objective.corrupt(rows, epochs, 0)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from maskwright.text.store.pack import best_fit
-from maskwright.text.store.rows import Rows, spread
+from maskwright.text.store.rows import Rows, best_fit, spread
 
 
 class FixedRows:

@@ -86,7 +86,7 @@ def mean(found: dict[str, Any], *path: str) -> float:
 
 def masks(found: dict[str, Any]) -> str:
     def rows(mask: AttentionMask) -> list[list[bool]]:
-        return [[bool(seen) for seen in row] for row in mask.dense(LETTERS, LETTERS)[0]]
+        return [[bool(seen) for seen in row] for row in mask.draw(LETTERS, LETTERS).dense[0]]
 
     return draw_masks(
         [

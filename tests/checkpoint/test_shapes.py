@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
 from maskwright.model.checkpoint import shapes
-from maskwright.model.nn.chunk_pooling import layers_over
 from maskwright.model.nn.config import Head, Norm, Tokens, TransformerConfig, VocabularyHead
+from maskwright.model.nn.heads import layers_over
 from maskwright.model.nn.transformer import Transformer
 from nn.points import POINTS, VOCABULARY, WIDTH
 
@@ -22,13 +23,12 @@ def built(config: TransformerConfig) -> shapes.Shapes:
 
 @pytest.mark.parametrize("name", POINTS)
 def test_every_point(name: str) -> None:
-    config = POINTS[name]
-    assert shapes.parameters(config) == built(config)
-    assert shapes.num_parameters(config) == sum(map(_numbers, built(config).values()))
-
-
-def _numbers(shape: shapes.Shape) -> int:
-    return torch.Size(shape).numel()
+    """And with layers over the pieces of a text."""
+    head = Head(name="own", kind="sequence", labels=2, over=layers_over(POINTS[name]))
+    for config in (POINTS[name], replace(POINTS[name], heads=(head,))):
+        sizes = built(config)
+        assert shapes.parameters(config) == sizes
+        assert shapes.num_parameters(config) == sum(map(math.prod, sizes.values()))
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -52,11 +52,3 @@ def test_every_vocabulary_head(
     assert found.get("vocabulary_head.weight") == (None if tied else (VOCABULARY, rows))
     plain = norm is not None and not norm.bias
     assert ("vocabulary_head.transform.bias" in found) == (transform is not None and not plain)
-
-
-@pytest.mark.parametrize("name", POINTS)
-def test_layers_over_pieces(name: str) -> None:
-    head = Head(name="own", kind="sequence", labels=2, over=layers_over(POINTS[name]))
-    config = replace(POINTS[name], heads=(head,))
-    assert shapes.parameters(config) == built(config)
-    assert any(".over." in parameter for parameter in built(config))

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from checkpoint.small import SMALL, model_of, small
-from maskwright.api import generate_text
+from checkpoint.small import (
+    SMALL,
+    Tensors,
+    changed,
+    config_json,
+    model_of,
+    rewritten,
+    small,
+)
+from checkpoint.small import saved as save_plain
 from maskwright.base.errors import CheckpointError, ConfigError
 from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.families.base.family import Family, family
@@ -19,34 +26,13 @@ from maskwright.model.nn.config import TransformerConfig
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
-Tensors = dict[str, torch.Tensor]
 MODERN, T5, BART = family("modernbert"), family("t5"), family("bart")
 BERT, GPT2, ELECTRA = family("bert"), family("gpt2"), family("electra")
 GATED = {"feed_forward_proj": "gated-gelu"}
 
 
 def saved(folder: Path, config: TransformerConfig, tokenizer: Tokenizer | None = None) -> Path:
-    pretrained.save(model_of(config), tokenizer, folder)
-    (folder / "MANIFEST.json").unlink()
-    return folder
-
-
-def config_json(folder: Path) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads((folder / "config.json").read_text())
-    return value
-
-
-def changed(folder: Path, **keys: Any) -> Path:
-    (folder / "config.json").write_text(json.dumps({**config_json(folder), **keys}))
-    return folder
-
-
-def rewritten(folder: Path, change: Callable[[Tensors], object]) -> Path:
-    opened = files.open_folder(folder)
-    tensors = {name: opened.read(name) for name in opened.entries}
-    change(tensors)
-    (folder / files.WEIGHTS).write_bytes(b"".join(files.chunks(tensors)))
-    return folder
+    return save_plain(folder, model_of(config), tokenizer)
 
 
 # ------------------------------------------------------------------------------ cadence and theta
@@ -151,8 +137,9 @@ def test_what_matters_in_training_alone_is_kept_aside(
     loaded = pretrained.load(folder)
     assert loaded.config == small(member, kind) and loaded.extra[key] == value
     # A recipe that asks for it is told that nothing here does it.
-    with pytest.raises(ConfigError, match="no such setting"):
+    with pytest.raises(ConfigError) as refused:
         member.require_known([key], {**SMALL[member.name], key: value}, "model.settings")
+    assert refused.value.where == f"model.settings.{key}"
 
 
 @pytest.mark.parametrize(
@@ -199,29 +186,8 @@ def test_a_shared_but_unscaled_head_is_written_in_the_older_form(tmp_path: Path)
     assert hf["tie_word_embeddings"] is False and "scale_decoder_outputs" not in hf
     assert pretrained.load(folder).config == shared
     rewritten(folder, lambda tensors: tensors["lm_head.weight"].add_(1))
-    with pytest.raises(CheckpointError, match="differ in the file"):
+    with pytest.raises(CheckpointError):
         pretrained.load(folder)
-
-
-def test_the_exact_function_wins_over_the_name_of_the_form() -> None:
-    gelu = {"feed_forward_proj": "gated-gelu", "is_gated_act": True}
-    assert T5.config({**SMALL["t5"], **gelu}) == T5.config(
-        {**SMALL["t5"], **gelu, "dense_act_fn": "gelu_new"}
-    )
-    exact = T5.config({**SMALL["t5"], **gelu, "dense_act_fn": "gelu"})
-    assert exact.encoder is not None
-    assert exact.encoder.blocks[0].feed_forward.activation == "gelu"
-    assert T5.belongs(exact)
-    with pytest.raises(ConfigError, match="is_gated_act"):
-        T5.config({**SMALL["t5"], **gelu, "is_gated_act": False})
-
-
-def test_gelu_of_the_first_gpt_is_the_tanh_form() -> None:
-    member = family("openai-gpt")
-    stack = small(member).decoder
-    assert stack is not None and stack.blocks[0].feed_forward.activation == "gelu_new"
-    with pytest.raises(ConfigError, match="afn"):
-        small(member, afn="gelu_new")
 
 
 # ------------------------------------------------------------------------------ old exports
@@ -271,8 +237,9 @@ def test_a_bias_that_has_no_place_is_refused(tmp_path: Path, value: float) -> No
     if value == 0.0:
         assert pretrained.load(folder).unused == ()
         return
-    with pytest.raises(CheckpointError, match=r"final_logits_bias[\s\S]*1 of 61 are not zero"):
+    with pytest.raises(CheckpointError) as refused:
         pretrained.load(folder)
+    assert "final_logits_bias" in str(refused.value.where)
     rewritten(folder, lambda tensors: tensors.pop("final_logits_bias"))
     assert pretrained.load(folder).unused == ()
 
@@ -324,18 +291,3 @@ def test_ids_that_a_family_asks_for(
         return
     settings = json.loads((folder / "generation_config.json").read_text())
     assert settings["decoder_start_token_id"] == loaded.extra["decoder_start_token_id"]
-    made = [
-        generate_text(folder, text, tokens=6, temperature=1.0, top_k=0, top_p=1.0, seed=1)
-        for text in ("the cat", "a dog")
-    ]
-    assert not made[0].startswith("the cat") and made[0] != made[1]
-    with pytest.raises(CheckpointError, match="decoder_start_token_id"):
-        generate_text(
-            changed(folder, decoder_start_token_id=None),
-            "the cat",
-            tokens=2,
-            temperature=1.0,
-            top_k=0,
-            top_p=1.0,
-            seed=1,
-        )

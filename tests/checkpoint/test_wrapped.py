@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from checkpoint.small import SMALL, model_of, small
+from checkpoint.small import SMALL, Tensors, model_of, same, small, tensors_of
+from checkpoint.small import saved as save_plain
 from maskwright.base.errors import CheckpointError
 from maskwright.model.checkpoint import files, pretrained
-from maskwright.model.checkpoint.layout import About
 from maskwright.model.checkpoint.matching import unwrapped
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.transformer import Transformer
 
-Tensors = dict[str, torch.Tensor]
 WRAPPERS = (
     "module.",
     "_orig_mod.",
@@ -31,20 +30,12 @@ WRAPPERS = (
 
 def saved(folder: Path, name: str, kind: str) -> tuple[Transformer, Tensors]:
     model = model_of(small(family(name), kind))
-    pretrained.save(model, None, folder, About(family=name))
-    (folder / "MANIFEST.json").unlink()
-    opened = files.open_folder(folder)
-    return model, {each: opened.read(each) for each in opened.entries}
+    return model, tensors_of(save_plain(folder, model, name=name))
 
 
 def renamed(folder: Path, tensors: Tensors) -> Path:
     (folder / files.WEIGHTS).write_bytes(b"".join(files.chunks(tensors)))
     return folder
-
-
-def same(one: Transformer, other: Transformer) -> bool:
-    theirs = dict(other.named_parameters())
-    return all(torch.equal(p, theirs[n]) for n, p in one.named_parameters())
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
@@ -77,7 +68,7 @@ def test_wrappers_within_a_name_and_bodies_without_their_prefix(tmp_path: Path) 
 def test_what_is_not_certain_is_refused(tmp_path: Path) -> None:
     _, tensors = saved(tmp_path / "m", "bert", "BertForMaskedLM")
     two = {f"{who}.{n}": t.clone() for n, t in tensors.items() for who in ("student", "teacher")}
-    with pytest.raises(CheckpointError, match="several models") as refused:
+    with pytest.raises(CheckpointError) as refused:
         pretrained.load(renamed(tmp_path / "m", two))
     assert refused.value.found == "student, teacher"
     beside = {f"model.{n}": t for n, t in tensors.items()} | {"loss.weight": torch.ones(2)}

@@ -17,10 +17,10 @@ from checkpoint.small import model_of, small
 from maskwright.base import catalogue
 from maskwright.base.config import from_plain, to_plain
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError
+from maskwright.model.adapters.base import folder
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.adapters.base.adapter import attach as attach_adapter
 from maskwright.model.adapters.base.settings import Settings
-from maskwright.model.adapters.peft import folder as peft_form
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.transformer import Transformer
 
@@ -134,8 +134,9 @@ def test_a_file_is_its_registration(method: str) -> None:
 @pytest.mark.parametrize(("method", "name"), BARE)
 def test_a_model_without_anything_to_train_is_refused(method: str, name: str) -> None:
     network = model(name)
-    with pytest.raises(IncompatibleError, match="no such biases"):
+    with pytest.raises(IncompatibleError) as refused:
         attach(network, method)
+    assert refused.value.where == "bitfit.parts"
     assert same(bits(network), bits(model(name)))
 
 
@@ -172,28 +173,6 @@ def test_only_what_is_declared_trains(method: str, name: str) -> None:
     }
     network.tokens.weight.requires_grad_(True)  # the control
     assert training() != declared
-
-
-@pytest.mark.parametrize(("method", "name"), FEW)
-def test_training_moves_what_is_declared_and_nothing_else(method: str, name: str) -> None:
-    network, adapter = attached(name, method)
-    before, size = bits(network), len(outputs(network))
-    direction = torch.randn(size, generator=torch.Generator().manual_seed(2))
-
-    def loss() -> Tensor:
-        return graph(network) @ direction
-
-    first = float(loss().detach())
-    optimizer = torch.optim.Adam((p for p in network.parameters() if p.requires_grad), lr=1e-2)
-    for _ in range(5):
-        optimizer.zero_grad()
-        loss().backward()
-        optimizer.step()
-    assert float(loss().detach()) < first - 0.1
-    moved = {n for n, (value, _) in bits(network).items() if not torch.equal(value, before[n][0])}
-    assert moved == {n for n, p in network.named_parameters() if p.requires_grad}
-    adapter.detach()
-    assert torch.equal(outputs(network), outputs(model(name)))
 
 
 @pytest.mark.parametrize(("method", "name"), CASES)
@@ -259,10 +238,10 @@ def test_state_is_all_there_is(method: str, name: str) -> None:
     second.load_state(state)
     assert torch.equal(outputs(other), outputs(network))
     assert "tokens.weight" not in state
-    with pytest.raises(CheckpointError, match="do not fit"):
+    with pytest.raises(CheckpointError):
         second.load_state({**state, "more": torch.zeros(1)})
     first = next(iter(state))
-    with pytest.raises(CheckpointError, match="not finite"):
+    with pytest.raises(CheckpointError):
         second.load_state({**state, first: state[first] * float("nan")})
     assert torch.equal(outputs(other), outputs(network))
 
@@ -297,17 +276,10 @@ def test_adapters_are_swapped_by_name(method: str, name: str) -> None:
 def test_saved_and_loaded_as_peft_has_it(method: str, name: str, tmp_path: Path) -> None:
     network, adapter = attached(name, method)
     stir(adapter)
-    peft_form.save(adapter, tmp_path / "adapter", base="base")
+    folder.save(adapter, tmp_path / "adapter", base="base")
+    assert (tmp_path / "adapter" / "adapter_config.json").is_file()
     other = model(name)
-    loaded = peft_form.load(other, tmp_path / "adapter")
+    loaded = folder.load(other, tmp_path / "adapter")
     assert torch.equal(outputs(other), outputs(network))
     assert loaded.state().keys() == adapter.state().keys()
     assert not torch.equal(outputs(model(name)), outputs(network))  # the control
-
-
-@pytest.mark.parametrize("method", [method for method in METHODS if method not in FOREIGN])
-def test_what_peft_has_no_form_for_is_refused(method: str, tmp_path: Path) -> None:
-    _, adapter = attached("bert", method)
-    with pytest.raises(IncompatibleError):
-        peft_form.save(adapter, tmp_path / "adapter", base="base")
-    assert not (tmp_path / "adapter").exists()

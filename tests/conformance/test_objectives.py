@@ -30,13 +30,14 @@ from toys import VOCABULARY, FixedRows, bert, encoder_decoder, gpt2
 NAMES = catalogue.names("objectives")
 
 
-def discriminator() -> Transformer:
-    config = replace(
-        bert().config,
-        vocabulary_head=None,
-        heads=(Head(name="discriminator", kind="token", labels=1),),
-    )
+def headed(name: str, kind: Any, labels: int) -> Transformer:
+    head = Head(name=name, kind=kind, labels=labels)
+    config = replace(bert().config, vocabulary_head=None, heads=(head,))
     return build(config, torch.Generator().manual_seed(0))
+
+
+def discriminator() -> Transformer:
+    return headed("discriminator", "token", 1)
 
 
 def teacher() -> Transformer:
@@ -45,12 +46,7 @@ def teacher() -> Transformer:
 
 
 def classifier() -> Transformer:
-    config = replace(
-        bert().config,
-        vocabulary_head=None,
-        heads=(Head(name="classifier", kind="sequence", labels=2),),
-    )
-    return build(config, torch.Generator().manual_seed(0))
+    return headed("classifier", "sequence", 2)
 
 
 MODELS: dict[str, Any] = {
@@ -229,18 +225,20 @@ def test_a_loss_adds_up_over_the_parts_of_a_batch(name: str, options: dict[str, 
 
 def test_next_token_prediction_is_refused_where_a_position_sees_its_target() -> None:
     member = member_of("causal")
-    seeing = bert()
-    with pytest.raises(IncompatibleError, match="position 0 see its own target") as caught:
-        member.build(seeing, member.options(), VOCABULARY)
-    assert "encoder.blocks.0" in str(caught.value) and "masked" in str(caught.value)
+    with pytest.raises(IncompatibleError) as caught:
+        member.build(bert(), member.options(), VOCABULARY)
+    assert caught.value.where == "encoder.blocks.0.attention"
 
 
 def test_masked_modelling_needs_a_mask_token_and_an_encoder() -> None:
     member = member_of("masked")
-    with pytest.raises(IncompatibleError, match="no mask token"):
-        member.build(bert(), member.options(), replace(VOCABULARY, mask=None))
-    with pytest.raises(IncompatibleError, match="encoder"):
-        member.build(gpt2(), member.options(), VOCABULARY)
+    for model, vocabulary, where in (
+        (bert(), replace(VOCABULARY, mask=None), "tokenizer"),
+        (gpt2(), VOCABULARY, "model"),
+    ):
+        with pytest.raises(IncompatibleError) as refused:
+            member.build(model, member.options(), vocabulary)
+        assert refused.value.where == where
 
 
 def test_F43_a_row_of_special_tokens_alone_costs_nothing() -> None:
@@ -251,12 +249,3 @@ def test_F43_a_row_of_special_tokens_alone_costs_nothing() -> None:
     counts = objective.counts(batch)
     loss = objective(batch).scaled(counts)
     assert counts == {"masked": 0} and float(loss.detach()) == 0.0
-
-
-def test_the_published_example_of_a_mean_loss() -> None:
-    """Two targets predicted with 0.20 and 0.50: mean loss 1.151."""
-    from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
-
-    scores = torch.tensor([[0.2, 0.8], [0.5, 0.5]]).log()
-    total, _ = vocabulary_loss(scores, torch.eye(2), None, torch.tensor([0, 1]))
-    assert float(total) / 2 == pytest.approx(1.151, abs=5e-4)

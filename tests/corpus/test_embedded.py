@@ -142,7 +142,6 @@ def test_messages_and_their_exceptions(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_package_without_messages_is_refused(package: str) -> None:
     with pytest.raises(DataError) as caught:
         exception_messages([package])
-    assert caught.value.what == "too few exception messages for a task"
     assert caught.value.where == package and "0 messages of 0 types" in caught.value.found
 
 

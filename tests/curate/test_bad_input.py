@@ -11,19 +11,18 @@ from typing import Any
 
 import pytest
 
+from curate.test_engine import OPTIONS, content, rows_of
 from maskwright.ask.evaluate.prove_curation import prove
 from maskwright.base.errors import ConfigError, DataError, OutputError, UsageError
 from maskwright.base.storage.manifest import MANIFEST
 from maskwright.cli.main import main
 from maskwright.text.corpus.read import Reader
-from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.curation import Options, curate, work_folder
 from maskwright.text.curate.engine import daft_engine
 from maskwright.text.curate.recipe import CurationRecipe, make
 from maskwright.text.curate.why import why
 
 pytest.importorskip("daft")
-OPTIONS = Options(reading=ReadingOptions(notes=("*",)))
 UPDATE = Options(reading=OPTIONS.reading, update=True)
 
 
@@ -40,20 +39,10 @@ def write_texts(folder: Path, count: int = 12) -> Path:
     return folder
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 def lines_of(path: Path) -> list[dict[str, Any]]:
     return [
         json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]
     ]
-
-
-def rows_of(folder: Path, room: str) -> list[dict[str, Any]]:
-    files = sorted((folder / room).glob("*.jsonl.gz"))
-    return [row for path in files for row in lines_of(path)]
 
 
 def test_a_damaged_piece_is_said_and_made_again_once_it_is_removed(
@@ -107,55 +96,16 @@ def test_a_result_inside_what_is_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(text)
     before = content(tmp_path)
     for out in (text / "clean", tmp_path / "link" / "clean"):
-        with pytest.raises(OutputError, match="lie in each other"):
+        with pytest.raises(OutputError):
             curate(text, out, recipe(), OPTIONS)
     assert content(tmp_path) == before and sorted(os.listdir(text)) == ["a.jsonl"]
     clean = tmp_path / "clean"
     curate(text, clean, recipe(), OPTIONS)
     for path in (clean, clean / "text", work_folder(clean)):
-        with pytest.raises(OutputError, match="lie in each other"):
+        with pytest.raises(OutputError):
             curate(path, clean, recipe(), UPDATE)
     curate(clean, tmp_path / "again", recipe(), OPTIONS)  # beside it is fine
     assert len(rows_of(tmp_path / "again", "text")) == len(rows_of(clean, "text")) == 9
-
-
-def test_a_refusal_leaves_nothing_behind(tmp_path: Path) -> None:
-    text = tmp_path / "text"
-    text.mkdir()
-    (text / "a.jsonl").write_text('{"text": "one"}\n{"text": 5}\n')
-    with pytest.raises(DataError):
-        curate(text, tmp_path / "clean", recipe(), OPTIONS)
-    (text / "a.jsonl").write_text("\n \n")
-    with pytest.raises(DataError, match="0 documents"):
-        curate(text, tmp_path / "clean", recipe(), OPTIONS)
-    assert os.listdir(tmp_path) == ["text"]
-
-
-def test_removed_files_and_other_readings_are_gone_from_the_pieces(tmp_path: Path) -> None:
-    text, clean = write_texts(tmp_path / "text"), tmp_path / "clean"
-    (text / "b.txt").write_text("Letters to a friend.\n\nThe second of them.\n")
-    curate(text, clean, recipe(), OPTIONS)
-    (text / "b.txt").unlink()
-    curate(text, clean, recipe(), UPDATE)
-    assert len(rows_of(clean, "text")) == 9 and len(rows_of(clean, "removed")) == 3
-    curate(text, tmp_path / "fresh", recipe(), OPTIONS)
-    assert content(clean) == content(tmp_path / "fresh")
-    reading, fresh = (work_folder(p) / "reading" for p in (clean, tmp_path / "fresh"))
-    assert sorted(os.listdir(reading)) == sorted(os.listdir(fresh))
-
-
-def test_rows_that_cannot_be_read_are_listed_once(tmp_path: Path) -> None:
-    text = write_texts(tmp_path / "text")
-    (text / "b.jsonl").write_text('{"text": 5}\n' + '{"text": "A good row of text."}\n' * 40)
-    (text / "c.jsonl").write_bytes(b'{"text": "Some row."}\n' + b"{broken\n" * 30)
-    reading = ReadingOptions(notes=("*",), on_bad="skip")
-    asked = Options(reading=reading, skip_unreadable=True)
-    card = curate(text, tmp_path / "clean", recipe(), asked)
-    rows = lines_of(tmp_path / "clean" / "unreadable.jsonl.gz")
-    assert [row["file"].rsplit("/")[-1] for row in rows if "line" in row].count("b.jsonl") == 1
-    assert [row for row in rows if row["file"].endswith("c.jsonl")]
-    came = len(rows_of(tmp_path / "clean", "text")) + len(rows_of(tmp_path / "clean", "removed"))
-    assert came == card["read"]["documents"] == 12 + 40 + 1
 
 
 def test_columns_of_any_name_come_out_as_they_came(tmp_path: Path) -> None:
@@ -180,13 +130,7 @@ def test_columns_of_any_name_come_out_as_they_came(tmp_path: Path) -> None:
     # Values of a column that a step writes, too, do not go unnoticed.
     card = curate(tmp_path / "a.jsonl", tmp_path / "noted", make(["language"]), OPTIONS)
     (said,) = card["steps"][0]["findings"]
-    assert "column 'language' of the texts has other values now, in 7 documents" in said["what"]
-
-
-def test_looking_for_nothing_is_said(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for asked in ("--why", "--why-text"):
-        assert main(["curate", "--out", str(tmp_path), asked, ""]) == 64
-        assert "nothing to look for" in capfd.readouterr().err
+    assert said["name"] == "column-replaced" and " 7 " in said["what"]
 
 
 @pytest.mark.parametrize(
@@ -243,22 +187,11 @@ def test_web_pages_are_documents_and_what_is_not_read_is_said(
     found = {
         row["id"].rpartition("/")[2]: row["text"] for row in lines_of(left) if "/" in row["id"]
     }
-    assert len(found) == 2 and " ".join(found["page.HTML:1"].split()) == "A page & its words. More."
-    said = capfd.readouterr().err
-    assert "3 files of another kind, not read (.pdf 2, no ending 1)" in said
-    assert ".pdf: save its text as .txt" in said and said.count("another kind") == 1
-    with pytest.raises(UsageError, match="ending is unknown") as refusal:
+    assert len(found) == 2 and found["page.HTML:1"].split()[:3] == ["A", "page", "&"]
+    assert capfd.readouterr().err.count(".pdf 2") == 1, "told once"
+    with pytest.raises(UsageError) as refusal:
         Reader(text / "page.HTML")
     assert "maskwright curate" in str(refusal.value.do)
-
-
-def test_too_little_to_prove_anything_leaves_no_folder(tmp_path: Path) -> None:
-    curate(write_texts(tmp_path / "text"), tmp_path / "clean", recipe(), OPTIONS)
-    with pytest.raises(DataError, match="too few documents"):
-        prove(tmp_path / "clean")
-    with pytest.raises(ConfigError):
-        prove(tmp_path / "clean", budget="much")
-    assert not (tmp_path / "clean.proof").exists()
 
 
 def test_pieces_that_are_damaged_or_lost_prove_nothing(tmp_path: Path) -> None:
@@ -266,28 +199,27 @@ def test_pieces_that_are_damaged_or_lost_prove_nothing(tmp_path: Path) -> None:
     curate(text, clean, recipe(), OPTIONS)
     (piece,) = (work_folder(clean) / "reading").iterdir()
     (piece / "00000.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match="wrong size") as caught:
+    with pytest.raises(DataError) as caught:
         prove(clean, held_out=[text])
-    assert "into another --out" in str(caught.value.do)
-    shutil.rmtree(piece)
-    with pytest.raises(UsageError, match="is gone"):
-        prove(clean, held_out=[text])
+    assert "--out" in str(caught.value.do)
+    with pytest.raises(ConfigError):
+        prove(clean, budget="much")
+    assert not clean.with_name("clean.proof").exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["card.json", "text/00000.jsonl.gz", "removed/exact-duplicates.jsonl.gz"]
-)
-def test_a_damaged_corpus_is_said(name: str, tmp_path: Path) -> None:
+def test_a_damaged_corpus_is_said(tmp_path: Path) -> None:
     text, clean = write_texts(tmp_path / "text"), tmp_path / "clean"
     curate(text, clean, recipe(), OPTIONS)
-    (clean / name).write_bytes(b"{}")
-    with pytest.raises(DataError, match=name):
-        prove(clean, held_out=[text])
-    with pytest.raises(DataError, match=name):
-        why(clean, "nobody")
-    (clean / name).unlink()
-    with pytest.raises(DataError, match="missing"):
-        why(clean, "nobody")
+    for name in ("card.json", "text/00000.jsonl.gz", "removed/exact-duplicates.jsonl.gz"):
+        data = (clean / name).read_bytes()
+        (clean / name).write_bytes(b"{}")
+        for look_up in (lambda: prove(clean, held_out=[text]), lambda: why(clean, "nobody")):
+            with pytest.raises(DataError, match=name):
+                look_up()
+        (clean / name).unlink()
+        with pytest.raises(DataError):
+            why(clean, "nobody")
+        (clean / name).write_bytes(data)
 
 
 def test_what_a_killed_process_had_open_goes(tmp_path: Path) -> None:
@@ -318,10 +250,10 @@ def test_links_and_pipes_in_a_folder_are_left_out_only_where_that_is_asked_for(
     rows = lines_of(tmp_path / "clean/unreadable.jsonl.gz")
     names = {Path(row["file"]).name: row["reason"] for row in rows}
     assert set(names) == {"again.jsonl", "gone.txt", "round", "pipe.txt"}
-    assert names["again.jsonl"] == "a file would be read twice"
     assert len(rows_of(tmp_path / "clean", "text")) == 12
-    with pytest.raises(UsageError, match="could not be read"):
+    with pytest.raises(UsageError) as caught:
         why(tmp_path / "clean", f"{text}/gone.txt")
+    assert str(caught.value.where).endswith("gone.txt")
 
 
 def test_a_file_that_changes_behind_its_size_and_time_is_read_again(tmp_path: Path) -> None:

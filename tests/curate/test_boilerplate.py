@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-import time
 
 import numpy as np
 import pytest
 from tests.curate.in_process import batch_of, removed, run
 
-from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.phrases import remove_lines
-from maskwright.text.curate.step import CurationBatch
+from maskwright.text.curate.arrays.spans import remove_lines
 from maskwright.text.curate.steps.boilerplate import Settings, at_edge
 
 NOUNS = ["river", "stone", "apple", "cloud", "horse", "table", "night", "water", "garden"]
@@ -170,14 +167,6 @@ def test_a_document_of_which_too_little_is_left_is_removed() -> None:
     assert removed(step, [batch_of([*CORPUS, only, short])]) == {}
 
 
-def test_shards_and_order_do_not_matter() -> None:
-    whole = cleaned(CORPUS)
-    for cuts in (2, 7):
-        assert cleaned(CORPUS, cuts=cuts) == whole
-    order = np.random.default_rng(2).permutation(len(CORPUS)).tolist()
-    assert cleaned([CORPUS[n] for n in order], cuts=3) == [whole[n] for n in order]
-
-
 @pytest.mark.parametrize(
     ("chosen", "wanted"),
     [
@@ -196,26 +185,6 @@ def test_an_edge_is_an_unbroken_row(chosen: str, wanted: str) -> None:
     flags = np.array([True, *(c == "x" for c in chosen), True])
     found = at_edge(batch.lines, flags)[1:-1]
     assert "".join("x" if f else "." for f in found) == wanted
-
-
-def test_a_share_out_of_range_is_refused() -> None:
-    for field in ("edge", "min_left", "different"):
-        with pytest.raises(ConfigError) as caught:
-            Settings(**{field: 1.5}).check()
-        assert caught.value.where == field
-
-
-@pytest.mark.parametrize("unit", ["a", " ", "7", "\n", "a\n", "x ", "use cookies\n"])
-def test_F66_time_grows_with_the_text(unit: str) -> None:
-    def seconds(size: int) -> float:
-        batch = batch_of(["x" + unit * (size // len(unit)), *["Start\nx"] * 5])
-        start = time.process_time()
-        run(Settings(), [CurationBatch(batch.rows, batch.ids, batch.texts)])
-        return time.process_time() - start
-
-    seconds(1000)
-    small, large = seconds(50_000), seconds(200_000)
-    assert large < 1.0 and large < 10 * small + 0.1
 
 
 @pytest.mark.parametrize(

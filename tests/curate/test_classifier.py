@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.curate.in_process import InProcess, batch_of, removed, run
 
-from maskwright.base.errors import CheckpointError, ConfigError, DataError, MaskwrightError
-from maskwright.text.curate.step import CurationBatch
+from maskwright.base.errors import DataError, MaskwrightError
 from maskwright.text.curate.steps.classifier import Settings, features_of, train_classifier
 
 SUBJECTS = ["the enzyme", "a membrane", "the protein", "each sample", "the cell", "the tissue"]
@@ -77,16 +75,14 @@ def test_success_on_unseen_examples_is_reported(examples: str) -> None:
     corpus = InProcess([batch_of(TEXTS)])
     Settings(examples=examples).gather(corpus, None)
     (found,) = corpus.findings
-    assert (
-        "had not learned from" in found.what and "120 examples, 60 of them 'yes'" in found.evidence
-    )
+    assert found.name == "quality-classifier" and "120 examples, 60" in found.evidence
 
 
 def test_a_classifier_no_better_than_chance_is_refused(tmp_path: Path) -> None:
     draw = np.random.default_rng(3)
     rows = [(good_text(n), ("yes", "no")[draw.integers(2)]) for n in range(120)]
     path = write(tmp_path / "judged.csv", rows)
-    with pytest.raises(DataError, match="no better than chance") as refusal:
+    with pytest.raises(DataError, match="chance") as refusal:
         Settings(examples=path).gather(InProcess([batch_of(TEXTS)]), None)
     assert path in str(refusal.value.where) and refusal.value.do
 
@@ -127,27 +123,6 @@ def test_probabilities_are_calibrated() -> None:
         assert good[here].mean() == pytest.approx(found[here].mean(), abs=0.2)
 
 
-def shards(texts: list[str], cuts: int) -> list[CurationBatch]:
-    return [
-        CurationBatch(np.arange(len(part)), [f"d{n}" for n in part], [texts[n] for n in part])
-        for part in np.array_split(np.arange(len(texts)), cuts)
-    ]
-
-
-def test_cuts_and_orders_do_not_matter(examples: str, tmp_path: Path) -> None:
-    step = Settings(examples=examples, keep_share=0.5)
-    plain = [q for o in run(step, shards(TEXTS, 1)) for q in o.notes["quality"]]
-    cut = [q for o in run(step, shards(TEXTS, 7)) for q in o.notes["quality"]]
-    back = [q for o in run(step, shards(TEXTS[::-1], 3)) for q in o.notes["quality"]]
-    assert plain == cut == back[::-1]
-    shuffled = write(tmp_path / "shuffled.csv", ROWS[::-1])
-    again = run(Settings(examples=shuffled, keep_share=0.5), shards(TEXTS, 1))
-    assert [q for o in again for q in o.notes["quality"]] == plain
-    fewer = write(tmp_path / "fewer.csv", ROWS[:100])
-    other = run(Settings(examples=fewer, keep_share=0.5), shards(TEXTS, 1))
-    assert [q for o in other for q in o.notes["quality"]] != plain  # the control
-
-
 @pytest.mark.parametrize(
     ("names", "good"),
     [(("good", "bad"), "good"), (("Keep", "drop"), "Keep"), ((1, 0), "1"), (("true", "false"), "")],
@@ -169,41 +144,10 @@ def test_bad_examples_are_refused(tmp_path: Path) -> None:
         return refusal.value
 
     unclear = refused([(t, "a" if n == "yes" else "b") for t, n in ROWS])
-    assert "unclear" in unclear.what and "good_label" in str(unclear.do)
-    assert "no such class" in refused(ROWS, good_label="yess").what
-    assert "too few examples" in refused(ROWS[:20]).what
-    assert "in both classes" in refused([*ROWS, (ROWS[0][0], "no")]).what
+    assert unclear.where == "classifier.good_label" == refused(ROWS, good_label="yess").where
     three = [(t, ("a", "b", "c")[i % 3]) for i, (t, _) in enumerate(ROWS)]
-    assert "two classes" in refused(three).what
+    for rows in (ROWS[:20], three):
+        assert str(refused(rows).where).startswith("classifier.examples, ")
+    assert " and " in str(refused([*ROWS, (ROWS[0][0], "no")]).where)  # one text in both classes
     with pytest.raises(MaskwrightError, match=r"none\.csv"):
         Settings(examples=str(tmp_path / "none.csv")).gather(InProcess([batch_of(TEXTS)]), None)
-
-
-def test_json_lines_with_true_and_false(tmp_path: Path) -> None:
-    path = tmp_path / "judged.jsonl"
-    path.write_text(
-        "\n".join(json.dumps({"text": text, "label": name == "yes"}) for text, name in ROWS)
-    )
-    gone = removed(Settings(examples=str(path), least=0.5), [batch_of(TEXTS)])
-    assert set(gone) == {f"d{n}" for n in range(40, 80)}
-
-
-@pytest.mark.parametrize(
-    ("settings", "where"),
-    [
-        (Settings(), "examples"),
-        (Settings(examples="a", model="b"), "examples"),
-        (Settings(examples="a", least=0.5, keep_share=0.5), "keep_share"),
-        (Settings(examples="a", least=1.5), "least"),
-        (Settings(examples="a", keep_share=0), "keep_share"),
-    ],
-)
-def test_settings_that_contradict_are_refused(settings: Settings, where: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
-        settings.check()
-    assert refusal.value.where == where and refusal.value.do
-
-
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError):
-        Settings(model=str(tmp_path)).gather(InProcess([batch_of(TEXTS)]), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,6 @@ import pytest
 
 from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, removed, run
-from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.words import words_of
-from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.contamination import Settings, TextSets
 
 LONG = "the quick brown fox jumps over the lazy dog while fourteen other animals look on"
@@ -70,7 +68,7 @@ def test_letters_are_no_words_in_scripts_without_spaces(
 ) -> None:
     path = tmp_path / "test.txt"
     path.write_text(text + "\n" + "ใช่ 是的\n")
-    words = words_of([text])
+    words = batch_of([text]).words
     assert words.counts[0] > letters
     shared, fewer = (text[: words.ends[n - 1]] for n in (letters, letters - 1))
     batch = batch_of([f"{fewer}夏天 ", f"夏天{shared}", f"「{text}」"])
@@ -92,20 +90,9 @@ def test_every_file_is_told_of(rows: Path, tmp_path: Path) -> None:
     step = Settings(evaluation=(str(rows), str(clean)))
     corpus = InProcess([batch_of([LONG, "x " + LONG, "free text"]), batch_of([SHORT])])
     step.gather(corpus, step.open())
-    assert [str(found) for found in corpus.findings] == [
-        f"2 of 3 rows of {rows} found in the corpus; in 3 documents; "
-        "1 row with too short a text not looked for",
-        f"0 of 1 row of {clean} found in the corpus",
-    ]
-
-
-def test_shards_change_nothing(rows: Path) -> None:
-    texts = [LONG, "free", f"one. {SHORT}.", "free too", LONG + " again"]
-    whole = removed(settings(rows), [batch_of(texts)])
-    parts = [CurationBatch(np.arange(1), [f"d{n}"], [text]) for n, text in enumerate(texts)]
-    assert (
-        removed(settings(rows), parts) == whole == dict.fromkeys(["d0", "d2", "d4"], "contaminated")
-    )
+    dirty, free = corpus.findings
+    assert re.match(r"2 \D*3 ", dirty.what) and re.findall(r"\d+", dirty.evidence) == ["3", "1"]
+    assert re.match(r"0 \D*1 ", free.what) and not free.evidence
 
 
 def test_a_file_of_short_texts_is_warned_of(tmp_path: Path) -> None:
@@ -118,9 +105,10 @@ def test_a_file_of_short_texts_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_shared_words_are_cut_out(rows: Path) -> None:
-    text = f"Kept first.\n{LONG}.\nKept next: {SHORT}? And kept last."
+    last = "And kept last."
+    text = f"Kept first.\n{LONG}.\nKept next: {SHORT}? {last}"
     (outcome,) = run(settings(rows, action="cut"), [batch_of(["free", text])])
-    assert outcome.texts == ["free", "Kept first.\nKept next: And kept last."]
+    assert outcome.texts == ["free", f"Kept first.\nKept next: {last}"]
     assert [change.where for change in outcome.changes] == [
         f"characters {text.index(LONG)} to {text.index(LONG) + len(LONG)}",
         f"characters {text.index(SHORT)} to {text.index(SHORT) + len(SHORT)}",
@@ -128,48 +116,25 @@ def test_shared_words_are_cut_out(rows: Path) -> None:
     assert not outcome.removals
 
 
-@pytest.mark.parametrize("name", ["words.conllu", "squad.json.gz", "table.csv", "text.txt"])
-def test_every_format_is_read(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["words.conllu", "squad.json.gz"])
+def test_nested_texts_and_lists_of_words_are_read(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    words = LONG.split()
     if name == "words.conllu":
-        lines = [f"{n}\t{w}\t{w}\tNOUN\t_\t_\t0\troot\t_\t_" for n, w in enumerate(words, 1)]
-        path.write_text("\n".join(lines) + "\n\n")
-    elif name == "squad.json.gz":
-        question = {
-            "id": "1",
-            "question": "Who jumps?",
-            "answers": [{"text": "fox", "answer_start": 16}],
-        }
-        data = {"data": [{"title": "t", "paragraphs": [{"context": LONG, "qas": [question]}]}]}
-        path.write_bytes(gzip.compress(json.dumps(data).encode()))
-    elif name == "table.csv":
-        path.write_text(f"id,document\n1,{LONG}\n")
+        words = enumerate(LONG.split(), 1)
+        path.write_text(
+            "".join(f"{n}\t{w}\t{w}\tNOUN\t_\t_\t0\troot\t_\t_\n" for n, w in words) + "\n"
+        )
     else:
-        path.write_text(LONG + "\n")
-    assert removed(settings(path), [batch_of([LONG, "free of it"])]) == {"d0": "contaminated"}
+        answers = [{"text": "fox", "answer_start": 16}]
+        questions = [{"id": "1", "question": "Who jumps?", "answers": answers}]
+        data = {"data": [{"title": "t", "paragraphs": [{"context": LONG, "qas": questions}]}]}
+        path.write_bytes(gzip.compress(json.dumps(data).encode()))
+    assert removed(settings(path), [batch_of([LONG, "free"])]) == {"d0": "contaminated"}
 
 
 def test_a_folder_with_names_of_classes(rows: Path) -> None:
     (rows.parent / "labels.json").write_text('["no", "yes"]')
     assert removed(settings(rows.parent), [batch_of([LONG])]) == {"d0": "contaminated"}
-
-
-@pytest.mark.parametrize(
-    "values, field",
-    [
-        ({"evaluation": ()}, "evaluation"),
-        ({"evaluation": ("missing.jsonl",)}, "evaluation"),
-        ({"overlap": 1}, "overlap"),
-        ({"shortest": 0}, "shortest"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(
-    rows: Path, values: dict[str, Any], field: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        Settings(**{"evaluation": (str(rows),), **values}).check()
-    assert caught.value.where == field and caught.value.do
 
 
 def test_planted_rows_are_found_in_dirty_text(real_data: Path) -> None:

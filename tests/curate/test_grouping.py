@@ -12,7 +12,8 @@ pytest.importorskip("daft")
 
 import pyarrow.parquet as pq  # noqa: E402
 
-from maskwright.text.curate.engine import daft_engine  # noqa: E402
+from maskwright.text.curate.engine import corpus  # noqa: E402
+from maskwright.text.curate.engine.corpus import ShardTables  # noqa: E402
 from maskwright.text.curate.engine.daft_engine import DaftEngine  # noqa: E402
 
 SHARDS = 3
@@ -39,21 +40,25 @@ def files(tmp_path: Path) -> list[tuple[int, Path]]:
     return found
 
 
+@pytest.mark.parametrize("memory", [1 << 40, 100_000])  # in one part, and in several
 @pytest.mark.parametrize("keys", [["wide"], ["narrow", "wide"], ["big", "narrow"]])
 def test_grouping_in_memory_equals_daft(
-    files: list[tuple[int, Path]], keys: list[str], monkeypatch: pytest.MonkeyPatch
+    files: list[tuple[int, Path]],
+    keys: list[str],
+    memory: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = DaftEngine()
     engine.start()
-    here = [
-        engine.totals(files, keys, ["count"], 3),
-        engine.repeated(files, keys, ["document", "count"]),
-    ]
-    monkeypatch.setattr(daft_engine, "FEW_ROWS", -1)
-    there = [
-        engine.totals(files, keys, ["count"], 3),
-        engine.repeated(files, keys, ["document", "count"]),
-    ]
+    tables = ShardTables(engine, files)
+
+    def answers() -> list[pa.Table]:
+        return [tables.totals(keys, ["count"], 3), tables.repeated(keys, ["document", "count"])]
+
+    here = answers()
+    monkeypatch.setattr(corpus, "FEW_ROWS", -1)
+    monkeypatch.setattr(corpus, "free_bytes", lambda: memory)
+    there = answers()
     for mine, other in zip(here, there, strict=True):
         assert mine.num_rows
         assert mine.schema.names == other.schema.names
@@ -62,5 +67,6 @@ def test_grouping_in_memory_equals_daft(
 
 def test_a_limit_on_sums_is_a_limit(files: list[tuple[int, Path]]) -> None:
     """The control: with a higher limit there are fewer rows."""
-    low, high = (daft_engine.summed_rows(files, ["wide"], ["count"], n).num_rows for n in (1, 20))
+    tables = ShardTables(DaftEngine(), files)
+    low, high = (tables.totals(["wide"], ["count"], least).num_rows for least in (1, 20))
     assert 0 < high < low

@@ -268,7 +268,7 @@ def test_small_files_are_flushed_together(
         reading = to_plain(ReadingOptions(on_bad="skip", max_bad_fraction=1.0))
         out = tmp_path / f"read-{count}"
         flushed.clear()
-        read_group({"files": files, "reading": reading, "skip": skip, "out": str(out)})
+        read_group(files, reading, skip, str(out))
         counts.append(len(flushed))
         rejected = (out / REJECTED).read_text().splitlines()
         assert len(rejected) == 2 * len(range(0, count, 2))

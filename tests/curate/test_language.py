@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.curate.dirty import dirty_texts
 from tests.curate.in_process import batch_of, removed, run
 
 from maskwright.base.errors import ConfigError, DataError, UsageError
-from maskwright.text.curate.arrays.words import passages_of
+from maskwright.text.curate.arrays.lines import passages_of
 from maskwright.text.curate.steps.language import NaiveBayes, Settings, identify
 
 pytest.importorskip("py3langid")
@@ -108,16 +109,6 @@ def test_a_probability_too_low_is_removed() -> None:
     assert removed(step, [batch]) == {"d1": "language_probability"}
 
 
-def test_cuts_and_order_do_not_matter(model: NaiveBayes) -> None:
-    texts = [*TEXTS.values(), *(a + "\n" + b for a in TEXTS.values() for b in TEXTS.values())]
-    whole = identify(texts, model, 3)
-    for n, text in enumerate(texts):
-        single = identify([text], model, 3)
-        assert single.codes[0] == whole.codes[n] and single.second[0] == whole.second[n]
-        assert single.probabilities[0] == whole.probabilities[n]
-    assert list(identify(texts[::-1], model, 3).codes) == list(whole.codes)[::-1]
-
-
 def test_passages_are_the_text_and_end_at_lines() -> None:
     lines = [f"Line {n} of the text, with some words in it.\n" * (n % 3 + 1) for n in range(40)]
     texts = ["".join(lines), "x" * 5000, "short", "日本語" * 900, "word " * 2000]
@@ -148,11 +139,11 @@ class FakeModel:
 def test_a_model_of_fasttext(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "lid.ftz"
     step = Settings(model=f"fasttext:{path}", keep=("en",))
-    with pytest.raises(UsageError, match="no such model"):
+    with pytest.raises(UsageError, match=r"lid\.ftz"):
         step.open()
     path.write_bytes(b"")
     monkeypatch.setitem(sys.modules, "fasttext", None)
-    with pytest.raises(UsageError, match="pip install fasttext"):
+    with pytest.raises(UsageError, match="install fasttext"):
         step.open()
     fake = types.ModuleType("fasttext")
     fake.load_model = lambda name: FakeModel()  # type: ignore[attr-defined]
@@ -166,24 +157,6 @@ def test_a_model_of_fasttext(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     fake.load_model = broken  # type: ignore[attr-defined]
     with pytest.raises(DataError, match="bad magic"):
         step.open()
-
-
-@pytest.mark.parametrize(
-    ("settings", "where"),
-    [
-        (Settings(least=0.5), "least"),
-        (Settings(keep=("en",), least=1.5), "least"),
-        (Settings(most_other=-1), "most_other"),
-        (Settings(keep_undecided=False), "keep_undecided"),
-        (Settings(passages=0), "passages"),
-        (Settings(model="langid"), "model"),
-        (Settings(model="fasttext:"), "model"),
-    ],
-)
-def test_settings_that_contradict_are_refused(settings: Settings, where: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
-        settings.check()
-    assert refusal.value.where == where and refusal.value.do
 
 
 def test_an_unknown_language_is_refused() -> None:
@@ -213,11 +186,10 @@ def test_labelled_passages_and_mixed_documents(real_data: Path, model: NaiveBaye
     assert np.mean(right) > 0.98
     shifted = [codes[r["label_name"]] == c for r, c in zip(rows[9:], found.codes, strict=False)]
     assert np.mean(shifted) < 0.9  # the control
-    with gzip.open(real_data / "webcrawl/truth.jsonl.gz", "rt") as lines:
-        truth = {row["id"]: row["lang"] for row in map(json.loads, lines)}
-    with gzip.open(real_data / "webcrawl/docs.jsonl.gz", "rt") as lines:
-        documents = [row for row in map(json.loads, lines) if truth[row["id"]] != "und"]
-    found = identify([row["text"] for row in documents], model, 8)
-    mixed = np.array([truth[row["id"]] == "mixed" for row in documents])
+    batch, truth = dirty_texts(real_data)
+    decided = np.array([truth[name]["lang"] != "und" for name in batch.ids])
+    batch = batch.take(decided)
+    found = identify(batch.texts, model, 8)
+    mixed = np.array([truth[name]["lang"] == "mixed" for name in batch.ids])
     assert (found.other_shares[mixed] >= 0.1).mean() > 0.9
     assert (found.other_shares[~mixed] >= 0.1).mean() < 0.002

@@ -1,4 +1,4 @@
-"""Lines, sentences and repeated n-grams of many texts at once equal plain loops over each text."""
+"""Lines, sentences, repeated n-grams and groups equal those of plain loops over each text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of
 
-from maskwright.text.curate.arrays.lines import find_repeats
-from maskwright.text.curate.arrays.ngrams import repeated_ngrams
-from maskwright.text.curate.arrays.sentences import sentences_of
-from maskwright.text.curate.arrays.words import words_of
+from maskwright.text.curate.arrays.hashes import group_equal
+from maskwright.text.curate.arrays.lines import find_repeats, sentences_of
 from maskwright.text.curate.step import CurationBatch
+from maskwright.text.curate.steps.gopher_repetition import repeated_ngrams
 
 TEXTS = [
     "one line",
@@ -114,6 +113,23 @@ def test_words_are_taken_with_their_texts() -> None:
     chosen = np.array([True, False, True, False, True])
     taken = batch.take(chosen)
     assert "words" in vars(taken)
-    for name, values in vars(words_of(taken.texts)).items():
+    for name, values in vars(batch_of(taken.texts).words).items():
         assert getattr(taken.words, name).tolist() == values.tolist()
     assert len(whole.hashes) > len(taken.words.hashes)  # the control
+
+
+def _values(size: int, low: bool) -> np.ndarray:
+    random = np.random.default_rng(size)
+    chosen = random.integers(0, 1 << 63, max(1, size // 3), dtype=np.uint64)
+    values = chosen[random.integers(0, len(chosen), size)]
+    return values + random.integers(0, 2, size).astype(np.uint64) if low else values
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 100, 1000])
+@pytest.mark.parametrize("low", [False, True])
+def test_groups_are_those_of_a_stable_sort(size: int, low: bool) -> None:
+    values = _values(size, low)
+    order, opening = group_equal(values)
+    assert (order == np.argsort(values, kind="stable")).all()
+    ordered = values[order]
+    assert opening.tolist() == [n == 0 or ordered[n] != ordered[n - 1] for n in range(size)]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.curate.dirty import dirty_texts
 from tests.curate.in_process import batch_of, removed, run
 
-from maskwright.base.errors import ConfigError, DataError, UsageError
+from maskwright.base.errors import DataError, UsageError
 from maskwright.text.curate.engine.segment import Flow, Record
 from maskwright.text.curate.personal_data.details import TYPES, details_of
 from maskwright.text.curate.steps.personal import Settings
@@ -115,7 +113,8 @@ def test_other_numbers_are_left(text: str) -> None:
     "cue", ["e-mail: ", "Email me at ", "contact ", "write to ", "reach me via ", "mail "]
 )
 def test_a_word_before_it_tells_a_spelled_address(cue: str) -> None:
-    assert found(f"{cue}sam at guide dot org") == [("email", "sam at guide dot org")]
+    address = "sam at guide dot org"
+    assert found(cue + address) == [("email", address)]
 
 
 CUES = {
@@ -195,63 +194,24 @@ def test_allowed_values_are_left(tmp_path: Path) -> None:
     assert outcome.texts == ["Sam@Guide.example, <EMAIL>, +44 20 7946 0018, <PHONE>"]
 
 
-def test_cuts_and_order_do_not_matter() -> None:
-    texts = [f"{around} {value}." for _, value in DETAILS for around in ("a", "5 +")]
-    whole = run(Settings(), [batch_of(texts)])[0].texts
-    parts = [
-        run(Settings(), [batch_of(texts[n : n + 3])])[0].texts for n in range(0, len(texts), 3)
-    ]
-    assert [text for part in parts for text in part or ()] == whole
-    assert run(Settings(), [batch_of(texts[::-1])])[0].texts == list(whole or ())[::-1]
-    assert whole != texts
-
-
-@pytest.mark.parametrize("unit", ["1", "1 ", "@", "a@", "1.", "01 ", "(", "+1(1)", "::1", "A1 "])
-def test_hostile_text_is_read_in_linear_time(unit: str) -> None:
-    details_of([unit * 100_000], TYPES)  # a quadratic pattern would be killed by the timeout
-
-
-@pytest.mark.parametrize(
-    ("settings", "where"),
-    [
-        (Settings(detect=()), "detect"),
-        (Settings(detect=("emial",)), "detect"),
-        (Settings(most=-1), "most"),
-        (Settings(most=2), "most"),
-        (Settings(placeholder="mask@masked.example"), "placeholder"),
-    ],
-)
-def test_bad_settings_are_refused(settings: Settings, where: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
-        settings.check()
-    assert refusal.value.where == where and refusal.value.do
-
-
 def test_a_bad_list_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="none"):
         Settings(allow=str(tmp_path / "none")).open()
     (tmp_path / "empty").write_text("# nothing\n\n")
-    with pytest.raises(DataError, match="no entries"):
+    with pytest.raises(DataError, match="empty"):
         Settings(allow=str(tmp_path / "empty")).open()
     (tmp_path / "latin").write_bytes(b"a\nM\xfcller\n")
     with pytest.raises(DataError, match=r"latin:2"):
         Settings(allow=str(tmp_path / "latin")).open()
 
 
-# ------------------------------------------------------------------------------ shared data
-def rows(path: Path) -> Iterator[dict[str, Any]]:
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
-
-
 def test_planted_details_of_a_crawl_are_found(real_data: Path) -> None:
-    truth = {row["id"]: row for row in rows(real_data / "webcrawl/truth.jsonl.gz")}
-    documents = list(rows(real_data / "webcrawl/docs.jsonl.gz"))
-    texts = [row["text"] for row in documents]
+    batch, truth = dirty_texts(real_data)
+    texts = batch.texts
     wanted = {
         (n, *detail)
-        for n, row in enumerate(documents)
-        for detail in truth[row["id"]].get("pii", ())
+        for n, name in enumerate(batch.ids)
+        for detail in truth[name].get("pii", ())
         if not detail[1].startswith("192.0.2.")  # addresses of documentation, which stay
     }
     got = {

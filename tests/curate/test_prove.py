@@ -98,10 +98,10 @@ def test_the_verdict_is_that_of_the_interval() -> None:
 def test_what_cannot_be_proven_is_refused(
     clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError, match="not a curated corpus"):
+    with pytest.raises(UsageError):
         proving.prove(tmp_path)
     monkeypatch.setattr(proving, "HELD_OUT_SHARE", 0.001)  # which are drawn hangs on their path
-    with pytest.raises(DataError, match="too few documents"):
+    with pytest.raises(DataError):
         proving._write_texts(clean, tmp_path / "few", ())
     work = work_folder(clean)
     work.rename(work.with_name("elsewhere"))

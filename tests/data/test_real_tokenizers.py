@@ -11,11 +11,10 @@ import pytest
 from tests.data.toy import corpus, documents, sentence_ranges
 
 from maskwright.text.store import tokenize
-from maskwright.text.store.pack import PackedDocuments
-from maskwright.text.store.pairs import SentencePairs, sentence_starts
+from maskwright.text.store.pairs import SentencePairs
+from maskwright.text.store.rows import PackedDocuments, Stream
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.stream import Stream
-from maskwright.text.store.tokenize import build_store
+from maskwright.text.store.tokenize import build_store, sentence_starts
 from maskwright.text.tokenizer.file.kinds import TokenizerKind
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.text.store.pairs import sentence_starts
+from maskwright.text.store.tokenize import sentence_starts
 
 
 def split(text: str) -> list[str]:

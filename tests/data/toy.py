@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from maskwright.text.corpus.document import Document
+from maskwright.text.store.rows import Rows
 from maskwright.text.store.store import TokenStore
 from maskwright.text.store.tokenize import build_store
 
@@ -83,3 +84,17 @@ def sentence_ranges(store: TokenStore, index: int) -> np.ndarray:
     start, stop = store.offsets[index], store.offsets[index + 1]
     starts = store.sentences[(store.sentences >= start) & (store.sentences < stop)]
     return np.stack([starts, np.append(starts[1:], stop)[: len(starts)]], axis=1)
+
+
+def rows_of(tokens: np.ndarray, ids: np.ndarray) -> Rows:
+    """Rows of one document each, with these tokens."""
+    falses = np.zeros(tokens.shape, dtype=bool)
+    ones = np.ones(tokens.shape, np.int32)
+    return Rows(
+        tokens=tokens,
+        positions=tokens * 0,
+        documents=ones,
+        special=falses,
+        starts_word=falses,
+        ids=ids,
+    )

@@ -210,7 +210,7 @@ def test_refused_as_the_objective_refuses(found: dict[str, Any]) -> None:
     for name, which in leaks:
         member = member_of(which)
         config = family(name).config({"architectures": [_speaking(name)]})
-        with pytest.raises(IncompatibleError, match="its own target"):
+        with pytest.raises(IncompatibleError):
             member.build(build(small(config, False)), defaults(member), VOCABULARY)
 
 

@@ -59,10 +59,10 @@ def test_every_page_can_be_opened_first() -> None:
 def test_what_cannot_be_shown_is_refused(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError, match="no such page") as refused:
+    with pytest.raises(UsageError) as refused:
         maskwright.show(model, "filling")
     assert refused.value.found == "'filling'" and "attention" in str(refused.value.wanted)
-    with pytest.raises(UsageError, match="no such folder"):
+    with pytest.raises(UsageError):
         maskwright.show(tmp_path / "nothing")
     with pytest.raises(UsageError, match="no model"):
         maskwright.show([])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from explore.node import javascript, needs_node
-from maskwright.learn.tasks.windows.offsets import inked
+from maskwright.learn.tasks.base.encode import inked
 from maskwright.text.tables import marked_text, raw_text
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained

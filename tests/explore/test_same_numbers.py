@@ -13,7 +13,8 @@ from safetensors.torch import save_file
 
 from explore.node import javascript, needs_node
 from maskwright.base import randomness
-from maskwright.model.inference.decode import Sampling, choose, distribution
+from maskwright.model.inference.generation import choose, distribution
+from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.nn.config import Relative
 from maskwright.model.nn.positions import relative_buckets
 from maskwright.model.nn.stack import Trace
@@ -153,11 +154,12 @@ def test_draws() -> None:
     scores = (rng.standard_normal((40, 300)) * 3).astype(np.float32)
     scores[:, 100:110] = scores[:, :10]  # ties
     settings = [
-        Sampling(temperature=0.7),
-        Sampling(top_k=20),
-        Sampling(top_p=0.9),
-        Sampling(temperature=1.3, top_k=50, top_p=0.8, forbidden=(3, 4)),
+        GenerationSettings(temperature=0.7),
+        GenerationSettings(temperature=1.0, top_k=20),
+        GenerationSettings(temperature=1.0, top_p=0.9),
+        GenerationSettings(temperature=1.3, top_k=50, top_p=0.8),
     ]
+    forbidden = [(), (), (), (3, 4)]
     prompts = [[1, 2, 3], list(range(400)), [7]]
     found = javascript(
         """
@@ -181,11 +183,11 @@ def test_draws() -> None:
             "settings": [
                 {
                     "temperature": s.temperature,
-                    "topK": s.top_k or 0,
-                    "topP": s.top_p or 1,
-                    "forbidden": s.forbidden,
+                    "topK": s.top_k,
+                    "topP": s.top_p,
+                    "forbidden": ids,
                 }
-                for s in settings
+                for s, ids in zip(settings, forbidden, strict=True)
             ],
         },
     )
@@ -197,8 +199,8 @@ def test_draws() -> None:
     assert found["names"] == [str(name(prompt)) for prompt in prompts]
     assert found["pair"] == str(name([3, 4, -1, 1, 2]))
     drawn = 0
-    for number, sampling in enumerate(settings):
-        chances = distribution(torch.from_numpy(scores), sampling)
+    for number, (setting, ids) in enumerate(zip(settings, forbidden, strict=True)):
+        chances = distribution(torch.from_numpy(scores), setting, ids)
         for row in range(len(scores)):
             keys = [
                 randomness.key("sample", number, name(prompts[row % 3]), 0, step)

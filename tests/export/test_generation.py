@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 
 from checkpoint.small import model_of, small
+from inference.written import generate
 from maskwright.model.families.base.family import family
 from maskwright.model.graph import onnx as written
 from maskwright.model.graph.graphs import Graph, graphs_of
 from maskwright.model.graph.session import Session
-from maskwright.model.inference.decode import generate
 
 Arrays = Mapping[str, NDArray[Any]]
 TOKENS, START, PROMPT, SOURCE = 32, 2, [7, 8, 9, 10], [11, 12, 13, 14, 15]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from checkpoint.small import SMALL
-from maskwright.learn.finetune.command import finetune_file
+from small_tasks import finetuned
 
 pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 used = pytest.importorskip("parity.used")
@@ -104,17 +103,7 @@ def test_every_line_runs(
     data = tmp_path / "data.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows(task)))
     out = tmp_path / "out"
-    finetune_file(
-        folder,
-        data,
-        out,
-        task=task,
-        method=method,
-        seeds=1,
-        epochs=1,
-        batch=16,
-        stream=io.StringIO(),
-    )
+    finetuned(folder, data, out, task=task, method=method, epochs=1, batch=16)
     monkeypatch.chdir(tmp_path)
     cards = list(out.rglob("README.md"))
     blocks = [

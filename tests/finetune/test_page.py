@@ -9,7 +9,7 @@ import pytest
 
 from maskwright.learn.finetune import page
 from maskwright.learn.finetune.tune import unseen, watching
-from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
+from maskwright.learn.tasks.base.task_type import Encoded, TaskReport, TaskType, task_for
 from maskwright.learn.train.state import TrainState
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.text.tables.examples import ChoiceExample, PairExample, RewriteExample, TextExample
@@ -24,34 +24,34 @@ ROWS = [
 TOLD = np.array([[0, 3, 0], [0, 9, 0], [2, 0, 0], [5, 0, 0]], np.float32)  # two are wrong
 
 
-def asked(rows: list[object]) -> Encoded:
-    return Encoded(rows, EncodedExamples(framed([[1]] * len(rows)), np.zeros(len(rows), np.int64)))
+def report_of(kind: TaskType, rows: list[object], outputs: np.ndarray) -> TaskReport:
+    examples = EncodedExamples(framed([[1]] * len(rows)), np.zeros(len(rows), np.int64))
+    encoded = Encoded(rows, examples)
+    return kind.report(encoded, outputs, kind.answers(encoded, outputs))
 
 
 def test_classes_by_hand() -> None:
-    kind = task_for("classification", LABELS)
-    answers = kind.answers(asked([*ROWS]), TOLD)
-    made = kind.by_class(ROWS, answers)
-    assert made is not None
-    assert made["rows"] == [
+    report = report_of(task_for("classification", LABELS), [*ROWS], TOLD)
+    assert report.classes is not None
+    assert report.classes["rows"] == [
         ["cat", "0.500", "0.500", "0.500", "2"],
         ["dog", "0.500", "0.500", "0.500", "2"],
         ["eel", "–", "–", "–", "0"],
     ]
-    counts = kind.confusion(ROWS, answers)
-    assert counts is not None and counts.tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 0]]
+    assert report.confusion is not None
+    assert report.confusion.tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 0]]
 
 
 def test_mistakes_the_surest_first() -> None:
     kind = task_for("classification", LABELS)
-    found = kind.mistakes(asked([*ROWS]), TOLD)
+    found = report_of(kind, [*ROWS], TOLD).mistakes
     assert [(m.text, m.label, m.predicted) for m in found] == [
         ("growls", "dog", "cat"),
         ("<b>purrs</b>", "cat", "dog"),
     ]
     assert found[0].weight == pytest.approx(np.e**5 / (np.e**5 + 2))
     right = np.array([[9, 0, 0], [0, 9, 0], [9, 0, 0], [0, 9, 0]], np.float32)
-    assert kind.mistakes(asked([*ROWS]), right) == []
+    assert report_of(kind, [*ROWS], right).mistakes == []
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,12 @@ def test_mistakes_the_surest_first() -> None:
 def test_mistakes_of_other_kinds(
     kind: TaskType, rows: list[object], told: np.ndarray, mistakes: list[tuple[object, ...]]
 ) -> None:
-    found = kind.mistakes(asked(rows), told)
+    found = report_of(kind, rows, told).mistakes
     assert [(m.text, m.label, m.predicted, m.weight) for m in found] == mistakes
 
 
 def test_the_page_says_where_it_is_wrong() -> None:
     kind = task_for("classification", LABELS)
-    there = asked([*ROWS])
     text = page.render(
         name="pets",
         task_type=kind,
@@ -105,9 +104,8 @@ def test_the_page_says_where_it_is_wrong() -> None:
         table={"title": "", "head": ["", "accuracy"], "rows": [["fine-tuned", "0.5"]], "note": ""},
         figures={"seed 0": [0.4, 0.5]},
         losses={"seed 0": [1.0, 0.8]},
-        rows=ROWS,
-        answers=kind.answers(there, TOLD),
-        mistakes=kind.mistakes(there, TOLD),
+        num_rows=len(ROWS),
+        report=report_of(kind, [*ROWS], TOLD),
         facts={"method": "full"},
     )
     assert "<b>purrs" not in text and "&lt;b&gt;purrs&lt;/b&gt;" in text

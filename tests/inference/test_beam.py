@@ -11,12 +11,11 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
+from inference.written import beam_search, generate
 from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import About
 from maskwright.model.families.base.family import family
-from maskwright.model.inference.beam import beam_search
-from maskwright.model.inference.decode import generate
 from maskwright.model.nn.transformer import Transformer
 
 SOURCES = [[5, 6, 7], [9], [4, 3, 2, 8, 5, 6, 7]]

@@ -87,7 +87,7 @@ def test_portions_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(DataError, match="not equally many"):
+    with pytest.raises(DataError, match="labels"):
         EncodedExamples(framed([[1], [2]]), np.arange(3))
-    with pytest.raises(DataError, match="without a token"):
+    with pytest.raises(DataError):
         EncodedExamples(framed([[1], []]), np.arange(2))

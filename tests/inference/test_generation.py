@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import maskwright
 from checkpoint.small import model_of, small
 from inference.test_together import on
-from inference.written import Written, written
-from maskwright.ask.predict.texts import prompts_of, write
-from maskwright.ask.predict.texts import writing as generation_of
+from inference.written import Written, generate, written
+from maskwright.ask.predict.language_model import LanguageModel
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.model.families.base.family import family
-from maskwright.model.inference.decode import Sampling, distribution, generate, steps
-from maskwright.model.inference.generation import Generation, Prompt
+from maskwright.model.inference.generation import Generation, Prompt, distribution
+from maskwright.model.inference.generation_settings import GenerationKeywords, GenerationSettings
 from maskwright.model.inference.prepared import Prepared, prepare
+from maskwright.model.inference.text_generation import generation_of, prompts_of, write
 from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening.open import open_model
 from nn.points import POINTS
 from nn.points import model_of as point
 
-SAMPLINGS = [
-    Sampling(temperature=0.0),
-    Sampling(seed=3),
-    Sampling(seed=4, top_k=5, temperature=0.7),
-    Sampling(seed=3, top_p=0.8, forbidden=(3, 9)),
+SETTINGS = [
+    GenerationSettings(temperature=0.0),
+    GenerationSettings(seed=3),
+    GenerationSettings(seed=4, top_k=5, temperature=0.7),
+    GenerationSettings(seed=3, top_p=0.8, temperature=1.0),
 ]
 
 
@@ -50,11 +53,14 @@ def drawn(
         found.append(
             Prompt(
                 ids=ids[:3] if sources else ids,
-                count=int(draw.integers(1, 24)),
+                settings=replace(
+                    SETTINGS[number % len(SETTINGS)],
+                    tokens=int(draw.integers(1, 24)),
+                    stop=["zéu", "y😀ux"] if number % 3 == 0 else (),
+                ),
+                forbidden=(3, 9) if number % len(SETTINGS) == 3 else (),
                 decode=spelled,
-                sampling=SAMPLINGS[number % len(SAMPLINGS)],
                 source=source if sources else None,
-                stop=["zéu", "y😀ux"] if number % 3 == 0 else (),
                 end=7,
                 network=networks[number % len(networks)],
             )
@@ -84,22 +90,11 @@ def together(
             if number in cancelled and steps_taken % 4 == 0:
                 writing.cancel(row)
         assert steps_taken < 200
-    assert writing.tokens == 0
     return found
 
 
 def alone(network: Prepared, prompt: Prompt, **how: Any) -> Written:
-    (found,) = written(
-        prompt.network or network,
-        [prompt.ids],
-        prompt.count,
-        prompt.sampling,
-        decode=spelled,
-        stop=prompt.stop,
-        sources=None if prompt.source is None else [prompt.source],
-        end=prompt.end,
-        **how,
-    )
+    (found,) = written(prompt.network or network, [prompt], **how)
     return found
 
 
@@ -151,7 +146,7 @@ def test_rows_of_several_adapters_are_one_reading(monkeypatch: pytest.MonkeyPatc
     for prompt in drawn(1, 8, False, [None, *networks]):
         writing.add(prompt)
     writing.step()
-    assert len(writing._crowds) == 1
+    assert len(writing._pools) == 1
     assert agree(body, 1, [None, *networks])
     # The control: they write different texts.
     (prompt, *_) = drawn(1, 1, False, [None])
@@ -164,7 +159,7 @@ def test_what_cannot_be_mixed_is_written_apart() -> None:
     writing = Generation(body)
     for prompt in drawn(1, 8, False, [None, *networks]):
         writing.add(prompt)
-    assert len(writing._crowds) == 3
+    assert len(writing._pools) == 3
     assert agree(body, 1, [None, *networks])
 
 
@@ -208,14 +203,14 @@ def test_one_forward_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     network = prepare(point("pre-norm decoder"), precision="float32")
     writing, sizes = Generation(network), []
     for prompt in drawn(2, 6, False, [None]):
-        writing.add(replace(prompt, count=20, stop=(), end=None))
+        writing.add(replace(prompt, settings=GenerationSettings(tokens=20), end=None))
     writing.step()
     monkeypatch.setattr(Prepared, "scores", _recorded(sizes, Prepared.scores))
     writing.step()
-    writing.add(replace(drawn(3, 1, False, [None])[0], count=9))
+    writing.add(drawn(3, 1, False, [None])[0])
     writing.step()
     assert sizes == [6, 6, 1]
-    assert writing.rows == 7 and writing.tokens > 7 * 3
+    assert writing.rows == 7
 
 
 def _recorded(sizes: list[int], scores: Any) -> Any:
@@ -225,37 +220,35 @@ def _recorded(sizes: list[int], scores: Any) -> Any:
 def test_log_probabilities_are_the_models() -> None:
     network = prepare(point("pre-norm decoder", deviation=0.4), precision="float32")
     (prompt, *_) = drawn(2, 1, False, [None])
-    asked = replace(prompt, count=5, end=None, stop=(), sampling=Sampling(seed=2, top_k=3))
-    writing, found = Generation(network), []
-    writing.add(replace(asked, top_logprobs=4))
-    writing.add(replace(asked, copy=1))
-    writing.add(replace(asked, logprobs=True))
+    settings = GenerationSettings(tokens=5, seed=2, top_k=3, temperature=1.0)
+    asked = replace(prompt, end=None, settings=settings)
+    writing, text = Generation(network), list(prompt.ids)
+    writing.add(replace(asked, logprobs=4))
+    writing.add(asked, copy=1)
+    writing.add(replace(asked, logprobs=0))
     while writing.rows:
-        found.append(writing.step())
-    for pieces, step in zip(found, steps(network, [prompt.ids], 5, asked.sampling), strict=True):
-        wanted = step.scores[0].double().log_softmax(-1)
+        (one, other, third) = writing.step()
+        with torch.no_grad():
+            scores = network.network.logits(network.network.decode(torch.tensor([text]))[:, -1])
+        wanted = scores[0].double().log_softmax(-1)
         top = wanted.topk(4)
-        (one, other, third) = pieces
-        assert one.id == step.tokens[0] == third.id
+        assert one.id is not None and one.id == third.id
+        text.append(one.id)
         assert one.logprob == pytest.approx(float(wanted[one.id]), abs=1e-5)
         assert third.logprob == pytest.approx(one.logprob) and third.top_logprobs == ()
         assert other.logprob is None and other.top_logprobs == ()
         assert [i for i, _ in one.top_logprobs] == top.indices.tolist()
         assert [v for _, v in one.top_logprobs] == pytest.approx(top.values.tolist(), abs=1e-5)
         # The control: what was sampled from is another distribution.
-        assert float(distribution(step.scores, asked.sampling).max().log()) > one.top_logprobs[0][1]
+        assert float(distribution(scores, settings).max().log()) > one.top_logprobs[0][1]
 
 
 def test_equal_prompts_are_told_apart_by_their_copy() -> None:
     network = prepare(point("pre-norm decoder", deviation=0.4), precision="float32")
-    wanted = generate(network, [[5, 6]] * 3, 9, Sampling(seed=1))
+    settings = GenerationSettings(tokens=9, seed=1)
+    wanted = generate(network, [[5, 6]] * 3, 9, settings)
     writing, found = Generation(network), {}
-    rows = [
-        writing.add(
-            Prompt(ids=[5, 6], count=9, decode=spelled, sampling=Sampling(seed=1), copy=copy)
-        )
-        for copy in range(3)
-    ]
+    rows = [writing.add(Prompt(ids=[5, 6], settings=settings), copy) for copy in range(3)]
     while writing.rows:
         for piece in writing.step():
             found.setdefault(piece.row, []).append(piece.id)
@@ -264,20 +257,21 @@ def test_equal_prompts_are_told_apart_by_their_copy() -> None:
 
 def test_refusals() -> None:
     network = prepare(model_of(small(family("gpt2"), "GPT2LMHeadModel")), precision="float32")
-    usual = Prompt(ids=[1], count=1, decode=spelled)
+    usual = Prompt(ids=[1], settings=GenerationSettings())
     writing = Generation(network)
-    for wrong, what in (
-        ({"count": 0}, "count"),
-        ({"ids": []}, "without a token"),
-        ({"stop": [""]}, "stop"),
-        ({"top_logprobs": -1}, "top_logprobs"),
-        ({"source": [1]}, "source"),
+    for wrong, where in (
+        ({"settings": GenerationSettings(tokens=-1)}, "count"),
+        ({"ids": []}, "prompt 0"),
+        ({"settings": GenerationSettings(stop=[""])}, "stop"),
+        ({"source": [1]}, "sources"),
     ):
-        with pytest.raises(UsageError, match=what):
+        with pytest.raises(UsageError) as refused:
             writing.add(replace(usual, **wrong))  # type: ignore[arg-type]
+        assert refused.value.where == where
     assert writing.rows == 0 and writing.step() == []
-    writing.cancel(5)
-    with pytest.raises(IncompatibleError, match="decoder"):
+    writing.cancel(writing.add(usual))
+    assert writing.step() == []
+    with pytest.raises(IncompatibleError):
         Generation(prepare(model_of(small(family("bert"), "BertModel"))))
 
 
@@ -285,17 +279,24 @@ def test_refusals() -> None:
 def test_prompts_of_texts_are_what_write_goes_on_from(name: str, models: dict[str, Path]) -> None:
     model = open_model(models[name])
     texts = ["the cat sat", "the dog", "the dog", "a big old hat and a"]
-    how: dict[str, Any] = {"tokens": 12, "seed": 4, "top_k": 20, "stop": ["zz"]}
+    settings = GenerationSettings(tokens=12, seed=4, top_k=20, stop=["zz"])
     network = prepare(model.network, precision="float32")
-    wanted = write(model, texts, writer=network, **how)
+    wanted = write(model, network, texts, settings)
     writing = generation_of(model, network)
-    prompts = prompts_of(model, texts, **how)
     rows = {}
-    for prompt in prompts:
-        rows[writing.add(prompt)] = prompt.decode(prompt.prefix) if prompt.prefix else ""
+    for prompt, copy in zip(prompts_of(model, texts, settings), (0, 0, 1, 0), strict=True):
+        rows[writing.add(prompt, copy)] = prompt.decode(prompt.prefix) if prompt.prefix else ""
         for piece in writing.step():
             rows[piece.row] += piece.text
     while writing.rows:
         for piece in writing.step():
             rows[piece.row] += piece.text
     assert list(rows.values()) == wanted and wanted[1] != wanted[2]
+
+
+def test_each_setting_is_a_keyword_and_shown() -> None:
+    names = [field.name for field in fields(GenerationSettings)]
+    assert names == list(GenerationKeywords.__annotations__)
+    for function in (LanguageModel.generate, LanguageModel.stream, maskwright.generate):
+        shown = inspect.signature(function).parameters
+        assert shown.keys() >= {*names} and shown["tokens"].default == GenerationSettings().tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 import rounding
 from checkpoint.small import model_of, small
+from inference.written import beam_search, generate, uncached
 from maskwright.base.errors import DataError
 from maskwright.model.adapters.base.adapter import Settings, attach
 from maskwright.model.adapters.bottleneck import Bottleneck
@@ -19,12 +21,10 @@ from maskwright.model.adapters.prefix import Prefix
 from maskwright.model.adapters.prompt import PromptTuning
 from maskwright.model.families.base.family import family
 from maskwright.model.inference import growing_rows
-from maskwright.model.inference.beam import beam_search
 from maskwright.model.inference.blocks import fits
-from maskwright.model.inference.decode import Sampling, generate, steps
-from maskwright.model.inference.fill_mask import spans
+from maskwright.model.inference.gaps import spans
 from maskwright.model.inference.growing_rows import ContextReader, GrowingRows
-from maskwright.model.inference.prepared import prepare
+from maskwright.model.inference.prepared import prepare, prepared
 from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.transformer import Transformer
 from nn.points import POINTS
@@ -41,10 +41,15 @@ def scores_of(
     change places."""
     pair = len(network.config.stacks) == 2
     texts = [list(text) for text in TEXTS]
-    reader = ContextReader(network, 24, cached)
-    if whole:
-        reader.prefix_lengths = [*map(len, texts)]
-    reader.encode(SOURCES if pair else None)
+    with nullcontext() if cached else uncached():
+        ready = prepared(network)
+        assert ready.writer.plain != cached or not fits(ready.writer.module)
+    reader = ContextReader(
+        ready,
+        24,
+        sources=SOURCES if pair else None,
+        prefix_lengths=[*map(len, texts)] if whole else None,
+    )
     found = []
     for number in range(count):
         found.append(reader.next_scores(texts, count - number))
@@ -71,7 +76,7 @@ def test_every_point_that_writes(name: str, whole: bool) -> None:
     """Encoders too, read from left to right; windows, and prompts seen whole."""
     network = point(name, deviation=0.4)
     assert agree(network, whole=whole)
-    assert ContextReader(network, None, True).writer is not None
+    assert not prepared(network).writer.plain
 
 
 @pytest.mark.parametrize("name", ["pre-norm decoder", "rotary decoder", "relative encoder-decoder"])
@@ -111,7 +116,8 @@ def test_spans_with_a_cache_and_without(name: str) -> None:
     network = model_of(small(family(name), architecture[name]))
     writer, asked = prepare(network, precision="float32"), ([0, 30], {30, 31, 1}, {0}, 4)
     for source in SOURCES[:2]:
-        wanted = spans(network, source, *asked, cached=False)
+        with uncached():
+            wanted = spans(network, source, *asked)
         assert len(wanted) == 4
         for model in (network, writer):
             found = spans(model, source, *asked)
@@ -159,29 +165,6 @@ def test_weights_are_those_of_the_preparation() -> None:
             parameter.mul_(-3)
     assert generate(network, TEXTS, 6) != wanted
     assert beam_search(prepare(network), TEXTS, 6, 2) == beam_search(network, TEXTS, 6, 2)
-
-
-def test_scores_of_a_batch_are_those_of_each_alone() -> None:
-    """Sampled tokens are equal, and the scores to a millionth."""
-    network, sampling = point("pre-norm decoder", deviation=0.3), Sampling(seed=5, top_p=0.9)
-    alone = [list(steps(network, [text], 12, sampling)) for text in TEXTS]
-    for number, step in enumerate(steps(network, TEXTS, 12, sampling)):
-        for row, token, scores in zip(step.rows, step.tokens, step.scores, strict=True):
-            other = alone[row][number]
-            assert other.tokens == [token]
-            torch.testing.assert_close(scores, other.scores[0], rtol=1e-6, atol=1e-6 * 30)
-    # The control: a seed that hangs on the batch would give others.
-    assert generate(network, TEXTS, 12, Sampling(seed=6, top_p=0.9)) != [
-        [step.tokens[0] for step in row] for row in alone
-    ]
-
-
-def test_each_row_its_own_number_of_tokens() -> None:
-    network, sampling = point("rotary decoder", deviation=0.4), Sampling(seed=2)
-    whole = generate(network, TEXTS, 12, sampling)
-    counts = [3, 12, 0, 7]
-    cut = generate(network, TEXTS, counts, sampling)
-    assert cut == [row[:count] for row, count in zip(whole, counts, strict=True)]
 
 
 def test_narrow_products_stay_near() -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoint.small import model_of, small
-from inference.written import written
+from inference.written import generate, rows_of, written
 from maskwright.base.errors import UsageError
 from maskwright.model.families.base.family import family
-from maskwright.model.inference.decode import Sampling, generate
-from maskwright.model.inference.stream import BYTE, GrowingText, stream
+from maskwright.model.inference.generation import stream
+from maskwright.model.inference.generation_settings import GenerationSettings
+from maskwright.model.inference.growing_text import BYTE, GrowingText
 from maskwright.model.nn.transformer import Transformer
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
@@ -130,11 +130,11 @@ PROMPTS = [[5, 6, 7], [9], [11, 12, 13, 14, 15]]
 
 def test_rows_stop_by_themselves_and_stay_as_they_are_alone() -> None:
     network, decode = model_and_words()
-    sampling = Sampling(seed=3)
-    free = [decode(ids) for ids in generate(network, PROMPTS, 20, sampling)]
+    free = [decode(ids) for ids in generate(network, PROMPTS, 20, GenerationSettings(seed=3))]
     stop = [free[0][7:9], free[1][13:16]]  # begins within a token, ends within another
-    found = written(network, PROMPTS, 20, sampling, decode=decode, stop=stop)
-    for prompt, whole, row in zip(PROMPTS, free, found, strict=True):
+    prompts = rows_of(PROMPTS, GenerationSettings(tokens=20, seed=3, stop=stop), decode=decode)
+    found = written(network, prompts)
+    for prompt, whole, row in zip(prompts, free, found, strict=True):
         places = [whole.find(s) for s in stop if s in whole]
         # Of strings that end in different tokens the first that is complete counts.
         first = min((whole.find(s) + len(s) + 2) // 3 for s in stop if s in whole) if places else 20
@@ -142,8 +142,7 @@ def test_rows_stop_by_themselves_and_stay_as_they_are_alone() -> None:
         assert row.text == cut[: min((cut.find(s) for s in stop if s in cut), default=len(cut))]
         assert row.finished == ("stop" if places else "length")
         assert len(row.ids) == first
-        alone = written(network, [prompt], 20, sampling, decode=decode, stop=stop)
-        assert alone == [row]
+        assert written(network, [prompt]) == [row]
     assert found[0].text == free[0][: free[0].find(stop[0])]
     # The control: without the strings, rows are longer.
     assert any(len(row.text) < len(whole) for row, whole in zip(found, free, strict=True))
@@ -151,12 +150,19 @@ def test_rows_stop_by_themselves_and_stay_as_they_are_alone() -> None:
 
 def test_pieces_of_rows_are_what_is_written() -> None:
     network, decode = model_and_words()
-    free = generate(network, PROMPTS, 12, Sampling(seed=1))
+    free = generate(network, PROMPTS, 12, GenerationSettings(seed=1))
     end = free[1][6]
     shown = [""] * 3
     reasons: list[str | None] = [None] * 3
     counts = [12, 12, 4]
-    for piece in stream(network, PROMPTS, counts, Sampling(seed=1), decode=decode, end=end):
+    prompts = [
+        prompt
+        for ids, count in zip(PROMPTS, counts, strict=True)
+        for prompt in rows_of(
+            [ids], GenerationSettings(tokens=count, seed=1), decode=decode, end=end
+        )
+    ]
+    for piece in stream(network, prompts):
         assert reasons[piece.row] is None, "a row that ended says nothing more"
         shown[piece.row] += piece.text
         reasons[piece.row] = piece.finished
@@ -168,15 +174,17 @@ def test_pieces_of_rows_are_what_is_written() -> None:
 def test_a_string_of_stop_is_not_empty() -> None:
     network, decode = model_and_words()
     for stop in (["a", ""], "ab"):
-        with pytest.raises(UsageError, match="stop"):
-            list(stream(network, PROMPTS, 3, decode=decode, stop=stop))
-    assert written(network, [], 3, decode=decode) == []
+        settings = GenerationSettings(tokens=3, stop=stop)
+        with pytest.raises(UsageError) as refused:
+            list(stream(network, rows_of(PROMPTS, settings, decode=decode)))
+        assert refused.value.where == "stop"
+    assert written(network, []) == []
 
 
 def test_a_stream_that_is_left_leaves_the_model_as_it_was() -> None:
     network, decode = model_and_words()
     network.train()
-    taken = stream(network, PROMPTS, 12, replace(Sampling(), seed=2), decode=decode)
+    taken = stream(network, rows_of(PROMPTS, GenerationSettings(seed=2), decode=decode))
     next(taken)
     taken.close()  # type: ignore[attr-defined]
     assert network.training

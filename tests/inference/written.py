@@ -1,11 +1,48 @@
-"""The pieces of a stream put together, row by row."""
+"""What tests of generation have in common: texts of a stream, greedy settings, no cache."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from maskwright.model.inference.stream import Piece, Reason, stream
+import pytest
+
+from maskwright.model.inference import generation, prepared
+from maskwright.model.inference.beam import beam_steps, finished
+from maskwright.model.inference.generation import Prompt, stream
+from maskwright.model.inference.generation_settings import GenerationSettings
+from maskwright.model.inference.growing_text import Piece, Reason
+
+GREEDY = GenerationSettings(temperature=0.0)
+
+
+@contextmanager
+def uncached() -> Iterator[None]:
+    """Networks that are prepared in the block read whole texts at each step."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepared, "fits", lambda stack: False)
+        yield
+
+
+def generate(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    tokens: int,
+    settings: GenerationSettings = GREEDY,
+    *,
+    cached: bool = True,
+    **how: Any,
+) -> list[list[int]]:
+    """The new ids of each prompt."""
+    with nullcontext() if cached else uncached():
+        return generation.generate(model, prompts, replace(settings, tokens=tokens), **how)
+
+
+def beam_search(*arguments: Any, cached: bool = True, **options: Any) -> list[list[int]]:
+    with nullcontext() if cached else uncached():
+        return finished(beam_steps(*arguments, **options))
 
 
 @dataclass
@@ -30,9 +67,19 @@ class Written:
             self.finished = piece.finished
 
 
-def written(model: Any, prompts: Any, *arguments: Any, **options: Any) -> list[Written]:
+def rows_of(
+    prompts: Sequence[Sequence[int]],
+    settings: GenerationSettings = GREEDY,
+    sources: Sequence[Sequence[int]] | None = None,
+    **fields: Any,
+) -> list[Prompt]:
+    pairs = zip(prompts, sources or [None] * len(prompts), strict=True)
+    return [Prompt(ids=ids, settings=settings, source=source, **fields) for ids, source in pairs]
+
+
+def written(model: Any, prompts: Sequence[Prompt], **how: Any) -> list[Written]:
     """All that each row gets; see `stream`."""
     rows = [Written() for _ in prompts]
-    for piece in stream(model, prompts, *arguments, **options):
+    for piece in stream(model, prompts, **how):
         rows[piece.row].add(piece)
     return rows

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from maskwright.base.errors import MaskwrightError
-from maskwright.text.tables.files import Table, load
+from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.layout import Dataset, Task
 from maskwright.text.tables.prepare import build
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.rows import Row, Table
 
 WORDS = ["river", "stone", "lamp", "garden", "winter", "bread"]
 WORDS += ["copper", "violin", "harbour", "cloud", "meadow", "paper"]

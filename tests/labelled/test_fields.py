@@ -12,7 +12,6 @@ import pytest
 from maskwright.base.errors import DataError
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.prepare import prepare
-from maskwright.text.tables.survey import survey
 
 Rows = list[dict[str, Any]]
 NONE: dict[str, Any] = {"text": [], "answer_start": []}
@@ -102,7 +101,7 @@ def test_a_missing_field_is_no_empty_one(made: Callable[[], Rows], tmp_path: Pat
     rows[AT][name] = empty
     assert prepare(wrote(tmp_path, rows))  # as it is written where there is none
     del rows[AT][name]
-    with pytest.raises(DataError, match="a field is missing") as caught:
+    with pytest.raises(DataError) as caught:
         prepare(wrote(tmp_path, rows))
     assert json.dumps(empty) in str(caught.value.do)
 
@@ -114,23 +113,6 @@ def test_of_a_text_of_several_columns_one_may_be_left_out_and_none_misspelt(tmp_
     rows[AT]["bodi"] = "a text"
     with pytest.raises(DataError, match="'bodi'"):
         prepare(wrote(tmp_path, rows), columns=columns)
-
-
-@pytest.mark.parametrize(
-    ("answers", "told"),
-    [
-        (None, "null in the place of answers"),
-        ({"texts": ["anna 5"], "answer_start": [0]}, "without a text"),
-        ({"text": None, "answer_start": None}, "another type"),
-    ],
-)
-def test_what_is_in_the_place_of_answers_is_refused(
-    answers: Any, told: str, tmp_path: Path
-) -> None:
-    rows = questions()
-    rows[AT]["answers"] = answers
-    with pytest.raises(DataError, match=told):
-        prepare(wrote(tmp_path, rows))
 
 
 def test_a_question_marked_as_unanswerable_needs_no_answers_and_has_none(tmp_path: Path) -> None:
@@ -162,19 +144,3 @@ def test_so_it_is_in_a_file_of_squad(tmp_path: Path) -> None:
     file.write_text(json.dumps(squad("answers", answer=[{"text": "anna", "answer_start": 0}])))
     answers = {row.answers for part in prepare(file).parts.values() for row in part}
     assert answers == {(("anna", 0),)}
-
-
-def test_the_share_of_unanswerable_questions_is_told(tmp_path: Path) -> None:
-    rows = questions()
-    assert not list(map(str, survey(prepare(wrote(tmp_path, rows))).findings))
-    for row in rows[::2]:
-        row["answers"] = NONE
-    said = list(map(str, survey(prepare(wrote(tmp_path, rows))).findings))
-    assert any("in train (" in line and "have no answer" in line for line in said)
-    table = tmp_path / "table.csv"
-    table.write_text(
-        "question,context,answers\n"
-        + "".join(f"who {n},anna {n} sleeps,{'' if n % 3 else 'anna'}\n" for n in range(40))
-    )
-    said = list(map(str, survey(prepare(table)).findings))
-    assert any("an empty cell in the column 'answers'" in line for line in said)

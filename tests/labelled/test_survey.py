@@ -50,10 +50,6 @@ def test_F67_planted_leaks_are_counted() -> None:
     (leak,) = found.leaks
     assert (leak.part, leak.other, leak.rows, leak.relabelled) == ("test", "train", 2, 1)
     assert leak.places[0] == ("test.jsonl, line 4", "train.jsonl, line 8")
-    assert said(found, "stand in") == (
-        "2 rows of test stand in train, too, 1 of them with another label; "
-        "the first: test.jsonl, line 4 and train.jsonl, line 8"
-    )
     (planted,) = [each for each in found.findings if each.name == "rows-in-two-parts"]
     assert planted.evidence == "the first: test.jsonl, line 4 and train.jsonl, line 8"
 
@@ -96,9 +92,8 @@ def test_duplicates_with_equal_and_with_other_labels() -> None:
 def test_classes_that_cannot_be_learned_or_scored() -> None:
     odd = [{"text": sentence(500 + n), "label": "c"} for n in range(3)]
     found = of(train=rows(400) + odd, test=rows(10, 1000))
-    assert said(found, "fewer than") == "train has fewer than 10 rows of 'c'"
+    assert {"rare-classes", "class-not-scored"} <= {finding.name for finding in found.findings}
     assert "200 of 'a' and 3 of 'c'" in said(found, "uneven")
-    assert said(found, "no score").startswith("test has no row of 'c'")
     same = [{"text": sentence(n), "label": "a"} for n in range(1000, 1004)]
     found = of(train=rows(40), validation=same)
     assert "same-answer" in {each.name for each in found.findings}
@@ -115,10 +110,7 @@ def test_labels_that_nobody_may_have_given(tmp_path: Path) -> None:
     labels = ("a|b", "", "b", "a", " ")
     lines = "".join(f"{sentence(n)},{labels[n % 5]}\n" for n in range(50))
     found = survey(loaded(write(tmp_path / "several.csv", f"text,labels\n{lines}")))
-    assert any(
-        "in the column 'labels' is read as none of the labels, in 20 rows" in w
-        for w in list(map(str, found.findings))
-    ), list(map(str, found.findings))
+    assert "empty-labels" in {finding.name for finding in found.findings}
     labels = ("yes", "no", "NA", "None", "none")
     lines = "".join(f"{sentence(n)},{labels[n % 5] if n % 5 < 4 else 'no'}\n" for n in range(50))
     found = survey(loaded(write(tmp_path / "one.csv", f"text,label\n{lines}")))
@@ -127,14 +119,6 @@ def test_labels_that_nobody_may_have_given(tmp_path: Path) -> None:
     emptied = write(tmp_path / "one.csv", f"text,label\n{lines.replace('NA', '')}")
     left = loaded(emptied, reading=ReadingOptions(on_bad="skip", max_bad_fraction=0.3))
     assert left.labels is not None and left.labels.names == ("no", "None", "yes")
-
-
-def test_odd_labels_are_pointed_at() -> None:
-    """No agreement is a dash in SNLI; and blanks go on into the answers."""
-    dashes = [*rows(40), *({"text": sentence(900 + n), "label": "-"} for n in range(12))]
-    assert "--read no_label=-" in said(of(*dashes), "as the name of a class")
-    blanks = [{**row, "label": f" {row['label']}"} for row in rows(40)]
-    assert "' a'" in said(of(*blanks), "begin or end with blanks")
 
 
 def test_numbers_and_pairs() -> None:
@@ -153,19 +137,3 @@ def test_tables_are_those_of_the_report() -> None:
     for table in (first, second):
         assert all(len(row) == len(table["head"]) for row in table["rows"])
         assert table["title"] in report.for_terminal(table)
-
-
-def test_taggings_are_counted_by_token() -> None:
-    tagged = [{"tokens": ["Ada", "came", str(n)], "tags": ["B-per", "O", "O"]} for n in range(20)]
-    found = of(*tagged)
-    assert found.parts["all"].classes == {"O": 40, "B-per": 20}
-
-
-def test_files_that_are_not_read_are_named(tmp_path: Path) -> None:
-    for start, name in enumerate(("train", "test", "more_reviews")):
-        write_rows(
-            tmp_path / f"{name}.jsonl",
-            [{"text": sentence(100 * start + n), "label": "ab"[n % 2]} for n in range(40)],
-        )
-    told = [w for w in list(map(str, survey(prepare(tmp_path)).findings)) if "not read" in w]
-    assert len(told) == 1 and told[0].startswith("train: ") and "more_reviews.jsonl" in told[0]

@@ -12,8 +12,9 @@ import pytest
 from labelled.tables import refusal, sentence, write, write_parquet, write_rows
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.files import Table, load
+from maskwright.text.tables.files import load
 from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.rows import Table
 
 ROWS = [{"text": sentence(n), "label": n % 2} for n in range(6)]
 SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=1.0)
@@ -109,7 +110,6 @@ def test_names_that_a_parquet_file_notes(tmp_path: Path) -> None:
 def test_a_csv_without_a_header_is_named_by_hand(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", f"1,{sentence(1)}\n0,{sentence(2)}\n")
     error = refusal(DataError, lambda: load(path))
-    assert error.what == "the first row looks like data, not like the names of columns"
     assert error.where == f"{path}, line 1" and "--read header=" in str(error.do)
     table = load(path, header=("label", "text"))
     assert values(table) == [(sentence(1), "1"), (sentence(2), "0")]
@@ -137,14 +137,6 @@ def test_squad_becomes_flat_rows(tmp_path: Path) -> None:
     assert '"question"' in str(error)
 
 
-def test_rows_that_are_called_as_names_of_classes_are_rows(tmp_path: Path) -> None:
-    write(tmp_path / "train.csv", "text,label\na b,x\nc d,y\n")
-    write(tmp_path / "test_labels.json", json.dumps([{"text": "e f", "label": "x"}]))
-    assert list(load(tmp_path).parts) == ["train", "test"]
-    write(tmp_path / "labels.json", json.dumps(["x", "y"]))
-    assert load(tmp_path).names == {"label": {0: "x", 1: "y"}}
-
-
 def test_columns_of_words_and_tags(tmp_path: Path) -> None:
     text = "-DOCSTART- -X- O\n\nKalomi NNP B-PER\nsat VBD O\r\n\n\nTion NNP B-LOC"
     one, two = load(write(tmp_path / "a.conll", text)).parts["all"]
@@ -167,32 +159,12 @@ def test_columns_of_words_and_tags(tmp_path: Path) -> None:
     assert error.where == f"{path}, line 4" and error.wanted == "2"
 
 
-def test_words_and_tags_in_a_tsv(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", 'Ann\tB-PER\n"\tO\n\nRome\tB-LOC\n')
-    one, two = load(path).parts["all"]
-    assert one.values == {"tokens": ["Ann", '"'], "tags": ["B-PER", "O"]}
-    assert two.where == f"{path}, line 4"
-    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert load(path).parts["all"] == [one, two]
-
-
 # ------------------------------------------------------------------------------ refusals
 def test_a_wrong_separator_is_guessed_in_the_message(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text;label\none;1\ntwo;0\n")
     error = refusal(DataError, lambda: load(path))
     assert error.where == f"{path}, line 1" and "separator=';'" in str(error.do)
     assert values(load(path, reading=ReadingOptions(separator=";"))) == [("one", "1"), ("two", "0")]
-
-
-def test_bad_rows_stop_the_reading_or_are_listed(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "text,label\none,1\ntwo\nthree,0\n")
-    error = refusal(DataError, lambda: load(path))
-    assert error.what == "the row has too few fields" and error.where == f"{path}, line 3"
-    rejects = tmp_path / "rejects.jsonl"
-    table = load(path, reading=SKIP, rejects=rejects)
-    assert [row.number for row in table.parts["all"]] == [2, 4]
-    (listed,) = map(json.loads, rejects.read_text().splitlines())
-    assert listed["line"] == 3 and table.counts["all"].rejected == 1
 
 
 def test_one_list_has_the_rejects_of_all_parts(tmp_path: Path) -> None:
@@ -205,40 +177,17 @@ def test_one_list_has_the_rejects_of_all_parts(tmp_path: Path) -> None:
     assert files == [str(tmp_path / "train.jsonl"), str(tmp_path / "dev.jsonl")]
 
 
-@pytest.mark.parametrize(
-    ("row", "what"),
-    [
-        ("nonsense", "not JSON"),
-        ("[1]", "the row is not an object"),
-        ('{"text": "a", "text": "b"}', "a name stands twice in one object"),
-        ('{"text": "a", "label": NaN}', "a number that JSON does not have"),
-        ('{"text": "\\ud83d", "label": 1}', "an escape is half of a surrogate pair"),
-        ('{"text": "a", "tags": ["\\u0000"]}', "the text has a NUL character"),
-    ],
-)
-def test_F68_F69_damaged_rows_are_named_by_line(tmp_path: Path, row: str, what: str) -> None:
-    path = write(tmp_path / "a.jsonl", f'{{"text": "good", "label": 1}}\n{row}\n')
-    error = refusal(DataError, lambda: load(path))
-    assert error.what == what and str(error.where).startswith(f"{path}, line 2")
-
-
 def test_F70_a_name_twice_in_the_header(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label,label\none,1,0\n")
     error = refusal(DataError, lambda: load(path))
-    assert error.what == "two columns have the same name" and error.found == "'label'"
-
-
-def test_columns_without_a_name_are_called_by_their_places(tmp_path: Path) -> None:
-    """Table programs write empty columns behind the others."""
-    path = write(tmp_path / "spam.csv", "v1,v2,,\nham,see you at home,,\nspam,win a prize now,,\n")
-    assert load(path).columns == ["v1", "v2", "column 3", "column 4"]
+    assert error.found == "'label'"
 
 
 def test_F58_nothing_to_read_is_said(tmp_path: Path) -> None:
     for name, text in (("a.csv", "text,label\n"), ("a.jsonl", ""), ("a.jsonl", "\n\n")):
         path = write(tmp_path / name, text)
         error = refusal(DataError, lambda path=path: load(path))
-        assert error.what == "the data have 0 rows" and "a." in str(error.where)
+        assert "a." in str(error.where)
 
 
 def test_what_is_not_clear_about_the_paths(tmp_path: Path) -> None:
@@ -246,22 +195,17 @@ def test_what_is_not_clear_about_the_paths(tmp_path: Path) -> None:
     assert "both" in str(refusal(UsageError, lambda: load(path, train=path)).found)
     assert refusal(UsageError, load).found == "no path"
     assert "train=FILE" in str(refusal(UsageError, lambda: load(test=path)).do)
-    assert "did you mean 'train.jsonl'" in str(
-        refusal_of_missing(tmp_path / "a" / "tran.jsonl").wanted
-    )
+    assert "'train.jsonl'" in str(refusal_of_missing(tmp_path / "a" / "tran.jsonl").wanted)
     text = write(tmp_path / "b.txt", "only text\n")
-    assert refusal(UsageError, lambda: load(text)).what == "plain text has no labels"
+    refusal(UsageError, lambda: load(text))
     write(tmp_path / "a" / "train.csv", "text,label\na,1\n")
-    error = refusal(UsageError, lambda: load(tmp_path / "a"))
-    assert error.what == "the folder has one part in two formats"
+    refusal(UsageError, lambda: load(tmp_path / "a"))
     write_rows(tmp_path / "c" / "dev.jsonl", ROWS)
     write_rows(tmp_path / "c" / "test.jsonl", ROWS)
-    error = refusal(UsageError, lambda: load(tmp_path / "c"))
-    assert error.what == "the folder has no training data"
+    refusal(UsageError, lambda: load(tmp_path / "c"))
     write_rows(tmp_path / "d" / "train_dev.jsonl", ROWS)
     write_rows(tmp_path / "d" / "x.jsonl", ROWS)
-    error = refusal(UsageError, lambda: load(tmp_path / "d"))
-    assert error.found == "train and validation"
+    refusal(UsageError, lambda: load(tmp_path / "d"))
 
 
 def refusal_of_missing(path: Path) -> UsageError:
@@ -274,21 +218,7 @@ def test_F74_parts_with_other_columns(tmp_path: Path) -> None:
     write_rows(tmp_path / "train.jsonl", ROWS)
     write_rows(tmp_path / "dev.jsonl", [{"satz": "ein", "klasse": 1}])
     error = refusal(DataError, lambda: load(tmp_path))
-    assert error.what == "the parts have different columns"
     assert error.found == "validation: klasse, satz" and error.wanted == "text, label"
-
-
-def test_a_json_object_that_is_no_table(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.json", '{\n"rows": 3\n}')
-    error = refusal(DataError, lambda: load(path))
-    assert error.what == "the .json file is no table" and str(path) in str(error.where)
-
-
-def test_files_of_another_kind_are_told(tmp_path: Path) -> None:
-    write_rows(tmp_path / "train.jsonl", ROWS)
-    write(tmp_path / "test.xlsx", "no text")
-    (said,) = list(map(str, load(tmp_path).counts["train"].findings))
-    assert "test.xlsx" in said and "not read" in said
 
 
 def test_two_tables_of_one_part_have_the_same_columns(tmp_path: Path) -> None:
@@ -296,25 +226,13 @@ def test_two_tables_of_one_part_have_the_same_columns(tmp_path: Path) -> None:
     write(tmp_path / "test.csv", "id,text\n1,one\n")
     write(tmp_path / "test_labels.csv", "id,label\n1,0\n")
     error = refusal(DataError, lambda: load(tmp_path))
-    assert error.what == "two files of the part 'test' have different columns"
     assert "test_labels.csv" in str(error.where) and "test.csv" in str(error.wanted)
-
-
-@pytest.mark.parametrize(
-    ("line", "ending"), [("a b\t1", ".tsv"), ("a b;1", ".csv"), ("good text@positive", ".csv")]
-)
-def test_a_text_that_looks_like_a_table_is_told_so(line: str, ending: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.txt", f"{line}\n" * 9)
-    error = refusal(UsageError, lambda: load(path))
-    assert f"rename it to {ending}" in str(error.do)
-    plain = write(tmp_path / "b.txt", f"{line}\nno such sign\n")
-    assert refusal(UsageError, lambda: load(plain)).what == "plain text has no labels"
 
 
 def test_a_comma_in_the_header_of_tabs_hides_no_separator(tmp_path: Path) -> None:
     rows = "main\t2012\t5.0\tA man, a plan.\tA plan.\n" * 5
     error = refusal(DataError, lambda: load(write(tmp_path / "sts.csv", rows)))
-    assert error.what == "another separator is likely" and "--read separator=" in str(error.do)
+    assert "--read separator=" in str(error.do)
     # The control: other signs stand in many a text.
     some = write(tmp_path / "b.csv", "3,one; two; three | four | five\n4,six\n")
     assert len(load(some, header=["label", "text"]).parts["all"]) == 2
@@ -325,9 +243,7 @@ def test_rows_that_an_annotator_rejected_are_left_out(tmp_path: Path) -> None:
     rows = [{"text": sentence(n), "label": "ab"[n % 2], "answer": said[n % 3]} for n in range(30)]
     table = load(write_rows(tmp_path / "a.jsonl", rows))
     assert len(table.first) == 10
-    assert "20 rows left out whose 'answer' is reject or ignore" in list(
-        map(str, table.counts["all"].findings)
-    )
+    assert [finding.name for finding in table.counts["all"].findings] == ["not-accepted"]
     rows[0]["answer"] = "yes"  # a column of another kind
     assert len(load(write_rows(tmp_path / "b.jsonl", rows)).first) == 30
 
@@ -444,7 +360,7 @@ def test_few_bad_rows_of_one_long_line_are_few(tmp_path: Path) -> None:
             reading=ReadingOptions(on_bad="skip"),
         ),
     )
-    assert error.what == "too many bad rows" and "7 of 14 rows" in str(error.found)
+    assert "7 of 14 rows" in str(error.found)
 
 
 # ------------------------------------------------------------------------------ parquet
@@ -526,12 +442,12 @@ def test_names_of_parquet_columns(tmp_path: Path) -> None:
     path = _parquet(tmp_path / "a.parquet", {"secret": ["a"] * 12})
     path.write_bytes(path.read_bytes().replace(b"secret", b"s\xb9cret"))
     error = refusal(DataError, lambda: load(path))
-    assert error.what == "a column name is not utf-8" and "73 b9 63" in str(error.found)
+    assert "73 b9 63" in str(error.found)
     assert error.do and str(error.where) == str(path)
     twice = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 2, ["text", "text"])
     parquet.write_table(twice, path)
     error = refusal(DataError, lambda: load(path))
-    assert error.what == "two columns have the same name" and error.found == "'text'" and error.do
+    assert error.found == "'text'" and error.do
 
 
 # ------------------------------------------------------------------------------ CR alone

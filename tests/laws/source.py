@@ -8,8 +8,6 @@ from pathlib import Path
 import maskwright
 
 SOURCE = Path(maskwright.__file__).parent
-Found = list[tuple[int, str]]
-"""Line, and what stands there."""
 
 
 def nodes(code: str) -> list[ast.AST]:

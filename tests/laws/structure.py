@@ -25,6 +25,7 @@ CATCH_ALL = {"parts", "utils", "common", "helpers", "misc"}
 SMALL_MODULE = 120  # lines
 MAY_REPEAT = {"Options", "Settings"}  # what every member of an open set calls its settings
 ERRORS = {"UsageError", "DataError", "ConfigError", "ModelError", "Finding"}
+SEARCHES = (".startswith", ".endswith", ".count", ".index", "re.search", "re.match", "re.fullmatch")
 UNINFORMATIVE = """
     found made given each some one ones other others own whole what known kept left taken
     said told seen asked wanted here there place places thing anew alone how part parts
@@ -184,13 +185,21 @@ def wording(tests: Package) -> Measures:
     """Lines of tests, and assertions on the wording of sentences.
 
     A sentence is a literal of three words or more: an operand in the condition of an `assert`, or
-    the `match` of `pytest.raises`.
+    the `match` of `pytest.raises`. What is passed to a function is its input, not an operand.
     """
+
+    def operands(node: ast.AST) -> Iterator[ast.AST]:
+        yield node
+        is_search = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(SEARCHES)
+        inner = [node.func] if isinstance(node, ast.Call) and not is_search else None
+        for child in inner or ast.iter_child_nodes(node):
+            yield from operands(child)
+
     assertions = 0
     for nodes in tests.nodes.values():
         for node in nodes:
             if isinstance(node, ast.Assert):
-                literals = list(ast.walk(node.test))
+                literals = list(operands(node.test))
             elif isinstance(node, ast.keyword) and node.arg == "match":
                 literals = list(ast.walk(node.value))
             else:

@@ -26,170 +26,53 @@ from maskwright.learn.finetune.recipe import FinetuneRecipe
 from maskwright.ship.serve.limits import Limits
 
 # Short for settings of a recipe that the field has names for.
-SHORT = {"--budget", "--rate", "--batch", "--length", "--seed", "--precision", "--device"}
-FROZEN = {
-    "quickstart": {"--minutes", "--out"},
-    "curate": {
-        "text",
-        "--out",
-        "--recipe",
-        "--steps",
-        "--without",
-        "--set",
-        "--engine",
-        "--address",
-        "--workers",
-        "--tokenizer",
-        "--look",
-        "--plan",
-        "--write-recipe",
-        "--prove",
-        "--budget",
-        "--seeds",
-        "--held-out",
-        "--update",
-        "--why",
-        "--why-text",
-        "--skip-unreadable",
-        "--read",
-    },
-    "tokenizer": {
-        "--text",
-        "--kind",
-        "--vocabulary",
-        "--wordpiece",
-        "--lowercase",
-        "--out",
-        "--read",
-    },
-    "tokens": {"model", "passage", "pair", "--text", "--beside", "--read"},
-    "pretrain": {"recipe", "--text", "--set", "--out", "--steps", "--minutes", *SHORT},
-    "adapt": {"model", "--text", "--minutes", "--set", "--out", *SHORT},
-    "resume": {"run", "--set"},
-    "compare": {"recipes", "--budget", "--seeds", "--text", "--data", "--set", "--out"},
-    "evaluate": {
-        "model",
-        "--text",
-        "--data",
-        "--base",
-        "--how",
-        "--part",
-        "--column",
-        "--out",
-        "--read",
-    },
-    "finetune": {
-        "model",
-        "--model",
-        "--data",
-        "--method",
-        "--task",
-        "--column",
-        "--read",
-        "--seeds",
-        "--epochs",
-        "--batch",
-        "--rate",
-        "--length",
-        "--layer-decay",
-        "--head-rate",
-        "--patience",
-        "--long",
-        "--pooling",
-        "--measure",
-        "--prompt",
-        "--curve",
-        "--out",
-        "--weight-decay",
-        "--warmup",
-        "--accumulate",
-        "--dry-run",
-        "--within-words",
-        "--set",
-        "--seed",
-        "--least-steps",
-        "--precision",
-        "--device",
-    },
-    "predict": {
-        "model",
-        "file",
-        "--also",
-        "--base",
-        "--column",
-        "--read",
-        "--top",
-        "--out",
-        "--long",
-        "--engine",
-        "--server",
-        "--server-token",
-    },
-    "serve": {
-        "models",
-        "--name",
-        "--adapter",
-        "--host",
-        "--port",
-        "--token",
-        "--insecure",
-        "--allowed-host",
-        "--allowed-origin",
-        "--engine",
-        "--precision",
-        "--quiet",
-        *(f"--{name.replace('_', '-')}" for name in Limits.__dataclass_fields__),
-    },
-    "probe": {
-        "model",
-        "--data",
-        "--word",
-        "--task",
-        "--column",
-        "--read",
-        "--items",
-        "--out",
-    },
-    "attention": {"model", "--text", "--sentence", "--tree", "--out"},
-    "explore": {"models", "--text", "--port", "--no-browser"},
-    "fill-mask": {"model", "text", "--top"},
-    "generate": {
-        "model",
-        "prompt",
-        "--tokens",
-        "--temperature",
-        "--top-k",
-        "--top-p",
-        "--seed",
-        "--num-beams",
-        "--stop",
-        "--precision",
-    },
-    "bench": {"model", "--data", "--seconds", "--peers", "--base", "--out"},
-    "export": {
-        "model",
-        "--to",
-        "--out",
-        "--base",
-        "--int8",
-        "--max-loss",
-        "--data",
-        "--int32",
-        "--opset",
-        "--half",
-        "--weights",
-        "--pooling",
-        "--text-length",
-        "--query-prompt",
-        "--document-prompt",
-        "--single-file",
-        "--bfloat16",
-        "--checkpoints",
-        "--sample",
-    },
-    "show": {"thing", "--set"},
-    "list": {"room"},
+SHORT = "--budget --rate --batch --length --seed --precision --device"
+OPTIONS = {
+    "quickstart": "--minutes --out",
+    "curate": """
+        text --address --budget --engine --held-out --look --out --plan --prove --read --recipe
+        --seeds --set --skip-unreadable --steps --tokenizer --update --why --why-text --without
+        --workers --write-recipe
+    """,
+    "tokenizer": "--kind --lowercase --out --read --text --vocabulary --wordpiece",
+    "tokens": "model pair passage --beside --read --text",
+    "pretrain": f"recipe --minutes --out --set --steps --text {SHORT}",
+    "adapt": f"model --minutes --out --set --text {SHORT}",
+    "resume": "run --set",
+    "compare": "recipes --budget --data --out --seeds --set --text",
+    "evaluate": "model --base --column --data --how --out --part --read --text",
+    "finetune": """
+        model --accumulate --batch --column --curve --data --device --dry-run --epochs --head-rate
+        --layer-decay --least-steps --length --long --measure --method --model --out --patience
+        --pooling --precision --prompt --rate --read --seed --seeds --set --task --warmup
+        --weight-decay --within-words
+    """,
+    "predict": """
+        file model --also --base --column --engine --long --out --read --server --server-token
+        --top
+    """,
+    "serve": """
+        models --adapter --allowed-host --allowed-origin --engine --host --insecure --name --port
+        --precision --quiet --token
+    """,
+    "probe": "model --column --data --items --out --read --task --word",
+    "attention": "model --out --sentence --text --tree",
+    "explore": "models --no-browser --port --text",
+    "fill-mask": "model text --top",
+    "generate": """
+        model prompt --num-beams --precision --seed --stop --temperature --tokens --top-k --top-p
+    """,
+    "bench": "model --base --data --out --peers --seconds",
+    "export": """
+        model --base --bfloat16 --checkpoints --data --document-prompt --half --int32 --int8
+        --max-loss --opset --out --pooling --query-prompt --sample --single-file --text-length
+        --to --weights
+    """,
+    "show": "thing --set",
+    "list": "room",
 }
+FROZEN = {verb: set(options.split()) for verb, options in OPTIONS.items()}
+FROZEN["serve"] |= {f"--{name.replace('_', '-')}" for name in Limits.__dataclass_fields__}
 
 
 @functools.cache
@@ -231,7 +114,7 @@ def test_every_verb_knows_the_name_that_was_meant(verb: str) -> None:
         mistyped = f"--{name[3]}{name[2]}{name[4:]}x"
         with pytest.raises(UsageError, match=rf"no such option(.|\n)*'{name}'"):
             verbs()[verb].read([mistyped, "3"])
-    with pytest.raises(UsageError, match="choose one of"):  # the control
+    with pytest.raises(UsageError):  # the control
         verbs()[verb].read(["--qqqqqqqq", "3"])
 
 
@@ -326,7 +209,7 @@ def test_a_terminal_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     assert cli.main(["predict", str(tmp_path)]) == 64
-    assert "there are no rows to predict" in capsys.readouterr().err
+    assert "error E-" in capsys.readouterr().err
 
 
 def test_the_package_itself_is_the_command() -> None:
@@ -376,7 +259,11 @@ def test_the_package_itself_is_the_command() -> None:
         (["show", "tiny", "--set", "training.threads=0"], 64, "training.threads"),
         (["show", "tiny", "--set", "training.log_seconds=-1"], 64, "training.log_seconds"),
         (["show", "tiny", "--set", "initialisation.deviation=-1"], 64, "initialisation.deviation"),
-        (["show", "tiny", "--set", "training.schedule.cooldown=0.1"], 64, "come to 0 before"),
+        (
+            ["show", "tiny", "--set", "training.schedule.cooldown=0.1"],
+            64,
+            "where:  training.schedule",
+        ),
     ],
 )
 def test_a_mistake_gets_an_answer_without_a_traceback(
@@ -465,7 +352,7 @@ def test_a_file_after_further_models_is_the_file(
     assert cli.main(["predict", "one", "--also", "two", "rows.csv"]) != 0
     assert "there are no rows to predict" not in capsys.readouterr().err
     assert cli.main(["predict", "one", "--also", "two", "three"]) == 64
-    assert "there are no rows to predict" in capsys.readouterr().err
+    assert "error E-" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -482,7 +369,7 @@ def test_a_file_after_further_models_is_the_file(
             "learn.finetune.command.finetune_recipe",
             None,
         ),  # says more
-        ("curate a.txt --steps normalise --out x", "text.curate.command.curate", " goes on"),
+        ("curate a.txt --steps normalise --out x", "text.curate.curation._curate", " goes on"),
         ("curate --prove --out x", "ask.evaluate.prove_curation.prove", " goes on"),
     ],
 )

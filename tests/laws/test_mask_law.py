@@ -195,12 +195,12 @@ def test_two_stacks(monkeypatch: pytest.MonkeyPatch, name: str, kernel: str) -> 
         memory = model.encode(source, visible=inside)
         return model.decode(ids, visible=inside, memory=memory, memory_visible=across)
 
-    same = inside.dense(LENGTH)
+    same = inside.draw(LENGTH).dense
     through_memory = moved(of_source, source, with_another_token)
     assert not (through_memory & ~same).any()
     assert through_memory[0, :5, :5].any()
     through_target = moved(of_target, target, with_another_token)
-    assert not (through_target & ~(same & causal.dense(LENGTH)) & ~torch.eye(12).bool()).any()
+    assert not (through_target & ~(same & causal.draw(LENGTH).dense) & ~torch.eye(12).bool()).any()
     dropped = moved(
         lambda ids: model.decode(target, memory=model.encode(ids)), source, with_another_token
     )

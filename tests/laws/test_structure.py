@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import FunctionType
 
 from laws.structure import CEILINGS, Package, above, loose, measured, ours
+from maskwright.learn.tasks.base.task_type import TaskType
 
+MOST_METHODS = 25  # of a task type
 LIMITS: dict[str, float] = json.loads(CEILINGS.read_text())
 
 # A package in which each measure has something to count, and the same package in order.
@@ -25,7 +28,9 @@ ORDERLY = {
     "high/top.py": "from package.low import one, two\n",
 }
 WORDING = "def test():\n    assert 'a file is missing' in text\n"
+WORDING += "    assert text.startswith('a file is missing')\n"
 CLASS_OF_ERROR = "def test():\n    with raises(DataError, match='row 3'):\n        read()\n"
+CLASS_OF_ERROR += "    assert words('a file is missing') == 4\n"
 
 
 def written(folder: Path, files: dict[str, str]) -> Package:
@@ -45,12 +50,12 @@ def test_faults_are_measured(tmp_path: Path) -> None:
     tests = written(tmp_path / "tests", {"test_a.py": WORDING})
     faulty = measured(written(tmp_path / "package", FAULTY), tests)
     assert faulty == {
-        "assertions on wording": 1,
+        "assertions on wording": 2,
         "class names used twice": 1,
         "lines": 25,
         "lines of high": 15,
         "lines of low": 10,
-        "lines of tests": 2,
+        "lines of tests": 3,
         "lines that construct errors, %": 10,
         "modules": 6,
         "modules in catch-all folders": 1,
@@ -77,3 +82,17 @@ def test_ceilings_are_exceeded_by_growth_and_loose_after_a_reduction() -> None:
     assert above({**limits, "lines of new": 1.0}, limits) == ["lines of new"]
     assert loose({"lines": 980.0, "modules": 10.0}, limits) == ["lines"]
     assert loose({"lines": 1000.0}, limits) == ["modules"]
+
+
+def num_methods(kind: type) -> int:
+    return sum(
+        isinstance(value, FunctionType | property) and not name.startswith("__")
+        for name, value in vars(kind).items()
+    )
+
+
+def test_the_interface_of_task_types_is_small() -> None:
+    assert num_methods(TaskType) <= MOST_METHODS
+    names = [f"method_{n}" for n in range(MOST_METHODS)]
+    wide = type("Wide", (), {**dict.fromkeys(names, num_methods), "one_more": property(len)})
+    assert num_methods(wide) == MOST_METHODS + 1, "the control"

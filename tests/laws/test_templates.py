@@ -34,7 +34,7 @@ from maskwright.learn.finetune import page as finetune_page
 from maskwright.learn.finetune.label_curve import LabelCurve
 from maskwright.learn.finetune.label_curve import render as curve_page
 from maskwright.learn.finetune.result import card
-from maskwright.learn.tasks.base.task_type import Mistake, task_for
+from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.text.curate.card_report import render_data_card, render_page
 from maskwright.text.tables.examples import TextExample
 from report.runs import RUN, sample, train, whole_run, write_run
@@ -81,9 +81,8 @@ def of_finetuning(folder: Path, text: str) -> str:
         table=TABLE,
         figures={text: [0.5, 0.6]},
         losses={text: [1.0, 0.5]},
-        rows=rows,
-        answers=np.array([0, 0, 1, 1]),
-        mistakes=[Mistake(text, text, text, text, 0.5)],
+        num_rows=len(rows),
+        report=kind.report(Encoded(rows, None), np.ones((4, 2)), np.array([0, 0, 1, 1])),  # type: ignore[arg-type]
         facts={text: {text: [text, [text]]}},
         kind=text,
     )

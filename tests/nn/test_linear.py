@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from maskwright.model.nn.kernels import linear as room
-from maskwright.model.nn.kernels.linear import Linear, linear, spare_rows
+from maskwright.model.nn.kernels.linear import linear, scaled_product, spare_rows
 
 
 def given(*shape: int, dtype: torch.dtype = torch.bfloat16) -> list[torch.Tensor]:
@@ -61,13 +61,6 @@ def test_a_call_that_answers_otherwise_is_not_used(monkeypatch: pytest.MonkeyPat
         room._has_call.cache_clear()
 
 
-def test_the_module_has_the_parameters_of_a_linear() -> None:
-    ours, theirs = Linear(16, 24), torch.nn.Linear(16, 24)
-    ours.load_state_dict(theirs.state_dict())
-    x = torch.randn(5, 16)
-    assert torch.equal(ours(x), theirs(x))
-
-
 def test_spare_rows_leave_few_sizes() -> None:
     def size(count: int) -> int:
         return count + spare_rows(torch.empty(count, 1, dtype=torch.bfloat16))
@@ -76,3 +69,25 @@ def test_spare_rows_leave_few_sizes() -> None:
     assert {size(count) for count in range(1100, 1200)} == {1152, 1216}
     assert all(size(n) - n < max(32, n / 15) for n in range(1, 5000))
     assert spare_rows(torch.empty(5, 1)) == 0  # nothing is compiled for float32
+
+
+@pytest.mark.parametrize("ground", [None, False, True])
+def test_product_and_gradients_are_those_of_the_definition(ground: bool | None) -> None:
+    """`ground`: nothing is added, something constant, something that learns."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((2, 3, 4), (2, 4, 5), (1, 3, 5))
+    made = [torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes]
+    left, right, plus = (x.requires_grad_() for x in made)
+    plus.requires_grad_(bool(ground))
+    added = None if ground is None else plus
+    inputs = [x for x in (left, right, plus) if x.requires_grad]
+
+    ours = scaled_product(left, right, 0.3, added)
+    definition = 0.3 * (left @ right) + (0.0 if added is None else added)
+    assert torch.allclose(ours, definition)
+    weights = torch.randn(ours.shape, generator=generator, dtype=torch.float64)
+    wanted = torch.autograd.grad((definition * weights).sum(), inputs)
+    found = torch.autograd.grad((ours * weights).sum(), inputs)
+    assert all(torch.allclose(a, b) for a, b in zip(found, wanted, strict=True))
+    unscaled = torch.autograd.grad(((left @ right) * weights).sum(), left)[0]
+    assert not torch.allclose(found[0], unscaled)

@@ -11,9 +11,7 @@ import torch.nn.functional as F
 from maskwright.model.nn.config import Norm, Relative, Rotary
 from maskwright.model.nn.feed_forward import ACTIVATIONS
 from maskwright.model.nn.kernels.dropout import (
-    COLUMNS,
     LEVELS,
-    _thresholds,
     add_dropped,
     dropout,
     dropped_product,
@@ -48,17 +46,6 @@ def test_rotation_is_multiplication_by_a_complex_number() -> None:
             wanted = torch.complex(x[0, :, index, pair], x[0, :, index, pair + 3]) * turn
             torch.testing.assert_close(turned[0, :, index, pair], wanted.real)
             torch.testing.assert_close(turned[0, :, index, pair + 3], wanted.imag)
-
-
-def test_rotated_products_depend_on_distance_only() -> None:
-    q, k = torch.randn(2, 1, 1, 1, 8).unbind(0)
-
-    def product(query: int, key: int) -> torch.Tensor:
-        ends = [rotary_table(Rotary(), torch.tensor([[p]]), 8) for p in (query, key)]
-        return (rotate(q, ends[0]) * rotate(k, ends[1])).sum()
-
-    torch.testing.assert_close(product(3, 1), product(90, 88))
-    assert (product(3, 1) - product(3, 2)).abs() > 1e-4
 
 
 def test_buckets_of_distance() -> None:
@@ -166,15 +153,6 @@ def test_neighbours_are_independent() -> None:
     # Negative control: the measure sees a lane that copies another.
     lanes[:, 3] = lanes[:, 0]
     assert (torch.corrcoef(lanes.T) - torch.eye(256)).abs().max() > 0.9
-
-
-@pytest.mark.parametrize("rate", [0.001, 0.1, 0.5, 0.999])
-def test_thresholds_have_the_rate_as_their_mean(rate: float) -> None:
-    least = _thresholds(rate).int()
-    kept = (128 - least[:COLUMNS]).sum().item()
-    assert kept == keep_levels(rate)
-    assert torch.equal(least[:COLUMNS], least[COLUMNS:])
-    assert least.max() - least.min() <= 1
 
 
 def test_the_gradient_passes_where_the_value_did() -> None:

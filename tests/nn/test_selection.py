@@ -101,7 +101,7 @@ def _moved(run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def test_by_hand() -> None:
     found = Selection.of(torch.tensor([0, 3, 6, 8, 9]), 2, 5)
     assert found is not None
-    assert found.places.tolist() == [[0, 3, 0], [1, 3, 4]] and found.back.tolist() == [
+    assert found.positions.tolist() == [[0, 3, 0], [1, 3, 4]] and found.back.tolist() == [
         0,
         1,
         3,
@@ -123,7 +123,7 @@ def test_most_positions_are_not_chosen_from(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.undo()
     assert Selection.of(torch.arange(0, 240), 2, 128) is None, "nearly all"
     assert Selection.of(torch.arange(0, 120), 2, 128) is None, "nearly all of one row"
-    widths = {Selection.of(torch.arange(n), 2, 128).places.shape[1] for n in range(1, 89)}  # type: ignore[union-attr]
+    widths = {Selection.of(torch.arange(n), 2, 128).positions.shape[1] for n in range(1, 89)}  # type: ignore[union-attr]
     assert widths == set(range(8, 96, 8)), "of few widths"
 
 

@@ -1,33 +1,18 @@
-"""The model's contract: names and counts of parameters, shapes, errors, cache, what is shared."""
+"""The model's contract: shapes, errors, cache, what is shared, what it costs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 
 from maskwright.base.errors import ConfigError, DataError
-from maskwright.model.checkpoint.shapes import num_parameters
+from maskwright.model.families.base.family import family
 from maskwright.model.nn import heads as nn_heads
 from maskwright.model.nn.cache import KVCache
-from maskwright.model.nn.config import (
-    Attention,
-    Block,
-    Embeddings,
-    FeedForward,
-    Head,
-    Learned,
-    Norm,
-    Relative,
-    Rotary,
-    Sinusoidal,
-    Stack,
-    Tokens,
-    TransformerConfig,
-    VocabularyHead,
-    layers,
-)
+from maskwright.model.nn.config import Attention, Head, Relative, Rotary, Tokens
 from maskwright.model.nn.cost import cost
 from maskwright.model.nn.kernels.linear import spare_rows
 from maskwright.model.nn.mask import real, same_document
@@ -48,108 +33,6 @@ from nn.points import (
     stack,
     tokens,
 )
-
-
-def twin(pattern: str, head_bias: bool) -> TransformerConfig:
-    """The textbook pair: one stack whose mask and places of the loss differ."""
-    blocks, weights_of = layers(
-        Block(
-            attention=Attention(heads=4, head_width=24, pattern=pattern),  # type: ignore[arg-type]
-            feed_forward=FeedForward(width=256, activation="relu"),
-            norm=Norm(eps=1e-5),
-            placement="pre",
-        ),
-        2,
-    )
-    entry = Embeddings(positions=Sinusoidal(length=48))
-    side = Stack(embeddings=entry, blocks=blocks, weights_of=weights_of, final_norm=True)
-    return TransformerConfig(
-        width=96,
-        tokens=Tokens(vocabulary=62, width=96),
-        vocabulary_head=VocabularyHead(tied=False, bias=head_bias),
-        **{"decoder" if pattern == "causal" else "encoder": side},
-    )
-
-
-def bert_base(pooler: bool) -> TransformerConfig:
-    blocks, weights_of = layers(
-        Block(
-            attention=Attention(heads=12, head_width=64, pattern="bidirectional"),
-            feed_forward=FeedForward(width=3072),
-            norm=Norm(),
-            placement="post",
-        ),
-        12,
-    )
-    entry = Embeddings(positions=Learned(length=512), segments=2, norm=Norm())
-    return TransformerConfig(
-        width=768,
-        tokens=Tokens(vocabulary=30522, width=768),
-        encoder=Stack(embeddings=entry, blocks=blocks, weights_of=weights_of),
-        pooler=pooler,
-    )
-
-
-# ------------------------------------------------------------------------------ counts and names
-@pytest.mark.parametrize(
-    ("point", "count"),
-    [
-        (twin("causal", False), 186_368),
-        (twin("bidirectional", True), 186_430),
-        (bert_base(True), 109_482_240),
-    ],
-)
-def test_published_parameter_counts(point: TransformerConfig, count: int) -> None:
-    assert num_parameters(point) == count
-    # Negative control: one more unit in one layer, and the count is another.
-    side = next(iter(point.stacks))
-    wider = replace(point.stacks[side].blocks[0], feed_forward=FeedForward(width=257))
-    blocks = (wider, *point.stacks[side].blocks[1:])
-    assert num_parameters(replace(point, **{side: replace(point.stacks[side], blocks=blocks)})) != (
-        count
-    )
-
-
-def test_names_of_parameters() -> None:
-    names = {name for name, _ in model_of("post-norm encoder").named_parameters()}
-    linear = [f"attention.{n}" for n in ("query", "key", "value", "output")]
-    linear += ["attention_norm", "feed_forward.up", "feed_forward.down", "feed_forward_norm"]
-    wanted = {
-        f"encoder.blocks.{i}.{n}.{p}" for i in (0, 1) for n in linear for p in ("weight", "bias")
-    }
-    wanted |= {f"encoder.embeddings.{n}.weight" for n in ("position", "segment", "norm")}
-    others = ["pooler", "heads.pair", "heads.tag", "heads.dense", "heads.choice"]
-    others += ["heads.dense.transform"]
-    wanted |= {f"heads.normed{n}.weight" for n in ("", ".transform", ".norm")}
-    others += ["vocabulary_head.transform", "vocabulary_head.norm"]
-    wanted |= {f"{n}.{p}" for n in others for p in ("weight", "bias")}
-    wanted |= {"tokens.weight", "encoder.embeddings.norm.bias", "vocabulary_head.bias"}
-    assert names == wanted
-
-
-def test_names_of_the_other_axes() -> None:
-    def names(point: str) -> set[str]:
-        return {name for name, _ in model_of(point).named_parameters()}
-
-    pair = names("relative encoder-decoder")
-    assert {
-        "encoder.relative.weight",
-        "decoder.relative.weight",
-        "encoder.final_norm.weight",
-    } <= pair
-    assert {
-        "decoder.blocks.1.cross_attention.key.weight",
-        "decoder.blocks.0.cross_attention_norm.weight",
-    } <= pair
-    assert not [name for name in pair if name.endswith("bias")]
-    gated = names("rotary alternating encoder")
-    assert "encoder.blocks.0.feed_forward.gate.weight" in gated
-    assert "encoder.blocks.1.attention_norm.weight" in gated
-    assert "encoder.blocks.0.attention_norm.weight" not in gated
-    shared = names("shared narrow encoder")
-    assert "encoder.embeddings.project.weight" in shared
-    assert {name.split(".")[2] for name in shared if ".blocks." in name} == {"0"}
-    assert "vocabulary_head.weight" in names("sinusoidal decoder")
 
 
 @pytest.mark.parametrize("name", POINTS)
@@ -277,29 +160,6 @@ def test_dropout_of_what_attention_gives_alone() -> None:
     model.encode(tokens(64, 12))
     zeros = [(out == 0).float().mean().item() for out in seen]
     assert zeros[0] == pytest.approx(0.25, abs=0.03) and zeros[1] == 0
-    with pytest.raises(ConfigError, match="output_dropout"):
-        attention(output_dropout=1.0)
-
-
-def test_positions_that_cannot_be() -> None:
-    for table in ({"buckets": 3}, {"buckets": 8, "max_distance": 4}, {"max_distance": 1 << 40}):
-        with pytest.raises(ConfigError, match=r"positions\."):
-            Relative(**table)
-    with pytest.raises(ConfigError, match="pairs"):
-        Attention(heads=2, head_width=7, pattern="causal", positions=Rotary())
-
-
-def test_a_scaled_head() -> None:
-    model = model_of("relative encoder-decoder")
-    hidden = torch.randn(2, WIDTH)
-    torch.testing.assert_close(model.logits(hidden), hidden @ model.tokens.weight.T * WIDTH**-0.5)
-
-
-@pytest.mark.parametrize("name", [*DECODERS, "post-norm encoder"])
-def test_vectors_in_place_of_ids(name: str) -> None:
-    model = model_of(name)
-    run = model.decode if model.encoder is None else model.encode
-    assert torch.equal(run(tokens()), run(model.tokens(tokens())))
 
 
 def test_hidden_states_and_weights_of_every_layer() -> None:
@@ -331,7 +191,7 @@ def test_a_cache_changes_nothing(name: str) -> None:
         steps = [model.decode(part, cache=cache) for part in ids.split([5, 1, 1, 3, 2], 1)]
     torch.testing.assert_close(torch.cat(steps, 1), whole, atol=1e-5, rtol=1e-5)
     assert cache.length == 12
-    with pytest.raises(DataError, match="no room"), torch.no_grad():
+    with pytest.raises(DataError), torch.no_grad():
         model.decode(ids[:, :1], positions=torch.zeros(1, 1, dtype=torch.long), cache=cache)
 
 
@@ -377,33 +237,50 @@ def test_a_cache_can_be_reordered() -> None:
         torch.testing.assert_close(got, model.decode(crossed)[:, 5:], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("batch", [1, 7, 32])
+def test_F80_a_row_is_the_same_in_any_batch(batch: int) -> None:
+    """Scores do not depend on the batch's size or on padding, and labels never."""
+    model = model_of("post-norm encoder")
+    ids = tokens(batch, 10)
+    padded = torch.cat([ids, torch.zeros(batch, LENGTH - 10, dtype=torch.long)], 1)
+    documents = (torch.arange(LENGTH) < 10).int().expand(batch, -1)
+    with torch.no_grad():
+        alone = torch.cat([model.logits(model.encode(row)) for row in ids.split(1)])
+        together = model.logits(model.encode(padded, visible=same_document(documents)))[:, :10]
+    torch.testing.assert_close(together, alone, atol=1e-6 * float(alone.abs().max()) * 5, rtol=0)
+    assert torch.equal(together.argmax(-1), alone.argmax(-1))
+
+
 # ------------------------------------------------------------------------------------- refusals
-def test_refusals() -> None:
-    encoder, decoder = model_of("post-norm encoder"), model_of("pre-norm decoder")
-    pair = model_of("post-norm encoder-decoder")
-    with pytest.raises(ConfigError, match="no decoder"):
-        encoder.decode(tokens())
-    with pytest.raises(ConfigError, match="no encoder"):
-        decoder.encode(tokens())
-    with pytest.raises(ConfigError, match="needs a memory"):
-        pair.decode(tokens())
-    with pytest.raises(ConfigError, match="needs a memory"):
-        decoder.decode(tokens(), memory=torch.zeros(3, 2, WIDTH))
-    with pytest.raises(ConfigError, match="did you mean 'pair'"):
-        encoder.head("pairs", torch.zeros(1, WIDTH))
-    with pytest.raises(ConfigError, match="no pooler"):
-        decoder.pool(torch.zeros(1, WIDTH))
-    with pytest.raises(ConfigError, match="no vocabulary head"):
-        Transformer(config(encoder=stack(POST), vocabulary_head=None)).logits(torch.zeros(1, WIDTH))
-    with pytest.raises(ConfigError, match="only a decoder has a cache"):
-        KVCache.of(encoder.config, rows=1, capacity=4)
+@pytest.mark.parametrize(
+    ("name", "call", "where"),
+    [
+        ("post-norm encoder", lambda m: m.decode(tokens()), "decoder"),
+        ("pre-norm decoder", lambda m: m.encode(tokens()), "encoder"),
+        ("post-norm encoder-decoder", lambda m: m.decode(tokens()), "decode(memory=...)"),
+        (
+            "pre-norm decoder",
+            lambda m: m.decode(tokens(), memory=torch.zeros(3, 2, WIDTH)),
+            "decode(memory=...)",
+        ),
+        ("post-norm encoder", lambda m: m.head("pairs", torch.zeros(1, WIDTH)), "heads"),
+        ("pre-norm decoder", lambda m: m.pool(torch.zeros(1, WIDTH)), "pooler"),
+        ("post-norm encoder", lambda m: KVCache.of(m.config, rows=1, capacity=4), "decoder"),
+    ],
+)
+def test_what_a_model_lacks_is_refused(
+    name: str, call: Callable[[Transformer], object], where: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        call(model_of(name))
+    assert refused.value.where == where
 
 
 @pytest.mark.parametrize("bad", [-1, VOCABULARY])
 def test_an_id_outside_the_vocabulary(bad: int) -> None:
     ids = tokens()
     ids[1, 3] = bad
-    with pytest.raises(DataError, match=f"found: +{bad}\n"):
+    with pytest.raises(DataError, match=str(bad)):
         model_of("post-norm encoder").encode(ids)
 
 
@@ -418,45 +295,58 @@ def test_a_position_beyond_the_table(name: str) -> None:
         run(tokens(1, 2), positions=torch.tensor([[0, LENGTH]]))
 
 
-def test_configs_that_no_module_can_be() -> None:
-    for kind, labels in (("span", 3), ("choice", 2)):
-        with pytest.raises(ConfigError, match="a span has two ends, and a choice one score"):
-            Head(name="x", kind=kind, labels=labels)  # type: ignore[arg-type]
-    for place in ("dropout", "input_dropout"):
-        with pytest.raises(ConfigError, match=f"heads.x.{place}"):
-            Head(name="x", kind="token", labels=2, **{place: 1.0})
-    with pytest.raises(ConfigError, match="as wide as the token table"):
-        Transformer(config(encoder=stack(POST), tokens=Tokens(vocabulary=9, width=4)))
-    several = [block(attention(positions=Relative(buckets=n))) for n in (8, 16)]
-    with pytest.raises(ConfigError, match="share one table of distances"):
-        Transformer(config(encoder=stack(*several)))
+# What would have no effect: a memory has neither order nor places.
+OVER = (
+    attention("causal"),
+    attention(window=(2, 2)),
+    attention(positions=Rotary(theta=10_000.0)),
+)
+TABLES = [block(attention(positions=Relative(buckets=n))) for n in (8, 16)]
+
+
+@pytest.mark.parametrize(
+    ("build", "where"),
+    [
+        (lambda: Head(name="x", kind="span", labels=3), "heads.x.labels"),
+        (lambda: Head(name="x", kind="choice", labels=2), "heads.x.labels"),
+        (lambda: Head(name="x", kind="token", labels=2, dropout=1.0), "heads.x.dropout"),
+        (
+            lambda: Head(name="x", kind="token", labels=2, input_dropout=1.0),
+            "heads.x.input_dropout",
+        ),
+        (lambda: Relative(buckets=3), "positions.buckets"),
+        (lambda: Relative(buckets=8, max_distance=4), "positions.max_distance"),
+        (lambda: Relative(max_distance=1 << 40), "positions.max_distance"),
+        (
+            lambda: Attention(heads=2, head_width=7, pattern="causal", positions=Rotary()),
+            "attention.head_width",
+        ),
+        (lambda: attention(output_dropout=1.0), "attention.output_dropout"),
+        (lambda: block(attention(), cross_attention=OVER[0]), "cross_attention"),
+        (lambda: block(attention(), cross_attention=OVER[1]), "cross_attention"),
+        (lambda: block(attention(), cross_attention=OVER[2]), "cross_attention"),
+        (
+            lambda: Transformer(config(encoder=stack(POST), tokens=Tokens(vocabulary=9, width=4))),
+            "vocabulary_head.transform",
+        ),
+        (
+            lambda: Transformer(config(encoder=stack(*TABLES))),
+            "stack.blocks.attention.positions",
+        ),
+    ],
+)
+def test_configs_that_no_module_can_be(build: Callable[[], object], where: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        build()
+    assert refused.value.where == where
 
 
 # ----------------------------------------------------------------------------------------- cost
 def test_cost_of_a_published_model() -> None:
     """BERT-mini at length 128: 18.9 + 1.6 million operations per token of training, and 7.1 for a
     head that scores 15 % of the positions."""
-    blocks, weights_of = layers(
-        Block(
-            attention=Attention(heads=4, head_width=64, pattern="bidirectional"),
-            feed_forward=FeedForward(width=1024),
-            norm=Norm(),
-            placement="post",
-        ),
-        4,
-    )
-    point = TransformerConfig(
-        width=256,
-        tokens=Tokens(vocabulary=30522, width=256),
-        encoder=Stack(
-            embeddings=Embeddings(positions=Learned(length=512)),
-            blocks=blocks,
-            weights_of=weights_of,
-        ),
-        vocabulary_head=VocabularyHead(transform="gelu", norm=Norm(), bias=True),
-    )
     with torch.device("meta"):
-        counted = cost(Transformer(point), 128)
+        counted = cost(Transformer(family("bert").size("mini", "BertForMaskedLM")), 128)
     assert 3 * counted.body["encoder"] / 1e6 == pytest.approx(18.9, abs=0.05)
     assert 3 * counted.attention["encoder"] / 1e6 == pytest.approx(1.6, abs=0.05)
     assert 3 * 0.15 * counted.vocabulary / 1e6 == pytest.approx(7.1, abs=0.05)
@@ -476,18 +366,3 @@ def test_cost_counts_what_torch_counts() -> None:
                 model.decode(ids, memory=memory, trace=Trace())
         wanted = 12 * sum(counted.body[s] + counted.attention[s] for s in counted.body)
         assert measured.get_total_flops() == wanted + 12 * counted.memory, name
-
-
-@pytest.mark.parametrize(
-    "over",
-    [
-        attention("causal"),
-        attention(window=(2, 2)),
-        attention(positions=Rotary(theta=10_000.0)),
-    ],
-)
-def test_a_memory_has_neither_order_nor_places(over: Attention) -> None:
-    """What would have no effect is refused."""
-    with pytest.raises(ConfigError, match="neither order nor places"):
-        block(attention("causal"), cross_attention=over)
-    assert block(attention("causal"), cross_attention=attention()).cross_attention is not None

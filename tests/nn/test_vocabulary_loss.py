@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from maskwright.base.errors import DataError
+from maskwright.model.nn.kernels import vocabulary_divergence
 from maskwright.model.nn.kernels import vocabulary_loss as room
+from maskwright.model.nn.kernels.vocabulary_divergence import vocabulary_divergence as divergence
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
 
 Inputs = tuple[Tensor, Tensor, Tensor | None, Tensor]
@@ -88,31 +90,6 @@ def test_z_loss_is_the_squared_log_sum(
     assert (plain - again).abs().max() > 0.01 * again.abs().max()
 
 
-@pytest.mark.parametrize("z_loss", [0.0, 0.2])
-@pytest.mark.parametrize("bias", [True, False])
-def test_gradcheck(monkeypatch: pytest.MonkeyPatch, bias: bool, z_loss: float) -> None:
-    monkeypatch.setattr(room, "BUFFER_BYTES", 1)
-    hidden, weight, offset, targets = inputs(70, 3, 7, bias=bias)
-    doubles = [
-        x.detach().double().requires_grad_() for x in (hidden, weight, offset) if x is not None
-    ]
-
-    def run(*arguments: Tensor) -> Tensor:
-        offset = arguments[2] if bias else None
-        return vocabulary_loss(arguments[0], arguments[1], offset, targets, z_loss)[0]
-
-    assert torch.autograd.gradcheck(run, doubles)
-
-
-def test_the_comparison_notices_a_wrong_target() -> None:
-    """Negative control."""
-    hidden, weight, bias, targets = inputs()
-    wrong = targets.clone()
-    wrong[17] = (wrong[17] + 1) % 331
-    ours = vocabulary_loss(hidden, weight, bias, wrong)[0].item()
-    assert ours != pytest.approx(reference(hidden, weight, bias, targets).item(), rel=1e-6)
-
-
 def test_only_the_gradients_that_are_wanted() -> None:
     hidden, weight, bias, targets = inputs()
     frozen = weight.detach()
@@ -136,12 +113,14 @@ def test_a_retained_graph_gives_the_same_gradients_again() -> None:
         torch.testing.assert_close(3 * one, two)
 
 
-def test_F43_no_targets() -> None:
-    hidden, weight, bias, targets = inputs(0)
-    total, each = vocabulary_loss(hidden, weight, bias, targets)
+@pytest.mark.parametrize(("width", "size"), [(12, 331), (24, 17)])
+def test_F43_no_targets(width: int, size: int) -> None:
+    """On the way of a large vocabulary and on that of a small one."""
+    given = inputs(0, width, size)
+    total, each = vocabulary_loss(*given)
     assert total.item() == 0.0 and each.shape == (0,)
-    for gradient in gradients(total, (hidden, weight, bias, targets)):
-        assert not gradient.any()
+    assert not any(gradient.any() for gradient in gradients(total, given))
+    assert len(room.vocabulary_sample(*given, torch.zeros(0))[2]) == 0
 
 
 @pytest.mark.parametrize("bad", [-100, 331])
@@ -258,14 +237,6 @@ def drawn(weights: Tensor, uniforms: Tensor) -> Tensor:
     return room.vocabulary_sample(states, table, None, zeros, uniforms)[2]
 
 
-@pytest.mark.parametrize("width", [16, 64])
-def test_of_no_target_nothing_is_drawn(width: int) -> None:
-    """On the way of a small vocabulary and on that of a large one."""
-    states, table = torch.zeros(0, width), torch.zeros(40, width)
-    none = torch.zeros(0, dtype=torch.int64)
-    assert len(room.vocabulary_sample(states, table, None, none, torch.zeros(0))[2]) == 0
-
-
 def test_draws_follow_the_scores() -> None:
     """The inverse of the cumulative distribution, against float64, at every size of vocabulary
     around a block."""
@@ -279,13 +250,6 @@ def test_draws_follow_the_scores() -> None:
         # Where the number lies on an edge, to rounding, its neighbour is as right.
         near = (edges - uniforms[:, None]).abs().amin(-1) < 1e-6
         assert torch.equal(got[~near], wanted[~near]) and near.sum() < 3
-
-
-def test_draws_are_exact_in_distribution() -> None:
-    shares = torch.tensor([0.5, 0.25, 0.125, 0.0625, 0.0625])
-    uniforms = (torch.arange(1600, dtype=torch.float64) + 0.5) / 1600
-    got = drawn(shares.log().expand(1600, 5).contiguous(), uniforms)
-    assert torch.bincount(got).tolist() == [800, 400, 200, 100, 100]
 
 
 def test_a_draw_at_either_end_is_a_token_that_can_be() -> None:
@@ -363,8 +327,18 @@ def test_a_small_vocabulary_scored_whole_is_the_same(
     assert (ids == drawn_ids()).float().mean() > (0.999 if dtype == torch.float64 else 0.98)
 
 
-def test_F43_no_targets_of_a_small_vocabulary() -> None:
-    given = inputs(count=0, width=24, size=17)
-    total, losses = vocabulary_loss(*given)
-    assert total.item() == 0.0 and losses.shape == (0,)
-    assert not any(g.any() for g in gradients(total, given))
+# ------------------------------------------------------------------------------ divergence
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [64, 1000])
+def test_a_divergence_is_pytorchs(monkeypatch: pytest.MonkeyPatch, rows: int, bias: bool) -> None:
+    monkeypatch.setattr(vocabulary_divergence, "BUFFER_BYTES", 4 * 331 * rows)
+    given, teacher = inputs(bias=bias), inputs(width=7, bias=bias)
+    total, each = divergence(*given[:3], *teacher[:3])
+    own = F.linear(*given[:3]).log_softmax(-1)
+    wanted = F.linear(*teacher[:3]).detach().log_softmax(-1)
+    right = F.kl_div(own, wanted, log_target=True, reduction="none").sum(-1)
+    torch.testing.assert_close(each, right, rtol=1e-4, atol=1e-5)
+    assert total.item() == pytest.approx(right.sum().item(), rel=1e-5)
+    for ours, theirs in zip(gradients(total, given), gradients(right.sum(), given), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert all(x is None or x.grad is None for x in teacher[:3])

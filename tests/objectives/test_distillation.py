@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
 from maskwright.base.errors import ConfigError, IncompatibleError
 from maskwright.model.nn.config import Learned, Stack, TransformerConfig
-from maskwright.model.nn.kernels.vocabulary_divergence import vocabulary_divergence
-from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.base.objective import Loss, Part, encode
-from maskwright.model.objectives.distillation import Options
+from maskwright.model.objectives.base.objective import encode
 from maskwright.model.objectives.modules.distillation import (
     Distillation,
     alternate_layers,
@@ -111,7 +106,7 @@ def test_equal_shapes_that_mean_something_else(change: Any, where: str) -> None:
     assert config.encoder is not None
     blocks = tuple(map(change, config.encoder.blocks))
     student = of(replace(config, encoder=replace(config.encoder, blocks=blocks)))
-    with pytest.raises(IncompatibleError, match="cannot start") as refused:
+    with pytest.raises(IncompatibleError) as refused:
         start_from(student, teacher)
     assert refused.value.where == f"model: {where}"
 
@@ -125,7 +120,7 @@ def test_equal_tables_of_positions_that_begin_elsewhere() -> None:
     shifted = replace(table, length=table.length - 2, offset=2)
     entry = replace(config.encoder.embeddings, positions=shifted)
     teacher = of(replace(config, encoder=replace(config.encoder, embeddings=entry)))
-    with pytest.raises(IncompatibleError, match="cannot start") as refused:
+    with pytest.raises(IncompatibleError) as refused:
         start_from(of(config), teacher)
     assert refused.value.where == "model: embeddings.positions.offset"
     assert (refused.value.found, refused.value.wanted) == ("0", "2")
@@ -212,26 +207,6 @@ def test_only_a_run_that_starts_from_nothing_starts_from_its_teacher() -> None:
     assert not torch.equal(unasked.product.tokens.weight, unasked.teacher.tokens.weight)
 
 
-def test_the_arithmetic_by_hand() -> None:
-    """Scores (ln 4, 0) and teacher (0, ln 4) at T = 2 are shares (2/3, 1/3) and (1/3, 2/3): their
-    divergence is ln(2)/3 = 0.2310, times T² and 5 it is 4.62; the text, ln(5) · 2, is 3.22; states
-    at a right angle cost 1. Together 8.84."""
-    scores, theirs = torch.tensor([[log(4.0), 0.0]]), torch.tensor([[0.0, log(4.0)]])
-    eye = torch.eye(2)
-    softened, _ = vocabulary_divergence(scores / 2, eye, None, theirs / 2, eye, None)
-    text, _ = vocabulary_loss(scores, eye, None, torch.tensor([1]))
-    assert float(softened) == pytest.approx(log(2) / 3, abs=1e-6)
-    assert float(text) == pytest.approx(log(5), abs=1e-6)
-    o = Options(teacher="there")
-    parts = {
-        "masked": Part(text, o.alpha_mlm),
-        "divergence": Part(softened, o.alpha_ce * o.temperature**2),
-        "cosine": Part(torch.tensor(1.0), o.alpha_cos),
-    }
-    total = Loss(parts).scaled({"masked": 1, "divergence": 1, "cosine": 1})
-    assert float(total) == pytest.approx(8.84, abs=5e-3)
-
-
 def test_the_teacher_never_moves_and_never_drops() -> None:
     made = distillation().train()
     assert made.product.training and not made.teacher.training
@@ -280,41 +255,20 @@ def test_without_the_cosine_widths_may_differ() -> None:
     with pytest.raises(IncompatibleError, match="alpha_cos"):
         make("distillation", student, given, teacher="x", initialise=False)
     made = make("distillation", student, given, teacher="x", alpha_cos=0.0)
-    with pytest.raises(IncompatibleError, match="initialise = false"):
+    with pytest.raises(IncompatibleError):
         made.start_run()
 
 
 def test_refusals() -> None:
     teacher = of(deep(bert(), 2), seed=1)
-    with pytest.raises(IncompatibleError, match="both be encoders"):
-        make("distillation", gpt2(), {"teacher": teacher}, teacher="x")
     other = of(replace(teacher.config, tokens=replace(teacher.config.tokens, vocabulary=60)))
-    with pytest.raises(IncompatibleError, match="different vocabularies"):
-        make("distillation", bert(), {"teacher": other}, teacher="x")
-    with pytest.raises(ConfigError, match="no more than its teacher"):
+    for where, student, network in (
+        ("model", gpt2(), teacher),
+        ("model.tokens.vocabulary", bert(), other),
+    ):
+        with pytest.raises(IncompatibleError) as refused:
+            make("distillation", student, {"teacher": network}, teacher="x")
+        assert refused.value.where == where
+    with pytest.raises(ConfigError) as deeper:
         make("distillation", of(deep(bert(), 3)), {"teacher": teacher}, teacher="x").start_run()
-    with pytest.raises(ConfigError, match="alpha_cos"):
-        Options(teacher="x", alpha_cos=-1.0)
-    with pytest.raises(ConfigError, match="temperature"):
-        Options(teacher="x", temperature=0.0)
-
-
-def test_a_student_learns_its_teacher() -> None:
-    """With the text left out, the divergence falls to a fraction, on rows never seen before too."""
-    made = distillation(alpha_mlm=0.0, alpha_cos=0.0, initialise=False).eval()
-    optimizer = torch.optim.AdamW(made.product.parameters(), lr=5e-3)
-    kept = framed(32, 16, seed=9)
-    check = made.corrupt(kept, epochs(kept), 0)
-
-    def divergence() -> float:
-        with torch.no_grad():
-            return float(made(check).parts["divergence"].total) / made.counts(check)["divergence"]
-
-    before = divergence()
-    for step in range(150):
-        rows = framed(32, 16, seed=100 + step)
-        batch = made.corrupt(rows, np.full(len(rows), step), 0)
-        optimizer.zero_grad()
-        made(batch).scaled(made.counts(batch)).backward()
-        optimizer.step()
-    assert divergence() < 0.8 * before
+    assert deeper.value.where == "layers"

@@ -9,14 +9,13 @@ import pytest
 import torch
 from torch.nn import functional
 
-from maskwright.base.errors import ConfigError, IncompatibleError
+from inference.written import generate
+from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
-from maskwright.model.inference.decode import generate
 from maskwright.model.inference.held_out_loss import evaluate, evaluation_batches
 from maskwright.model.nn import mask
 from maskwright.model.nn.mask import causal
 from maskwright.model.objectives.base.objective import encode
-from maskwright.model.objectives.hybrid import Options
 from maskwright.model.objectives.masked import Options as Masking
 from maskwright.model.objectives.modules.hybrid import Hybrid
 from maskwright.text.store.rows import Rows
@@ -71,15 +70,6 @@ def test_shares_and_counts() -> None:
     assert not torch.equal(later.prefix, batch.prefix)  # another kind in another epoch
 
 
-def test_causal_rows_are_not_masked_and_masked_rows_are() -> None:
-    rows = framed(200, 24)
-    batch = hybrid(causal_share=0.5).corrupt(rows, epochs(rows), 0)
-    clean = torch.from_numpy(rows.tokens)
-    same = (batch.tokens == clean).all(1)
-    assert same[batch.prefix == 0].all() and not same[batch.prefix != 0].all()
-    assert (batch.tokens != clean)[:, 0].sum() == 0
-
-
 def test_a_token_without_one_before_it_is_never_masked() -> None:
     """Rows that begin with text: nothing could predict their first token."""
     tokens = np.random.default_rng(0).integers(5, 50, (50, 12))
@@ -92,7 +82,7 @@ def test_a_token_without_one_before_it_is_never_masked() -> None:
 
 def test_the_same_weights_are_scored_both_ways() -> None:
     """Each part equals a plain computation of its kind, with nothing of ours but the stack."""
-    made = hybrid(causal_share=0.5)
+    made = hybrid(causal_share=0.25)
     rows = framed(24, 16)
     batch = made.corrupt(rows, epochs(rows), 0)
     model = made.product
@@ -110,6 +100,7 @@ def test_the_same_weights_are_scored_both_ways() -> None:
                 logits.view(-1, logits.shape[-1]), wanted[mine].view(-1), reduction="sum"
             )
             assert float(loss.parts[name].total) == pytest.approx(float(total), rel=1e-5)
+            assert loss.parts[name].weight == {"masked": 0.75, "causal": 0.25}[name]
             # The control: read the other way, the same weights say something else.
             other = causal if visible is None else None
             logits = model.logits(model.encode(batch.tokens[mine], visible=other))
@@ -130,13 +121,6 @@ def test_a_causal_row_cannot_see_its_target() -> None:
     assert torch.equal(seen, batch.prefix != 0)
 
 
-def test_weights_are_the_shares() -> None:
-    made = hybrid(causal_share=0.25)
-    rows = framed(16, 16)
-    parts = made(made.corrupt(rows, epochs(rows), 0)).parts
-    assert {n: p.weight for n, p in parts.items()} == {"masked": 0.75, "causal": 0.25}
-
-
 def test_z_loss_is_part_of_both_losses() -> None:
     rows = framed(16, 16)
     plain, kept = (hybrid(causal_share=0.25, z_loss=z) for z in (0.0, 0.01))
@@ -150,29 +134,19 @@ def test_z_loss_is_part_of_both_losses() -> None:
     assert both[1] - both[0] == pytest.approx(float(penalty.detach()), rel=1e-3)
 
 
-def test_a_step_without_a_causal_row_is_a_masked_one() -> None:
-    made = hybrid(causal_share=1e-9)
-    rows = framed(4, 16)
-    batch = made.corrupt(rows, epochs(rows), 0)
-    counts = made.counts(batch)
-    assert counts["causal"] == 0 and torch.isfinite(made(batch).scaled(counts))
-
-
 def test_refusals() -> None:
-    with pytest.raises(IncompatibleError, match="encoder"):
-        make("hybrid", gpt2())
     config = bert().config
     assert config.encoder is not None
     block = config.encoder.blocks[0]
     one_way = replace(block, attention=replace(block.attention, pattern="causal"))
     stack = replace(config.encoder, blocks=(block, one_way))
-    with pytest.raises(IncompatibleError, match="bidirectional encoder") as caught:
-        make("hybrid", of(replace(config, encoder=stack)))
-    assert "encoder.blocks.1" in str(caught.value)
-    with pytest.raises(ConfigError, match="causal_share"):
-        Options(causal_share=1.0)
-    with pytest.raises(ConfigError, match="z_loss"):
-        Options(z_loss=-1.0)
+    for where, network in (
+        ("model", gpt2()),
+        ("encoder.blocks.1.attention", of(replace(config, encoder=stack))),
+    ):
+        with pytest.raises(IncompatibleError) as refused:
+            make("hybrid", network)
+        assert refused.value.where == where
 
 
 class Memory:
@@ -224,5 +198,5 @@ def test_an_encoder_that_was_taught_so_writes_as_it_was_trained(seen: bool) -> N
         text.append(token)
     both = generate(network, [start, [CLS, 12]], 4, one_way=True, bidirectional_prefix=seen)
     assert both[0] == told  # shorter texts beside it change nothing
-    with pytest.raises(IncompatibleError, match="fill-mask"):
+    with pytest.raises(IncompatibleError):
         generate(network, [start], 1)

@@ -37,12 +37,6 @@ def ordered(count: int, seed: int) -> Rows:
     return replace(rows, tokens=tokens, segments=segments, pair_label=label)
 
 
-def teacher() -> Any:
-    """One that knows the language: the table of a student trained on it."""
-    made = make("masked", bert())
-    return learned(made, 100, counting).product
-
-
 def learned(made: Objective, steps: int, rows: Any) -> Any:
     made.train()
     parameters = [p for p in made.parameters() if p.requires_grad]
@@ -85,11 +79,3 @@ def test_the_loss_falls(
     after = means(learned(made, steps, rows), rows)
     for part, share in falls.items():
         assert after[part] < share * before[part], (part, before[part], after[part])
-
-
-def test_a_distilled_student_learns() -> None:
-    made = make("distillation", bert(), {"teacher": teacher()}, teacher="x", initialise=False)
-    before = means(made, counting)
-    after = means(learned(made, 80, counting), counting)
-    for part in ("masked", "divergence", "cosine"):
-        assert after[part] < 0.7 * before[part], (part, before[part], after[part])

@@ -8,15 +8,12 @@ from math import log
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional
 
-from maskwright.base.errors import ConfigError, IncompatibleError
-from maskwright.model.batch import Batch
-from maskwright.model.nn.config import Head, Tokens
+from maskwright.base.errors import IncompatibleError
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.config import Head
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives import replaced_token
-from maskwright.model.objectives.base.objective import encode
 from maskwright.model.objectives.masked import Options as Masking
 from maskwright.model.objectives.modules.replaced_token import (
     ReplacedToken,
@@ -68,16 +65,6 @@ def test_the_loss_by_hand() -> None:
         part = made(made.corrupt(rows, epochs(rows), 0)).parts["replaced"]
     assert float(part.total) == pytest.approx(-2 * log(0.8) - 7 * log(0.2), rel=1e-5)
     assert part.weight == 50.0
-
-
-def test_every_position_teaches_where_masking_has_fifteen_in_a_hundred() -> None:
-    """1 / 0.15 = 6.7 times the signal."""
-    rows = framed(8, 102)
-    rows = replace(rows, special=np.zeros_like(rows.special)).cut(1, -1)
-    made = objective()
-    counts = made.counts(made.corrupt(rows, epochs(rows), 0))
-    assert counts == {"masked": 8 * 15, "replaced": 8 * 100}
-    assert counts["replaced"] / counts["masked"] == pytest.approx(6.7, abs=0.05)
 
 
 def test_chosen_positions_become_masks_or_stay() -> None:
@@ -146,49 +133,26 @@ def test_tables_and_their_norm_are_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "size", "width", "heads", "inner", "extra"),
+    ("size", "share", "width", "heads", "inner", "extra"),
     [
-        # 12 layers of 256, tables 128 wide: the generator adds 647,162 to 13,549,057 parameters.
-        ((256, 4, 1024, 128), 1 / 4, 64, 1, 256, 647_162),
-        ((768, 12, 3072, 768), 1 / 3, 256, 4, 1024, None),
+        ("small", 1 / 4, 64, 1, 256, 647_162),
+        ("base", 1 / 3, 256, 4, 1024, 33_740_602 - (30_522 + 512 + 2 + 2) * 768),
     ],
 )
 def test_published_generators(
-    shape: tuple[int, int, int, int],
-    size: float,
-    width: int,
-    heads: int,
-    inner: int,
-    extra: int | None,
+    size: str, share: float, width: int, heads: int, inner: int, extra: int
 ) -> None:
-    hidden, num_heads, forward, tokens = shape
-    small = bert().config
-    assert small.encoder is not None
-    block = small.encoder.blocks[0]
-    block = replace(
-        block,
-        attention=replace(block.attention, heads=num_heads, head_width=64),
-        feed_forward=replace(block.feed_forward, width=forward),
-    )
-    stack = replace(small.encoder, blocks=(block,) * 12, weights_of=tuple(range(12)))
-    config = replace(
-        small,
-        width=hidden,
-        tokens=Tokens(vocabulary=30522, width=tokens),
-        encoder=stack,
-        vocabulary_head=None,
-        heads=(Head(name="judge", kind="token", labels=1),),
-    )
-    made = generator_config(config, size)
+    """`extra`: what they add to the parameters of the discriminator, whose tables they share."""
+    config = family("electra").size(size, "ElectraForPreTraining")
+    made = generator_config(config, share)
     assert made.encoder is not None
     assert (made.width, made.encoder.blocks[0].attention.heads) == (width, heads)
     assert made.encoder.blocks[0].feed_forward.width == inner
-    if extra is not None:
-        with torch.device("meta"):
-            model = Transformer(config)
-            generator = share_embeddings(Transformer(made), model)
-        shared = {id(p) for p in model.parameters()}
-        assert sum(p.numel() for p in generator.parameters() if id(p) not in shared) == extra
+    with torch.device("meta"):
+        model = Transformer(config)
+        generator = share_embeddings(Transformer(made), model)
+    shared = {id(p) for p in model.parameters()}
+    assert sum(p.numel() for p in generator.parameters() if id(p) not in shared) == extra
 
 
 @pytest.mark.parametrize(
@@ -208,41 +172,10 @@ def test_any_encoder_has_a_generator(name: str) -> None:
     assert torch.isfinite(made(batch).scaled(made.counts(batch)))
 
 
-def test_the_original_codes_draw_with_replacement_is_a_switch() -> None:
-    rows = framed(300, 130)
-    chosen = {}
-    for again in (False, True):
-        masking = Masking(mask_rate=0.85, random_rate=0.0, with_replacement=again)
-        made = objective(masking=masking)
-        chosen[again] = made.counts(made.corrupt(rows, epochs(rows), 0))["masked"] / 300
-    assert chosen[False] == 19  # round(0.15 · 128)
-    assert chosen[True] == pytest.approx(128 * (1 - (1 - 1 / 128) ** 19), abs=0.3)  # 17.7
-
-
-def test_refusals() -> None:
-    with pytest.raises(IncompatibleError, match="single score"):
+def test_a_model_without_a_detector_is_refused() -> None:
+    with pytest.raises(IncompatibleError) as refused:
         make("replaced-token", bert())
-    with pytest.raises(ConfigError, match="generator_size"):
-        replaced_token.Options(generator_size=0.0)
-    with pytest.raises(ConfigError, match="with_replacement"):
-        Masking(unit="span", with_replacement=True)
-
-
-def test_the_judge_reads_the_filled_row() -> None:
-    """Control of `forward`: the same sum by plain means."""
-    rows = framed(4, 16)
-    made = objective()
-    batch = made.corrupt(rows, epochs(rows), 0)
-
-    def plainly(given: Batch, put: Tensor) -> float:
-        scores = made.product.head("discriminator", encode(made.product, given))[..., 0]
-        return float(functional.binary_cross_entropy_with_logits(scores, put, reduction="sum"))
-
-    with torch.no_grad():
-        _, filled, put = made.fill(batch)
-        ours = float(made(batch).parts["replaced"].total)
-        assert ours == pytest.approx(plainly(filled, put), rel=1e-6)
-        assert ours != pytest.approx(plainly(batch, put), rel=1e-6)
+    assert refused.value.where == "model.heads"
 
 
 def test_what_is_decided_is_the_loss_questions() -> None:

@@ -1,4 +1,4 @@
-"""Given pairs: who reads what, and that a pair learns its answer."""
+"""Given pairs: who reads what."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.objectives.modules.sequence_to_sequence import SequenceToSequenceObjective
@@ -51,20 +50,6 @@ def test_an_answer_hangs_on_its_own_question_alone() -> None:
 
 def test_rows_without_segments_are_refused() -> None:
     clean = replace(pairs(PAIRS), segments=None)
-    with pytest.raises(IncompatibleError, match="mark sources"):
+    with pytest.raises(IncompatibleError) as refused:
         objective().corrupt(clean, epochs(clean), 0)
-
-
-def test_pairs_are_learned_by_heart() -> None:
-    made, clean = objective(), pairs(PAIRS)
-    batch = made.corrupt(clean, epochs(clean), 0)
-    steps = torch.optim.Adam(made.parameters(), lr=0.01)
-    for _ in range(80):
-        loss = made(batch).scaled(made.counts(batch))
-        steps.zero_grad()
-        loss.backward()
-        steps.step()
-    assert float(loss.detach()) < 0.1
-    assert batch.targets is not None
-    best = made.product.logits(made.target_states(batch)).argmax(-1)
-    assert torch.equal(best, batch.targets)
+    assert refused.value.where == "rows.segments"

@@ -9,9 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from maskwright.base.errors import ConfigError
 from maskwright.model.batch import Batch
-from maskwright.model.objectives import span_boundary
 from maskwright.model.objectives.base.objective import encode
 from maskwright.model.objectives.modules.span_boundary import SpanBoundary, pairs
 from objectives.by_hand import epochs, framed, make
@@ -104,5 +102,3 @@ def test_the_head_is_no_part_of_the_product() -> None:
     assert {n for n in names if not n.startswith("product.")} == {
         f"boundary.{n}" for n, _ in made.boundary.named_parameters()
     }
-    with pytest.raises(ConfigError, match="max_pair_targets"):
-        span_boundary.Options(max_pair_targets=0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.base.errors import IncompatibleError
 from maskwright.model.nn.config import Tokens
 from maskwright.model.nn.initialise import build as build_model
 from maskwright.model.nn.transformer import Transformer
@@ -80,15 +80,6 @@ def reference_lengths(inputs: int, rate: float, mean: float) -> tuple[int, int]:
     return raw, read_of(raw)[1]
 
 
-def test_512_inputs_are_568_tokens_with_114_targets() -> None:
-    made, options = objective(), Options()
-    assert span_corruption.text_length(options, 512) == 568
-    batch = made.corrupt(blocks(4, 568), np.zeros(4, np.int64), 0)
-    assert batch.tokens.shape == (4, 512)
-    assert batch.decoder_tokens is not None and batch.decoder_tokens.shape == (4, 114)
-    assert batch.documents is None and batch.index is None  # nothing is padded
-
-
 @pytest.mark.parametrize(("rate", "mean"), [(0.15, 3.0), (0.15, 10.0), (0.1, 2.0), (0.3, 3.0)])
 def test_lengths_are_those_of_the_reference_rule(rate: float, mean: float) -> None:
     options = Options(rate=rate, mean_span=mean)
@@ -108,11 +99,6 @@ def test_every_length_gives_exactly_its_lengths_and_back_its_text(length: int) -
             assert (len(inputs), len(targets)) == expected
         assert mended(inputs, targets) == row.tolist()
         assert decoder == [PAD, *targets[:-1]]
-
-
-def test_a_single_token_is_not_hidden() -> None:
-    batch = objective().corrupt(rows_of([[[300]]]), np.zeros(1, np.int64), 0)
-    assert read(batch) == [([300, END], [PAD], [END])]
 
 
 # ---------------------------------------------------------------------------------------- by hand
@@ -194,15 +180,6 @@ def test_a_biased_cut_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ------------------------------------------------------------------------------ keys and neighbours
-def test_epoch_and_seed_change_the_spans_and_nothing_else_does() -> None:
-    made, clean = objective(), blocks(16, 64)
-    first = read(made.corrupt(clean, epochs(clean), 0))
-    assert first == read(made.corrupt(clean, epochs(clean), 0))
-    assert first != read(made.corrupt(clean, epochs(clean, 1), 0))
-    assert first != read(made.corrupt(clean, epochs(clean), 1))
-    order = np.array([7, 3, 11])
-    part = read(made.corrupt(clean.take(order), np.zeros(3, np.int64), 0))
-    assert part == [first[i] for i in order]
 
 
 def test_packed_documents_are_corrupted_apart() -> None:
@@ -235,20 +212,21 @@ def test_a_dropped_document_mask_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
 
 # --------------------------------------------------------------------------------------- refusals
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(IncompatibleError, match="an encoder, a decoder"):
-        SpanCorruption(bert(), Options(), VOCABULARY)
-    with pytest.raises(IncompatibleError, match="too few sentinel"):
-        objective(replace(VOCABULARY, sentinels=()))
-    with pytest.raises(IncompatibleError, match="no end-of-text token"):
-        objective(replace(VOCABULARY, end=None))
-    with pytest.raises(IncompatibleError, match=r"3 tokens <extra_id_0>.*\n.*wanted: 28 or more"):
-        objective(replace(VOCABULARY, sentinels=SENTINELS[:3])).corrupt(
-            blocks(1, 568), np.zeros(1, np.int64), 0
-        )
-    with pytest.raises(ConfigError, match="rate"):
-        Options(rate=1.0)
-    with pytest.raises(ConfigError, match="mean_span"):
-        Options(mean_span=0.5)
+    few = objective(replace(VOCABULARY, sentinels=SENTINELS[:3]))
+    for where, build in {
+        "model": lambda: SpanCorruption(bert(), Options(), VOCABULARY),
+        "tokenizer": lambda: objective(replace(VOCABULARY, end=None)),
+    }.items():
+        with pytest.raises(IncompatibleError) as refused:
+            build()
+        assert refused.value.where == where
+    for wanted, build in {
+        "1 or more": lambda: objective(replace(VOCABULARY, sentinels=())),
+        "28 or more": lambda: few.corrupt(blocks(1, 568), np.zeros(1, np.int64), 0),
+    }.items():
+        with pytest.raises(IncompatibleError) as refused:
+            build()
+        assert (refused.value.where, refused.value.wanted) == ("tokenizer", wanted)
 
 
 def test_a_decoder_that_sees_its_targets_is_refused() -> None:
@@ -257,36 +235,9 @@ def test_a_decoder_that_sees_its_targets_is_refused() -> None:
     block = point.decoder.blocks[0]
     seeing = replace(block, attention=replace(block.attention, pattern="bidirectional"))
     leaking = replace(point, decoder=replace(point.decoder, blocks=(seeing, seeing)))
-    with pytest.raises(IncompatibleError, match="see its own target"):
+    with pytest.raises(IncompatibleError) as refused:
         SpanCorruption(build_model(leaking), Options(), VOCABULARY)
-
-
-# --------------------------------------------------------------------------------------- learning
-def test_the_loss_falls_on_a_tiny_text() -> None:
-    small = Vocabulary(
-        size=40, mask=None, special=(0, 1, 2, 3, 38, 39), end=END, sentinels=(39, 38)
-    )
-    made = SpanCorruption(model(size=40), Options(rate=0.2), small)
-    clean = rows_of([[[5 + (i + shift) % 20 for i in range(20)]] for shift in range(20)])
-    steps = torch.optim.Adam(made.parameters(), lr=0.01)
-    losses = []
-    for step in range(60):
-        batch = made.corrupt(clean, epochs(clean, step), 0)
-        loss = made(batch).scaled(made.counts(batch))
-        steps.zero_grad()
-        loss.backward()
-        steps.step()
-        losses.append(float(loss.detach()))
-    assert np.mean(losses[-5:]) < 0.6 * losses[0]
-
-
-@pytest.mark.parametrize(("rate", "mean_span"), [(0.15, 3.0), (0.5, 1.0), (0.9, 10.0)])
-def test_the_longest_text_is_the_last_that_fits(rate: float, mean_span: float) -> None:
-    options = span_corruption.Options(rate=rate, mean_span=mean_span)
-    for length in (8, 57, 128):
-        fits = span_corruption.text_length(options, length)
-        inputs = [span_corruption.lengths_of(options, text)[0] for text in (fits, fits + 1)]
-        assert inputs[0] <= length < inputs[1]
+    assert refused.value.where == "decoder.blocks.0.attention"
 
 
 def test_a_rate_near_one_is_answered_at_once() -> None:

@@ -17,7 +17,7 @@ from maskwright.model.inference.scores import scores
 from maskwright.model.nn.config import Head
 from maskwright.model.nn.initialise import build
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.modules.supervised import Supervised
+from maskwright.model.objectives.modules.supervised import Supervised, last_states
 from maskwright.model.objectives.supervised import Options
 from toys import CLS, SEP, VOCABULARY, bert, encoder_decoder, gpt2
 
@@ -142,7 +142,9 @@ def test_tokens_that_have_a_class() -> None:
     batch, _ = examples(np.zeros(6, dtype=np.int64)).batch(np.arange(6), READINGS["encoder"])
     index = torch.tensor([1, 4, 30])
     batch = replace(batch, index=index, targets=torch.tensor([0, 2, 1]))
-    hidden = objective.states(batch).reshape(-1, objective.product.config.width)[index]
+    hidden = last_states(objective.product, batch).reshape(-1, objective.product.config.width)[
+        index
+    ]
     wanted = F.cross_entropy(objective.product.head("own", hidden), batch.targets, reduction="sum")
     total = objective(batch).parts["class"].total
     assert total.item() == pytest.approx(wanted.item(), rel=1e-5)
@@ -161,7 +163,9 @@ def test_the_ends_of_an_answer() -> None:
     for text in range(3):
         inside = logs[texts == text].exp().sum(0)
         torch.testing.assert_close(inside, torch.ones(2))
-    hidden = objective.states(batch).reshape(-1, objective.product.config.width)[index]
+    hidden = last_states(objective.product, batch).reshape(-1, objective.product.config.width)[
+        index
+    ]
     plain = objective.product.head("own", hidden)
     wanted = torch.zeros(())
     for text, (begin, end) in enumerate(ends.tolist()):
@@ -175,7 +179,10 @@ def test_the_ends_of_an_answer() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(IncompatibleError, match="needs a model with one head"):
-        Supervised(bert(), Options(), VOCABULARY)
-    with pytest.raises(IncompatibleError, match="only a sequence head"):
-        supervised("encoder", "token", problem="multi")
+    for where, refused_of in {
+        "model.heads": lambda: Supervised(bert(), Options(), VOCABULARY),
+        "objective.options.problem": lambda: supervised("encoder", "token", problem="multi"),
+    }.items():
+        with pytest.raises(IncompatibleError) as refused:
+            refused_of()
+        assert refused.value.where == where

@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
+from inference.written import generate
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base.family import family
-from maskwright.model.inference.decode import Sampling, distribution, generate
 from maskwright.model.inference.fill_mask import fill
+from maskwright.model.inference.generation import distribution
+from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
@@ -80,20 +82,22 @@ def test_greedy_from_a_source_is_theirs(
 
 @pytest.mark.parametrize(
     ("temperature", "top_k", "top_p"),
-    [(0.7, None, None), (1.0, 5, None), (1.0, None, 0.8), (1.3, 20, 0.9), (0.5, 3, 0.5)],
+    [(0.7, 0, 1.0), (1.0, 5, 1.0), (1.0, 0, 0.8), (1.3, 20, 0.9), (0.5, 3, 0.5)],
 )
-def test_filters_are_theirs(temperature: float, top_k: int | None, top_p: float | None) -> None:
+def test_filters_are_theirs(temperature: float, top_k: int, top_p: float) -> None:
     """Temperature, then top-k, then top-p, as their sampling chains them."""
     scores = 3 * torch.randn(40, 61, generator=torch.Generator().manual_seed(0))
     chain = [transformers.TemperatureLogitsWarper(temperature)]
-    if top_k is not None:
+    if top_k:
         chain.append(transformers.TopKLogitsWarper(top_k))
-    if top_p is not None:
+    if top_p < 1:
         chain.append(transformers.TopPLogitsWarper(top_p))
     filtered = scores
     for each in chain:
         filtered = each(None, filtered)
-    ours = distribution(scores, Sampling(temperature=temperature, top_k=top_k, top_p=top_p))
+    ours = distribution(
+        scores, GenerationSettings(temperature=temperature, top_k=top_k, top_p=top_p)
+    )
     assert torch.allclose(ours, filtered.double().softmax(-1), atol=1e-6)
     assert torch.equal(ours > 0, filtered > float("-inf"))
 

@@ -66,17 +66,3 @@ def test_embeddings_are_those_of_the_reference(ours: PretrainedModel) -> None:
     mine, theirs = embed_ours(ours, SENTENCES), embed_theirs(SENTENCES)
     assert mine.shape == (len(SENTENCES), 384)
     assert float((mine - theirs).abs().max()) < 1e-5 * float(theirs.abs().max())
-
-
-def test_they_mean_something(ours: PretrainedModel) -> None:
-    """The control: flood and flood are nearer than flood and money."""
-    flood, money, rain = embed_ours(ours, SENTENCES[:3])
-    assert float(flood @ rain) > float(flood @ money) + 0.1
-
-
-def test_it_is_saved_as_it_came(ours: PretrainedModel, tmp_path: Path) -> None:
-    pretrained.save(ours.model, ours.tokenizer, tmp_path / "m")
-    again = transformers.AutoModel.from_pretrained(tmp_path / "m").state_dict()
-    first = transformers.AutoModel.from_pretrained(FOLDER).state_dict()
-    assert first.keys() == again.keys()
-    assert all(torch.equal(first[name], again[name]) for name in first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -35,14 +36,23 @@ def test_every_family_is_here() -> None:
     assert set(KINDS) == set(catalogue.names("families"))
 
 
-@pytest.mark.parametrize("method", ["lora", "ia3"])
+EVERYWHERE = ("query", "key", "value", "output", "up", "down")
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("lora", {}), ("lora", {"rank": 2, "targets": EVERYWHERE}), ("ia3", {})],
+    ids=["lora", "lora-everywhere", "ia3"],
+)
 @pytest.mark.parametrize("name", KINDS)
 @torch.no_grad()
-def test_peft_computes_what_we_do(name: str, method: str, tmp_path: Path) -> None:
+def test_peft_computes_what_we_do(
+    name: str, method: str, options: dict[str, Any], tmp_path: Path
+) -> None:
     model = model_of(small(family(name), KINDS[name])).eval()
     heads = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
     pretrained.save(model, None, tmp_path / "base")
-    settings = catalogue.load("adapters", method).SETTINGS()
+    settings = catalogue.load("adapters", method).SETTINGS(**options)
     adapter = attach(settings, model, torch.Generator().manual_seed(0), heads=heads)
     torch.manual_seed(1)
     for parameter in adapter.trainable().values():

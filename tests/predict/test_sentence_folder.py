@@ -324,7 +324,7 @@ def test_damaged_folders(bare: Path, tmp_path: Path) -> None:
             load(folder)
     (folder / "modules.json").write_text(json.dumps(listed))
     shutil.rmtree(folder / "1_Pooling")
-    with pytest.raises(CheckpointError, match="how tokens become a vector"):
+    with pytest.raises(CheckpointError, match=r"config\.json"):
         load(folder)
 
 
@@ -390,13 +390,13 @@ def test_what_is_learned_further_keeps_it(
 
 def test_what_cannot_be_learned_further_is_refused(bare: Path, pairs: Path, tmp_path: Path) -> None:
     folder = written(bare, tmp_path / "m", after=(("Dense", DENSE),))
-    with pytest.raises(IncompatibleError, match="not trained here"):
+    with pytest.raises(IncompatibleError, match=r"modules\.json"):
         finetune_file(
             folder, pairs, tmp_path / "out", task="matching", stream=io.StringIO(), **COMMON
         )
     pooling = {**MEAN, "include_prompt": False}
     folder = written(bare, tmp_path / "p", about=PROMPTED, pooling=pooling)
-    with pytest.raises(UsageError, match="where the prompt is left out"):
+    with pytest.raises(UsageError, match="--pooling"):
         finetune_file(
             folder,
             pairs,

@@ -92,10 +92,10 @@ def test_by_the_command_line(heads: dict[str, Path], tmp_path: Path) -> None:
 
 
 def test_refusals(heads: dict[str, Path], model: Path, tmp_path: Path) -> None:
-    with pytest.raises(IncompatibleError, match="differ below their heads") as refused:
+    with pytest.raises(IncompatibleError, match="moved") as refused:
         load_shared([heads["sound"], heads["moved"]])
     assert "--method probe" in str(refused.value)
-    with pytest.raises(UsageError, match="two models of one name"):
+    with pytest.raises(UsageError, match="sound"):
         load_shared([heads["sound"], heads["sound"]])
     short = tmp_path / "short"
     finetune_file(
@@ -108,6 +108,6 @@ def test_refusals(heads: dict[str, Path], model: Path, tmp_path: Path) -> None:
         length=9,
         stream=io.StringIO(),
     )
-    with pytest.raises(IncompatibleError, match="do not read texts alike") as refused:
+    with pytest.raises(IncompatibleError, match="short") as refused:
         load_shared([heads["sound"], short])
     assert "length 9" in str(refused.value)

@@ -21,7 +21,7 @@ from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.model.checkpoint import conventions, layout, pretrained
 from maskwright.model.checkpoint.conventions import Conventions
-from tinyrun import recipe, text_file
+from tinyrun import recipe, text_file, train_quietly
 
 pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 GPT2 = {"n_embd": 32, "n_layer": 1, "n_positions": 64, "n_head": 2}
@@ -41,7 +41,7 @@ BERT = {
     "intermediate_size": 32,
     "max_position_embeddings": 64,
 }
-# Recipe, its model made small, another objective, and a word of the warning.
+# Recipe, settings of a small model, another objective, and a word of the warning.
 CASES: dict[str, tuple[str, dict[str, Any], str | None, str]] = {
     "masked": ("bert-mini", BERT, None, ""),
     "next sentence": ("bert-nsp-mini", BERT, None, ""),
@@ -52,7 +52,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None, str]] = {
     "hybrid": ("hybrid-mini", BERT, None, "one place before"),
     "prefix": ("prefix-lm-mini", GPT2, None, "both directions"),
     "prefix of an encoder": ("modernbert-mini", BERT, "prefix-lm", "both directions"),
-    "encoder of two": ("bart-mini", BART, "masked", "only the encoder was trained"),
+    "encoder of two": ("bart-mini", BART, "masked", "only the encoder"),
     "masked twin": ("shakespeare-bert", {}, None, "model_type maskwright"),
     "causal twin": ("shakespeare-gpt", {}, None, "model_type maskwright"),
 }
@@ -98,7 +98,7 @@ def test_a_checkpoint_that_is_copied_away_is_asked_as_its_run(tmp_path: Path) ->
     """Its scores stand one place before a hole; asked as any other model it answers otherwise."""
     recipe_ = small(text_file(tmp_path), "hybrid-mini", BERT, None)
     out = tmp_path / "run"
-    last = run.pretrain(recipe_, out, stream=io.StringIO())
+    last = train_quietly(recipe_, out)
     text = "the cat [MASK] on the mat"
     assert api.fill_mask(last, text) == api.fill_mask(out, text)
     read = [str(tmp_path / "text.txt")]
@@ -121,9 +121,7 @@ ODD = [[], {"shift": -1}, {"shift": 99}, {"shift": "1"}, {"new": 1}]
 @pytest.mark.parametrize("key", [conventions.KEY, conventions.EARLIER])
 @pytest.mark.parametrize("odd", ODD)
 def test_what_is_said_of_a_model_is_checked(odd: Any, key: str, tmp_path: Path) -> None:
-    last = run.pretrain(
-        small(text_file(tmp_path), "bert-mini", BERT, None), tmp_path / "run", stream=io.StringIO()
-    )
+    last = train_quietly(small(text_file(tmp_path), "bert-mini", BERT, None), tmp_path / "run")
     form = layout.of_hf(hf := pretrained.read_json(last, "config.json"))
     table = {"conventions": odd} if key == conventions.KEY else odd
     del hf[conventions.KEY]

@@ -22,7 +22,7 @@ from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, ObjectiveC
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base.family import family
 from maskwright.model.opening import folders
-from tinyrun import recipe, text_file
+from tinyrun import recipe, text_file, train_quietly
 from tokenizer.toy_tokenizers import trained
 
 
@@ -61,41 +61,36 @@ def test_what_a_folder_goes_on_with(architecture: str, tmp_path: Path) -> None:
 
 
 def test_a_run_goes_on_as_it_was_trained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], findings: list[str]
 ) -> None:
     text = text_file(tmp_path)
     before = recipe(text, steps=4)
-    run.pretrain(before, tmp_path / "run", stream=io.StringIO())
+    train_quietly(before, tmp_path / "run")
     first = folders.newest(tmp_path / "run")
     out, other = tmp_path / "further", tmp_path / "other.txt"
     other.write_text(text.read_text().replace("cat", "hat").replace("dog", "mat"))
     settings = ["corpus.held_out=0.1", "training.budget.minutes=none", "training.budget.steps=3"]
-    given = [part for setting in settings for part in ("--set", setting)]
-    status = main(["adapt", str(tmp_path / "run"), "--text", str(other), "--out", str(out), *given])
-    assert status == 0
-    said = capsys.readouterr().out
-    assert f"from {first}: loaded 100.0%, new: nothing" in said
+    options = [word for setting in settings for word in ("--set", setting)]
+    words = ["adapt", str(tmp_path / "run"), "--text", str(other), "--out", str(out), *options]
+    assert main(words) == 0
+    assert f"from {first}: loaded 100.0%" in (said := capsys.readouterr().out)
     made = read(out / "recipe.toml")
     assert made.name == "test-further" and made.objective == before.objective
     assert made.rows == before.rows and made.training.batch == before.training.batch
     rate = before.training.optimizer.learning_rate
     assert made.training.optimizer.learning_rate == pytest.approx(0.3 * rate)
     ended = folders.newest(out)
-    assert ended.name == "step-00000003"
-    assert "What training further was worth" in said
-    (table,) = (t for t in json.loads((out / "results.json").read_text())["tables"])
-    assert [row[0] for row in table["rows"]] == ["the new text", "the text before"]
-    assert (out / "report.html").read_text().count(
-        ">What training further was worth</caption>"
-    ) == 1
-    worse = table["rows"][1][-1].startswith("+")
-    assert ("warning: something was lost on the text before" in said) is worse
-    old, new = (float(row[1]) for row in table["rows"])
-    assert old != new, "other documents are held out"
-    assert all(
-        float(row[2]) - float(row[1]) == pytest.approx(float(row[3]), abs=2e-4)
-        for row in table["rows"]
-    )
+    assert ended.name == "step-00000003" and further.WORTH in said
+    table = lines(out)
+    assert list(table) == ["the new text", "the text before"]
+    page = (out / "report.html").read_text()
+    assert page.count(f">{further.WORTH}</caption>") == 1
+    worse = table["the text before"][-1].startswith("+")
+    assert ("worse-on-other-text" in findings) is worse
+    numbers = [[float(cell) for cell in row] for row in table.values()]
+    assert numbers[0][0] != numbers[1][0], "other documents are held out"
+    for loss_before, loss_after, change in numbers:
+        assert loss_after - loss_before == pytest.approx(change, abs=2e-4)
     weights = [(path / "model.safetensors").read_bytes() for path in (first, ended)]
     assert weights[0] != weights[1]
 
@@ -125,92 +120,81 @@ def body_at(out: Path, step: int) -> dict[str, torch.Tensor]:
     return {n: p for n, p in model.named_parameters() if not n.startswith("vocabulary_head.")}
 
 
+def adapt(folder: Path, text: Path, out: Path, settings: list[str]) -> str:
+    """Continue the pretraining; returns the output."""
+    further.adapt(folder, [str(text)], out, settings=settings, stream=(stream := io.StringIO()))
+    return stream.getvalue()
+
+
 @pytest.fixture(scope="module")
-def adapted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The run in which a model without scores over the vocabulary learned further; what it said."""
-    folder, said = tmp_path_factory.mktemp("adapted"), io.StringIO()
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run in which a model without a vocabulary head learned further."""
+    folder = tmp_path_factory.mktemp("adapted")
     bare = folder_of("bert", "BertModel", "bert", folder / "bare")
     (bare / "modules.json").write_text("[]")
-    further.adapt(bare, [str(text_file(folder))], folder / "out", settings=LONGER, stream=said)
-    return folder / "out", said.getvalue()
+    adapt(bare, text_file(folder), folder / "out", LONGER)
+    return folder / "out"
 
 
-def test_a_new_head_learns_alone_first(adapted: tuple[Path, str]) -> None:
+def test_a_new_head_learns_alone_first(adapted: Path, findings: list[str]) -> None:
     """And then everything, the rest more slowly; the control: without that, all moves at once."""
-    out, said = adapted
-    assert "these learn alone for the first 50%" in said
-    begun = dict(pretrained.load(out.parent / "bare").model.named_parameters())
+    begun = dict(pretrained.load(adapted.parent / "bare").model.named_parameters())
     for step in range(1, STEPS + 1):
-        there = body_at(out, step)
-        still = [n for n, p in there.items() if torch.equal(p, begun[n])]
-        assert (len(still) == len(there)) is (step <= 2), step
-        if step > 2:
-            assert len(still) < len(there) / 2
+        body = body_at(adapted, step)
+        still = [n for n, p in body.items() if torch.equal(p, begun[n])]
+        assert (len(still) == len(body)) is (step <= 2), step
+        assert step <= 2 or len(still) < len(body) / 2
     heads = [
-        pretrained.load(out / "checkpoints" / f"step-0000000{n}").model.vocabulary_head
+        pretrained.load(adapted / "checkpoints" / f"step-0000000{n}").model.vocabulary_head
         for n in (1, 2)
     ]
     weights = [head.transform.weight for head in heads if head and head.transform]
     assert not torch.equal(*weights), "the head learns from the first step on"
-    at_once = out.parent / "at-once"
-    further.adapt(
-        out.parent / "bare",
-        [str(out.parent / "text.txt")],
-        at_once,
-        settings=[*LONGER[:-1], "model.head_first=0"],
-        stream=io.StringIO(),
-    )
-    moved = body_at(at_once, 2)  # the rate of the first step is 0
+    parent, names = adapted.parent, {"head-learns-first", "model-of-vectors"}
+    at_once = [*LONGER[:-1], "model.head_first=0"]
+    adapt(parent / "bare", parent / "text.txt", parent / "at-once", at_once)
+    moved = body_at(parent / "at-once", 2)  # the rate of the first step is 0
     assert any(not torch.equal(p, begun[n]) for n, p in moved.items())
+    assert names & {*findings} == {"model-of-vectors"}
+    # Its loss before is that of the new head above the model as it was.
+    table, drift = json.loads((adapted / "results.json").read_text())["tables"]
+    losses = {row[0]: [float(cell) for cell in row[1:]] for row in table["rows"]}
+    assert list(losses) == ["the new text", "general text"]
+    assert all(before != after for before, after, _ in losses.values())
+    assert 0 < float(drift["rows"][0][2]) <= 1
 
 
-def test_what_a_model_without_scores_was_worth(adapted: tuple[Path, str]) -> None:
-    """Its loss before is that of the new head above the model as it was."""
-    out, said = adapted
-    found, left = json.loads((out / "results.json").read_text())["tables"]
-    named = {row[0]: [float(cell) for cell in row[1:]] for row in found["rows"]}
-    assert list(named) == ["the new text", "general text"]
-    assert all(before != after for before, after, _ in named.values())
-    assert "the new head above the model as it was" in said
-    assert left["title"] == "What is left of the vectors of texts"
-    assert 0 < float(left["rows"][0][2]) <= 1
-    assert "made for vectors of texts" in said and "--task embedding" in said
-
-
-def test_stopped_in_either_stage_it_ends_alike(adapted: tuple[Path, str], tmp_path: Path) -> None:
+def test_stopped_in_either_stage_it_ends_alike(
+    adapted: Path, tmp_path: Path, findings: list[str]
+) -> None:
     """By bytes, and with the same tables: they are made when it is complete, and not twice."""
-    out, _ = adapted
-    wanted = (out / "checkpoints" / f"step-0000000{STEPS}" / "model.safetensors").read_bytes()
-    tables = json.loads((out / "results.json").read_text())
+    last = Path("checkpoints", f"step-0000000{STEPS}", "model.safetensors")
+    tables = json.loads((adapted / "results.json").read_text())
     for kept in (1, 3):
-        again = tmp_path / f"again-{kept}"
-        shutil.copytree(out, again)
+        again = shutil.copytree(adapted, tmp_path / f"again-{kept}")
         for number in range(kept + 1, STEPS + 1):
             shutil.rmtree(again / "checkpoints" / f"step-0000000{number}")
         for name in ("results.json", "report.html"):
             (again / name).unlink()
         if kept == 1:
             shutil.rmtree(again / "head-first")
-        said = io.StringIO()
-        api.resume(again, stream=said)
-        last = again / "checkpoints" / f"step-0000000{STEPS}" / "model.safetensors"
-        assert last.read_bytes() == wanted
+        api.resume(again, stream=(stream := io.StringIO()))
+        assert (again / last).read_bytes() == (adapted / last).read_bytes()
         assert json.loads((again / "results.json").read_text()) == tables
-        assert further.WORTH in said.getvalue()
+        assert further.WORTH in stream.getvalue()
         assert further.WORTH in (again / "report.html").read_text()
-    # What is complete and has its table makes it no second time; nor does a run from nothing.
+    # What is complete and has its table makes it no second time.
     api.resume(again, stream=(later := io.StringIO()))
     assert further.WORTH not in later.getvalue()
     (again / "results.json").unlink()
-    (out.parent / "bare").rename(out.parent / "moved")
+    (adapted.parent / "bare").rename(adapted.parent / "moved")
     api.resume(again, stream=(gone := io.StringIO()))
-    (out.parent / "moved").rename(out.parent / "bare")
-    assert "is not there any more" in gone.getvalue() and further.WORTH not in gone.getvalue()
+    (adapted.parent / "moved").rename(adapted.parent / "bare")
+    assert "model-before-is-gone" in findings and further.WORTH not in gone.getvalue()
 
 
-def test_replaced_tokens_have_a_loss_before_and_after(tmp_path: Path) -> None:
+def test_replaced_tokens_have_a_loss_before_and_after(text: Path, tmp_path: Path) -> None:
     """That of the generator, which went on with the discriminator."""
-    text = text_file(tmp_path)
     shape = recipe(text).model
     assert isinstance(shape, FamilyModel)
     model = replace(shape, family="electra", architecture="ElectraForPreTraining", size=None)
@@ -219,19 +203,16 @@ def test_replaced_tokens_have_a_loss_before_and_after(tmp_path: Path) -> None:
         model=model,
         objective=ObjectiveChoice(name="replaced-token", options={}),
     )
-    run.pretrain(made, tmp_path / "run", stream=io.StringIO())
-    said = io.StringIO()
-    further.adapt(tmp_path / "run", [str(text)], tmp_path / "out", settings=SHORT, stream=said)
-    assert "also loaded from the folder: generator" in said.getvalue()
+    train_quietly(made, tmp_path / "run")
+    assert "generator" in adapt(tmp_path / "run", text, tmp_path / "out", SHORT)
     found = lines(tmp_path / "out")
     assert list(found) == ["the new text", "the text before"]
     assert all(float(before) > 1 and float(after) > 1 for before, after, _ in found.values())
 
 
-def test_a_student_goes_on_from_itself(tmp_path: Path) -> None:
+def test_a_student_goes_on_from_itself(text: Path, tmp_path: Path) -> None:
     """Not from its teacher, and its losses before and after are its own."""
-    text = text_file(tmp_path)
-    run.pretrain(recipe(text, steps=2), tmp_path / "teacher", stream=io.StringIO())
+    train_quietly(recipe(text, steps=2), tmp_path / "teacher")
     made = replace(
         recipe(text, steps=4),
         objective=ObjectiveChoice(
@@ -239,12 +220,10 @@ def test_a_student_goes_on_from_itself(tmp_path: Path) -> None:
         ),
     )
     made = override(made, [f"tokenizer.folder={tmp_path / 'teacher'}"])
-    run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+    train_quietly(made, tmp_path / "run")
     # A step at a rate of next to nothing leaves the student where it was.
     still = [*SHORT, "training.optimizer.learning_rate=1e-12"]
-    further.adapt(
-        tmp_path / "run", [str(text)], tmp_path / "out", settings=still, stream=io.StringIO()
-    )
+    adapt(tmp_path / "run", text, tmp_path / "out", still)
     newest = [folders.newest(tmp_path / name) for name in ("run", "out", "teacher")]
     own, after, teacher = (pretrained.load(folder).model.tokens.weight for folder in newest)
     assert torch.allclose(own, after, atol=1e-6) and not torch.allclose(teacher, after, atol=1e-6)
@@ -254,47 +233,41 @@ def test_a_student_goes_on_from_itself(tmp_path: Path) -> None:
     assert float(later) == pytest.approx(float(before), abs=1e-4)
 
 
-def test_a_run_that_began_with_a_folder_needs_it_no_more(tmp_path: Path) -> None:
-    text = text_file(tmp_path)
-    run.pretrain(recipe(text, steps=2), tmp_path / "a", stream=io.StringIO())
+def test_a_run_that_began_with_a_folder_needs_it_no_more(text: Path, tmp_path: Path) -> None:
+    train_quietly(recipe(text, steps=2), tmp_path / "a")
     for before, after in (("a", "b"), ("b", "c")):
-        further.adapt(
-            tmp_path / before, [str(text)], tmp_path / after, settings=SHORT, stream=io.StringIO()
-        )
+        adapt(tmp_path / before, text, tmp_path / after, SHORT)
         shutil.rmtree(tmp_path / before)
     assert folders.newest(tmp_path / "c").name == "step-00000001"
 
 
-def test_an_old_text_that_lacks_what_the_rows_ask_for_is_left_out(tmp_path: Path) -> None:
-    text = text_file(tmp_path)
-    run.pretrain(recipe(text, steps=2), tmp_path / "run", stream=io.StringIO())
-    further.adapt(
-        tmp_path / "run",
-        [str(text)],
-        tmp_path / "out",
-        stream=io.StringIO(),
-        settings=[*SHORT, "rows.kind=sentences"],
-    )
+def test_an_old_text_that_lacks_what_the_rows_ask_for_is_left_out(
+    text: Path, tmp_path: Path
+) -> None:
+    train_quietly(recipe(text, steps=2), tmp_path / "run")
+    adapt(tmp_path / "run", text, tmp_path / "out", [*SHORT, "rows.kind=sentences"])
     assert list(lines(tmp_path / "out")) == ["the new text"]
 
 
 def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bare = folder_of("bart", "BartForConditionalGeneration", "gpt2", tmp_path / "bart")
-    with pytest.raises(IncompatibleError, match="stands for a gap"):
-        further.recipe_of(bare)
-    alone = folder_of("t5", "T5EncoderModel", "t5", tmp_path / "alone")
-    with pytest.raises(IncompatibleError, match="needs a mask token"):
-        further.recipe_of(alone)
-    assert main(["adapt", str(bare)]) == 64
-    assert "no text to train on" in capsys.readouterr().err
-    assert main(["adapt", str(tmp_path / "brat"), "--text", str(bare)]) == 64
-    assert "no such model" in capsys.readouterr().err
+    for architecture, family_name, style in (
+        ("BartForConditionalGeneration", "bart", "gpt2"),
+        ("T5EncoderModel", "t5", "t5"),
+    ):
+        folder = folder_of(family_name, architecture, style, tmp_path / family_name)
+        with pytest.raises(IncompatibleError) as error:
+            further.recipe_of(folder)
+        assert error.value.where == str(folder)
+    bart, missing = str(tmp_path / "bart"), str(tmp_path / "brat")
+    for words in ([bart], [missing, "--text", bart]):
+        assert main(["adapt", *words]) == 64
+        assert "'bart'" in capsys.readouterr().err or words == [bart]
 
 
 def test_a_refused_adapt_does_not_stop_the_corrected_one(tmp_path: Path) -> None:
     text, empty, out = text_file(tmp_path), tmp_path / "empty.txt", str(tmp_path / "out")
     empty.touch()
-    run.pretrain(recipe(text, steps=2), tmp_path / "run", stream=io.StringIO())
+    train_quietly(recipe(text, steps=2), tmp_path / "run")
     command = ["adapt", "--out", out, "--minutes", "0.01", "--threads", "1"]
     command += [f"--set={setting}" for setting in SHORT]
     assert main([*command, "--text", str(empty), str(tmp_path / "run")]) == 65

@@ -1,19 +1,26 @@
-"""A run that is killed, again and again, ends as the run that never was."""
+"""A run that is killed, again and again, ends as the run that never was; one that diverges, or
+skips steps, leaves behind what there is to know."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import random
 import shutil
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from maskwright.learn.pretrain import run
+from maskwright.learn.pretrain import journal, run
 from maskwright.learn.recipes.base.recipe import Recipe
-from tinyrun import essence, forked, recipe, text_file, wait
+from maskwright.learn.train import loop
+from maskwright.learn.train.state import DivergedError, TrainState
+from tinyrun import essence, forked, recipe, text_file, train_quietly, wait
 
 # Six are killed every day, twenty by `make proof`.
 KILLS = (6, pytest.param(20, marks=pytest.mark.proof))
@@ -105,3 +112,55 @@ def test_F14_a_signal_saves_and_exits_and_the_run_goes_on(
         run.resume(out, stream=stream)
     assert essence(out) == essence(reference)
     assert "Not finished" not in (out / "report.html").read_text()
+
+
+# ------------------------------------------------------------------------------ not finite
+def test_F41_what_a_diverging_run_leaves_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A weight is spoiled after the third step."""
+    made, update = recipe(text_file(tmp_path), steps=40), loop._update
+
+    def spoiling(optimizer: Any, plan: Any, state: TrainState, *others: Any) -> float:
+        rate = update(optimizer, plan, state, *others)
+        if state.step == 2:
+            name = next(iter(optimizer.parameters.named))
+            optimizer.parameters.view(optimizer.parameters.masters, name)[:] = math.inf
+        return rate
+
+    monkeypatch.setattr(loop, "_update", spoiling)
+    out = tmp_path / "run"
+    with pytest.raises(DivergedError) as error:
+        train_quietly(made, out)
+    advice = str(error.value.do)
+    assert "step-4.json" in advice and "--set training.on_nonfinite=skip" in advice
+    assert "intact" not in advice, "there is no checkpoint yet"
+    (file,) = (out / "crash").iterdir()
+    report = json.loads(file.read_text(encoding="utf-8"))
+    assert report["step"] == 4 and file.name == "step-4.json"
+    assert len(report["weights_not_finite"]) == 1 and report["loss"] == "nan"
+    rows = made.training.batch // made.training.microbatches
+    assert [len(report["rows"][number]) for number in ("0", "1")] == [rows, rows]
+    assert report["texts"] and all("".join(texts) for texts in report["texts"].values())
+    steps = [line["step"] for line in report["before"] if line["kind"] == "train"]
+    assert steps == [1, 2, 3]
+    assert json.dumps(report, allow_nan=False)
+
+
+def test_a_run_that_skipped_steps_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, findings: list[str]
+) -> None:
+    """The gradient of the third step is no number."""
+    outcome, calls = loop.StepOutcome, iter(range(100))
+
+    def spoiled(loss: float, *others: Any) -> loop.StepOutcome:
+        return outcome(math.nan if next(calls) == 2 else loss, *others)
+
+    monkeypatch.setattr(loop, "StepOutcome", spoiled)
+    made = recipe(text_file(tmp_path), steps=4)
+    train_quietly(
+        replace(made, training=replace(made.training, on_nonfinite="skip")), tmp_path / "run"
+    )
+    kinds = [line["kind"] for line in journal.read(tmp_path / "run") if "tokens" in line]
+    assert kinds == ["train", "train", "skipped", "train"] and "steps-skipped" in findings
+    assert not (tmp_path / "run" / "crash").exists()

@@ -18,7 +18,7 @@ from maskwright.base.report import tables
 from maskwright.base.report.page import write_report
 from maskwright.base.report.say import quiet
 from maskwright.cli.show import show
-from maskwright.learn.pretrain import checkpoints, run
+from maskwright.learn.pretrain import checkpoints
 from maskwright.learn.pretrain.prepare import prepare, training_stores
 from maskwright.learn.recipes.base.find import read
 from maskwright.model.adapters.base import folder as adapters
@@ -30,7 +30,7 @@ from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening import folders
 from maskwright.text.store.store import TokenStore
 from maskwright.text.tokenizer.tokenizer import Tokenizer
-from tinyrun import recipe, text_file
+from tinyrun import recipe, text_file, train_quietly
 
 TEXT = "the cat sat on the mat"
 TOKENS = torch.arange(5, 17).reshape(1, 12)
@@ -39,7 +39,7 @@ TOKENS = torch.arange(5, 17).reshape(1, 12)
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.mktemp("mutated")
-    run.pretrain(recipe(text_file(base), steps=8), base / "run", stream=io.StringIO())
+    train_quietly(recipe(text_file(base), steps=8), base / "run")
     table = {"title": "t", "head": ["", "right"], "rows": [["mean", "1"]], "note": "n"}
     tables.add(base / "run", [table])
     return base / "run"
@@ -80,45 +80,31 @@ def _shown(folder: Path) -> Any:
     return [store.fingerprint for store in training_stores(folder)]
 
 
-def _stores(folder: Path) -> Path:
-    return folder / "data" / "train"
-
-
-READS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Any]]] = {
-    "tokenizer": (lambda out: out / "tokenizer", _tokenizer),
-    "store": (_stores, _store),
-    "checkpoint": (lambda out: out, _weights),
-    "prepared": (lambda out: out, _prepared),
-    "shown": (lambda out: out, _shown),
+# The part of a run that is changed, what is read of it, and how many changes are tried: every day,
+# and by `make proof`.
+READS: dict[str, tuple[str, Callable[[Path], Any], int, int]] = {
+    "tokenizer": ("tokenizer", _tokenizer, 40, 400),
+    "store": ("data/train", _store, 60, 1000),
+    "checkpoint": ("", _weights, 4, 60),
+    "prepared": ("", _prepared, 6, 60),
+    "shown": ("", _shown, 6, 60),
 }
-COUNTS = {"tokenizer": 40, "store": 60, "checkpoint": 4, "prepared": 6, "shown": 6}
-MANY = {"tokenizer": 400, "store": 1000, "checkpoint": 60, "prepared": 60, "shown": 60}
 OTHER = {"checkpoint": ("checkpoints",), "prepared": ("data", "tokenizer"), "shown": ("",)}
+OFTEN = [False, pytest.param(True, marks=pytest.mark.proof)]
 
 
-def _attacked(trained: Path, where: str, folder: Path, count: int) -> Outcomes:
-    out = shutil.copytree(trained, folder)
-    part, opened = READS[where]
-    looked_at = part(out)
+@pytest.mark.parametrize("often", OFTEN)
+@pytest.mark.parametrize("where", READS)
+def test_mutations_of_a_run(trained: Path, where: str, often: bool, tmp_path: Path) -> None:
+    part, read_part, count, many = READS[where]
+    folder = shutil.copytree(trained, tmp_path / "run") / part
     total = Outcomes()
     for name in OTHER.get(where, ("",)):
-        found = attack(looked_at / name, lambda: opened(looked_at), count)
-        assert not found.faults, found.faults[:5]
-        total.unchanged += found.unchanged
-        total.refused += found.refused
-    return total
-
-
-@pytest.mark.parametrize("where", READS)
-def test_mutations_of_a_run(trained: Path, where: str, tmp_path: Path) -> None:
-    found = _attacked(trained, where, tmp_path / "run", COUNTS[where])
-    assert found.tried >= 10 and (where == "shown" or found.refused > found.tried / 4)
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("where", READS)
-def test_many_mutations_of_a_run(trained: Path, where: str, tmp_path: Path) -> None:
-    print(where, _attacked(trained, where, tmp_path / "run", MANY[where]))
+        outcomes = attack(folder / name, lambda: read_part(folder), many if often else count)
+        assert not outcomes.faults, outcomes.faults[:5]
+        total.unchanged += outcomes.unchanged
+        total.refused += outcomes.refused
+    assert total.tried >= 10 and (where == "shown" or total.refused > total.tried / 4)
 
 
 def _adapter(trained: Path, settings: Any, folder: Path, *, listed: bool) -> Callable[[], Any]:
@@ -143,34 +129,18 @@ def _adapter(trained: Path, settings: Any, folder: Path, *, listed: bool) -> Cal
     return opened
 
 
-@pytest.mark.parametrize(
-    ("settings", "listed", "count"),
-    [(LoRA(rank=2), True, 40), (IA3(), True, 40), (LoRA(rank=2), False, 80), (IA3(), False, 80)],
-)
+@pytest.mark.parametrize("often", OFTEN)
+@pytest.mark.parametrize(("listed", "count"), [(True, 40), (False, 80)])
+@pytest.mark.parametrize("settings", [LoRA(rank=2), IA3()], ids=["lora", "ia3"])
 def test_mutations_of_an_adapter(
-    trained: Path, settings: Any, listed: bool, count: int, tmp_path: Path
+    trained: Path, settings: Any, listed: bool, count: int, often: bool, tmp_path: Path
 ) -> None:
     """Without a manifest nobody knows that another alpha is another: a traceback is the fault."""
-    found = attack(
-        tmp_path / "adapter",
-        _adapter(trained, settings, tmp_path / "adapter", listed=listed),
-        count,
-    )
-    faults = [each for each in found.faults if listed or "another value" not in each]
+    folder = tmp_path / "adapter"
+    read_adapter = _adapter(trained, settings, folder, listed=listed)
+    outcomes = attack(folder, read_adapter, 400 if often else count)
+    faults = [fault for fault in outcomes.faults if listed or "another value" not in fault]
     assert not faults, faults[:5]
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("listed", [True, False])
-@pytest.mark.parametrize("settings", [LoRA(rank=2), IA3()], ids=["lora", "ia3"])
-def test_many_mutations_of_an_adapter(
-    trained: Path, settings: Any, listed: bool, tmp_path: Path
-) -> None:
-    found = attack(
-        tmp_path / "adapter", _adapter(trained, settings, tmp_path / "adapter", listed=listed), 400
-    )
-    print(settings.kind, "with a manifest" if listed else "as others leave it", found)
-    assert not [each for each in found.faults if listed or "another value" not in each]
 
 
 @pytest.mark.proof
@@ -184,7 +154,6 @@ def test_mutations_of_a_comparison(tmp_path: Path) -> None:
 
     compared()
     found = attack(out / "runs", compared, 6)
-    print("compare", found)
     assert not found.faults, found.faults[:5]
 
 

@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright import api
-from maskwright.ask.evaluate.text import evaluate_text
+from corpus.test_curated import curate
 from maskwright.base.errors import (
     CheckpointError,
     DataError,
@@ -44,22 +43,21 @@ from maskwright.model.opening import folders
 from maskwright.model.opening.open import open_model
 from maskwright.text.store.store import TokenStore
 from maskwright.text.tokenizer.training.train import TokenizerChoice
-from tinyrun import essence, forked, recipe, text_file, wait
+from tinyrun import essence, forked, recipe, resume_quietly, text_file, train_quietly, wait
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Path]:
     folder = tmp_path_factory.mktemp("made")
     chosen = recipe(text_file(folder), steps=8)
-    run.pretrain(chosen, folder / "run", stream=io.StringIO())
+    train_quietly(chosen, folder / "run")
     return chosen, folder / "run"
 
 
-def copy(source: Path, target: Path) -> Path:
-    import shutil
-
-    shutil.copytree(source, target)
-    return target
+@pytest.fixture
+def again(made: tuple[Recipe, Path], tmp_path: Path) -> Path:
+    """A copy of the run."""
+    return shutil.copytree(made[1], tmp_path / "run")
 
 
 def test_the_run_folder_holds_what_it_says(made: tuple[Recipe, Path]) -> None:
@@ -99,7 +97,7 @@ def test_a_run_saves_the_family_of_its_recipe(
         model=FamilyModel(family=family, architecture=architecture, settings=settings),
         tokenizer=replace(chosen.tokenizer, style=style),  # type: ignore[arg-type]
     )
-    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    train_quietly(chosen, tmp_path / "run")
     saved = json.loads((folders.newest(tmp_path / "run") / "config.json").read_text())
     assert (saved["model_type"], saved["architectures"]) == (family, [architecture])
     assert saved["pad_token_id"] == (1 if style == "roberta" else 0)
@@ -123,15 +121,15 @@ def test_the_checkpoint_loads_in_the_reference_library(made: tuple[Recipe, Path]
 
 @pytest.mark.parametrize(("busy", "threads"), [(1, None), (0, None), (1, 2)])
 def test_a_shared_machine_is_told(
-    busy: int, threads: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    busy: int, threads: int | None, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "busy_cores", lambda: busy)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
-    made, said = recipe(text_file(tmp_path), steps=1), io.StringIO()
+    made, lines = recipe(text, steps=1), io.StringIO()
     made = replace(made, training=replace(made.training, threads=threads))
-    run.pretrain(made, tmp_path / "run", stream=said)
-    assert ("--threads 1" in said.getvalue()) is (busy == 1 and threads is None)
+    run.pretrain(made, tmp_path / "run", stream=lines)
+    assert ("--threads 1" in lines.getvalue()) is (busy == 1 and threads is None)
 
 
 def test_every_seed_is_asked_the_same(made: tuple[Recipe, Path]) -> None:
@@ -146,15 +144,6 @@ def test_every_seed_is_asked_the_same(made: tuple[Recipe, Path]) -> None:
     one, two = (rows(each, train) for each in (chosen, other))
     asked = np.arange(min(len(one), len(two)))
     assert not np.array_equal(one.rows(asked, 0).tokens, two.rows(asked, 0).tokens)
-
-
-def test_the_verbs_work_on_the_run(made: tuple[Recipe, Path]) -> None:
-    (hole,) = api.fill_mask(made[1], "the [MASK] sat on the mat.", top=3)
-    assert len(hole.candidates) == 3
-    figures = evaluate_text(made[1], []).render()
-    assert "unigram (of the training text)" in figures and "uniform" in figures
-    with pytest.raises(IncompatibleError, match="fill-mask"):
-        api.generate_text(made[1], "the", tokens=3, temperature=1.0, top_k=0, top_p=1.0, seed=0)
 
 
 def test_what_the_last_lines_propose_can_be_typed(made: tuple[Recipe, Path]) -> None:
@@ -181,26 +170,18 @@ def test_a_sample_hides_a_word_and_shows_those_around_it(kind: Any, tmp_path: Pa
 
 
 def test_before_its_recipe_is_settled_an_interrupted_run_is_begun_again(tmp_path: Path) -> None:
-    chosen, said = recipe(text_file(tmp_path)), io.StringIO()
-
     def interrupted(*_: object) -> Recipe:
         raise KeyboardInterrupt
 
+    lines = io.StringIO()
     with pytest.raises(KeyboardInterrupt):
-        run.pretrain(chosen, tmp_path / "run", stream=said, adjust=interrupted)
-    assert said.getvalue().endswith(f"the same command with --out {tmp_path / 'run'} goes on\n")
+        run.pretrain(
+            recipe(text_file(tmp_path)), tmp_path / "run", stream=lines, adjust=interrupted
+        )
+    assert f"--out {tmp_path / 'run'}" in lines.getvalue() and "resume" not in lines.getvalue()
 
 
-def test_an_output_folder_is_never_overwritten(made: tuple[Recipe, Path]) -> None:
-    before = essence(made[1])
-    with pytest.raises(OutputError, match="maskwright resume"):
-        run.pretrain(made[0], made[1], stream=io.StringIO())
-    assert essence(made[1]) == before
-
-
-def test_a_refused_command_leaves_nothing_that_stops_the_next(
-    made: tuple[Recipe, Path], tmp_path: Path
-) -> None:
+def test_a_refused_command_leaves_nothing_that_stops_the_next(again: Path, tmp_path: Path) -> None:
     text, out = text_file(tmp_path), tmp_path / "new" / "run"
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"good\n\n" * 5 + b"bad \xff\n\n" * 5)
@@ -209,7 +190,7 @@ def test_a_refused_command_leaves_nothing_that_stops_the_next(
 
     def refused(chosen: Recipe) -> MaskwrightError:
         with pytest.raises(MaskwrightError) as caught:
-            run.pretrain(chosen, out, stream=io.StringIO())
+            train_quietly(chosen, out)
         return caught.value
 
     refused(recipe(empty))
@@ -228,18 +209,18 @@ def test_a_refused_command_leaves_nothing_that_stops_the_next(
     refused(override(good, ["rows.length=128"]))
     assert os.path.samestat(before, tokens.stat())
     other = text_file(tmp_path / "new", documents=60)
-    last = run.pretrain(recipe(other, steps=2), out, stream=io.StringIO())
+    last = train_quietly(recipe(other, steps=2), out)
     assert last.parent.parent == out and not os.path.samestat(before, tokens.stat())
     assert not (out / "refused.toml").exists()
     # What was trained, or stopped, stays.
+    before = essence(out)
     with pytest.raises(OutputError, match="maskwright resume"):
-        run.pretrain(recipe(empty), out, stream=io.StringIO())
-    assert run.resume(out, stream=io.StringIO()) == last
-    begun = copy(made[1], tmp_path / "begun")
-    shutil.rmtree(begun / "checkpoints")
+        train_quietly(recipe(empty), out)
+    assert essence(out) == before and resume_quietly(out) == last
+    shutil.rmtree(again / "checkpoints")
     with pytest.raises(OutputError, match="remove it"):
-        run.pretrain(recipe(other), begun, stream=io.StringIO())
-    assert (begun / "recipe.toml").exists() and (begun / "data").exists()
+        train_quietly(recipe(other), again)
+    assert (again / "recipe.toml").exists() and (again / "data").exists()
 
 
 def test_memory_that_does_not_suffice_on_a_processor_is_told_with_a_proposal(
@@ -253,7 +234,7 @@ def test_memory_that_does_not_suffice_on_a_processor_is_told_with_a_proposal(
     monkeypatch.setattr("maskwright.learn.train.loop.train", full)
     chosen = recipe(text_file(tmp_path), steps=2)
     with pytest.raises(ResourceError, match="microbatches=4") as caught:
-        run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+        train_quietly(chosen, tmp_path / "run")
     assert "9 bytes" in str(caught.value.found) and "are free" in str(caught.value.found)
 
 
@@ -262,7 +243,7 @@ def test_F08_an_unwritable_place_is_refused_before_training(tmp_path: Path) -> N
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
     with pytest.raises(OutputError):
-        run.pretrain(recipe(text_file(tmp_path)), closed / "run", stream=io.StringIO())
+        train_quietly(recipe(text_file(tmp_path)), closed / "run")
 
 
 def test_F11_a_second_process_is_told_who_holds_the_folder(
@@ -274,106 +255,79 @@ def test_F11_a_second_process_is_told_who_holds_the_folder(
     assert str(os.getpid()) in (tmp_path / "log").read_text()
 
 
-@pytest.mark.parametrize("change", ["batch", "seed", "rate", "length"])
+@pytest.mark.parametrize(
+    "setting",
+    ["training.batch=16", "training.seed=5", "training.optimizer.learning_rate=1", "rows.length=8"],
+)
 def test_F32_a_setting_that_changes_the_result_is_refused_on_resume(
-    made: tuple[Recipe, Path], change: str
+    made: tuple[Recipe, Path], setting: str
 ) -> None:
     chosen, out = made
-    training = chosen.training
-    other = {
-        "batch": replace(chosen, training=replace(training, batch=16)),
-        "seed": replace(chosen, training=replace(training, seed=5)),
-        "rate": replace(
-            chosen,
-            training=replace(training, optimizer=replace(training.optimizer, learning_rate=1.0)),
-        ),
-        "length": replace(chosen, rows=replace(chosen.rows, length=8)),
-    }[change]
-    with pytest.raises(IncompatibleError, match="cannot change what it computes"):
-        run.resume(out, stream=io.StringIO(), settings=other)
-    with pytest.raises(OutputError, match=r" is \S+ there and \S+ here"):
-        run.pretrain(other, out, stream=io.StringIO())
+    other = override(chosen, [setting])
+    with pytest.raises(IncompatibleError) as error:
+        resume_quietly(out, settings=other)
+    assert error.value.where == setting.partition("=")[0]
+    with pytest.raises(OutputError) as taken:
+        train_quietly(other, out)
+    assert setting.partition("=")[0] in str(taken.value.found)
 
 
-def test_F32_a_recipe_that_was_changed_by_hand_is_named(
-    made: tuple[Recipe, Path], tmp_path: Path
-) -> None:
-    again = copy(made[1], tmp_path / "run")
+def test_F32_a_recipe_that_was_changed_by_hand_is_named(again: Path) -> None:
     path = again / "recipe.toml"
-    assert "\nbatch = 8\n" in path.read_text()
-    path.write_text(path.read_text().replace("\nbatch = 8\n", "\nbatch = 16\n", 1))
+    written = path.read_text()
+    assert "\nbatch = 8\n" in written
+    path.write_text(written.replace("\nbatch = 8\n", "\nbatch = 16\n", 1))
     with pytest.raises(IncompatibleError, match=r"training\.batch") as refused:
-        run.resume(again, stream=io.StringIO())
+        resume_quietly(again)
     assert refused.value.found == "training.batch = 16"
     assert refused.value.wanted == "training.batch = 8"
-    path.write_text(path.read_text().replace("\nbatch = 16\n", "\nbatch = 8\n", 1))
-    run.resume(again, stream=io.StringIO())  # as the advice says
+    path.write_text(written)
+    resume_quietly(again)  # as the advice says
 
 
-def test_what_a_kill_left_goes(made: tuple[Recipe, Path], tmp_path: Path) -> None:
-    again = copy(made[1], tmp_path / "run")
-    for name in (".tmp-step-00000099", ".del-step-00000001"):
+def test_F32_a_free_setting_may_change(made: tuple[Recipe, Path], again: Path) -> None:
+    for name in (".tmp-step-00000099", ".del-step-00000001"):  # as a kill leaves them
         (again / "checkpoints" / name).mkdir()
         (again / "data" / name).mkdir()
-    run.resume(again, stream=io.StringIO())
+    chosen, out = made
+    resume_quietly(again, settings=override(chosen, ["evaluation.every=3"]))
+    assert essence(again)["weights"] == essence(out)["weights"]
     assert not list(again.glob("*/.*"))
 
 
-def test_F32_a_free_setting_may_change(made: tuple[Recipe, Path], tmp_path: Path) -> None:
-    chosen, out = made
-    again = copy(out, tmp_path / "run")
-    quiet = replace(chosen, evaluation=replace(chosen.evaluation, every=3))
-    run.resume(again, stream=io.StringIO(), settings=quiet)
-    assert essence(again)["weights"] == essence(out)["weights"]
-
-
-def test_F33_changed_data_is_refused(made: tuple[Recipe, Path], tmp_path: Path) -> None:
-    again = copy(made[1], tmp_path / "run")
+def test_F33_changed_data_is_refused(again: Path) -> None:
     tokens = again / "data" / "train" / "tokens.bin"
-    data = bytearray(tokens.read_bytes())
-    tokens.write_bytes(data[:-2])
+    tokens.write_bytes(tokens.read_bytes()[:-2])
     with pytest.raises(DataError, match=r"tokens\.bin"):
-        run.resume(again, stream=io.StringIO())
+        resume_quietly(again)
 
 
-def test_F30_another_tokenizer_is_refused(made: tuple[Recipe, Path], tmp_path: Path) -> None:
-    again = copy(made[1], tmp_path / "run")
-    other = tmp_path / "other"
-    run.pretrain(
-        replace(made[0], tokenizer=replace(made[0].tokenizer, lowercase=False)),
-        other,
-        stream=io.StringIO(),
-    )
-    for file in (other / "tokenizer").iterdir():
-        (again / "tokenizer" / file.name).write_bytes(file.read_bytes())
+def test_F30_another_tokenizer_is_refused(
+    made: tuple[Recipe, Path], again: Path, tmp_path: Path
+) -> None:
+    other = replace(made[0], tokenizer=replace(made[0].tokenizer, lowercase=False))
+    train_quietly(other, tmp_path / "other")
+    shutil.copytree(tmp_path / "other" / "tokenizer", again / "tokenizer", dirs_exist_ok=True)
     with pytest.raises(IncompatibleError, match="tokenizer"):
-        run.resume(again, stream=io.StringIO())
+        resume_quietly(again)
 
 
-def test_F31_a_vocabulary_larger_than_the_table_is_refused(tmp_path: Path) -> None:
-    chosen = recipe(text_file(tmp_path))
-    assert isinstance(chosen.model, FamilyModel)
-    small = replace(chosen.model, settings={**chosen.model.settings, "vocab_size": 30})
-    with pytest.raises(IncompatibleError, match="more tokens than"):
-        run.pretrain(replace(chosen, model=small), tmp_path / "run", stream=io.StringIO())
-
-
-def test_rows_longer_than_the_positions_are_refused(tmp_path: Path) -> None:
-    chosen = recipe(text_file(tmp_path))
-    with pytest.raises(IncompatibleError, match="at most 32"):
-        run.pretrain(
-            replace(chosen, rows=replace(chosen.rows, length=64)),
-            tmp_path / "run",
-            stream=io.StringIO(),
-        )
+@pytest.mark.parametrize(
+    ("setting", "where"), [("model.settings.vocab_size=30", "model"), ("rows.length=64", "rows")]
+)
+def test_F31_a_table_that_is_too_short_is_refused(
+    tmp_path: Path, text: Path, setting: str, where: str
+) -> None:
+    with pytest.raises(IncompatibleError) as error:
+        train_quietly(override(recipe(text), [setting]), tmp_path / "run")
+    assert str(error.value.where).startswith(where)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "manifest"])
 def test_F21_F22_F23_a_damaged_checkpoint_is_passed_over(
-    made: tuple[Recipe, Path], tmp_path: Path, damage: str
+    made: tuple[Recipe, Path], again: Path, damage: str, findings: list[str]
 ) -> None:
-    again = copy(made[1], tmp_path / "run")
-    newest = sorted((again / "checkpoints").iterdir())[-1]
+    newest = folders.newest(again)
     weights = newest / "model.safetensors"
     data = bytearray(weights.read_bytes())
     if damage == "truncated":
@@ -385,33 +339,25 @@ def test_F21_F22_F23_a_damaged_checkpoint_is_passed_over(
         (newest / "training" / "optimizer.safetensors").unlink()
     else:
         (newest / "MANIFEST.json").write_text("{}")
-    said = io.StringIO()
-    run.resume(again, stream=said)
-    assert "skipped a damaged checkpoint" in said.getvalue()
+    resume_quietly(again)
+    assert "damaged-checkpoint" in findings
     assert essence(again) == essence(made[1])
 
 
-def test_F24_without_a_valid_checkpoint_nothing_starts_afresh(
-    made: tuple[Recipe, Path], tmp_path: Path
-) -> None:
-    again = copy(made[1], tmp_path / "run")
+def test_F24_without_a_valid_checkpoint_nothing_starts_afresh(again: Path, tmp_path: Path) -> None:
     for folder in (again / "checkpoints").iterdir():
         (folder / "model.safetensors").unlink()
-    with pytest.raises(CheckpointError, match="no complete checkpoint"):
-        run.resume(again, stream=io.StringIO())
-
-
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not the folder of a run"):
-        run.resume(tmp_path)
+    with pytest.raises(CheckpointError):
+        resume_quietly(again)
+    with pytest.raises(UsageError):
+        resume_quietly(tmp_path)  # no run
 
 
 def test_a_corpus_of_which_nothing_can_be_held_out(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("x")
-    chosen = recipe(tmp_path / "one.txt")
-    with pytest.raises(MaskwrightError, match="no text to learn") as caught:
-        run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
-    assert caught.value.exit_code == 65
+    with pytest.raises(MaskwrightError) as error:
+        train_quietly(recipe(tmp_path / "one.txt"), tmp_path / "run")
+    assert error.value.exit_code == 65
 
 
 def test_F04_the_journal_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
@@ -435,13 +381,13 @@ def test_F40_weights_that_are_no_numbers_are_not_saved(made: tuple[Recipe, Path]
 def test_a_copy_of_a_checkpoint_is_nobodys(tmp_path: Path) -> None:
     """A copy that a user made does not count among those that are kept, and is never removed."""
     chosen = recipe(text_file(tmp_path), steps=4)
-    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    train_quietly(chosen, tmp_path / "run")
     folder = tmp_path / "run" / "checkpoints"
     (newest,) = [path for path in folder.iterdir() if path.name == "step-00000004"]
     for name in ("step-best", "step-00000004-keep"):
         shutil.copytree(newest, folder / name)
     further = override(chosen, ["training.budget.steps=12", "checkpoints.keep=1"])
-    run.pretrain(further, tmp_path / "other", stream=io.StringIO())
+    train_quietly(further, tmp_path / "other")
     for name in ("step-best", "step-00000004-keep"):
         shutil.copytree(newest, tmp_path / "other" / "checkpoints" / name)
     kept = checkpoints.CheckpointStore(tmp_path / "other", keep=1, about={})
@@ -454,52 +400,47 @@ def test_a_copy_of_a_checkpoint_is_nobodys(tmp_path: Path) -> None:
     assert folders.newest(tmp_path / "other").name == "step-00000012"
 
 
-def test_a_damaged_checkpoint_that_was_passed_over_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_that_was_passed_over_is_in_nobodys_way(
+    tmp_path: Path, findings: list[str]
+) -> None:
     chosen = override(recipe(text_file(tmp_path), steps=6), ["checkpoints.every=3"])
     out = tmp_path / "run"
-    run.pretrain(chosen, out, stream=io.StringIO())
+    train_quietly(chosen, out)
     wanted = essence(out)
     weights = out / "checkpoints" / "step-00000006" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x55")
-    said = io.StringIO()
     saving = override(chosen, ["checkpoints.every=1", "checkpoints.keep=2"])
-    run.resume(out, stream=said, settings=saving)  # saves at 4 and 5 before it comes to 6
-    assert "skipped a damaged checkpoint" in said.getvalue()
+    resume_quietly(out, settings=saving)  # saves at 4 and 5 before it comes to 6
+    assert "damaged-checkpoint" in findings
     names = sorted(path.name for path in (out / "checkpoints").iterdir())
     assert names == ["step-00000005", "step-00000006"]
     assert essence(out)["weights"] == wanted["weights"]
 
 
 def test_a_complete_run_says_so(tmp_path: Path) -> None:
-    chosen = recipe(text_file(tmp_path), steps=2)
-    out = tmp_path / "my run"
-    said = io.StringIO()
-    run.pretrain(chosen, out, stream=said)
-    assert "is complete" not in said.getvalue()
-    run.resume(out, stream=said)
+    out, lines = tmp_path / "my run", io.StringIO()
     further = f"maskwright adapt '{out}' --text"
-    assert f"the run is complete; train it further with: {further}" in said.getvalue()
-    assert f"complete; train it further with: {further}" in show(str(out), [])
+    run.pretrain(recipe(text_file(tmp_path), steps=2), out, stream=lines)
+    assert further not in lines.getvalue()
+    run.resume(out, stream=lines)
     page = html.unescape((out / "report.html").read_text(encoding="utf-8"))
-    assert further in page and "maskwright resume" not in page
+    assert all(further in place for place in (lines.getvalue(), show(str(out), []), page))
+    assert "maskwright resume" not in page
     shutil.rmtree(out / "checkpoints" / "step-00000002")
     longer = json.loads((out / "run.json").read_text()) | {"budget": {"steps": 3}}
     (out / "run.json").write_text(json.dumps(longer))
-    assert f"go on: maskwright resume '{out}'" in show(str(out), [])
+    assert f"maskwright resume '{out}'" in show(str(out), [])
 
 
-def test_a_run_goes_on_in_more_microbatches(tmp_path: Path) -> None:
+def test_a_run_goes_on_in_more_microbatches(tmp_path: Path, findings: list[str]) -> None:
     """Else a run that is out of memory on another machine could not go on."""
     chosen = recipe(text_file(tmp_path), steps=4)
-    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
-    said = io.StringIO()
-    further = override(chosen, ["training.microbatches=4"])
-    run.resume(tmp_path / "run", stream=said, settings=further)
-    assert "training.microbatches was 2 and is 4: the run continues, not" in said.getvalue()
-    error = run._out_of_memory(override(chosen, ["training.microbatches=4"]), MemoryError())
-    assert error.do == "--set training.microbatches=8 does the same work with less"
-    error = run._out_of_memory(override(chosen, ["training.microbatches=8"]), MemoryError())
-    assert "smaller model" in str(error.do)
+    train_quietly(chosen, tmp_path / "run")
+    resume_quietly(tmp_path / "run", settings=override(chosen, ["training.microbatches=4"]))
+    assert "other-machine" in findings
+    for count, advice in ((4, "--set training.microbatches=8 "), (8, "smaller model")):
+        settings = override(chosen, [f"training.microbatches={count}"])
+        assert advice in str(run._out_of_memory(settings, MemoryError()).do)
 
 
 def test_a_run_may_be_made_in_a_thread(tmp_path: Path) -> None:
@@ -556,15 +497,41 @@ def test_what_waits_hides_no_other_error(tmp_path: Path) -> None:
 def test_a_setting_of_nothing_can_be_resumed(tmp_path: Path, setting: str) -> None:
     """A null is left out of the recipe's file, so it must not count in what is compared."""
     chosen = override(recipe(text_file(tmp_path), steps=4), [setting])
-    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
-    run.resume(tmp_path / "run", stream=io.StringIO())
+    train_quietly(chosen, tmp_path / "run")
+    resume_quietly(tmp_path / "run")
 
 
 def test_lines_that_are_none_of_a_run_are_passed_over(tmp_path: Path) -> None:
     chosen = recipe(text_file(tmp_path), steps=4)
-    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    train_quietly(chosen, tmp_path / "run")
     with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
         file.write('{"step":3}\n')
     assert "step 4" in show(str(tmp_path / "run"), [])
     (tmp_path / "run" / "run.json").write_text("{}")
     assert "checkpoints: " in show(str(tmp_path / "run"), [])
+
+
+def test_a_corpus_is_no_run_though_it_has_a_recipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (curate(tmp_path / "clean", (3,)) / "recipe.toml").write_text('steps = ["normalise"]\n')
+    (tmp_path / "rows.csv").write_text("text,label\n")
+    for line, code, said in (
+        ("finetune clean --data rows.csv", 65, "a corpus, not a model"),
+        ("evaluate clean", 65, "pretrain bert-mini --text clean"),
+        ("predict clean rows.csv", 65, "a corpus, not a model"),
+        ("adapt clean --text clean", 65, "a corpus, not a model"),
+        ("explore clean --no-browser", 65, "a corpus, not a model"),
+        ("pretrain clean --text clean", 64, "text, not a recipe"),
+        ("resume clean", 64, "not the folder of a run"),
+        ("show clean", 64, "clean/card.md"),
+        (
+            "pretrain clean/recipe.toml",
+            64,
+            "maskwright curate TEXT --out DIR --recipe clean/recipe",
+        ),
+        ("finetune clean/recipe.toml --data rows.csv", 64, "this is a recipe of curation"),
+    ):
+        assert cli.main(line.split()) == code, line
+        assert said in capsys.readouterr().err

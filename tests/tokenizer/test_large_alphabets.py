@@ -118,7 +118,7 @@ def test_a_line_with_a_strange_character_still_teaches(
     """A hundred characters are known here, so hardly a line is free of strange ones."""
     assert learned(kind, "syllables", 210).vocabulary_size == 210
     monkeypatch.setattr(training, "_runs", lambda *_: iter(()))  # negative control
-    with pytest.raises(DataError, match="too little text"):
+    with pytest.raises(DataError):
         learned(kind, "syllables", 210)
 
 

@@ -248,9 +248,9 @@ def test_no_text(kind: str, texts: list[str]) -> None:
 
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece", "unigram"])
 def test_nothing_but_space_or_rare_characters(kind: str) -> None:
-    with pytest.raises(DataError, match=r"no words|too little text"):
+    with pytest.raises(DataError):
         train([" \n\t "], choice(kind))
-    with pytest.raises(DataError, match="too little text"):
+    with pytest.raises(DataError):
         train(["abc"], choice(kind))
 
 

@@ -1,4 +1,5 @@
-"""The flat optimizer against torch's own, BERT's variant by hand, and flat parameters."""
+"""The flat optimizer against torch's own, BERT's variant by hand, and flat parameters; the moving
+average of the weights; and learning rates by parameter."""
 
 from __future__ import annotations
 
@@ -8,10 +9,18 @@ import pytest
 import torch
 from torch import nn
 
-from maskwright.base.errors import CheckpointError
-from maskwright.learn.train.optimizers.settings import AdamW
-from maskwright.learn.train.optimizers.states import AdamWState
-from maskwright.learn.train.parameters import Parameters
+from maskwright.base.budget import Budget
+from maskwright.base.errors import CheckpointError, ConfigError
+from maskwright.learn.train import loop
+from maskwright.learn.train.distribute import Processes
+from maskwright.learn.train.optimizers.settings import AdamW, Lamb, Optimizer
+from maskwright.learn.train.optimizers.states import AdamWState, ParameterRates, start_optimizer
+from maskwright.learn.train.parameters import Average, Parameters
+from maskwright.learn.train.schedule import Schedule
+from maskwright.learn.train.state import TrainState
+from maskwright.model.objectives import masked
+from maskwright.model.objectives.modules.masked import Masked
+from toys import VOCABULARY, FixedRows, bert
 
 
 def network() -> nn.Sequential:
@@ -25,6 +34,14 @@ def loss_of(module: nn.Module, seed: int) -> torch.Tensor:
     return (out.float() ** 2).sum()
 
 
+def backward(parameters: Parameters, *losses: torch.Tensor) -> None:
+    """Compute the gradient of a step with these microbatches."""
+    parameters.clear()
+    for loss in losses:
+        loss.backward()
+    parameters.zero_untouched()
+
+
 def test_ten_steps_equal_torch_with_bert_groups() -> None:
     ours, theirs = network(), network()
     parameters = Parameters(ours)
@@ -35,9 +52,7 @@ def test_ten_steps_equal_torch_with_bert_groups() -> None:
         [{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}], lr=0.01
     )
     for step in range(10):
-        parameters.clear()
-        loss_of(ours, step).backward()
-        parameters.zero_untouched()
+        backward(parameters, loss_of(ours, step))
         state.step(0.01)
         reference.zero_grad()
         loss_of(theirs, step).backward()
@@ -69,27 +84,18 @@ def test_without_bias_correction_the_first_step_is_by_hand() -> None:
 def test_microbatches_add_up_in_float32() -> None:
     whole, split = network(), network()
     ours = Parameters(whole)
-    ours.clear()
-    (loss_of(whole, 1) + loss_of(whole, 2)).backward()
-    ours.zero_untouched()
+    backward(ours, loss_of(whole, 1) + loss_of(whole, 2))
     parts = Parameters(split)
-    parts.clear()
-    loss_of(split, 1).backward()
-    loss_of(split, 2).backward()
-    parts.zero_untouched()
+    backward(parts, loss_of(split, 1), loss_of(split, 2))
     assert torch.allclose(ours.gradient, parts.gradient, rtol=1e-6, atol=1e-7)
 
 
 def test_what_gets_no_gradient_counts_as_zero_and_not_as_last_steps() -> None:
     module = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
     parameters = Parameters(module)
-    parameters.clear()
-    (module[0](torch.ones(1, 2)).sum() + module[1](torch.ones(1, 2)).sum()).backward()
-    parameters.zero_untouched()
+    backward(parameters, module[0](torch.ones(1, 2)).sum() + module[1](torch.ones(1, 2)).sum())
     assert parameters.view(parameters.gradient, "1.weight").abs().sum() > 0
-    parameters.clear()
-    module[0](torch.ones(1, 2)).sum().backward()
-    parameters.zero_untouched()
+    backward(parameters, module[0](torch.ones(1, 2)).sum())
     assert parameters.view(parameters.gradient, "1.weight").abs().sum() == 0
 
 
@@ -98,9 +104,7 @@ def test_tied_weights_are_one_parameter() -> None:
     module["head"].weight = module["table"].weight
     parameters = Parameters(module)
     assert parameters.masters.numel() == 28
-    parameters.clear()
-    module["head"](module["table"](torch.tensor([1]))).sum().backward()
-    parameters.zero_untouched()
+    backward(parameters, module["head"](module["table"](torch.tensor([1]))).sum())
     assert module["head"].weight.data_ptr() == module["table"].weight.data_ptr()
     assert parameters.gradient.abs().sum() > 0
 
@@ -114,9 +118,7 @@ def test_bfloat16_computes_narrow_and_remembers_wide() -> None:
         assert torch.equal(tensor, wide[name])
     state = AdamWState(parameters, AdamW(learning_rate=1e-5, decay=0.0))
     before = parameters.masters.clone()
-    parameters.clear()
-    loss_of(module, 1).backward()
-    parameters.zero_untouched()
+    backward(parameters, loss_of(module, 1))
     state.step(1e-5)
     moved = (parameters.masters - before).abs().max()
     assert 0 < moved < 2e-5  # far below what bfloat16 could have held
@@ -140,3 +142,146 @@ def test_state_returns_bit_for_bit_and_strangers_are_refused() -> None:
         other.load({n: t for n, t in saved.items() if not n.startswith("first")}, 1)
     with pytest.raises(CheckpointError):
         twin.load({n: t.flatten()[:1] for n, t in masters.items()})
+
+
+# ------------------------------------------------------------------------------ averages
+def test_three_steps_by_hand() -> None:
+    parameters = Parameters(nn.Linear(1, 1, bias=False))
+    parameters.masters.fill_(1.0)
+    average = Average(parameters, 0.75)
+    found = []
+    for weight in (3.0, 5.0, -3.0):
+        parameters.masters.fill_(weight)
+        average.update()
+        found.append(float(average.vector))
+    # 0.75 * 1 + 0.25 * 3, and so on.
+    assert found == [1.5, 2.375, 1.03125]
+
+
+@pytest.mark.parametrize("compute", [torch.float32, torch.bfloat16])
+def test_it_stands_in_for_the_weights_and_gives_them_back(compute: torch.dtype) -> None:
+    module = nn.Linear(5, 3)
+    parameters = Parameters(module, compute)
+    average = Average(parameters, 0.9)
+    average.vector.normal_()
+    own = parameters.masters.clone()
+    inputs = torch.randn(2, 5).to(compute)
+    before = module(inputs)
+    with average.in_place():
+        weight = average.state()["weight"].to(compute)
+        assert torch.equal(module.weight, weight)
+        assert not torch.equal(module(inputs), before)
+    assert torch.equal(module(inputs), before) and torch.equal(parameters.masters, own)
+    with pytest.raises(ZeroDivisionError), average.in_place():
+        _ = 1 / 0
+    assert torch.equal(parameters.masters, own)
+
+
+def test_the_loop_moves_it_after_every_step() -> None:
+    objective = Masked(bert(), masked.Options(), VOCABULARY)
+    rows = FixedRows(8).all
+    optimizer = start_optimizer(AdamW(learning_rate=1e-2), Parameters(objective))
+    average = Average(optimizer.parameters, 0.5)
+    plan = loop.TrainingPlan(seed=0, microbatches=1, budget=Budget(steps=9), schedule=Schedule())
+    expected, state = average.vector.clone(), TrainState()
+    for _ in range(3):
+        batches = lambda step, number: objective.corrupt(rows, rows.ids, step)  # noqa: E731
+        loop.step(objective, batches, optimizer, plan, state, Processes(), average)
+        expected = 0.5 * expected + 0.5 * optimizer.parameters.masters
+    assert torch.allclose(average.vector, expected, rtol=1e-6, atol=1e-8)
+    assert not torch.allclose(average.vector, optimizer.parameters.masters, rtol=1e-4)
+    assert state.samples == 24
+
+
+def test_an_average_of_another_model_is_refused() -> None:
+    average = Average(Parameters(nn.Linear(2, 2)), 0.9)
+    saved = {n: t + 1 for n, t in average.state().items()}
+    average.load(saved)
+    assert all(torch.equal(t, saved[n]) for n, t in average.state().items())
+    with pytest.raises(CheckpointError, match="bias"):
+        average.load({"weight": saved["weight"]})
+
+
+# ------------------------------------------------------------------------------ rates by parameter
+def two_layers() -> Parameters:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Linear(7, 3))
+    return Parameters(module)
+
+
+def trained_masters(
+    optimizer: Optimizer, factors: dict[str, float] | None, rate: float
+) -> torch.Tensor:
+    p = two_layers()
+    state = start_optimizer(optimizer, p)
+    if factors is not None:
+        state = ParameterRates(state, lambda step: factors)
+    for step in range(3):
+        torch.manual_seed(step)
+        p.gradient.normal_()
+        state.step(rate)
+    return p.masters.clone()
+
+
+@pytest.mark.parametrize(
+    "optimizer", [AdamW(learning_rate=1.0, decay=0.1), Lamb(learning_rate=1.0)]
+)
+@pytest.mark.parametrize("factor", [0.25, 10.0])
+def test_a_factor_is_a_rate(optimizer: Optimizer, factor: float) -> None:
+    names = list(two_layers().named)
+    p = two_layers()
+    factors = {n: factor if n.startswith("1.") else 1.0 for n in names}
+    mixed = trained_masters(optimizer, factors, 0.01)
+    usual, other_rate = (
+        trained_masters(optimizer, None, 0.01),
+        trained_masters(optimizer, None, 0.01 * factor),
+    )
+    for name in names:
+        wanted = other_rate if name.startswith("1.") else usual
+        if isinstance(optimizer, AdamW):
+            torch.testing.assert_close(p.view(mixed, name), p.view(wanted, name))
+        # The control: the other rate would be seen.
+        other = usual if name.startswith("1.") else other_rate
+        assert not torch.allclose(p.view(mixed, name), p.view(other, name), rtol=1e-4)
+
+
+def holding(p: Parameters, steps: int) -> tuple[ParameterRates, list[str]]:
+    """An optimizer that freezes the first layer for some steps, and the names of its parameters."""
+    held = [n for n in p.named if n.startswith("0.")]
+    inner = start_optimizer(AdamW(learning_rate=1.0), p)
+    factors = lambda step: {n: float(n not in held or step >= steps) for n in p.named}  # noqa: E731
+    return ParameterRates(inner, factors), held
+
+
+def test_a_parameter_that_is_held_stays_and_is_let_go() -> None:
+    p = two_layers()
+    before = p.masters.clone()
+    state, held = holding(p, 2)
+    for step in range(3):
+        p.gradient.fill_(1.0)
+        state.step(0.01)
+        for name in p.named:
+            same = torch.equal(p.view(p.masters, name), p.view(before, name))
+            assert same is (name in held and step < 2), (step, name)
+    assert state.steps == state.inner.steps == 3
+    assert set(state.state()) == {f"{m}.{n}" for m in ("first", "second") for n in p.named}
+
+
+def test_what_is_held_has_no_part_in_the_length_that_is_clipped() -> None:
+    p = two_layers()
+    state, held = holding(p, 1)
+    p.gradient.normal_()
+    moving = torch.cat([p.view(p.gradient, n).flatten() for n in p.named if n not in held])
+    torch.testing.assert_close(state.norm(), torch.linalg.vector_norm(moving))
+    assert state.norm() < 0.9 * p.norm()  # the control
+    p.view(p.gradient, held[0]).view(-1)[0] = float("inf")
+    assert not torch.isfinite(state.norm())  # would be remembered, so it has to show
+    p.gradient.normal_()
+    state.step(0.01)
+    torch.testing.assert_close(state.norm(), p.norm())  # let go
+
+
+def test_a_parameter_without_a_factor_is_refused() -> None:
+    p = two_layers()
+    with pytest.raises(ConfigError):
+        ParameterRates(start_optimizer(AdamW(learning_rate=1.0), p), lambda step: {"0.weight": 1.0})

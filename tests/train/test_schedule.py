@@ -1,14 +1,20 @@
-"""Learning rates by hand, against torch's own schedules, and their edges."""
+"""Learning rates by hand, against torch's own schedules, and their edges; phases and ramps."""
 
 from __future__ import annotations
 
 import math
+import tomllib
+from typing import Any
 
 import pytest
 import torch
 
+from maskwright.base import config
 from maskwright.base.errors import ConfigError
-from maskwright.learn.train.schedule import Schedule
+from maskwright.base.toml import to_toml
+from maskwright.learn.recipes.base.find import find, override
+from maskwright.learn.recipes.base.recipe import Recipe
+from maskwright.learn.train.schedule import Phase, Ramp, Schedule
 
 
 def test_linear_by_hand() -> None:
@@ -62,12 +68,24 @@ def test_every_kind_cools_down_from_where_it_stands() -> None:
     stable = Schedule(kind="stable-decay", decay=0.2, floor=0.5, cooldown=0.1)
     factors = [stable.factor(s, 100) for s in (70, 75, 90, 95)]
     assert factors == pytest.approx([1.0, 0.5 + 0.5 * (1 - math.sqrt(0.25)), 0.5, 0.25])
-    with pytest.raises(ConfigError, match="cooldown"):
-        Schedule(warmup=0.6, cooldown=0.5)
-    with pytest.raises(ConfigError, match="come to 0 before"):
-        Schedule(kind="linear", cooldown=0.1)
-    with pytest.raises(ConfigError, match="decay are longer"):
-        Schedule(kind="stable-decay", warmup=0.3, decay=0.9)
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong"),
+    [
+        ("cooldown", {"warmup": 0.6, "cooldown": 0.5}),
+        ("cooldown", {"kind": "linear", "cooldown": 0.1}),  # it has come to 0 before
+        ("decay", {"kind": "stable-decay", "warmup": 0.3, "decay": 0.9}),
+        ("floor", {"kind": "constant", "floor": 0.1}),
+        ("warmup", {"kind": "inverse-sqrt"}),
+        ("warmup", {"kind": "held-inverse-sqrt"}),
+        ("warmup", {"warmup": 1.5}),
+    ],
+)
+def test_schedules_that_contradict_themselves(setting: str, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as error:
+        Schedule(**wrong)
+    assert error.value.where == f"training.schedule.{setting}"
 
 
 KINDS = ["constant", "linear", "cosine", "inverse-sqrt", "held-inverse-sqrt", "stable-decay"]
@@ -75,22 +93,54 @@ KINDS = ["constant", "linear", "cosine", "inverse-sqrt", "held-inverse-sqrt", "s
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("warmup", "cooldown"), [(0.0, 0.0), (0.1, 0.2), (1.0, 0.0)])
-def test_factors_stay_between_zero_and_one(kind: str, warmup: float, cooldown: float) -> None:
+def test_factors_stay_between_zero_and_one(kind: Any, warmup: float, cooldown: float) -> None:
     if kind.endswith("inverse-sqrt") and warmup == 0.0:
-        with pytest.raises(ConfigError):
-            Schedule(kind=kind, warmup=0.0)  # type: ignore[arg-type]
         return
     falls = kind in ("linear", "cosine", "stable-decay")
     floor, decay = 0.1 if cooldown and falls else 0.0, min(0.1, 1.0 - warmup)
-    if not falls:
-        with pytest.raises(ConfigError, match="does not fall to a floor"):
-            Schedule(kind=kind, warmup=warmup, floor=0.1)  # type: ignore[arg-type]
-    schedule = Schedule(
-        kind=kind,
-        warmup=warmup,
-        floor=floor,
-        decay=decay,
-        cooldown=cooldown,  # type: ignore[arg-type]
-    )
+    schedule = Schedule(kind=kind, warmup=warmup, floor=floor, decay=decay, cooldown=cooldown)
     for total in (1, 2, 7, 100):
         assert all(0.0 <= schedule.factor(s, total) <= 1.0 for s in range(total + 1))
+
+
+# ------------------------------------------------------------------------------ phases
+TWO = '[{"until": 0.5, "length": 16, "batch": 64}, {"until": 0.75, "length": 32, "batch": 32}]'
+
+
+def test_a_ramp_by_hand() -> None:
+    ramp = Ramp(start=0.25, until=0.6)
+    assert [ramp.rows(64, p) for p in (0.0, 0.3, 0.6, 1.0)] == [16, 40, 64, 64]
+    assert [Ramp(start=0.01).rows(8, p) for p in (0.0, 0.5, 1.0)] == [1, 4, 8]
+    assert all(Ramp().rows(n, p) == n for n in (1, 7, 32768) for p in (0.0, 0.3, 1.0))
+
+
+def test_a_recipe_keeps_its_phases() -> None:
+    recipe = override(find("tiny"), [f"training.phases={TWO}", "training.ramp.start=0.25"])
+    assert recipe.phases == (
+        Phase(until=0.5, length=16, batch=64),
+        Phase(until=0.75, length=32, batch=32),
+        Phase(until=1.0, length=64, batch=32),
+    )
+    assert config.from_plain(Recipe, tomllib.loads(to_toml(recipe))) == recipe
+    assert recipe.fingerprint != find("tiny").fingerprint
+    later = override(recipe, ["training.phases.0.until=0.6"])
+    assert later.phases[0].until == 0.6
+
+
+@pytest.mark.parametrize(
+    ("setting", "where"),
+    [
+        ('phases=[{"until": 0.5, "length": 16, "batch": 9}]', "microbatches"),
+        ('phases=[{"until": 1.0, "length": 16, "batch": 8}]', "phases"),
+        (f"phases={TWO.replace('0.75', '0.5')}", "phases"),
+        ('phases=[{"until": 0.5, "length": 2, "batch": 8}]', "phases, length"),
+        ('phases=[{"until": 0.5, "length": 16}]', "phases.0.batch"),
+        ('phases=[{"until": 0.5, "lenght": 16, "batch": 8}]', "phases.0.lenght"),
+        ("ramp.start=0", "ramp.start"),
+        ("ema=1.0", "ema"),
+    ],
+)
+def test_what_does_not_fit_is_named(setting: str, where: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        override(find("tiny"), ["training.microbatches=2", f"training.{setting}"])
+    assert error.value.where == f"training.{where}"

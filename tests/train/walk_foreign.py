@@ -13,9 +13,8 @@ import torch
 import foreign
 from maskwright.ask.predict.predictor import laid_out_once, load
 from maskwright.learn.finetune.command import finetune_file
-from maskwright.learn.pretrain import run
 from tasks.test_tasks import table
-from tinyrun import recipe, text_file
+from tinyrun import recipe, text_file, train_quietly
 from toys import bert
 
 
@@ -65,7 +64,7 @@ def test_a_fine_tuned_model_answers_as_on_the_processor(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = recipe(text_file(tmp_path), steps=2, dropout=0.0)
-    run.pretrain(settings, tmp_path / "run", stream=io.StringIO())
+    train_quietly(settings, tmp_path / "run")
     data = table(tmp_path / "data.jsonl", kind, 40)
     method = {"tagging": "lora", "multiple-choice": "prefix"}.get(kind, "full")
     finetune_file(

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from maskwright.base.errors import IncompatibleError
 from maskwright.base.storage.files import file_state
 from maskwright.model.checkpoint.safe_read import model_folder
-from maskwright.text.curate.arrays.words import passages_of
-from maskwright.text.curate.labelled_texts import good_label
+from maskwright.text.curate.arrays.lines import passages_of
 
 if TYPE_CHECKING:
     from maskwright.ask.predict.language_model import LanguageModel
@@ -90,14 +89,13 @@ def _split_to_fit(model: LanguageModel, text: str) -> list[str]:
     return _split_to_fit(model, text[:middle].strip()) + _split_to_fit(model, text[middle:].strip())
 
 
-def good_class(folder: str, label: str, where: str) -> str:
-    """Return the name of the class of good texts of a model with two classes.
+def class_names(folder: str) -> list[str]:
+    """Return the names of the two classes of a model, sorted.
 
     Raises:
         IncompatibleError: the model was not fine-tuned on two classes of texts.
-        ConfigError: it is unclear which class is the good one.
     """
-    names = tuple(answer["label"] for answer in _answers(folder, ["a text"])[0])
+    names = sorted(answer["label"] for answer in _answers(folder, ["a text"])[0])
     if len(names) != 2:
         raise IncompatibleError(
             "the model does not tell two classes of texts apart",
@@ -106,15 +104,14 @@ def good_class(folder: str, label: str, where: str) -> str:
             wanted="a model that was fine-tuned on texts with two labels",
             do="fine-tune one on labels such as yes and no",
         )
-    return good_label(tuple(sorted(names)), label, where)
+    return names
 
 
 def probabilities(folder: str, texts: Sequence[str], label: str) -> NDArray[np.float64]:
-    """Return the probabilities that a fine-tuned model gives the class of good texts, (B,)."""
-    good_name = good_class(folder, label, folder)
+    """Return the probabilities that a fine-tuned model gives the class `label`, (B,)."""
     answers = _answers(folder, [text[:READ] for text in texts])
     return np.array(
-        [next(a["score"] for a in answer if a["label"] == good_name) for answer in answers]
+        [next(a["score"] for a in answer if a["label"] == label) for answer in answers]
     ).round(4)
 
 

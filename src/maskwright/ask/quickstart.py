@@ -38,9 +38,8 @@ from maskwright.base.terminal import shell_word
 from maskwright.learn import quickstart_task as labelled
 from maskwright.learn.finetune.tune import Settings, tune
 from maskwright.learn.pretrain import build, run
-from maskwright.learn.pretrain.mixing import weights_of
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
-from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, training_rows
+from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, training_rows, weights_of
 from maskwright.learn.recipes.base.find import find, read
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train import loop

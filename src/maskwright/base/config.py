@@ -265,8 +265,14 @@ def require(where: str, value: float, low: float, high: float = math.inf) -> Non
         ConfigError: naming the setting.
     """
     if not low <= value <= high:
-        limits = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
-        remedy = "choose a number within these limits, or leave it out for its default"
-        raise ConfigError(
-            "a setting is out of range", where=where, found=value, wanted=limits, do=remedy
+        raise out_of_range(
+            where, value, f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
         )
+
+
+def out_of_range(where: str, value: object, expected: str) -> ConfigError:
+    """Return the error for a setting whose value is not `expected`."""
+    remedy = "choose a number within these limits, or leave it out for its default"
+    return ConfigError(
+        "a setting is out of range", where=where, found=value, wanted=expected, do=remedy
+    )

@@ -42,8 +42,7 @@ class MaskwrightError(Exception):
         do: what the user can do.
     """
 
-    kind = "E-GENERAL"
-    exit_code = 70
+    kind, exit_code = "E-GENERAL", 70
 
     def __init__(
         self,
@@ -85,71 +84,61 @@ class MaskwrightError(Exception):
 class UsageError(MaskwrightError):
     """The command line, or a path on it."""
 
-    kind = "E-USAGE"
-    exit_code = 64
+    kind, exit_code = "E-USAGE", 64
 
 
 class ConfigError(MaskwrightError):
     """A recipe or a config.json."""
 
-    kind = "E-CONFIG"
-    exit_code = 64
+    kind, exit_code = "E-CONFIG", 64
 
 
 class DataError(MaskwrightError):
     """Text, rows of a table, token stores."""
 
-    kind = "E-DATA"
-    exit_code = 65
+    kind, exit_code = "E-DATA", 65
 
 
 class TokenizerError(MaskwrightError):
     """A tokenizer file, or the training of one."""
 
-    kind = "E-TOKENIZER"
-    exit_code = 65
+    kind, exit_code = "E-TOKENIZER", 65
 
 
 class CheckpointError(MaskwrightError):
     """A checkpoint that is incomplete, foreign or damaged."""
 
-    kind = "E-CHECKPOINT"
-    exit_code = 65
+    kind, exit_code = "E-CHECKPOINT", 65
 
 
 class IncompatibleError(MaskwrightError):
     """Two valid inputs that do not fit each other."""
 
-    kind = "E-INCOMPATIBLE"
-    exit_code = 65
+    kind, exit_code = "E-INCOMPATIBLE", 65
 
 
 class ResourceError(MaskwrightError):
     """Not enough memory, or no such device."""
 
-    kind = "E-RESOURCE"
-    exit_code = 69
+    kind, exit_code = "E-RESOURCE", 69
 
 
 class OutputError(MaskwrightError):
     """The output path cannot be written."""
 
-    kind = "E-OUTPUT"
-    exit_code = 73
+    kind, exit_code = "E-OUTPUT", 73
 
 
 class StorageError(MaskwrightError):
     """Reading or writing failed."""
 
-    kind = "E-STORAGE"
-    exit_code = 74
+    kind, exit_code = "E-STORAGE", 74
 
 
 class StoppedError(MaskwrightError):
     """Stopped in good order; the run can be resumed."""
 
-    kind = "E-STOPPED"
-    exit_code = 75
+    kind, exit_code = "E-STOPPED", 75
 
 
 def shorten(text: str, limit: int = 200) -> str:

@@ -39,7 +39,7 @@ from maskwright.model.inference.prepared import Prepared
 from maskwright.model.objectives.base.sequences import Sequences
 from maskwright.model.objectives.modules.supervised import pool_texts
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
+from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
 ITERATIONS, TOLERANCE = 100, 1e-3
 ROUNDING = 1e-6  # of float32, as a share of the largest number

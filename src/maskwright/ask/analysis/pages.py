@@ -26,7 +26,7 @@ from maskwright.base.report.say import Say
 from maskwright.base.report.tables import Table
 from maskwright.base.report.wording import figure
 from maskwright.model.opening import folders
-from maskwright.text.tables.split_files import ALL
+from maskwright.text.tables.rows import ALL
 
 PAGE = "report.html"
 BY_LAYER = partial(Chart, across="layer", say="{:.2f}".format)

@@ -26,7 +26,7 @@ from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.model.inference.prepared import Prepared
 from maskwright.model.objectives.modules.supervised import numbered, pool_texts
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.split_files import ALL, TEST, TRAIN, VALIDATION
+from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION
 
 RESAMPLES = 200
 

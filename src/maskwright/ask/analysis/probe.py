@@ -15,11 +15,11 @@ from maskwright.base.report.say import printer
 from maskwright.base.storage import commit
 from maskwright.text.tables import files, splits
 from maskwright.text.tables.infer import infer
+from maskwright.text.tables.labelled_texts import PAIR
 from maskwright.text.tables.layout import Dataset, Task
-from maskwright.text.tables.layouts.pair import PAIR
 from maskwright.text.tables.prepare import build, prepare
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
-from maskwright.text.tables.split_files import ALL
+from maskwright.text.tables.rows import ALL
 from maskwright.text.tables.survey import left_out_findings
 
 DIVISION = splits.SplitOptions(validation=0.1, test=0.1)

@@ -30,10 +30,10 @@ from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.inference.prepared import Prepared
 from maskwright.model.objectives.base.sequences import Sequences
 from maskwright.text.corpus.files import find_all
-from maskwright.text.tables.column_contents import text_of
-from maskwright.text.tables.rows import read_rows
+from maskwright.text.tables.cell_values import text_of
+from maskwright.text.tables.files import separate_class_names
+from maskwright.text.tables.read import read_rows
 from maskwright.text.tables.shapes import as_names
-from maskwright.text.tables.split_files import separate_class_names
 
 WORD = "bank"
 SENTENCES = {

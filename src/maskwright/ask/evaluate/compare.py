@@ -24,6 +24,7 @@ import numpy as np
 from maskwright.ask.evaluate import compare_checks as comparable
 from maskwright.ask.evaluate import compare_report as comparison
 from maskwright.ask.evaluate import minimal_pairs as pairs_of
+from maskwright.ask.evaluate import pair_outcomes
 from maskwright.ask.evaluate.compare_recipe import (
     ComparedRecipe,
     TrainingSpeed,
@@ -33,6 +34,7 @@ from maskwright.ask.evaluate.compare_recipe import (
     train,
 )
 from maskwright.ask.evaluate.compare_report import Comparison, Metric, RecipeReport
+from maskwright.ask.evaluate.pair_outcomes import PairEvaluation, Paradigm
 from maskwright.base.budget import Budget, equal_budget
 from maskwright.base.errors import shorten
 from maskwright.base.findings import Finding
@@ -48,13 +50,11 @@ from maskwright.learn.pretrain.session import checkpoint_bytes
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.inference import likelihood as pseudo_likelihood
-from maskwright.model.inference import minimal_pairs
-from maskwright.model.inference.minimal_pairs import PairEvaluation, Paradigm
 from maskwright.model.objectives.base.spec import usual_for
 from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_model
-from maskwright.text.store.pack import PackedDocuments
+from maskwright.text.store.rows import PackedDocuments
 
 LOCK = "compare.lock"
 UNEQUAL = 0.05  # relative difference of spent budgets that is not reported
@@ -111,7 +111,7 @@ def _compared(
     say: Say,
 ) -> Comparison:
     """Train and compare checked recipes; the caller holds the lock of `out`."""
-    paradigms = None if data is None else minimal_pairs.read(data)
+    paradigms = None if data is None else pair_outcomes.read(data)
     entrants = [enter(recipe, out, budget, say) for recipe in recipes]
     comparable.refuse_other_documents(entrants)
     metrics = comparable.measures(entrants, pairs=data is not None)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from maskwright.ask.predict.texts import scoring_method
 from maskwright.base import config, dotted
 from maskwright.base.budget import Budget
 from maskwright.base.errors import IncompatibleError
@@ -23,15 +22,14 @@ from maskwright.base.report.wording import duration
 from maskwright.base.storage import commit
 from maskwright.base.toml import to_toml
 from maskwright.learn.pretrain import build, checkpoints, run
-from maskwright.learn.pretrain.card import conventions_of
+from maskwright.learn.pretrain.checkpoints import conventions_of
 from maskwright.learn.pretrain.prepare import PreparedCorpus, keeps_text, prepare
 from maskwright.learn.pretrain.rows import check_length
 from maskwright.learn.pretrain.run import flops_per_token
 from maskwright.learn.recipes.base.find import read
-from maskwright.learn.recipes.base.objective_rows import needs_sentences
 from maskwright.learn.recipes.base.recipe import Recipe, frozen_part
 from maskwright.learn.train import loop
-from maskwright.model.inference.likelihood import Reads
+from maskwright.model.inference.likelihood import Reads, scoring_method
 from maskwright.model.opening import folders
 from maskwright.model.opening.run_folder import is_run
 from maskwright.text.tokenizer.tokenizer import Tokenizer
@@ -76,7 +74,7 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> ComparedRecipe:
     """Prepare the text of `recipe`, convert the common budget `equal` to tokens, and describe what
     the model can be measured by."""
     choices = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer)]
-    about = [*choices, needs_sentences(recipe)]
+    about = [*choices, recipe.needs_sentences]
     folder = out / "prepared" / config.fingerprint(about)[:16]
     folder.mkdir(parents=True, exist_ok=True)
     prepared = prepare(recipe, folder, say)

@@ -26,18 +26,17 @@ from maskwright.base.report.say import Say, printer
 from maskwright.base.storage import commit
 from maskwright.learn.finetune import page, recipe
 from maskwright.learn.finetune.finished_seeds import REJECTS
-from maskwright.learn.finetune.hashes import hashes
+from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.tasks.base.task_type import SECOND, UNTOLD, TaskType, task_for
 from maskwright.model.opening import folders
 from maskwright.text.tables import files as table
-from maskwright.text.tables.column_contents import has_column
 from maskwright.text.tables.infer import infer
+from maskwright.text.tables.labelled_texts import PAIR
 from maskwright.text.tables.layout import Task
-from maskwright.text.tables.layouts.pair import PAIR
 from maskwright.text.tables.prepare import build, hidden_by, no_answers
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
+from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION, Table, has_column
 from maskwright.text.tables.shapes import as_names, may_be_joined, shape_for
-from maskwright.text.tables.split_files import ALL, TEST, TRAIN, VALIDATION
 from maskwright.text.tables.survey import left_out_findings, reading_findings
 
 NAME, PAGE = "evaluation.json", "report.html"
@@ -88,21 +87,21 @@ def evaluate_file(
         say(finding.line())
     outputs = model.reader(task_type)(encoded)
     answers = task_type.answers(encoded, outputs)
-    metrics = task_type.estimated(rows, answers)
+    metrics = task_type.metrics(rows, answers).estimates()
+    report = task_type.report(encoded, outputs, answers)
     eval_part = "" if chosen == ALL else chosen
     metric_table = _metric_table(
         f"{task_type.task}, {counted(len(rows), 'row')}"
         + (f" of {eval_part}" if eval_part else ""),
         metrics,
     )
-    for figure_table in (metric_table, task_type.by_class(rows, answers)):
+    for figure_table in (metric_table, report.classes):
         if figure_table is not None:
             say("\n" + tables.for_terminal(figure_table))
-    if one_sided := task_type.one_sided(rows, answers):
-        say(one_sided.line())
-        metric_table["note"] += f" Warning: {one_sided}."
+    if report.one_sided:
+        say(report.one_sided.line())
+        metric_table["note"] += f" Warning: {report.one_sided}."
     if out is not None:
-        mistakes = task_type.mistakes(encoded, outputs)
         facts = {"model": folders.called(Path(folder)), "data": dict(hashes(Path(data)))}
         shown_page = page.render(
             name=Path(folder).resolve().name,
@@ -111,9 +110,8 @@ def evaluate_file(
             table=metric_table,
             figures={},
             losses={},
-            rows=rows,
-            answers=answers,
-            mistakes=mistakes,
+            num_rows=len(rows),
+            report=report,
             facts=facts,
             kind="evaluation",
         )
@@ -162,7 +160,7 @@ def rows_for(
 def _part_examples(
     folder: Path | str,
     model: Predictor,
-    loaded: table.Table,
+    loaded: Table,
     name: str,
     data: Path | str,
     columns: Mapping[str, Sequence[str]],
@@ -209,7 +207,7 @@ def _part_examples(
 
 def _as_pair_task(
     model: Predictor,
-    asked_of: table.Table,
+    asked_of: Table,
     columns: Mapping[str, Sequence[str]],
     no_label: str | None,
 ) -> tuple[Predictor, Mapping[str, Sequence[str]]]:
@@ -237,9 +235,7 @@ def _as_pair_task(
     ), named_columns
 
 
-def _has_pairs(
-    asked_of: table.Table, columns: Mapping[str, Sequence[str]], no_label: str | None
-) -> bool:
+def _has_pairs(asked_of: Table, columns: Mapping[str, Sequence[str]], no_label: str | None) -> bool:
     """Whether the table has two texts per row, by column names and contents."""
     try:
         return infer(asked_of, columns, None, no_label).columns.layout is PAIR
@@ -249,7 +245,7 @@ def _has_pairs(
 
 def _infer_task(
     model: Predictor,
-    asked_of: table.Table,
+    asked_of: Table,
     data: Path | str,
     columns: Mapping[str, Sequence[str]],
     no_label: str | None,

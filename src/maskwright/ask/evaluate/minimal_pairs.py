@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from maskwright.ask.predict.texts import scoring_method
+from maskwright.ask.evaluate import pair_outcomes
+from maskwright.ask.evaluate.pair_outcomes import PairEvaluation, Paradigm
 from maskwright.base.config import canonical_json, fingerprint
 from maskwright.base.errors import DataError
 from maskwright.base.report import document, tables
@@ -22,13 +23,11 @@ from maskwright.base.report.page import write_report
 from maskwright.base.report.wording import percent
 from maskwright.base.storage import commit
 from maskwright.base.storage.strict_json import parse_object
-from maskwright.learn.pretrain.mixing import weights_of
 from maskwright.learn.pretrain.prepare import training_stores
+from maskwright.learn.pretrain.rows import weights_of
 from maskwright.learn.recipes.base.find import read
 from maskwright.model.inference import likelihood as text_likelihood
-from maskwright.model.inference import minimal_pairs
 from maskwright.model.inference.held_out_loss import token_counts
-from maskwright.model.inference.minimal_pairs import PairEvaluation, Paradigm
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening.model import Model
@@ -60,27 +59,27 @@ def evaluate_pairs(
     Args:
         out: the folder for the results; created if necessary.
         how: one of `likelihood_prompts.METHODS`; None: the one that fits the model's training.
-        part: "all", "choosing" or "reporting" (`minimal_pairs.part`).
+        part: "all", "choosing" or "reporting" (`pair_outcomes.part`).
 
     Raises:
         UsageError, DataError: the pairs, the part or the method does not exist.
         IncompatibleError: the model cannot be scored by this method.
     """
     data, out = Path(data), Path(out)
-    paradigms = minimal_pairs.part(minimal_pairs.read(data), part)
+    paradigms = pair_outcomes.part(pair_outcomes.read(data), part)
     commit.probe_writable(out)
     model = model if isinstance(model, Model) else open_model(model)
     for finding in model.findings:
         say(finding.line())
-    how = scoring_method(model.network, model.conventions) if how is None else how
+    how = text_likelihood.scoring_method(model.network, model.conventions) if how is None else how
     network = prepare(model.network, precision="float32")
     result = score(network, model.tokenizer, paradigms, how)
     stores = training_stores(model.folder)
     weights = weights_of(read(model.folder / RECIPE).corpus, stores) if stores else ()
     counts = token_counts(stores, weights) if stores else None
     baselines = {
-        name: minimal_pairs.judge(paradigms, baseline)
-        for name, baseline in minimal_pairs.baselines(model.tokenizer, counts).items()
+        name: pair_outcomes.judge(paradigms, baseline)
+        for name, baseline in pair_outcomes.baselines(model.tokenizer, counts).items()
     }
     named = f"Minimal pairs, {data.resolve().name}{WHICH[part]}, scored {how}"
     table = as_table(result, baselines, named)
@@ -98,7 +97,7 @@ def score(
     model: Transformer | Prepared, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], scoring: str
 ) -> PairEvaluation:
     """Score the sentences of all pairs by the method `scoring` and return the preferences."""
-    return minimal_pairs.judge(
+    return pair_outcomes.judge(
         paradigms, partial(text_likelihood.scores, model, tokenizer, method=scoring)
     )
 
@@ -152,7 +151,7 @@ def save(
     hash of the model folder. Returns the path."""
     plain = {
         "kind": "minimal pairs",
-        "pairs": minimal_pairs.identity(paradigms),
+        "pairs": pair_outcomes.identity(paradigms),
         "model": model,
         "how": scoring,
         "part": subset,
@@ -177,7 +176,7 @@ def save(
 
 def figures_path(out: Path, scoring: str, subset: str, paradigms: Sequence[Paradigm]) -> Path:
     """Return the path of the results of a method on a part of these pairs."""
-    return out / f"minimal-pairs-{scoring}-{subset}-{minimal_pairs.identity(paradigms)[:8]}.json"
+    return out / f"minimal-pairs-{scoring}-{subset}-{pair_outcomes.identity(paradigms)[:8]}.json"
 
 
 def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> PairEvaluation | None:
@@ -194,7 +193,7 @@ def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> PairEvaluatio
         digest = plain.pop("sha256", None)  # not written by earlier releases
         if digest is not None and digest != fingerprint(plain):
             raise ValueError("its own hash does not fit")
-        if (plain["pairs"], plain.get("model")) != (minimal_pairs.identity(paradigms), model):
+        if (plain["pairs"], plain.get("model")) != (pair_outcomes.identity(paradigms), model):
             return None
         values = {sign: value for value, sign in SIGNS.items()}
         return PairEvaluation(

@@ -20,11 +20,9 @@ from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.base.findings import Finding
 from maskwright.learn.pretrain import build, checkpoints
 from maskwright.learn.pretrain.checkpoints import OWN
-from maskwright.learn.pretrain.mixing import weights_of
 from maskwright.learn.pretrain.prepare import HELD_OUT, keeps_text, training_stores
-from maskwright.learn.pretrain.rows import held_out_rows
+from maskwright.learn.pretrain.rows import held_out_rows, weights_of
 from maskwright.learn.recipes.base.find import find, read
-from maskwright.learn.recipes.base.objective_rows import needs_sentences
 from maskwright.learn.recipes.base.recipe import Corpus, ObjectiveChoice, Recipe, RowChoice
 from maskwright.model.checkpoint.conventions import KEY
 from maskwright.model.inference import held_out_loss as likelihood
@@ -37,11 +35,9 @@ from maskwright.model.opening.run_folder import RECIPE
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.store.mixture import mixed
-from maskwright.text.store.pack import PackedDocuments
-from maskwright.text.store.rows import RowSource
+from maskwright.text.store.loader import mixed
+from maskwright.text.store.rows import PackedDocuments, RowSource, Stream
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.stream import Stream
 from maskwright.text.store.tokenize import build_store
 
 LONGEST = 512
@@ -124,7 +120,7 @@ def evaluate_text(
     with tempfile.TemporaryDirectory() as scratch:
         if texts:
             store_folder = Path(scratch) / "store"
-            sentences = model.num_stacks == 2 or (recipe is not None and needs_sentences(recipe))
+            sentences = model.num_stacks == 2 or (recipe is not None and recipe.needs_sentences)
             if reading is None:
                 reading = ReadingOptions() if recipe is None else recipe.corpus
             reader = Reader(texts, reading)

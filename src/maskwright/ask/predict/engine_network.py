@@ -23,7 +23,7 @@ from maskwright.base.errors import IncompatibleError, MaskwrightError
 from maskwright.base.findings import Finding
 from maskwright.model.graph import onnx
 from maskwright.model.graph.engines.base import calibration, engine, names
-from maskwright.model.graph.engines.base.engine import Engine
+from maskwright.model.graph.engines.base.engine import Runtime
 from maskwright.model.graph.engines.base.names import AUTO, TORCH
 from maskwright.model.graph.graphs import states_graph
 from maskwright.model.inference.batches import RowGroup, rectangles
@@ -39,7 +39,7 @@ CLOSE = {"float32": 1e-3, "bfloat16": 0.1}
 class EngineNetwork(Prepared):
     """A `Prepared` network whose hidden states are computed by `engine`."""
 
-    def __init__(self, ready: Prepared, engine: Engine) -> None:
+    def __init__(self, ready: Prepared, engine: Runtime) -> None:
         super().__init__(ready.network, ready.products)
         self.engine = engine
 
@@ -49,7 +49,7 @@ class EngineNetwork(Prepared):
         tokens: Tensor,
         groups: Sequence[RowGroup],
         segments: Tensor | None = None,
-        place: Place | None = None,
+        position: Place | None = None,
     ) -> Tensor:
         """As `Prepared.ragged`, in float32."""
         ids = tokens.cpu().numpy()
@@ -59,7 +59,7 @@ class EngineNetwork(Prepared):
             lengths = np.repeat([g.length for g in groups_read], [g.count for g in groups_read])
             end = begin + int(lengths.sum())
             group_segments = None if segment_ids is None else segment_ids[begin:end]
-            states.append(self._rectangle(ids[begin:end], group_segments, lengths, place))
+            states.append(self._rectangle(ids[begin:end], group_segments, lengths, position))
             begin = end
         return torch.from_numpy(np.concatenate(states)).to(tokens.device)
 
@@ -68,10 +68,10 @@ class EngineNetwork(Prepared):
         ids: NDArray[np.int64],
         segments: NDArray[np.int64] | None,
         lengths: NDArray[np.int64],
-        place: Place | None,
+        position: Place | None,
     ) -> NDArray[np.float32]:
         """Compute the states of ragged rows, padded to the longest. Returns (tokens, D), or (rows,
-        D) of the first or last position if `place` names one."""
+        D) of the first or last position if `position` names one."""
         mask = np.arange(int(lengths.max())) < lengths[:, None]
         padded_ids = np.zeros(mask.shape, np.int64)
         padded_ids[mask] = ids
@@ -80,9 +80,9 @@ class EngineNetwork(Prepared):
             segment_ids = np.zeros_like(padded_ids)
             segment_ids[mask] = segments
         states = self.engine.run(padded_ids, mask.astype(np.int64), segment_ids)
-        if place is None:
+        if position is None:
             return states[mask]
-        return states[np.arange(len(padded_ids)), 0 if place == "first" else lengths - 1]
+        return states[np.arange(len(padded_ids)), 0 if position == "first" else lengths - 1]
 
 
 def is_plain(network: Transformer) -> bool:
@@ -130,7 +130,7 @@ def with_engine(
 class _Loaded:
     """The loaded engines by name, and findings about each."""
 
-    engines: dict[str, Engine] = field(default_factory=dict)
+    engines: dict[str, Runtime] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -218,7 +218,7 @@ def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, 
     return tokens, [RowGroup(len(list(rows)), length) for length, rows in grouped]
 
 
-def _compare_states(ready: Prepared, candidate: Engine) -> Finding:
+def _compare_states(ready: Prepared, candidate: Runtime) -> Finding:
     """Compare the engine's states with the native ones in float32, on rows of different lengths;
     raises an `IncompatibleError` if they differ by more than its precision allows."""
     longest = ready.config.longest or 48

@@ -17,10 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from maskwright.ask.predict.columns import PREDICTION, WINDOWS, name_taken
 from maskwright.ask.predict.predictor import PORTION, BasePredictor, Predictor, load
 from maskwright.ask.predict.remote import ModelChangedError, RemoteServer, with_server
-from maskwright.ask.predict.rows import rows_to_answer
+from maskwright.ask.predict.rows import PREDICTION, WINDOWS, name_taken, rows_to_answer
 from maskwright.ask.predict.shared_encoder import SharedEncoder, load_shared
 from maskwright.base.counted import counted
 from maskwright.base.errors import UsageError

@@ -15,15 +15,13 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args, overload
+from typing import Any, Unpack, get_args, overload
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from maskwright.ask.predict import texts as inference_texts
+from maskwright.ask.predict.engine import Engine, require_new_adapter
 from maskwright.ask.predict.inputs import listed
-from maskwright.ask.predict.open_model import OpenModel
 from maskwright.ask.predict.predictor import Answer, OnBad, Predictor
 from maskwright.ask.predict.shared_encoder import SharedEncoder, groups_of_one_base
 from maskwright.base.errors import DataError, IncompatibleError, UsageError
@@ -32,9 +30,12 @@ from maskwright.base.report import document
 from maskwright.learn.tasks.base.choices import LongText, require_long_text
 from maskwright.model.device.choices import Precision
 from maskwright.model.graph.engines.base import names as engines
-from maskwright.model.inference.decode import require_writer
 from maskwright.model.inference.fill_mask import Hole
-from maskwright.model.inference.prepared import Prepared
+from maskwright.model.inference.generation_settings import (
+    GenerationKeywords,
+    GenerationSettings,
+    takes_generation_settings,
+)
 from maskwright.model.opening import folders
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import home_of, open_model
@@ -58,30 +59,22 @@ class LanguageModel:
     def __init__(
         self, model: Model, precision: Precision = "auto", engine: str = engines.TORCH
     ) -> None:
-        if precision not in get_args(Precision):
-            raise _no_precision(precision)
+        _require_precision(precision)
         engines.require(engine)
         self.precision = precision
         self._active = DEFAULT if model.is_adapter else None
-        opened = OpenModel(model, precision, engine=engine)
-        self._models: dict[str | None, OpenModel] = {self._active: opened}
+        opened = Engine(model, precision, runtime=engine)
+        self._models: dict[str | None, Engine] = {self._active: opened}
         if engine != engines.TORCH:
             opened.network()  # chooses and compares the engine now, not at the first call
 
-    @classmethod
-    def of(cls, opened: OpenModel) -> LanguageModel:
-        """Wrap an opened folder, such as one that shares the weights of another."""
-        language_model = cls(opened.model, opened.precision)
-        language_model._models = {language_model._active: opened}
-        return language_model
-
     # ------------------------------------------------------------------------------- abilities
-    def opened(self, adapter: str | None = None) -> OpenModel:
+    def opened(self, adapter: str | None = None) -> Engine:
         """Return the opened model with a loaded adapter; None: with the active one."""
         return self._now if adapter is None else self._models[adapter]
 
     @property
-    def _now(self) -> OpenModel:
+    def _now(self) -> Engine:
         """The opened model with the active adapter."""
         return self._models[self._active]
 
@@ -105,12 +98,12 @@ class LanguageModel:
     def engine_findings(self) -> tuple[Finding, ...]:
         """Findings about the chosen engine, measured times, and how its hidden states differ from
         those of "torch"; empty for "torch"."""
-        return self._now.engine_findings
+        return self._now.runtime_findings
 
     @property
     def engine(self) -> str:
         """The engine that computes hidden states; "torch" is the native one."""
-        return self._now.engine
+        return self._now.runtime
 
     @property
     def predictor(self) -> Predictor:
@@ -150,13 +143,7 @@ class LanguageModel:
             CheckpointError: as in `load`.
         """
         name = folders.called(home_of(Path(folder))) if name is None else name
-        if name in self._models:
-            raise UsageError(
-                "an adapter of that name is loaded already",
-                where="name",
-                found=repr(name),
-                do="give another name",
-            )
+        require_new_adapter(name, self._models)
         self._models[name] = self._base.with_adapter(folder)
         return name
 
@@ -170,12 +157,11 @@ class LanguageModel:
         self._active = name
 
     @property
-    def _base(self) -> OpenModel:
+    def _base(self) -> Engine:
         """The model without an adapter; the base of an adapter folder is opened at first access."""
         if None not in self._models:
-            (adapted_model,) = [opened for opened in self._models.values() if opened.base is None]
-            base = open_model(adapted_model.model.path)
-            self._models[None] = OpenModel(base, self.precision, engine=adapted_model.engine)
+            (adapted,) = [engine for engine in self._models.values() if engine.base is None]
+            self._models[None] = adapted.without_adapter
         return self._models[None]
 
     # ---------------------------------------------------------------------------------- inference
@@ -261,35 +247,24 @@ class LanguageModel:
         """As `fill_mask` of a list; `note` is called with findings about unknown words. `live`: the
         model is used only once, so its network is not prepared for inference."""
         with self._errors_with_abilities("fill_mask"):
-            network = None if live else self._now.network()
-            return inference_texts.fill_masks(
-                self._now.model, texts, top=top, note=note, prepared=network, windows=windows
-            )
+            return self._now.fill_masks(texts, top, note, live=live, windows=windows)
 
+    @takes_generation_settings
     def generate(
         self,
         prompts: str | Iterable[str],
         *,
-        tokens: int = 100,
-        temperature: float | None = None,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int = 0,
-        stop: Sequence[str] = (),
-        num_beams: int = 1,
         precision: Precision | None = None,
+        **settings: Unpack[GenerationKeywords],
     ) -> str | list[str]:
         """Generate a continuation of each prompt. A decoder returns prompt and continuation, an
         encoder–decoder only its output. Results do not depend on the other prompts of the list.
 
         Args:
-            tokens: the maximum number of new tokens.
-            temperature: divides the logits; 0 is greedy decoding. None: 0.8.
-            top_k, top_p: sample from this number, or this total probability, of the most probable
-                tokens; 0 and 1: from all.
-            stop: strings that end the output; it is cut before them.
-            num_beams: above 1, use beam search with this many beams instead of sampling.
             precision: as in `load`; None: that of the model.
+            settings: the fields of `GenerationSettings`: `tokens`, the maximum number of new ones,
+                `temperature` (0: greedy; without it 0.8), `top_k`, `top_p`, `seed`, `stop` and
+                `num_beams` (above 1: beam search).
 
         Raises:
             IncompatibleError: the model cannot generate text.
@@ -299,47 +274,25 @@ class LanguageModel:
         """
         text_list = self._text_list(prompts, "generate")
         with self._errors_with_abilities("generate"):
-            outputs = inference_texts.write(
-                self._now.model,
-                text_list,
-                tokens=tokens,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
-                seed=seed,
-                stop=stop,
-                num_beams=num_beams,
-                writer=self._writer(precision),
-            )
+            _require_precision(precision)
+            outputs = self._now.generate(text_list, GenerationSettings(**settings), precision)
         return outputs[0] if isinstance(prompts, str) else outputs
 
+    @takes_generation_settings
     def stream(
         self,
         prompt: str,
         *,
-        tokens: int = 100,
-        temperature: float | None = None,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int = 0,
-        stop: Sequence[str] = (),
         precision: Precision | None = None,
+        **settings: Unpack[GenerationKeywords],
     ) -> Iterator[str]:
         """Yield the text that `generate` adds to the prompt, piece by piece. Pieces are final: they
-        contain no incomplete characters, and no part of a stop string. Args as in `generate`."""
+        contain no incomplete characters, and no part of a stop string. Args as in `generate`,
+        without `num_beams`."""
         (text,) = self._text_list([prompt], "stream")
         with self._errors_with_abilities("generate"):
-            pieces = inference_texts.write_stream(
-                self._now.model,
-                text,
-                tokens=tokens,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
-                seed=seed,
-                stop=stop,
-                writer=self._writer(precision),
-            )
+            _require_precision(precision)
+            pieces = self._now.stream(text, GenerationSettings(**settings), precision)
         return (piece.text for piece in pieces if piece.text)
 
     def _predict_with_adapters(
@@ -372,14 +325,6 @@ class LanguageModel:
             for row in zip(*(answers[name] for name in names), strict=True)
         ]
 
-    def _writer(self, precision: Precision | None) -> Prepared:
-        """Return the prepared network for generation; None: in the precision of the model."""
-        if precision is not None and precision not in get_args(Precision):
-            raise _no_precision(precision)
-        model = self._now.model
-        require_writer(model.config, one_way=model.conventions.writes)
-        return self._now.network(precision)
-
     def embed(
         self,
         texts: str | Iterable[str],
@@ -406,18 +351,10 @@ class LanguageModel:
             DataError: an example is not a text.
         """
         text_list = self._text_list(texts, "embed")
-        predictor = self.predictor if "predict" in self.abilities else None
-        if predictor is None or not predictor.task_type.alone:
-            predictor = self._now.pooled(pooling or "mean")
-            if long == "as_trained":
-                self._require_room(text_list)
-        elif pooling is not None:
-            raise UsageError(
-                "this model has its own pooling",
-                where="pooling",
-                found=repr(pooling),
-                do="leave it out",
-            )
+        predictor = self._now.embedder(pooling)
+        is_trained = "predict" in self.abilities and predictor is self.predictor
+        if long == "as_trained" and not is_trained:
+            self._require_room(text_list)
         with self._errors_with_abilities("embed"):
             vectors = predictor.with_long_texts(long).vectors(text_list, note=warn)
         return vectors[0] if isinstance(texts, str) else vectors
@@ -456,10 +393,7 @@ class LanguageModel:
         """
         text_list = self._text_list(texts, "log_likelihood")
         with self._errors_with_abilities("log_likelihood"):
-            network = self._now.network()
-            float32_network = network if network.dtype == torch.float32 else None
-            model = self._now.model
-            likelihoods = inference_texts.log_likelihoods(model, text_list, how, float32_network)
+            likelihoods = self._now.log_likelihoods(text_list, how)
         return float(likelihoods[0]) if isinstance(texts, str) else likelihoods
 
     def tokens(self, texts: str | Iterable[str]) -> list[str] | list[list[str]]:
@@ -576,13 +510,14 @@ def _no_adapter(name: str | None, loaded: Sequence[str]) -> UsageError:
     )
 
 
-def _no_precision(precision: str) -> UsageError:
-    return UsageError(
-        "no such precision",
-        where="precision",
-        found=repr(precision),
-        wanted=", ".join(get_args(Precision)),
-    )
+def _require_precision(precision: str | None) -> None:
+    if precision is not None and precision not in get_args(Precision):
+        raise UsageError(
+            "no such precision",
+            where="precision",
+            found=repr(precision),
+            wanted=", ".join(get_args(Precision)),
+        )
 
 
 def nothing_to_answer(method: str) -> UsageError:

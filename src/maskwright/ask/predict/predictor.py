@@ -43,6 +43,7 @@ from maskwright.learn.tasks.base.task_type import (
     Extent,
     Outputs,
     TaskType,
+    pipeline_answers,
     task_for,
     task_for_head,
     task_for_vectors,
@@ -55,10 +56,10 @@ from maskwright.model.inference.scores import require_finite
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.supervised import PROBLEM_TYPES, Problem
-from maskwright.model.opening import generation_settings
+from maskwright.model.opening import generation_config
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_model
-from maskwright.text.tables.column_contents import is_empty, joined_or_whole
+from maskwright.text.tables.cell_values import is_empty, joined_or_whole
 from maskwright.text.tables.shapes import may_be_joined
 from maskwright.text.tokenizer.training.sample import not_unicode
 
@@ -211,7 +212,7 @@ class BasePredictor(ABC):
         """Column names that examples may have besides those of `columns`."""
         names = {
             *self.task_type.roles,
-            *self.task_type.beside,
+            *self.task_type.optional_roles,
             *filter(None, [self.task_type.alone]),
         }
         return names | (TWO_TEXTS if self.task_type.head == "sequence" else set())
@@ -367,11 +368,9 @@ def answers_of(
 ) -> Iterator[Answer]:
     """Convert model outputs to predictions: one per example, or a list of the `top` best. Raises a
     `UsageError` if `top` is below 1, or the task has no further predictions."""
-    if top is None:
-        return task_type.as_pipeline(encoded, outputs)
-    if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
+    if top is not None and (isinstance(top, bool) or not isinstance(top, Integral) or top < 1):
         raise UsageError("no answer to give", where="--top", found=repr(top), wanted="1 or more")
-    return task_type.ranked(encoded, outputs, int(top))
+    return pipeline_answers(task_type, encoded, outputs, None if top is None else int(top))
 
 
 def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
@@ -426,11 +425,11 @@ def predictor(loaded: Model) -> Predictor:
         task["length"] = sentence_folder.length or task["length"]
         task["columns"] = {task_type.alone: (task_type.alone,)}
     elif generates:
-        settings = generation_settings.read(path, loaded.extra)
-        options = generation_settings.options(settings, loaded.tokenizer.vocabulary_size)
+        settings = generation_config.read(path, loaded.extra)
+        options = generation_config.options(settings, loaded.tokenizer.vocabulary_size)
         task_type = task_for_writing(options)
-        findings = [finding for finding in findings if finding.name != generation_settings.FINDING]
-        findings += generation_settings.findings(settings, follows=True)
+        findings = [finding for finding in findings if finding.name != generation_config.FINDING]
+        findings += generation_config.findings(settings, follows=True)
     else:
         problems = {theirs: ours for ours, theirs in PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))

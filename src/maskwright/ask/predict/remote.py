@@ -499,7 +499,7 @@ def with_server(server: RemoteServer) -> RemoteModel:
     except (UsageError, ValueError) as error:
         raise server.unknown("task", error) from error
     columns = task["columns"]
-    allowed, needed = {*task_type.roles, *task_type.beside, SECOND}, {*task_type.roles}
+    allowed, needed = {*task_type.roles, *task_type.optional_roles, SECOND}, {*task_type.roles}
     roles_match = allowed >= columns.keys() >= needed or columns.keys() == {task_type.alone}
     if not roles_match or not all(names and _fits(names, [str]) for names in columns.values()):
         raise server.unknown("columns", columns)

@@ -1,38 +1,52 @@
-"""Read the rows of a file to predict, each with its example.
+"""Rows of a file to predict, each with its example, and the columns of their predictions.
 
 A file has the columns of the training data or, for tasks of one text, is plain text with one text
-per line. Cells of a csv may contain lists as JSON.
+per line. Cells of a csv may contain lists as JSON. It must not have the columns of a prediction:
+
+    prediction                         in JSON Lines, the prediction itself
+    predicted_label, predicted_score   in a table, a column for each field; with --top
+                                       predicted_label_1, predicted_score_1, …_2, …
+    prediction_windows                 the number of windows the row was read in (`--long
+                                       windows`); in a table predicted_windows
+
+Columns of several models follow each other.
 """
 
 from __future__ import annotations
 
 import codecs
 import contextlib
+import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from maskwright.ask.predict.columns import PREDICTION, name_taken
 from maskwright.ask.predict.inputs import LISTS
 from maskwright.ask.predict.predictor import BasePredictor
 from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
 from maskwright.base.storage.strict_json import parse
+from maskwright.learn.tasks.base.task_type import example_of_row
 from maskwright.text.corpus.csv_file import OTHERS
 from maskwright.text.corpus.files import RegularFile, Source, find, shown
 from maskwright.text.corpus.growing import GrowingFile, growing
 from maskwright.text.corpus.ledger import Counts, Ledger
 from maskwright.text.corpus.read import text_blocks
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.column_contents import has_column, row_with_lists
-from maskwright.text.tables.formats import class_folders, conll, conllu, unnamed_files
+from maskwright.text.tables.cell_values import row_with_lists
+from maskwright.text.tables.files import separate_class_names
+from maskwright.text.tables.formats import conll, conllu
+from maskwright.text.tables.formats import text_files as text_formats
 from maskwright.text.tables.raw_text import as_read
+from maskwright.text.tables.read import read_rows
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, WHERE, TableReadingOptions
-from maskwright.text.tables.rows import TABLE_FILE, Row, read_rows
+from maskwright.text.tables.rows import TABLE_FILE, Row, has_column
 from maskwright.text.tables.shapes import may_be_joined
-from maskwright.text.tables.split_files import separate_class_names
 
+PREDICTION, PREDICTED = "prediction", "predicted_"
+NUMBER = re.compile(r"_[0-9]+\Z")  # the suffix of columns of the best predictions
+WINDOWS, PREDICTED_WINDOWS = "prediction_windows", "predicted_windows"
 # Names for the column with the source file of a row; the first unused one is taken.
 FILE = ("file", "source_file", "predicted_from")
 AT_MOST = 1000  # the file is rejected if this many first rows lack a needed column
@@ -46,14 +60,14 @@ def rows_to_answer(
     of a bad row is None if `on_bad` is "skip". For a folder, the values include the file of the
     row. `counts` is updated with statistics of the reader."""
     skips = read.reading.on_bad == "skip"
-    every_file, ignored = find(source, unnamed_files.sources)
+    every_file, ignored = find(source, text_formats.sources)
     counts.ignored.add(ignored)
     files = separate_class_names(every_file)[0]
     names = [name for role in model.columns.values() for name in role]
     text_files = [
         file for file in files if file.format == "text" and not _is_labelled(file, read.reading)
     ]
-    if class_folders.in_folders(files, lambda name: False):
+    if text_formats.in_folders(files, lambda name: False):
         text_files = []  # each file is one text
     if text_files and len(text_files) < len(files):
         raise UsageError(
@@ -144,12 +158,12 @@ def _column_error(row: Row, missing: str, model: BasePredictor) -> DataError:
 
 def _is_labelled(file: Source, reading: ReadingOptions) -> bool:
     """Whether a text file has labelled rows (fastText, CoNLL, CoNLL-U), not one text per line."""
-    if isinstance(file, unnamed_files.ParallelText):
+    if isinstance(file, text_formats.ParallelText):
         return True
     with RegularFile(file) as stream:
         first_block = next(text_blocks(stream, file, Ledger(reading, Counts(), None)), None)
     return first_block is not None and (
-        first_block.text.lstrip().startswith(class_folders.LABEL)
+        first_block.text.lstrip().startswith(text_formats.LABEL)
         or conllu.is_one(first_block.text, may_be_table=True)
         or conll.is_words(first_block.text)
     )
@@ -199,7 +213,7 @@ def _example(model: BasePredictor, row: Row) -> Any:
     """Convert a row to an example of the task; cells of list columns are parsed."""
     listed = [model.columns[role] for role in LISTS if role in model.columns]
     single_columns = [names[0] for names in listed if len(names) == 1]
-    return model.task_type.of_row(row_with_lists(row, single_columns), model.columns)
+    return example_of_row(model.task_type, row_with_lists(row, single_columns), model.columns)
 
 
 def _tried(skips: bool, make_example: Callable[..., Any], *arguments: Any) -> Any:
@@ -285,3 +299,60 @@ def _extension_for(head: bytes) -> str:
             parse(head.decode("utf-8"))
             return ".json"
     return ".txt"
+
+
+# -------------------------------------------------------------------- columns of predictions
+def flat_row(row: dict[str, Any], top: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split a row of JSON Lines into the cells of its columns and those of its prediction. Lists
+    become JSON, except the list of the `top` best predictions, which get columns of their own."""
+    answer = row.pop(PREDICTION)
+    windows = {PREDICTED_WINDOWS: row.pop(WINDOWS)} if WINDOWS in row else {}
+    cells = {} if answer is None else dict(_cells(PREDICTED, answer, top))
+    cells |= windows
+    if clashes := sorted(cells.keys() & row.keys()):
+        raise name_taken(", ".join(clashes))
+    return _as_text(row), _as_text(cells)
+
+
+def _as_text(cells: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+        for name, value in cells.items()
+    }
+
+
+def names_of(example: Any, model: BasePredictor, top: int | None, windows: bool) -> list[str]:
+    """Return the prediction columns, with that of the number of `windows` if True. They are the
+    same for all rows, except that with `top` a row may have fewer of them."""
+    names = [name for name, _ in _cells(PREDICTED, model.answers([example], top)[0], top)]
+    return [*names, *([PREDICTED_WINDOWS] if windows else [])]
+
+
+def clashing(names: Iterable[str], row: Iterable[str], top: int | None) -> list[str]:
+    """Return the columns of a row that clash with prediction columns of these `names`."""
+    if top is None:
+        return sorted({*names} & {*row})
+    ranked = {NUMBER.sub("", name) for name in names}
+    return sorted(name for name in row if name in names or NUMBER.sub("", name) in ranked)
+
+
+def _cells(name: str, answer: Any, top: int | None, suffix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (column name, value) for the fields of a prediction, recursively."""
+    if isinstance(answer, dict):
+        for key, value in answer.items():
+            yield from _cells(f"{name}{key}_", value, top, suffix)
+    elif top is not None and isinstance(answer, list) and not suffix:
+        for number, ranked in enumerate(answer, start=1):
+            yield from _cells(name, ranked, top, f"_{number}")
+    else:
+        yield name.removesuffix("_") + suffix, answer
+
+
+def name_taken(name: str, where: str | None = None) -> UsageError:
+    """Return the error about a file that already has a column called `name`."""
+    return UsageError(
+        "the file has a column of that name already",
+        where=where,
+        found=name,
+        do="rename it, or the answer would take its place",
+    )

@@ -20,19 +20,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from maskwright.ask.predict.columns import (
+from maskwright.ask.predict.file import answer_rows, loaded, unanswered
+from maskwright.ask.predict.inputs import LISTS
+from maskwright.ask.predict.predictor import BasePredictor, Predictor
+from maskwright.ask.predict.remote import ModelChangedError, RemoteModel, RemoteServer
+from maskwright.ask.predict.rows import (
     PREDICTION,
     WINDOWS,
     clashing,
     flat_row,
     name_taken,
     names_of,
+    rows_to_answer,
 )
-from maskwright.ask.predict.file import answer_rows, loaded, unanswered
-from maskwright.ask.predict.inputs import LISTS
-from maskwright.ask.predict.predictor import BasePredictor, Predictor
-from maskwright.ask.predict.remote import ModelChangedError, RemoteModel, RemoteServer
-from maskwright.ask.predict.rows import rows_to_answer
 from maskwright.ask.predict.shared_encoder import SharedEncoder
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, MaskwrightError, OutputError, UsageError
@@ -42,7 +42,7 @@ from maskwright.base.report.say import Say, quiet
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
 from maskwright.base.storage.files import new_text
-from maskwright.learn.finetune.hashes import hashes
+from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.tasks.base.choices import LongText
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, MODEL, TASK
 from maskwright.model.graph.engines.base.names import TORCH
@@ -50,7 +50,7 @@ from maskwright.model.opening import folders
 from maskwright.model.opening.open import home_of
 from maskwright.text.corpus.files import listed, size_of
 from maskwright.text.corpus.ledger import Counts
-from maskwright.text.tables.formats import unnamed_files
+from maskwright.text.tables.formats import text_files
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import as_names
 
@@ -121,7 +121,7 @@ def write_predictions(
         names = _look_at(source, model, read, top, delimiter is not None, windows)
         # The rows are in both files for a while.
         storage.require_space(
-            out.parent, WRITES * size_of(source, unnamed_files.sources) - _size(staged)
+            out.parent, WRITES * size_of(source, text_files.sources) - _size(staged)
         )
 
         def save(target: Path) -> None:

@@ -143,8 +143,7 @@ def do(a: argparse.Namespace) -> None:
             where=f"--{unused[0].replace('_', '-')}",
             do="add --prove, or leave it out",
         )
-    from maskwright.text.curate.command import curate_command
-    from maskwright.text.curate.curation import is_curated
+    from maskwright.text.curate.curation import curate_command, is_curated
 
     if a.prove and not a.update and (not a.text or is_curated(a.out or Path("clean"))):
         _prove(a)

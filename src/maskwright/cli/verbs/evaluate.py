@@ -94,8 +94,8 @@ def _require_choices(method: str | None, split_name: str | None) -> None:
 
         require_method(method, "--how")
     if split_name is not None:
-        from maskwright.model.inference.minimal_pairs import PARTS as PAIR_PARTS
-        from maskwright.text.tables.split_files import PARTS
+        from maskwright.ask.evaluate.pair_outcomes import PARTS as PAIR_PARTS
+        from maskwright.text.tables.rows import PARTS
 
         choices = (*PAIR_PARTS, *PARTS)
         if split_name not in choices:

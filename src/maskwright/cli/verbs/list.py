@@ -6,8 +6,10 @@ import argparse
 
 from maskwright.base.errors import UsageError, near
 
-ROOMS = ("families", "objectives", "adapters", "tasks", "recipes", "steps", "targets")
-SUMMARY = "list families, objectives, adapters, tasks, recipes, steps of a curation, targets"
+ROOMS = ("families", "objectives", "adapters", "tasks", "recipes", "steps", "targets", "dialects")
+# The open sets whose names on the command line are shorter.
+SETS = {"steps": "curate.steps", "targets": "export.targets", "dialects": "serve.dialects"}
+SUMMARY = "list families, objectives, adapters, tasks, recipes, steps, targets, dialects"
 GROUP, ORDER = "models", 4
 EXAMPLES = ("recipes",)
 LIGHT = True
@@ -18,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "room",
         nargs="?",
         help="only one of these: families, objectives, adapters, tasks, recipes, steps (of a "
-        "curation, with their settings) or targets (of an export)",
+        "curation, with their settings), targets (of an export) or dialects (of a server)",
     )
 
 
@@ -46,5 +48,4 @@ def _names(room: str) -> list[str]:
 
     if room == "tasks":
         return list(shapes())
-    rooms = {"steps": "curate.steps", "targets": "export.targets"}
-    return catalogue.names(rooms.get(room, room))
+    return catalogue.names(SETS.get(room, room))

@@ -18,17 +18,23 @@ from maskwright.base.findings import Finding
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say, printer
 from maskwright.learn.finetune.finished_seeds import REJECTS
-from maskwright.learn.finetune.hashes import hash_rows, hashes, require_as_read
 from maskwright.learn.finetune.label_curve import measure_curve
 from maskwright.learn.finetune.method import Method
-from maskwright.learn.finetune.recipe import NAME, FinetuneRecipe, render
+from maskwright.learn.finetune.recipe import (
+    NAME,
+    FinetuneRecipe,
+    hash_rows,
+    hashes,
+    render,
+    require_as_read,
+)
 from maskwright.learn.finetune.run import finetune, require_unfinished
 from maskwright.learn.finetune.tune import Settings
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.choices import SKIPPED, VECTOR_POOLINGS
 from maskwright.learn.tasks.base.encode import room
 from maskwright.learn.tasks.base.task_type import TaskType, task_for
-from maskwright.learn.tasks.windows.text_to_text import TEMPLATES, Template
+from maskwright.learn.tasks.base.text_generation import TEMPLATES, Template
 from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.learn.train.schedule import Schedule
 from maskwright.model.device import machine
@@ -327,7 +333,7 @@ def _require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
             found=task_type.task,
             do="leave it out",
         )
-    if recipe.accumulate > 1 and task_type.rivals:
+    if recipe.accumulate > 1 and task_type.shape.in_batch_negatives:
         raise UsageError(
             "each text is a wrong answer to the others of its step, which therefore cannot be cut",
             where="--accumulate",
@@ -386,7 +392,10 @@ def _options(
             )
         options["pooling"] = pooling
     if measure is not None:
-        if measure not in (metrics := task_type.choosable):
+        shape = task_type.shape
+        allowed = (*task_type.measures, *shape.selectable)
+        metrics = [name for name in shape.choosable if name in allowed]
+        if measure not in metrics:
             raise UsageError(
                 "the metric to select by is unknown",
                 where="--measure",

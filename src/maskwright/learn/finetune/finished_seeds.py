@@ -173,10 +173,6 @@ class FinishedSeeds:
             model.float().eval(), figures, facts["losses"], facts["epoch"], facts["seconds"]
         )
 
-    def count(self) -> int:
-        """Returns the number of saved seeds."""
-        return len(list(self.folder.glob("seed-*"))) if self.folder.is_dir() else 0
-
     def has(self, seed: int) -> bool:
         """Whether `seed` is saved."""
         return self._path(seed).is_dir()

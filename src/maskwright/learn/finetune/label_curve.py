@@ -37,9 +37,9 @@ from maskwright.base.report.wording import figure
 from maskwright.base.storage import commit
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.learn.finetune.finished_seeds import REJECTS
-from maskwright.learn.finetune.hashes import hash_rows, hashes
 from maskwright.learn.finetune.learner import Learner, reader
 from maskwright.learn.finetune.method import FULL, Method
+from maskwright.learn.finetune.recipe import hash_rows, hashes
 from maskwright.learn.finetune.tune import Settings, Watch, watching
 from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.choices import Long
@@ -49,7 +49,7 @@ from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tables import splits
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
+from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
 SCRATCH = "from scratch"
 UNTRAINED = " (no pretraining)"
@@ -78,6 +78,11 @@ class LabelCurve:
 
     def put(self, approach: str, count: int, seed: int, value: float) -> None:
         self.figures.setdefault(approach, {}).setdefault(count, {})[seed] = value
+
+    def put_baseline(self, name: str, count: int, seed: int, value: float) -> None:
+        """Add the metric of a method without pretraining, fitted on the same labels."""
+        self.put(name, count, seed, value)
+        self.baselines += [name] if name not in self.baselines else []
 
     def put_trained(
         self, approach: str, count: int, seed: int, evaluation: Mapping[str, float]
@@ -281,7 +286,7 @@ def measure_curve(
         UsageError: there are not so many labels, or `out` has the results of another study.
         OutputError: `out` has other content.
     """
-    say, watch, reported = printer(stream), watching(stream), set[tuple[str, int]]()
+    say = printer(stream)
     commit.require_own(out, LINES, beside=(REJECTS,))
     commit.probe_writable(out)
     model = model if isinstance(model, Model) else open_weights(model)
@@ -297,47 +302,28 @@ def measure_curve(
         "data": hash_rows(data),
         "settled": dict(task_type.options),
     }
+    trial = _Trial(model, task_type, length, long, eval_part, machine, watching(stream), say)
+    # Without pretrained weights, body and head have the same learning rate.
+    from_scratch = Method(FULL, head_rate=methods[0].head_rate or 1.0)
     with commit.Lock(out / LOCK):
         known_rows = _read_rows(out / LINES, about)
         curve = LabelCurve(task_type.measure, label_counts)
         for count, seed in itertools.product(label_counts, seeds):
             sampled = _sample(data, count, seed)
-            _put_baselines(curve, task_type, sampled, eval_part, count, seed)
-            # Without pretrained weights, body and head have the same learning rate.
-            from_scratch = Method(FULL, head_rate=methods[0].head_rate or 1.0)
+            for name, answers in task_type.baselines(sampled, eval_part):
+                metrics = task_type.metrics(sampled.parts[eval_part], answers).values
+                curve.put_baseline(name + UNTRAINED, count, seed, _or_zero(metrics[curve.measure]))
             for method, scratch in [*((m, False) for m in methods), (from_scratch, True)]:
-                approach = SCRATCH if scratch else method.name
                 seed_settings = replace(settings(method), seed=seed)
-                hashed_settings = [
-                    method.layer_decay,
-                    method.head_factor,
-                    config.to_plain(seed_settings),
-                ]
-                hashed_settings += [length, long]
-                if other_settings := method.changed_settings | unusual(machine):
-                    hashed_settings.append(other_settings)
-                settings_hash = config.fingerprint(hashed_settings)
+                settings_hash = config.fingerprint(trial.hashed_settings(method, seed_settings))
+                approach = SCRATCH if scratch else method.name
                 row = {
                     "way": approach,
                     "labels": count,
                     "seed": seed,
                     "settings": settings_hash[:16],
                 }
-                train = partial(
-                    _train_once,
-                    model,
-                    task_type,
-                    sampled,
-                    method,
-                    seed_settings,
-                    length,
-                    long,
-                    eval_part,
-                    watch,
-                    machine,
-                    partial(_print_cuts, reported, say),
-                    scratch=scratch,
-                )
+                train = partial(trial.train, sampled, method, seed_settings, scratch=scratch)
                 evaluation = _stored_or_new(out / LINES, known_rows, row, train)
                 curve.put_trained(approach, count, seed, evaluation)
                 shown = figure(evaluation["value"])
@@ -361,22 +347,6 @@ def _label_counts(counts: Sequence[int], total: int) -> list[int]:
             wanted=f"1 to {total:,}, or all",
         )
     return numbers
-
-
-def _put_baselines(
-    curve: LabelCurve,
-    task_type: TaskType,
-    sampled: Dataset,
-    eval_part: str,
-    count: int,
-    seed: int,
-) -> None:
-    """Add the metric of the baselines without pretraining, fitted on the same labels."""
-    for name, answers in task_type.baselines(sampled, eval_part):
-        approach = name + UNTRAINED
-        value = task_type.measured(sampled.parts[eval_part], answers)[curve.measure]
-        curve.put(approach, count, seed, _or_zero(value))
-        curve.baselines += [approach] if approach not in curve.baselines else []
 
 
 def _write(curve: LabelCurve, about: dict[str, Any], out: Path, say: Say) -> None:
@@ -467,64 +437,69 @@ def _sample(data: Dataset, count: int, seed: int) -> Dataset:
     return replace(sampled, parts={**sampled.parts, VALIDATION: fewer})
 
 
-def _train_once(
-    model: Model,
-    task_type: TaskType,
-    data: Dataset,
-    method: Method,
-    settings: Settings,
-    length: int | None,
-    long: Long,
-    eval_part: str,
-    watch: Watch,
-    machine: Machine | None,
-    say_cut: Callable[[Mapping[str, Encoded]], None],
-    *,
-    scratch: bool,
-) -> dict[str, float]:
-    """Train once; return "value" (metric on `eval_part`), "learned" (on training rows), "moved"."""
-    learner = Learner.of(model, task_type, method, length, long)
-    encoded_parts = {
-        part_name: task_type.encode(rows, learner.frame) for part_name, rows in data.parts.items()
-    }
-    say_cut(encoded_parts)
-    approach = SCRATCH if scratch else method.name
-    name = f"{approach}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}"
-    seed_result = learner.learn(
-        encoded_parts,
-        method,
-        settings,
-        eval_part,
-        quiet,
-        watch,
-        scratch=scratch,
-        name=name,
-        machine=machine,
-    )
-    encoded_training = task_type.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
-    score = reader(
-        seed_result.tuned.network, seed_result.task_type, learner.frame, learner.collation
-    )
-    figures = {
-        "value": seed_result.task_type.measured(data.parts[eval_part], seed_result.answers),
-        "learned": seed_result.task_type.measured(
-            encoded_training.rows,
-            seed_result.task_type.answers(encoded_training, score(encoded_training)),
-        ),
-    }
-    scores = {name: _or_zero(metrics[task_type.measure]) for name, metrics in figures.items()}
-    return {**scores, "moved": seed_result.moved}
+@dataclass(frozen=True)
+class _Trial:
+    """What all trainings of a study share."""
 
+    model: Model
+    task_type: TaskType
+    length: int | None
+    long: Long
+    eval_part: str
+    machine: Machine | None
+    watch: Watch
+    say: Say
+    reported: set[tuple[str, int]] = field(default_factory=set)
 
-def _print_cuts(
-    reported: set[tuple[str, int]], say: Say, encoded_parts: Mapping[str, Encoded]
-) -> None:
-    """Print the findings of each part, such as truncation, once for each number of rows."""
-    for part_name, encoded in encoded_parts.items():
-        key = (part_name, len(encoded.rows))
-        for finding in () if key in reported else encoded.findings:
-            say(finding.of(part_name).line())
-        reported.add(key)
+    def hashed_settings(self, method: Method, settings: Settings) -> list[Any]:
+        """Return what a stored result depends on."""
+        plain = [method.layer_decay, method.head_factor, config.to_plain(settings)]
+        further = method.changed_settings | unusual(self.machine)
+        return [*plain, self.length, self.long, *([further] if further else [])]
+
+    def train(
+        self, data: Dataset, method: Method, settings: Settings, *, scratch: bool
+    ) -> dict[str, float]:
+        """Train once; return "value" (metric on `eval_part`), "learned" (on training rows), and
+        "moved"."""
+        learner = Learner.of(self.model, self.task_type, method, self.length, self.long)
+        encoded_parts = {
+            part_name: self.task_type.encode(rows, learner.frame)
+            for part_name, rows in data.parts.items()
+        }
+        self._print_cuts(encoded_parts)
+        approach = SCRATCH if scratch else method.name
+        result = learner.learn(
+            encoded_parts,
+            method,
+            settings,
+            self.eval_part,
+            quiet,
+            self.watch,
+            scratch=scratch,
+            name=f"{approach}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}",
+            machine=self.machine,
+        )
+        calibrated = result.task_type
+        training = self.task_type.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
+        score = reader(result.tuned.network, calibrated, learner.frame, learner.collation)
+        metrics = {
+            "value": calibrated.metrics(data.parts[self.eval_part], result.answers),
+            "learned": calibrated.metrics(
+                training.rows, calibrated.answers(training, score(training))
+            ),
+        }
+        measure = self.task_type.measure
+        figures = {name: _or_zero(metric.values[measure]) for name, metric in metrics.items()}
+        return {**figures, "moved": result.moved}
+
+    def _print_cuts(self, encoded_parts: Mapping[str, Encoded]) -> None:
+        """Print the findings of each part, such as truncation, once for each number of rows."""
+        for part_name, encoded in encoded_parts.items():
+            key = (part_name, len(encoded.rows))
+            for finding in () if key in self.reported else encoded.findings:
+                self.say(finding.of(part_name).line())
+            self.reported.add(key)
 
 
 def _or_zero(value: float) -> float:

@@ -19,26 +19,28 @@ from maskwright.learn.finetune.finished_seeds import FinishedSeeds
 from maskwright.learn.finetune.method import GRADUAL, LAST, REINIT, Method
 from maskwright.learn.finetune.tune import Settings, TrainingResult, Watch, steps_of, tune, unseen
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
-from maskwright.learn.tasks.base.choices import Long, require_long
+from maskwright.learn.tasks.base.choices import LONG, Long, require_choice
 from maskwright.learn.tasks.base.encode import Frame, collation_of, frame_of, room
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, Outputs, TaskType
 from maskwright.learn.train.loop import Hook
-from maskwright.learn.train.parameter_rates import RateFactors
+from maskwright.learn.train.optimizers.states import RateFactors
 from maskwright.model.adapters.base import freeze
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.adapters.base.adapter import attach as attach_adapter
 from maskwright.model.checkpoint.transfer import load_matching
 from maskwright.model.device.machine import Machine
 from maskwright.model.families.base.family import family as family_named
+from maskwright.model.inference.beam import finished
 from maskwright.model.inference.encoded import Collation
 from maskwright.model.nn import initialise
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
+from maskwright.model.objectives.modules.supervised import Standardised
 from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
-from maskwright.text.tables.split_files import TRAIN, VALIDATION
+from maskwright.text.tables.rows import TRAIN, VALIDATION
 
 # The share of the run after which all layers are trained.
 UNFROZEN_AT = 0.5
@@ -108,7 +110,7 @@ class Learner:
             UsageError: the folder does not exist, or the task does not support `long` or `method`.
             IncompatibleError: the model has no tokenizer.
         """
-        require_long(long)
+        require_choice(long, LONG, "--long")
         if long != "head" and task_type.head != "sequence":
             raise UsageError(
                 "the handling of long texts does not fit this task",
@@ -154,14 +156,19 @@ class Learner:
             (model.pooler, [(head.transform, head.norm) for head in model.heads])
             for model in (self.config, self.loaded.config)
         ]
-        if (
-            new_heads != saved_heads
-            or transforms[0] != transforms[1]
-            or not self.task_type.continues(self.loaded.about.labels)
-        ):
+        if new_heads != saved_heads or transforms[0] != transforms[1] or not self._has_same_labels:
             return True
         # If the trained head is in an adapter, that in the model folder is only initialised.
         return folders.learned_beside(self.path)
+
+    @property
+    def _has_same_labels(self) -> bool:
+        """Whether training can continue from a head with the labels of the folder. The
+        standardisation of other data is folded into the head of a saved regression."""
+        labels = self.task_type.labels
+        if self.task_type.problem == "number":
+            return False
+        return not labels or tuple(self.loaded.about.labels) == labels
 
     def head_factor(self, method: Method) -> float:
         """Return the factor on the learning rate of the head's last layer; 1 unless it is new."""
@@ -216,28 +223,27 @@ class Learner:
             steps = steps_of(settings, len(encoded_parts[TRAIN].examples.training_indices))
             with watch(name or f"seed {settings.seed}", steps) as hook:
                 tuned = self._train(model, method, encoded_parts, settings, say, hook, machine)
-            self.task_type.after_training(tuned.network, encoded_parts[TRAIN])
             if finished_seeds:
                 finished_seeds.keep(settings.seed, tuned)
         score = reader(tuned.network, self.task_type, self.frame, self.collation)
         validation = encoded_parts[VALIDATION]
         cached_scores = functools.cache(lambda: score(validation))
-        calibrated = self.task_type.calibrate(validation, cached_scores)
-        calibrated = calibrated.decoded(
-            validation,
-            lambda task_type: reader(tuned.network, task_type, self.frame, self.collation)(
-                validation
-            ),
-        )
+
+        def read(task_type: TaskType) -> Outputs:
+            if task_type is self.task_type:
+                return cached_scores()
+            return reader(tuned.network, task_type, self.frame, self.collation)(validation)
+
+        calibrated = self.task_type.calibrate(validation, read, final=True)
         final_score = reader(tuned.network, calibrated, self.frame, self.collation)
         outputs = final_score(encoded_parts[eval_part])
         answers = calibrated.answers(encoded_parts[eval_part], outputs)
         moved = _distance(initial, _body_weights(tuned.network))
         one_sided = None
         if not calibrated.writes:  # generated texts are rarely all the same
-            one_sided = calibrated.one_sided(
-                validation.rows, calibrated.answers(validation, cached_scores())
-            )
+            scores = cached_scores()
+            validation_answers = calibrated.answers(validation, scores)
+            one_sided = calibrated.report(validation, scores, validation_answers).one_sided
         return SeedResult(
             settings.seed, tuned, adapter, calibrated, outputs, answers, moved, one_sided
         )
@@ -254,18 +260,17 @@ class Learner:
     ) -> TrainingResult:
         task_type, collation = self.task_type, self.collation
         vocabulary = special_tokens.vocabulary(self.frame.tokenizer)
-        objective = task_type.training_objective(
-            model, vocabulary, self.frame.long, encoded_parts[TRAIN]
-        )
+        objective = task_type.objective(model, vocabulary, self.frame.long, encoded_parts[TRAIN])
         encoded, measure, number = encoded_parts[VALIDATION], task_type.measure, 0
 
         def figure(learner: Objective) -> float:
             nonlocal number
             number += 1
-            outputs = task_type.outputs(learner, encoded, collation)
+            outputs = finished(task_type.steps(learner, encoded, collation))
             # As in prediction: with calibrated options, such as the threshold for "no answer".
-            calibrated = task_type.calibrate(encoded, lambda: outputs)
-            value = calibrated.measured(encoded.rows, calibrated.answers(encoded, outputs))[measure]
+            calibrated = task_type.calibrate(encoded, lambda _: outputs)
+            answers = calibrated.answers(encoded, outputs)
+            value = calibrated.metrics(encoded.rows, answers).values[measure]
             shown = decimals(value) if math.isfinite(value) else "not defined"
             say(
                 f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
@@ -273,7 +278,7 @@ class Learner:
             )
             return value
 
-        return tune(
+        tuned = tune(
             objective,
             encoded_parts[TRAIN].examples,
             collation,
@@ -283,6 +288,9 @@ class Learner:
             machine=machine,
             hooks=[hook],
         )
+        if isinstance(objective, Standardised):
+            objective.fold_into_head()
+        return tuned
 
 
 def _body_weights(model: Transformer) -> dict[str, torch.Tensor]:
@@ -312,7 +320,7 @@ def reader(
 ) -> Callable[[Encoded], Outputs]:
     """Return a function from encoded rows to the scores, or texts, of a trained model."""
     objective = objective_of(model, task_type, frame)
-    return lambda encoded: task_type.outputs(objective, encoded, collation)
+    return lambda encoded: finished(task_type.steps(objective, encoded, collation))
 
 
 def attach(

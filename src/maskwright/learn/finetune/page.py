@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from maskwright.base.errors import shorten
 from maskwright.base.report import document
@@ -15,7 +16,7 @@ from maskwright.base.report.drawing.shades import grid
 from maskwright.base.report.drawing.svg import style
 from maskwright.base.report.tables import Table
 from maskwright.base.report.wording import figure
-from maskwright.learn.tasks.base.task_type import Mistake, TaskType
+from maskwright.learn.tasks.base.task_type import TaskReport, TaskType
 from maskwright.text.tables.examples import BETWEEN
 
 SHOWN_MISTAKES, SHOWN_CLASSES = 40, 40
@@ -29,36 +30,34 @@ def render(
     table: Table,
     figures: Mapping[str, Sequence[float]],
     losses: Mapping[str, Sequence[float]],
-    rows: Sequence[Any],
-    answers: Any,
-    mistakes: Sequence[Mistake],
+    num_rows: int,
+    report: TaskReport,
     facts: Mapping[str, Any],
     kind: str = "fine-tuning",
 ) -> str:
     """Return the report as HTML.
 
     Args:
-        eval_part: name of the part that was evaluated at the end, "" if there are no parts; `rows`
-            are its rows.
+        eval_part: name of the part that was evaluated at the end, "" if there are no parts;
+            `num_rows` is the number of its rows.
         table: the metrics beside those of the baselines.
         figures, losses: validation metric and loss of every epoch, by name of the seed; empty for
             a model that is only evaluated.
-        answers, mistakes: of the chosen seed.
+        report: of the predictions of the chosen seed.
         facts: further facts about the run, by displayed name.
         kind: displayed kind of the report.
     """
     unit = f"examples of the {eval_part} part" if eval_part else "rows"
-    num_judged = min(len(rows), task_type.judged or len(rows))
     return document.render(
         "finetuning.html",
         name=name,
         kind=kind,
-        summary=f"{task_type.task}, {len(rows):,} {unit}",
+        summary=f"{task_type.task}, {num_rows:,} {unit}",
         table=table,
         charts=_charts(task_type, figures, losses) if figures else [],
-        classes=task_type.by_class(rows, answers) or {},
-        confusion=_confusion(task_type, rows, answers),
-        mistakes=_mistakes(task_type, mistakes, num_judged),
+        classes=report.classes or {},
+        confusion=_confusion(task_type.labels, report.confusion),
+        mistakes=_mistakes(report, min(num_rows, report.num_judged or num_rows)),
         facts=dict(facts),
     )
 
@@ -98,20 +97,17 @@ def _epochs(by_seed: Mapping[str, Sequence[float]]) -> list[float]:
     return [float(n) for n in range(1, count + 1, -(-count // 10))]
 
 
-def _confusion(task_type: TaskType, rows: Sequence[Any], answers: Any) -> Markup:
-    counts = task_type.confusion(rows, answers)
+def _confusion(labels: Sequence[str], counts: NDArray[np.int64] | None) -> Markup:
     if counts is None or len(counts) > SHOWN_CLASSES:
         return Markup()
     shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
-    numbers = [str(n) for n in range(1, len(task_type.labels) + 1)]
-    named = [
-        f"{shorten(label, 24)} {n}" for label, n in zip(task_type.labels, numbers, strict=True)
-    ]
+    numbers = [str(n) for n in range(1, len(labels) + 1)]
+    named = [f"{shorten(label, 24)} {n}" for label, n in zip(labels, numbers, strict=True)]
     title = "What each class (a row) was taken for (a column), as a share of the row"
     return grid(title, shares.tolist(), named, numbers)
 
 
-def _mistakes(task_type: TaskType, mistakes: Sequence[Mistake], rows: int) -> Table:
+def _mistakes(report: TaskReport, num_judged: int) -> Table:
     cells = [
         [
             m.where.rsplit("/", 1)[-1],
@@ -120,12 +116,12 @@ def _mistakes(task_type: TaskType, mistakes: Sequence[Mistake], rows: int) -> Ta
             shorten(m.predicted),
             figure(m.weight) if m.weight % 1 else f"{m.weight:.0f}",
         ]
-        for m in mistakes[:SHOWN_MISTAKES]
+        for m in report.mistakes[:SHOWN_MISTAKES]
     ]
     return {
         "title": "The worst mistakes",
-        "head": ["where", "text", "label", "predicted", task_type.wrongness],
+        "head": ["where", "text", "label", "predicted", report.quantity],
         "rows": cells,
-        "note": f"{len(mistakes):,} of {rows:,}; shown: {len(cells):,}, the worst first. Some may "
-        "be wrong in the file, not in the model.",
+        "note": f"{len(report.mistakes):,} of {num_judged:,}; shown: {len(cells):,}, the worst "
+        "first. Some may be wrong in the file, not in the model.",
     }

@@ -3,20 +3,27 @@ result is one, and `maskwright finetune FOLDER/finetune.toml` makes that result 
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from maskwright.base import catalogue, dotted
 from maskwright.base.config import hints_of, to_plain
-from maskwright.base.errors import ConfigError, UsageError, near
+from maskwright.base.errors import ConfigError, DataError, UsageError, near
+from maskwright.base.storage.manifest import hash_file
 from maskwright.base.toml import read_toml, to_toml
 from maskwright.learn.finetune.method import FULL, Method, adapter_settings, methods_of
-from maskwright.learn.tasks.base.choices import Long, require_long, require_pooling
+from maskwright.learn.tasks.base.choices import LONG, POOLINGS, Long, require_choice
 from maskwright.model.device.choices import Precision, require_device
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import as_names, require_selectable, shape_of
+
+if TYPE_CHECKING:
+    from maskwright.text.tables.layout import Dataset
 
 NAME = "finetune.toml"
 HEADER = (
@@ -130,19 +137,6 @@ class FinetuneRecipe:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", as_names(self.columns))
-        if self.seeds is not None and self.seeds < 1:
-            raise UsageError(
-                "no seed to try", where="--seeds", found=self.seeds, wanted="1 or more"
-            )
-        if self.seed is not None and not 0 <= self.seed < 1 << 31:
-            raise UsageError(
-                "no such seed", where="--seed", found=self.seed, wanted="0 to 2147483647"
-            )
-        for option, share in (("--weight-decay", self.weight_decay), ("--warmup", self.warmup)):
-            if not 0.0 <= share < 1.0:
-                raise UsageError(
-                    "a share is out of range", where=option, found=share, wanted="0 to below 1"
-                )
         if "," in self.method and not self.curve:
             raise UsageError(
                 "several methods make no model",
@@ -159,57 +153,42 @@ class FinetuneRecipe:
 
     def _require_choices(self) -> None:
         """Refuse what is none of the choices."""
-        require_long(self.long)
+        require_choice(self.long, LONG, "--long")
         if self.pooling is not None:
-            require_pooling(self.pooling)
+            require_choice(self.pooling, POOLINGS, "--pooling")
         if self.task is not None:
             shape_of(self.task)
         if self.measure is not None:
             require_selectable(self.measure, self.task)
-        if self.precision not in get_args(Precision):
-            raise UsageError(
-                "no such precision",
-                where="--precision",
-                found=self.precision,
-                wanted=near(self.precision, get_args(Precision)),
-            )
+        require_choice(self.precision, get_args(Precision), "--precision")
         require_device(self.device, "--device")
 
     def _require_numbers(self) -> None:
         """Refuse numbers that are out of range."""
-        if self.length is not None and self.length < 4:
-            raise UsageError(
-                "the length leaves no room for a text",
-                where="--length",
-                found=self.length,
-                wanted="4 or more",
-            )
-        if self.rate is not None and not 0.0 < self.rate <= 1e3:
-            raise UsageError(
-                "no such learning rate",
-                where="--rate",
-                found=self.rate,
-                wanted="above 0, such as 2e-5",
-            )
-        for option, count, low in (
-            ("--batch", self.batch, 1),
-            ("--epochs", self.epochs, 1),
-            ("--patience", self.patience, 1),
-            ("--threads", self.threads, 1),
-            ("--least-steps", self.least_steps, 0),
-            ("--curve", min(self.curve, default=None), 0),
+        for option, number, low, high in (
+            ("--seeds", self.seeds, 1, math.inf),
+            ("--seed", self.seed, 0, (1 << 31) - 1),
+            ("--length", self.length, 4, math.inf),
+            ("--batch", self.batch, 1, math.inf),
+            ("--epochs", self.epochs, 1, math.inf),
+            ("--patience", self.patience, 1, math.inf),
+            ("--threads", self.threads, 1, math.inf),
+            ("--least-steps", self.least_steps, 0, math.inf),
+            ("--curve", min(self.curve, default=None), 0, math.inf),
+            ("--accumulate", self.accumulate, 1, self.batch),
         ):
-            if count is not None and count < low:
-                raise UsageError(
-                    "too small a number", where=option, found=count, wanted=f"{low} or more"
-                )
-        if not 1 <= self.accumulate <= self.batch:
-            raise UsageError(
-                "a step cannot be cut into so many portions",
-                where="--accumulate",
-                found=self.accumulate,
-                wanted=f"1 to {self.batch}",
-            )
+            if number is not None and not low <= number <= high:
+                limits = f"{low} or more" if high == math.inf else f"{low} to {high}"
+                raise _out_of_range(option, number, limits)
+        for option, share in (("--weight-decay", self.weight_decay), ("--warmup", self.warmup)):
+            if not 0.0 <= share < 1.0:
+                raise _out_of_range(option, share, "0 to below 1")
+        if self.rate is not None and not 0.0 < self.rate <= 1e3:
+            raise _out_of_range("--rate", self.rate, "above 0, such as 2e-5")
+
+
+def _out_of_range(option: str, number: float, limits: str) -> UsageError:
+    return UsageError("the number is out of range", where=option, found=number, wanted=limits)
 
 
 def _as_read(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -316,3 +295,49 @@ def render(recipe: FinetuneRecipe) -> str:
     }
     trained = {name: values for name, values in adapters.items() if values}
     return HEADER + to_toml(replace(recipe, adapters=trained, seeds=len(recipe.seed_numbers)))
+
+
+# ------------------------------------------------------------------------------ hashes
+def hashes(path: Path, known_hashes: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the SHA-256 of the file, or of each file in the folder, by name. Temporary files
+    (`.tmp-…`) are excluded.
+
+    Args:
+        known_hashes: already computed hashes of files of the folder, by name.
+    """
+    known_hashes = known_hashes or {}
+    files = [path]
+    if path.is_dir():
+        files = sorted(p for p in path.rglob("*") if p.is_file() and p.name[:5] != ".tmp-")
+    names = {file: file.name if file == path else str(file.relative_to(path)) for file in files}
+    return {name: known_hashes.get(name) or hash_file(file) for file, name in names.items()}
+
+
+def require_as_read(data: Dataset) -> None:
+    """Check that no file of `data` has changed since it was read, so that its recorded hash is that
+    of the rows.
+
+    Raises:
+        DataError: with the name of the file.
+    """
+    for counts in data.counts.values():
+        for name, digest in counts.hashes.items():
+            path = Path(name)
+            if path.is_file() and hash_file(path) != digest:
+                raise DataError(
+                    "the file has changed since it was read",
+                    where=name,
+                    wanted="a file that stays as it is",
+                    do="give the same command again",
+                )
+
+
+def hash_rows(data: Dataset) -> str:
+    """Return the SHA-256 of all rows with their labels, in hex."""
+    names = () if data.labels is None else data.labels.names
+    digest = hashlib.sha256(json.dumps(names).encode())
+    for part_name, rows in sorted(data.parts.items()):
+        for row in rows:
+            values = [getattr(row, field.name) for field in fields(row) if field.name != "where"]
+            digest.update(json.dumps([part_name, type(row).__name__, *values]).encode())
+    return digest.hexdigest()

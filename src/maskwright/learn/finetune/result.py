@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ from maskwright.base.metrics import seeds as intervals
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say
 from maskwright.base.report.tables import Table
-from maskwright.learn.finetune import page, script
+from maskwright.learn.finetune import page
 from maskwright.learn.finetune.learner import Learner, SeedResult
 from maskwright.learn.finetune.method import Method
-from maskwright.learn.tasks.base.task_type import Encoded, TaskType
+from maskwright.learn.tasks.base.encode import Frame
+from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
+from maskwright.learn.tasks.base.task_type import Encoded, TaskReport, TaskType
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.checkpoint import pretrained
@@ -42,8 +45,8 @@ from maskwright.model.opening import folders
 from maskwright.model.opening.model import fingerprint
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Dataset
+from maskwright.text.tables.rows import VALIDATION
 from maskwright.text.tables.shapes import may_be_list
-from maskwright.text.tables.split_files import VALIDATION
 
 SHOWN_LABELS = 40
 
@@ -75,9 +78,25 @@ def card(
         plain: whether transformers loads the folder.
         loads: lines of example code.
     """
+    finite_figures = {m: rounded(v) for m, v in figures.items() if math.isfinite(v)}
+    metrics = [{"type": m, "name": m, "value": v} for m, v in finite_figures.items()]
+    files = ", ".join(data) or "the rows given"
+    result = {
+        "task": {"type": task_type.pipeline, "name": task_type.task},
+        "dataset": {"name": files, "type": "local", "split": eval_part},
+        "metrics": metrics,
+    }
+    front = {
+        "library_name": "transformers" if plain else "maskwright",
+        "base_model": base,
+        "pipeline_tag": task_type.pipeline,
+        "tags": ["maskwright", task_type.task],
+        "metrics": list(finite_figures),
+        "model-index": [{"name": name, "results": [result]}],
+    }
     return document.render(
         "finetuned.md",
-        front=_front_matter(task_type, name, base, plain, data, eval_part, figures),
+        front=front,
         name=name,
         task=task_type.task,
         base=base,
@@ -94,36 +113,7 @@ def card(
     )
 
 
-def _front_matter(
-    task_type: TaskType,
-    name: str,
-    base: str,
-    plain: bool,
-    data: Iterable[str],
-    eval_part: str,
-    figures: Mapping[str, float],
-) -> dict[str, Any]:
-    finite_figures = {m: rounded(v) for m, v in figures.items() if math.isfinite(v)}
-    result = {
-        "task": {"type": task_type.pipeline, "name": task_type.task},
-        "dataset": {
-            "name": ", ".join(data) or "the rows given",
-            "type": "local",
-            "split": eval_part,
-        },
-        "metrics": [{"type": m, "name": m, "value": v} for m, v in finite_figures.items()],
-    }
-    return {
-        "library_name": "transformers" if plain else "maskwright",
-        "base_model": base,
-        "pipeline_tag": task_type.pipeline,
-        "tags": ["maskwright", task_type.task],
-        "metrics": list(finite_figures),
-        "model-index": [{"name": name, "results": [result]}],
-    }
-
-
-RESULTS, PAGE = "results.json", "report.html"
+RESULTS, PAGE, SCRIPT = "results.json", "report.html", "predict.py"
 # The pipelines of transformers that support such a folder, in its last two major releases.
 PIPELINES = ("text-classification", "token-classification")
 
@@ -159,6 +149,13 @@ class FinetuneResult:
     def best(self) -> SeedResult:
         return best_of(self.seeds)
 
+    @cached_property
+    def report(self) -> TaskReport:
+        """What is shown of the predictions of the best seed."""
+        best = self.best
+        encoded = self.encoded_parts[self.eval_part]
+        return best.task_type.report(encoded, best.outputs, best.answers)
+
     def write(self, say: Say) -> None:
         """Print the results of the seeds and write the files of the best one."""
         best, table = self.best, self.table()
@@ -188,12 +185,7 @@ class FinetuneResult:
         document.write(self.out / TASK, task)
         plain = self.learner.family is not None and not attached
         frame = self.learner.frame
-        document.write(
-            self.out / script.NAME,
-            script.script(
-                self.best.task_type, model=MODEL, length=frame.length, long=frame.long, plain=plain
-            ),
-        )
+        document.write(self.out / SCRIPT, predict_script(best.task_type, frame, plain=plain))
         document.write(self.out / RESULTS, json.dumps(self._results(table), indent=2) + "\n")
         say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
 
@@ -210,16 +202,16 @@ class FinetuneResult:
         """Return a table of the metrics of the chosen seed and the baselines, with intervals, and
         of the spread over seeds."""
         task_type, truth, best = self.best.task_type, self.data.parts[self.eval_part], self.best
-        rows, names = [], list(task_type.measures)
+        rows, names = [], list[str]()
         for name, answers in [
             (f"fine-tuned, seed {best.seed}", best.answers),
             *task_type.baselines(self.data, self.eval_part),
         ]:
-            estimated = task_type.estimated(truth, answers)
+            estimated = task_type.metrics(truth, answers).estimates()
             names = list(estimated)
             rows.append([name, *(estimate.render() for estimate in estimated.values())])
         if len(self.seeds) > 1:
-            figures = [seed.task_type.measured(truth, seed.answers) for seed in self.seeds]
+            figures = [seed.task_type.metrics(truth, seed.answers).values for seed in self.seeds]
             spreads = (intervals.over_seeds([by_name[m] for by_name in figures]) for m in names)
             rows.insert(1, [f"all {len(self.seeds)} seeds", *map(_spread, spreads)])
         return {
@@ -239,9 +231,7 @@ class FinetuneResult:
 
     def _warnings(self) -> list[Finding]:
         """Return warnings that all answers of a part are the same, which a metric may hide."""
-        best, truth = self.best, self.data.parts[self.eval_part]
-        by_part = {self.eval_part: best.task_type.one_sided(truth, best.answers)}
-        by_part = {VALIDATION: best.one_sided} | by_part
+        by_part = {VALIDATION: self.best.one_sided} | {self.eval_part: self.report.one_sided}
         return [
             finding.of(f"{part_name} part") for part_name, finding in by_part.items() if finding
         ]
@@ -261,7 +251,9 @@ class FinetuneResult:
             },
             settings=facts,
             eval_part=self.eval_part,
-            figures=best.task_type.measured(self.encoded_parts[self.eval_part].rows, best.answers),
+            figures=best.task_type.metrics(
+                self.encoded_parts[self.eval_part].rows, best.answers
+            ).values,
             table=table,
             plain=learner.family is not None and not head_alone,
             loads=_usage_code(self.out, learner, attached, head_alone),
@@ -279,7 +271,7 @@ class FinetuneResult:
             conventions=replace(learner.loaded.conventions, measure=None),
             writing=_generation_settings(best.task_type) if task_type.writes else {},
         )
-        extra_files = {**task_type.files(learner.frame, learner.config.width), TASK: task}
+        extra_files = {**folder_files(task_type, learner.frame, learner.config.width), TASK: task}
         pretrained.save(
             best.tuned.network,
             learner.frame.tokenizer.padding(),
@@ -295,7 +287,7 @@ class FinetuneResult:
             self.learner.frame,
             self.data.task.columns.roles,
         )
-        read = (*task_type.roles, *task_type.beside)
+        read = (*task_type.roles, *task_type.optional_roles)
         values = _class_numbers(self.data.labels)
         return TaskRecord(
             format=FORMAT,
@@ -338,7 +330,7 @@ class FinetuneResult:
                     "seconds": seed.tuned.seconds,
                     **{
                         m: _finite(v)
-                        for m, v in seed.task_type.measured(rows, seed.answers).items()
+                        for m, v in seed.task_type.metrics(rows, seed.answers).values.items()
                     },
                 }
                 for seed in self.seeds
@@ -356,9 +348,8 @@ class FinetuneResult:
             table=table,
             figures={f"seed {seed.seed}": seed.tuned.figures for seed in self.seeds},
             losses={f"seed {seed.seed}": seed.tuned.losses for seed in self.seeds},
-            rows=encoded.rows,
-            answers=best.answers,
-            mistakes=best.task_type.mistakes(encoded, best.outputs),
+            num_rows=len(encoded.rows),
+            report=self.report,
             facts={"model": base, **facts, "data": dict(self.origin)},
         )
 
@@ -451,3 +442,115 @@ def _spread(spread: intervals.Spread) -> str:
     if not math.isfinite(spread.mean):
         return "–"
     return f"{decimals(spread.mean)} ± {decimals(spread.deviation)}"
+
+
+# ------------------------------------------------------------------------------ predict.py
+USE = '''"""Answers of the model beside this script, one JSON value for each example.
+
+    python predict.py "{example}" "{example}"
+    python predict.py < examples.txt
+
+{needs}
+"""
+'''
+
+PLAIN = '''
+import json
+import sys
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+MODEL = Path(__file__).resolve().parent / "{model}"
+LENGTH = {length}  # tokens; of longer texts the end is cut, of two texts that of the longer one
+
+
+def predict(examples):
+    """{what}"""
+    tokenizer = AutoTokenizer.from_pretrained(MODEL)
+    model = AutoModelForSequenceClassification.from_pretrained(MODEL).eval()
+    names = model.config.id2label
+    for example in examples:
+        texts = [example] if isinstance(example, str) else list(example)
+        read = tokenizer(*texts, truncation=True, max_length=LENGTH, return_tensors="pt")
+        with torch.inference_mode():
+            scores = model(**read).logits[0].double()
+{answer}
+
+
+def given():
+    """The arguments, or else the lines of standard input{pairs}."""
+    lines = sys.argv[1:] or [line.rstrip("\\n") for line in sys.stdin]
+    return {split}
+
+
+if __name__ == "__main__":
+    for answer in predict(given()):
+        print(json.dumps(answer))
+'''
+SINGLE = """        shares = scores.softmax(0)
+        best = int(shares.argmax())
+        yield {"label": names[best], "score": round(float(shares[best]), 6)}"""
+MULTI = """        shares = scores.sigmoid()
+        chosen = [i for i, share in enumerate(shares.tolist()) if share > 0.5]
+        yield {"labels": [names[i] for i in chosen],
+               "scores": [round(float(shares[i]), 6) for i in chosen]}"""
+NUMBER = """        number = float(scores[0])
+        yield {"score": float(f"{number:.6f}" if abs(number) >= 0.1 else f"{number:.6g}")}"""
+PAIRS = '[tuple(line.split("\\t", 1)) for line in lines]'
+
+OURS = '''
+import json
+import sys
+from pathlib import Path
+
+import maskwright
+
+RESULT = Path(__file__).resolve().parent
+
+
+def predict(examples):
+    """An answer to each example: a text, or a mapping with the keys {roles}."""
+    return maskwright.load(RESULT).predict(examples)
+
+
+def given():
+    """The arguments, or else the lines of standard input: texts, or JSON in braces or brackets."""
+    lines = sys.argv[1:] or [line.rstrip("\\n") for line in sys.stdin]
+    return [json.loads(line) if line[:1] in "{{[" else line for line in lines]
+
+
+if __name__ == "__main__":
+    for answer in predict(given()):
+        print(json.dumps(answer))
+'''
+
+
+def predict_script(task_type: TaskType, frame: Frame, *, plain: bool) -> str:
+    """Return the text of predict.py, a short script that predicts with the model. It uses only
+    transformers if that gives the same answers, else maskwright.
+
+    Args:
+        plain: whether transformers loads the complete fine-tuned model.
+    """
+    if not (plain and task_type.head == "sequence" and frame.long == "head"):
+        needs = "It needs maskwright and no network."
+        example = "a text" if len(task_type.roles) == 1 else "{…}"
+        roles = ", ".join(task_type.roles)
+        return USE.format(example=example, needs=needs) + OURS.format(roles=roles)
+    pair = len(task_type.roles) > 1
+    placeholders = {
+        "model": MODEL,
+        "length": frame.length,
+        "what": "An answer to each " + ("pair of texts." if pair else "text."),
+        "answer": {"single": SINGLE, "multi": MULTI, "number": NUMBER}[task_type.problem],
+        "pairs": ", a tab between two texts" if pair else "",
+        "split": PAIRS if pair else "lines",
+    }
+    text = PLAIN
+    for name, value in placeholders.items():
+        text = text.replace("{" + name + "}", str(value))
+    example = "a text\\tanother" if pair else "a text"
+    needs = "It needs torch and transformers, and no network."
+    return USE.format(example=example, needs=needs) + text

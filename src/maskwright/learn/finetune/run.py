@@ -30,12 +30,11 @@ from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
 from maskwright.base.storage.files import DISK, existing_parent
 from maskwright.base.terminal import shell_word
-from maskwright.learn.finetune import script
 from maskwright.learn.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
-from maskwright.learn.finetune.hashes import hash_rows
 from maskwright.learn.finetune.learner import Learner, SeedResult
 from maskwright.learn.finetune.method import FULL, Method
-from maskwright.learn.finetune.result import PAGE, RESULTS, FinetuneResult, best_of
+from maskwright.learn.finetune.recipe import hash_rows
+from maskwright.learn.finetune.result import PAGE, RESULTS, SCRIPT, FinetuneResult, best_of
 from maskwright.learn.finetune.tune import Settings, passes_of, steps_of, watching
 from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.choices import Long
@@ -48,7 +47,7 @@ from maskwright.model.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.opening.model import Model
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
+from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
 TRIAL_STEPS = 3
 
@@ -256,7 +255,7 @@ def finetune(
         ).write(say)
         for name, text in (extra_files or {}).items():
             document.write(out / name, text)
-        finish(out, [RESULTS, PAGE, script.NAME, *(extra_files or {})])
+        finish(out, [RESULTS, PAGE, SCRIPT, *(extra_files or {})])
         finished_seeds.finish()
     folder = out / (ADAPTER if method.head_alone else MODEL)
     say(f"model: {folder}\nnext: maskwright predict {shell_word(out)} FILE")

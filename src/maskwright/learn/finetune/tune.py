@@ -20,14 +20,13 @@ import torch
 from torch import Tensor
 
 from maskwright.base.budget import Budget
-from maskwright.base.errors import ConfigError, DataError
+from maskwright.base.errors import DataError
 from maskwright.base.randomness import key, permute
 from maskwright.base.report.panel import Panel
 from maskwright.learn.train import loop
 from maskwright.learn.train.loop import Hook, Record
 from maskwright.learn.train.optimizers.settings import AdamW, Optimizer
-from maskwright.learn.train.optimizers.states import start_optimizer
-from maskwright.learn.train.parameter_rates import ParameterRates, RateFactors
+from maskwright.learn.train.optimizers.states import ParameterRates, RateFactors, start_optimizer
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.schedule import Schedule
 from maskwright.learn.train.state import TrainState
@@ -59,23 +58,6 @@ class Settings:
     patience: int | None = None
     least_steps: int = 0
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, low in (
-            ("epochs", 1),
-            ("batch", 1),
-            ("accumulate", 1),
-            ("patience", 1),
-            ("least_steps", 0),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < low:
-                raise ConfigError(
-                    "a setting of fine-tuning is out of range",
-                    where=name,
-                    found=value,
-                    wanted=f"{low} or more",
-                )
 
 
 @dataclass(frozen=True)

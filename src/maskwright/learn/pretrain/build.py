@@ -1,33 +1,41 @@
 """From a recipe's choices to the objects that train: the model and the objective (rows: `rows`).
 
 This is the only place where the names in a recipe become objects. Folders that a recipe names are
-pinned by their hashes, and refused before any work is done if they are missing (`resolved`).
+pinned by their full paths and hashes, and refused before any work is done if they are missing
+(`resolved`). A run that starts from a model folder uses its tokenizer and trains none. A resumed
+run does not need the folder: it continues from its own checkpoint.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from maskwright.base import config
 from maskwright.base.errors import ConfigError, IncompatibleError
 from maskwright.base.randomness import key, torch_seed
+from maskwright.base.report.say import Say, quiet
 from maskwright.base.toml import to_toml
-from maskwright.learn.pretrain import start
+from maskwright.learn.pretrain import checkpoints
+from maskwright.learn.pretrain.head_first import new_heads
 from maskwright.learn.pretrain.rows import check_length
 from maskwright.learn.recipes.base.check import config_of, require_settings
-from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, Point, Recipe
+from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, Point, Recipe, TokenizerFolder
 from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint.layout import CheckpointLayout
+from maskwright.model.checkpoint.safe_read import model_folder
+from maskwright.model.checkpoint.transfer import load_matching
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.initialise import build as build_transformer
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.opening import folders, special_tokens
+from maskwright.model.opening.model import fingerprint
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
@@ -44,7 +52,7 @@ def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfi
         vocabulary_size = {"vocab_size": tokenizer.vocabulary_size}
         model_config = config_of(choice, {**vocabulary_size, **_special_ids(tokenizer)})
     else:
-        model_config = choice.config if isinstance(choice, Point) else start.layout(choice).config
+        model_config = choice.config if isinstance(choice, Point) else layout(choice).config
     if model_config.tokens.vocabulary < tokenizer.vocabulary_size:
         raise IncompatibleError(
             "the tokenizer has more tokens than the model's vocabulary",
@@ -60,20 +68,20 @@ def family_name(recipe: Recipe) -> str | None:
     """Return the family whose parameter names the recipe's model is saved under; None: the first
     family that the model belongs to."""
     if isinstance(recipe.model, Folder):
-        member = start.layout(recipe.model).family
+        member = layout(recipe.model).family
         return None if member is None else member.name
     return recipe.model.family if isinstance(recipe.model, FamilyModel) else None
 
 
-def model(
-    recipe: Recipe,
-    network: TransformerConfig,
-    say: Callable[[str], None] = lambda text: None,
-) -> Transformer:
+def model(recipe: Recipe, network: TransformerConfig, say: Say = quiet) -> Transformer:
     """Build a model, initialised from the recipe's seed or with the weights of its model folder.
 
     Args:
         say: receives a line on which weights were loaded from a folder and which were missing.
+
+    Raises:
+        IncompatibleError: the folder has changed since the recipe was pinned.
+        CheckpointError and others: the folder has no model.
     """
     generator = torch.Generator().manual_seed(torch_seed(key("init", recipe.training.seed)))
     initialisation = recipe.initialisation
@@ -84,11 +92,14 @@ def model(
         deviation=initialisation.deviation,
         scaled_residual=initialisation.scaled_residual,
     )
-    return (
-        start.init_from_folder(recipe.model, new_model, say)
-        if isinstance(recipe.model, Folder)
-        else new_model
-    )
+    if not isinstance(recipe.model, Folder):
+        return new_model
+    folder = Path(recipe.model.path)
+    if recipe.model.sha256 is not None:
+        _require_same(folder, recipe.model.sha256)
+    transfer = load_matching(open_weights(folder).network, new_model)
+    say(f"model: from {folder}: {transfer.render()}")
+    return transfer.model
 
 
 def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Objective:
@@ -97,7 +108,8 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Obj
     member, options = recipe.objective.member, recipe.objective.checked
     networks = {}
     for name, (folder, sha256) in _networks(recipe).items():
-        start.require_same(folder, sha256)
+        if sha256 is not None:
+            _require_same(folder, sha256)
         networks[name] = _trained_network(folder, tokenizer).to(network.device)
         check_length(recipe, networks[name].config, f"objective.options.{name}")
     with torch.random.fork_rng(devices=()):
@@ -115,7 +127,7 @@ def _with_remedy(error: IncompatibleError, recipe: Recipe) -> IncompatibleError:
     to initialise that head."""
     if not isinstance(recipe.model, Folder) or not str(error.where).startswith("model"):
         return error
-    member = start.layout(recipe.model).family
+    member = layout(recipe.model).family
     if member is None:
         return error
     names = ", ".join(member.architectures)
@@ -150,29 +162,75 @@ def resolved(recipe: Recipe) -> Recipe:
     reread = config.from_plain(Recipe, tomllib.loads(recipe_toml))
     if reread.objective == recipe.objective:
         reread = replace(reread, objective=recipe.objective)  # already resolved
-    recipe = reread
-    require_settings(recipe)
-    _require_networks(recipe)
-    recipe = start.pinned(recipe)
-    options = dict(recipe.objective.options)
-    for name in recipe.objective.spec.networks:
-        path, digest = start.pinned_folder(options[name], options.get(f"{name}_sha256"))
-        options |= {name: path, f"{name}_sha256": digest}
-    return replace(recipe, objective=recipe.objective.with_options(options))
-
-
-def _require_networks(recipe: Recipe) -> None:
-    for name in recipe.objective.spec.networks:
-        if not recipe.objective.options.get(name):
+    require_settings(reread)
+    for name in reread.objective.spec.networks:
+        if not reread.objective.options.get(name):
             raise ConfigError(
-                f"`{recipe.objective.name}` needs a {name}",
+                f"`{reread.objective.name}` needs a {name}",
                 where=f"objective.options.{name}",
                 found="nothing",
                 wanted="the folder of a model or of a run, with the tokenizer of this recipe",
                 do=f"train one, and name it: --set objective.options.{name}=FOLDER",
             )
-    for folder, _ in _networks(recipe).values():
+    for folder, _ in _networks(reread).values():
         pretrained.described(folders.model_folder(folder))
+    return pinned(reread)
+
+
+def pinned(recipe: Recipe) -> Recipe:
+    """Return `recipe` with the full paths and hashes of the folders that it starts from. For a run,
+    these are of its newest checkpoint; a model folder also sets the tokenizer.
+
+    Raises:
+        UsageError: a folder does not exist.
+        ConfigError, CheckpointError, TokenizerError: a file in it is invalid.
+        IncompatibleError: a hash differs from the recipe's, or the tokenizer is not the model's.
+    """
+    model, tokenizer = recipe.model, recipe.tokenizer
+    if isinstance(model, Folder):
+        model = replace(model, path=str(_full_path(model.path)))
+        requested = layout(model).config
+        model = replace(model, sha256=_require_same(Path(model.path), model.sha256))
+        if model.head_first != 0.0 or model.body_rate != 1.0:
+            current = pretrained.described(model.path).config
+            model = replace(model, new=new_heads(current, requested))
+        if not isinstance(tokenizer, TokenizerFolder):
+            tokenizer = TokenizerFolder(path=model.path)
+    if isinstance(tokenizer, TokenizerFolder):
+        path = _full_path(tokenizer.path)
+        loaded = Tokenizer.load(path)
+        fingerprint = _require_digest(path, loaded.fingerprint, tokenizer.fingerprint)
+        tokenizer = TokenizerFolder(path=str(path), fingerprint=fingerprint)
+        if isinstance(model, Folder):
+            pretrained.require_tokenizer(Tokenizer.load(model.path).fingerprint, loaded)
+    options = dict(recipe.objective.options)
+    for name in recipe.objective.spec.networks:
+        full = _full_path(options[name])
+        digest = _require_same(full, options.get(f"{name}_sha256"))
+        options |= {name: str(full), f"{name}_sha256": digest}
+    objective_choice = recipe.objective.with_options(options)
+    return replace(recipe, model=model, tokenizer=tokenizer, objective=objective_choice)
+
+
+def resumed(recipe: Recipe, out: Path) -> Recipe:
+    """Return `recipe`; if it starts from a model folder, with the newest checkpoint of the run
+    `out` as that folder."""
+    if not isinstance(recipe.model, Folder):
+        return recipe
+    return replace(recipe, model=Folder(path=str(folders.newest(out))))
+
+
+def layout(model: Folder) -> CheckpointLayout:
+    """Return the family of the folder's model, and its config with the heads of the recipe."""
+    return pretrained.described(model.path, model.architecture)
+
+
+def load_objective_state(objective: nn.Module, model: Folder, say: Say) -> None:
+    """Load the objective's own weights from the folder, such as the generator of replaced tokens,
+    if it has weights for the same parts."""
+    if names := checkpoints.take_others(objective, Path(model.path)):
+        components = sorted({name.partition(".")[0] for name in names})
+        say(f"also loaded from the folder: {', '.join(components)}")
 
 
 def _networks(recipe: Recipe) -> dict[str, tuple[Path, str | None]]:
@@ -188,10 +246,35 @@ def _trained_network(folder: Path, tokenizer: Tokenizer) -> Transformer:
     Raises:
         IncompatibleError: its tokenizer differs from `tokenizer`.
     """
-    model = open_weights(folder)
-    if model.words is not None:
-        pretrained.require_tokenizer(model.words.fingerprint, tokenizer)
-    return model.network
+    opened = open_weights(folder)
+    if opened.words is not None:
+        pretrained.require_tokenizer(opened.words.fingerprint, tokenizer)
+    return opened.network
+
+
+def _full_path(path: str) -> Path:
+    return folders.model_folder(model_folder(Path(path).expanduser())).resolve()
+
+
+def _require_same(folder: Path, expected_digest: str | None) -> str:
+    """Return the hash of a model folder.
+
+    Raises:
+        IncompatibleError: the hash is not `expected_digest`.
+    """
+    return _require_digest(folder, fingerprint(folder), expected_digest)
+
+
+def _require_digest(where: Path, digest: str, expected_digest: str | None) -> str:
+    if expected_digest is not None and digest != expected_digest:
+        raise IncompatibleError(
+            "the model folder has changed since the recipe was written",
+            where=where,
+            found=digest,
+            wanted=expected_digest,
+            do="restore it; or take the hash out of the recipe, to start from what is there now",
+        )
+    return digest
 
 
 def _special_ids(tokenizer: Tokenizer) -> dict[str, Any]:

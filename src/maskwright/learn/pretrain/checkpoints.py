@@ -10,29 +10,39 @@
 
 The saved weights are the float32 master weights, or their moving average if the run keeps one; the
 master weights are then saved with the training state. A run resumes from the newest folder that
-passes verification.
+passes verification. Beside the weights lies a card, `README.md`, made from the recipe alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from maskwright.base.errors import CheckpointError, StorageError
+from maskwright.base import dotted
+from maskwright.base.config import to_plain
+from maskwright.base.errors import CheckpointError, IncompatibleError
+from maskwright.base.findings import Finding
+from maskwright.base.report import document, opened
 from maskwright.base.storage import commit
 from maskwright.base.storage.manifest import require_as_saved
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.learn.pretrain import journal
-from maskwright.learn.train.average import Average
-from maskwright.learn.train.optimizers.optimizer import OptimizerState
+from maskwright.learn.recipes.base.recipe import Recipe
+from maskwright.learn.train.optimizers.states import OptimizerState
+from maskwright.learn.train.parameters import Average
 from maskwright.learn.train.state import TrainState
-from maskwright.model.checkpoint import files, pretrained
+from maskwright.model.checkpoint import files, layout, pretrained
+from maskwright.model.checkpoint.conventions import Conventions
 from maskwright.model.checkpoint.layout import About
+from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.spec import Spec
+from maskwright.model.opening import of_recipe
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
@@ -43,16 +53,7 @@ MASTERS = "training/masters.safetensors"
 LARGEST_STATE = 64 << 20
 # Prefix of the saved network's parameter names within an objective.
 OWN = "product."
-
-
-@dataclass(frozen=True)
-class RestoredState:
-    """The state restored from a checkpoint, and why newer checkpoints were skipped."""
-
-    path: Path
-    state: TrainState
-    about: dict[str, Any]
-    skipped: list[CheckpointError | StorageError]
+CARD_FOLDER = "."  # the folder of the card
 
 
 class CheckpointStore:
@@ -64,7 +65,11 @@ class CheckpointStore:
     """
 
     def __init__(
-        self, run: Path, keep: int, about: dict[str, Any], model: About | None = None
+        self,
+        run: Path,
+        keep: int,
+        about: dict[str, Any],
+        model: About = About(),  # noqa: B008 - frozen
     ) -> None:
         self.folder = run / "checkpoints"
         self.keep = keep
@@ -129,12 +134,15 @@ class CheckpointStore:
         for folder in outdated:
             commit.remove_folder(folder)
 
-    def restore(self, optimizer: OptimizerState, average: Average | None = None) -> RestoredState:
+    def restore(
+        self, optimizer: OptimizerState, average: Average | None = None
+    ) -> tuple[TrainState, list[Finding]]:
         """Load the newest valid checkpoint into `optimizer`, its master weights and their
-        `average`.
+        `average`; return its counters, and what the user should know about it.
 
         Raises:
             CheckpointError: no checkpoint is valid; the reason for each is listed.
+            IncompatibleError: recipe, tokenizer or data are not those of the checkpoint.
         """
         path, manifest, skipped = commit.newest(self.folder)
         network = open_weights(path).network
@@ -147,7 +155,37 @@ class CheckpointStore:
         optimizer.parameters.load(weights)
         state, steps = read_state(path)
         optimizer.load(_tensors(path / MOMENTS), steps)
-        return RestoredState(path, state, manifest.about, skipped)
+        self._require_same_run(path, manifest.about)
+        message = "skipped a damaged checkpoint"
+        findings = [Finding("damaged-checkpoint", message, f"{e.where}: {e.what}") for e in skipped]
+        # Older releases saved fewer facts.
+        before = {**self.about["machine"], **manifest.about["machine"]}
+        for name, now, then in dotted.differences(self.about["machine"], before):
+            message = f"{name} was {then} and is {now}: the run continues, not bit-exactly"
+            findings.append(Finding("other-machine", message))
+        return state, findings
+
+    def _require_same_run(self, path: Path, saved: dict[str, Any]) -> None:
+        for name, described in (
+            ("recipe", "the recipe"),
+            ("tokenizer", "the tokenizer"),
+            ("data", "the training data"),
+        ):
+            if saved.get(name) == self.about[name]:
+                continue
+            where, now, then = str(path), str(self.about[name])[:16], str(saved.get(name))[:16]
+            if name == "recipe" and isinstance(saved.get("settings"), dict):  # edited by hand
+                changes = [*dotted.differences(saved["settings"], self.about["settings"])][:8]
+                where = f"{self.folder.parent / 'recipe.toml'}: {changes[0][0] if changes else ''}"
+                now = "; ".join(f"{setting} = {new!r}" for setting, _, new in changes)
+                then = "; ".join(f"{setting} = {old!r}" for setting, old, _ in changes)
+            raise IncompatibleError(
+                f"{described} is not the one this checkpoint was trained with",
+                where=where,
+                found=now,
+                wanted=then,
+                do="restore it, or start another run with: maskwright pretrain RECIPE --out FOLDER",
+            )
 
 
 @torch.no_grad()
@@ -177,7 +215,8 @@ def read_state(checkpoint: Path) -> tuple[TrainState, int]:
     content = path.read_bytes()
     require_as_saved(path, content)
     fields = parse_object(content, path, error=CheckpointError, largest=LARGEST_STATE)
-    steps = fields.pop("optimizer_steps", -1)
+    steps = fields.pop("optimizer_steps", None)
+    state = TrainState.from_json(fields, str(path))
     if type(steps) is not int:
         raise CheckpointError(
             "not a training state",
@@ -186,7 +225,7 @@ def read_state(checkpoint: Path) -> tuple[TrainState, int]:
             wanted="the steps of the optimizer",
             do="resume from an older checkpoint: remove this one",
         )
-    return TrainState.from_json(fields, str(path)), steps
+    return state, steps
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
@@ -206,3 +245,94 @@ def _is_complete(folder: Path, *, full: bool = False) -> bool:
 def own_weights(masters: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the saved network's weights among those of an objective, without the prefix."""
     return {n.removeprefix(OWN): t for n, t in masters.items() if n.startswith(OWN)}
+
+
+def describe(
+    recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer, model: About
+) -> About:
+    """Return `model` with the conventions and the card (README) of the recipe's model."""
+    conventions = conventions_of(recipe, len(config.stacks))
+    model = replace(model, conventions=conventions)
+    model_files = layout.documents(layout.of_config(config, model.family), tokenizer, model, {})
+    text = model_files["config.json"]
+    assert isinstance(text, bytes)
+    saved_config = json.loads(text)
+    usage = usage_of(recipe.objective.spec, config, tokenizer, conventions)
+    warning = opened.misread(saved_config)
+    front = {
+        "library_name": "maskwright" if warning else "transformers",
+        **({"pipeline_tag": usage.tag} if usage else {}),
+        "tags": ["maskwright", recipe.objective.name],
+    }
+    card = document.render(
+        "pretrained.md",
+        front=front,
+        name=recipe.name,
+        objective=recipe.objective.name,
+        note=recipe.note,
+        warning=warning,
+        loads=opened.code(saved_config, CARD_FOLDER).splitlines(),
+        ask=usage.line if usage else "",
+    )
+    return replace(model, readme=card)
+
+
+def conventions_of(recipe: Recipe, stacks: int) -> Conventions:
+    """Return the conventions of the recipe's model, which has one or two `stacks`."""
+    member, options = recipe.objective.member, recipe.objective.options
+    rows, corpus = to_plain(recipe.rows), to_plain(recipe.corpus)
+    return of_recipe.conventions_of(member, to_plain(options), rows, corpus, stacks)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """An example of use of a model.
+
+    Attributes:
+        tag: the name that hubs have for it.
+        verb: the command, `fill-mask` or `generate`.
+        prompt: an input in words that the tokenizer knows.
+    """
+
+    tag: str
+    verb: str
+    prompt: str
+
+    @property
+    def line(self) -> str:
+        """The call in Python, from within the model's folder."""
+        if self.verb == "fill-mask":
+            return f"api.fill_mask({CARD_FOLDER!r}, {self.prompt!r})"
+        return f"api.generate_text({CARD_FOLDER!r}, {self.prompt!r}, tokens=20)"
+
+
+def usage_of(
+    spec: Spec, config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions
+) -> Usage | None:
+    """Return an example of use; None if the model can neither fill masks nor generate text."""
+    if config.vocabulary_head is None:
+        return None
+    prompt = _known_words(tokenizer)
+    generates = config.decoder is not None and conventions.decoder_trained
+    fills_spans = len(config.stacks) == 2 and generates and bool(tokenizer.sentinels)
+    fills_spans &= tokenizer.mask is None or spec.usual_for == "sentinels"
+    if config.encoder is not None and tokenizer.mask is not None and not fills_spans:
+        gap_token = tokenizer.tokens([tokenizer.mask])[0]
+        return Usage("fill-mask", "fill-mask", f"{prompt} {gap_token}".strip())
+    if not generates:
+        return None
+    if fills_spans:
+        gap_token = tokenizer.vocabulary[tokenizer.sentinels[0]]
+        return Usage("fill-mask", "fill-mask", f"{prompt} {gap_token}".strip())
+    tag = "text-generation" if config.encoder is None else "text2text-generation"
+    return Usage(tag, "generate", prompt)
+
+
+def _known_words(tokenizer: Tokenizer) -> str:
+    """Return a few words that the tokenizer can encode; "" if there are none."""
+    try:
+        tokenizer.encode("It is")
+        return "It is"
+    except IncompatibleError:
+        ordinary = (i for i in range(tokenizer.vocabulary_size) if i not in tokenizer.special_ids)
+        return next((text for i in ordinary if (text := tokenizer.decode([i])).strip()), "")

@@ -24,7 +24,7 @@ from maskwright.base.findings import Finding
 from maskwright.base.metrics import metrics
 from maskwright.base.report import page, tables
 from maskwright.base.report.say import printer
-from maskwright.learn.pretrain import build, checkpoints, run, start
+from maskwright.learn.pretrain import build, checkpoints, head_first, run
 from maskwright.learn.pretrain.rows import held_out_rows
 from maskwright.learn.recipes.base.continued import LENGTH, RATE, WIDTH, of_model, of_run
 from maskwright.learn.recipes.base.find import override, read, with_text
@@ -44,7 +44,7 @@ from maskwright.model.opening.open import open_weights
 from maskwright.model.opening.run_folder import is_run
 from maskwright.text.corpus import embedded
 from maskwright.text.corpus.files import Paths
-from maskwright.text.store.pack import PackedDocuments
+from maskwright.text.store.rows import PackedDocuments
 from maskwright.text.store.store import TokenStore
 from maskwright.text.store.tokenize import build_store
 from maskwright.text.tokenizer.tokenizer import Tokenizer
@@ -149,7 +149,7 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
     Args:
         again: report even if the run's folder already has the table.
     """
-    recipe = read(out / run.RECIPE)
+    recipe, say = read(out / run.RECIPE), printer(stream)
     if not isinstance(recipe.model, Folder) or not distribute.join().first:
         return
     if not again and any(table.get("title") == WORTH for table in tables.read(out)):
@@ -157,28 +157,22 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
     if not Path(recipe.model.path).is_dir():
         message = f"the model from which this run began is not there any more ({recipe.model.path})"
         consequence = "there is nothing to compare with"
-        printer(stream)(Finding("model-before-is-gone", message, consequence).line())
+        say(Finding("model-before-is-gone", message, consequence).line())
         return
     try:
         results = worth(out)
     except MaskwrightError as error:  # the trained model is saved nevertheless
         message = "what training further was worth cannot be measured"
-        reason = f"{error.what} ({error.where})"
-        printer(stream)(Finding("worth-unknown", message, reason).line())
+        say(Finding("worth-unknown", message, f"{error.what} ({error.where})").line())
         return
     tables.add(out, results)
     for table in results:
-        printer(stream)(tables.for_terminal(table))
-    worsened = [row[0] for row in results[0]["rows"][1:] if row[-1].startswith("+")]
-    if worsened:
-        finding = Finding(
-            "worse-on-other-text",
-            f"something was lost on {worsened[0]}",
-            remedy="whether what was won is worth it, a task of yours can show: fine-tune both "
-            "models on it",
-            severity="warning",
-        )
-        printer(stream)(finding.line())
+        say(tables.for_terminal(table))
+    if worsened := [row[0] for row in results[0]["rows"][1:] if row[-1].startswith("+")]:
+        message = f"something was lost on {worsened[0]}"
+        remedy = "fine-tune both models on a task of yours to see whether the gain is worth it"
+        finding = Finding("worse-on-other-text", message, remedy=remedy, severity="warning")
+        say(finding.line())
     page.write_report(out)
 
 
@@ -191,7 +185,7 @@ def worth(out: Path) -> list[tables.Table]:
     tokenizer = Tokenizer.load(out / "tokenizer")
     initial = build.model(recipe, build.transformer_config(recipe, tokenizer))
     has_loss_before = (
-        start.take(out, initial, recipe.model.new) or recipe.model.architecture is None
+        head_first.load(out, initial, recipe.model.new) or recipe.model.architecture is None
     )
     checkpoint = folders.newest(out)
     models = [(initial, path)] * has_loss_before + [(open_weights(checkpoint).network, checkpoint)]
@@ -213,28 +207,19 @@ def worth(out: Path) -> list[tables.Table]:
             losses_by_text["general text"] = _losses(recipe, models, tokenizer, general_store)
     table_rows = []
     for name, losses in losses_by_text.items():
-        change = f"{losses[-1] - losses[0]:+.4f}" if has_loss_before else "–"
-        table_rows.append(
-            [name, *["–"] * (not has_loss_before), *(f"{loss:.4f}" for loss in losses), change]
-        )
+        before, change = "–", "–"
+        if has_loss_before:
+            before, change = f"{losses[0]:.4f}", f"{losses[-1] - losses[0]:+.4f}"
+        table_rows.append([name, before, f"{losses[-1]:.4f}", change])
     note = "In nats for each target, the same rows and the same questions before and after."
-    if recipe.model.new and has_loss_before:
+    if not has_loss_before:
+        note = "In nats for each target; without a vocabulary head there is no loss before."
+    elif recipe.model.new:
         note += " Before: the new head above the model as it was."
-    elif not has_loss_before:
-        note = (
-            "In nats for each target; a model without scores over the vocabulary has no loss "
-            "before."
-        )
     if "general text" in losses_by_text:
         note += " General text: documentation in this Python installation."
-    results: list[tables.Table] = [
-        {
-            "title": WORTH,
-            "head": ["held-out loss", "before", "after", "change"],
-            "rows": table_rows,
-            "note": note,
-        }
-    ]
+    head = ["held-out loss", "before", "after", "change"]
+    results: list[tables.Table] = [{"title": WORTH, "head": head, "rows": table_rows, "note": note}]
     if not has_earlier_text and initial.encoder is not None and initial.decoder is None:
         results.append(_drift(initial, models[-1][0], store, recipe.rows.length))
     return results
@@ -292,25 +277,17 @@ def _objective_name(path: Path, form: CheckpointLayout) -> str:
     if form.config.encoder is None:
         return usual_for("decoder").name
     vocabulary = special_tokens.vocabulary(Tokenizer.load(path))
-    if form.config.decoder is None:
-        if vocabulary.mask is None:
-            raise IncompatibleError(
-                "an encoder needs a mask token to be trained further",
-                where=path,
-                found="a tokenizer without a mask token",
-                do="name a folder with the decoder, too",
-            )
-        return usual_for("encoder").name
-    if vocabulary.sentinels:
+    if form.config.decoder is not None and vocabulary.sentinels:
         return usual_for("sentinels").name
     if vocabulary.mask is None:
         raise IncompatibleError(
-            "an encoder-decoder needs a token that stands for a gap in a text",
+            "the tokenizer has no token that stands for hidden text",
             where=path,
-            found="a tokenizer with neither sentinels nor a mask",
-            do="write a recipe with an objective of your own",
+            found="a tokenizer without a mask token",
+            wanted="a mask token, or sentinels in an encoder-decoder",
+            do="name a folder with the decoder too, or write a recipe with another objective",
         )
-    return usual_for("masks").name
+    return usual_for("encoder" if form.config.decoder is None else "masks").name
 
 
 def _class_with_vocabulary_head(form: CheckpointLayout) -> str | None:

@@ -1,29 +1,37 @@
-"""Hooks of the training loop: log, evaluate, save."""
+"""Hooks of the training loop: log, evaluate, save; and the table of losses by value at the end."""
 
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskwright.base.errors import StoppedError
+from maskwright.base.errors import DataError, StoppedError
 from maskwright.base.findings import Finding
 from maskwright.base.report.panel import Panel
+from maskwright.base.report.tables import Table
 from maskwright.base.terminal import shell_word
 from maskwright.learn.pretrain.journal import Journal
 from maskwright.learn.pretrain.journal import read as read_journal
-from maskwright.learn.pretrain.prepare import PreparedCorpus
+from maskwright.learn.pretrain.prepare import (
+    PreparedCorpus,
+    held_out_stores_by_value,
+    names_of,
+    values_of,
+)
+from maskwright.learn.pretrain.rows import held_out_rows
 from maskwright.learn.pretrain.session import TrainingSession
 from maskwright.learn.train.state import TrainState
-from maskwright.model.device.neighbours import SlowdownWatch
+from maskwright.model.device.machine import SlowdownWatch
 from maskwright.model.device.process_memory import peak_memory
 from maskwright.model.inference import held_out_loss as likelihood
-from maskwright.model.inference.decode import Sampling, generate
 from maskwright.model.inference.fill_mask import fill
+from maskwright.model.inference.generation import generate
+from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.held_out_loss import SEED
 from maskwright.model.inference.prepared import prepare
 from maskwright.model.nn.transformer import Transformer
@@ -33,6 +41,8 @@ from maskwright.model.opening.special_tokens import opening
 from maskwright.text.store.rows import RowSource
 
 PROMPT_TOKENS, SHOWN_TOKENS = 12, 40
+PATIENCE = 3  # checkpoints that may fail on a full disk before the run stops
+NOTHING = "–"
 
 
 def sample(
@@ -50,8 +60,8 @@ def sample(
     if not ids:
         return None
     if isinstance(objective, EncoderDecoder):
-        return {"kind": "sample", "step": step, **_rewritten(objective, prepared, rows)}
-    if model.config.encoder is not None and tokenizer.mask is not None:
+        prompt, text = _rewritten(objective, prepared, rows)
+    elif model.config.encoder is not None and tokenizer.mask is not None:
         mask = tokenizer.tokens([tokenizer.mask])[0]
         space = "" if tokenizer.kind == "character" else " "
         is_first = np.arange(len(ids)) == 0
@@ -68,29 +78,25 @@ def sample(
             alone=True,
         )[0]
         text = "  ".join(f"{c.token} {c.probability:.0%}" for c in predictions[0].candidates)
-        return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
-    if model.config.decoder is not None and model.config.encoder is None:
+    elif model.config.decoder is not None and model.config.encoder is None:
         prompt_ids = ids[:PROMPT_TOKENS]
-        sampling = _sampling(prepared, model, 0.8)
         generated = generate(
             prepare(model, live=True),
             [prompt_ids],
-            SHOWN_TOKENS,
-            sampling,
+            GenerationSettings(tokens=SHOWN_TOKENS),
+            forbidden=_non_text_ids(prepared, model),
             bidirectional_prefix=objective.bidirectional_prefix,
         )[0]
-        return {
-            "kind": "sample",
-            "step": step,
-            "prompt": tokenizer.decode(prompt_ids),
-            "text": tokenizer.decode(prompt_ids + generated)[len(tokenizer.decode(prompt_ids)) :],
-        }
-    return None
+        prompt = tokenizer.decode(prompt_ids)
+        text = tokenizer.decode(prompt_ids + generated)[len(prompt) :]
+    else:
+        return None
+    return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
 
 
 def _rewritten(
     objective: EncoderDecoder, prepared: PreparedCorpus, source: RowSource
-) -> dict[str, str]:
+) -> tuple[str, str]:
     """Return the corrupted beginning of the first row and the decoder's output for it."""
     first_row = source.rows(np.array([0]), 0)
     length = min(2 * PROMPT_TOKENS, int((first_row.documents == 1).sum()))
@@ -100,8 +106,8 @@ def _rewritten(
     generated = generate(
         prepare(objective.product, live=True),
         [_decoder_prefix(batch.decoder_tokens[0].tolist(), opening(prepared.tokenizer))],
-        SHOWN_TOKENS,
-        _sampling(prepared, objective.product, 0.0),
+        GenerationSettings(tokens=SHOWN_TOKENS, temperature=0.0),
+        forbidden=_non_text_ids(prepared, objective.product),
         sources=[encoder_ids.tolist()],
         end=objective.vocabulary.end,
     )[0]
@@ -109,7 +115,7 @@ def _rewritten(
     tokenizer = prepared.tokenizer
     hidden_ids = tokenizer.special_ids - {*tokenizer.sentinels}
     text = tokenizer.decode([token for token in generated if token not in hidden_ids], False)
-    return {"prompt": tokenizer.decode(encoder_ids.tolist(), False), "text": text}
+    return tokenizer.decode(encoder_ids.tolist(), False), text
 
 
 def _decoder_prefix(decoded: list[int], opening_tokens: list[int]) -> list[int]:
@@ -118,11 +124,11 @@ def _decoder_prefix(decoded: list[int], opening_tokens: list[int]) -> list[int]:
     return decoded[:count] if decoded[1:count] == opening_tokens else decoded[:1]
 
 
-def _sampling(prepared: PreparedCorpus, model: Transformer, temperature: float) -> Sampling:
-    """Return settings that exclude padding and ids beyond the tokenizer's vocabulary."""
+def _non_text_ids(prepared: PreparedCorpus, model: Transformer) -> tuple[int, ...]:
+    """Return the ids of padding and those beyond the tokenizer's vocabulary."""
     vocabulary_size, rows = prepared.tokenizer.vocabulary_size, model.config.tokens.vocabulary
     padding = [] if prepared.tokenizer.pad is None else [prepared.tokenizer.pad]
-    return Sampling(temperature=temperature, forbidden=(*padding, *range(vocabulary_size, rows)))
+    return (*padding, *range(vocabulary_size, rows))
 
 
 def _middle_word(begins: NDArray[np.bool_]) -> tuple[int, int]:
@@ -137,10 +143,6 @@ def _middle_word(begins: NDArray[np.bool_]) -> tuple[int, int]:
     one_token_words = [(a, b) for a, b in zip(starts, ends, strict=True) if b - a == 1]
     words = one_token_words or list(zip(starts, ends, strict=True))
     return min(words, key=lambda word: abs(word[0] - len(begins) // 2))
-
-
-# Number of checkpoints that may fail on a full disk before the run stops.
-PATIENCE = 3
 
 
 class LogHook:
@@ -200,30 +202,24 @@ class EvaluateHook:
             self._evaluate(state)
 
     def _evaluate(self, state: TrainState) -> None:
-        average = self.session.average
-        with nullcontext() if average is None else average.in_place():
-            self._ask(state)
-        self._done = state.step
-
-    def _ask(self, state: TrainState) -> None:
         s = self.session
-        evaluation = likelihood.evaluate(
-            s.objective,
-            s.held_out_rows,
-            rows=s.recipe.evaluation.rows,
-            batch_rows=s.recipe.evaluation.batch,
-            bytes_per_token=s.prepared.held_out_bytes_per_token
-            if s.objective.is_language_model
-            else None,
-            live=True,
-        )
-        record = {"kind": "evaluation", "step": state.step, **evaluation.to_json()}
-        self.journal.write(record)
-        self.panel.evaluation(record)
-        sample_record = sample(s.objective, s.prepared, s.held_out_rows, state.step)
-        if sample_record is not None:
-            self.journal.write(sample_record)
-            self.panel.sample(sample_record)
+        bytes_per_token = s.prepared.held_out_bytes_per_token
+        with nullcontext() if s.average is None else s.average.in_place():
+            evaluation = likelihood.evaluate(
+                s.objective,
+                s.held_out_rows,
+                rows=s.recipe.evaluation.rows,
+                batch_rows=s.recipe.evaluation.batch,
+                bytes_per_token=bytes_per_token if s.objective.is_language_model else None,
+                live=True,
+            )
+            record = {"kind": "evaluation", "step": state.step, **evaluation.to_json()}
+            self.journal.write(record)
+            self.panel.evaluation(record)
+            if sample_record := sample(s.objective, s.prepared, s.held_out_rows, state.step):
+                self.journal.write(sample_record)
+                self.panel.sample(sample_record)
+        self._done = state.step
 
 
 class SaveHook:
@@ -248,15 +244,9 @@ class SaveHook:
                 self._failures += 1
                 if self._failures >= PATIENCE:
                     raise
-                why = f"{error.what}, {error.found}"
-                self.panel.note(
-                    Finding(
-                        "checkpoint-not-saved",
-                        "not saved, training goes on",
-                        why,
-                        severity="warning",
-                    ).line()
-                )
+                message, reason = "not saved, training goes on", f"{error.what}, {error.found}"
+                finding = Finding("checkpoint-not-saved", message, reason, severity="warning")
+                self.panel.note(finding.line())
 
     def at_end(self, state: TrainState) -> None:
         if self._saved != state.step:
@@ -270,3 +260,35 @@ class SaveHook:
         )
         self.panel.checkpoint(path.name)
         self._saved = state.step
+
+
+def held_out_by_value(session: TrainingSession) -> Table | None:
+    """Return loss and accuracy on the held-out text of each value of the column that the run mixes
+    by; None if there are no such stores. One evaluation's number of rows is divided among them."""
+    recipe, average = session.recipe, session.average
+    stores = held_out_stores_by_value(session.out)
+    if not stores:
+        return None
+    batch = recipe.evaluation.batch
+    num_rows = max(batch, recipe.evaluation.rows // len(stores))
+    table_rows: list[list[str]] = []
+    values, names = values_of(session.out) or [], names_of(recipe.corpus, session.out)
+    with nullcontext() if average is None else average.in_place():
+        for value, name in zip(values, names, strict=True):
+            documents, cells = 0, [NOTHING] * 3
+            if value in stores:
+                documents = stores[value].num_documents
+                rows = held_out_rows(recipe, stores[value])
+                with suppress(DataError):  # the text does not fill a row, or has no target
+                    result = likelihood.evaluate(
+                        session.objective, rows, rows=num_rows, batch_rows=batch
+                    )
+                    cells = [f"{result.targets:,}", f"{result.loss:.3f}", f"{result.top1:.1%}"]
+            table_rows.append([name, f"{documents:,}", *cells])
+    return {
+        "title": f"Held-out text by {recipe.corpus.mix_by}",
+        "head": ["", "documents", "targets", "loss", "top-1"],
+        "rows": table_rows,
+        "note": f"Loss in nats per target, of at most {num_rows:,} rows each; {NOTHING}: "
+        "too little text is held out.",
+    }

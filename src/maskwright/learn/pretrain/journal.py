@@ -23,7 +23,6 @@ METRICS = "metrics.jsonl"
 TIMINGS = "timings.jsonl"
 # Number of buffered bytes at which lines are written.
 WAITING = 8192
-REMEDY = "take an intact copy of the run, or remove its folder and let it be trained again"
 
 
 class Journal:
@@ -141,29 +140,28 @@ def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> lis
     Raises:
         DataError: the file differs from the saved stamp, or a line lacks a number.
     """
-    path = folder / METRICS
     if saved is not None and stamp(folder, saved.get("bytes")) != saved:
-        raise DataError(
-            "metrics.jsonl is not the file that the run saved",
-            where=path,
-            wanted=f"sha256 {saved.get('sha256')} of the first {saved.get('bytes')} bytes",
-            do=REMEDY,
-        )
+        raise _damaged(folder, f"not the {saved.get('bytes')} bytes with {saved.get('sha256')}")
     lines = read(folder)
     required = {"train": ("tokens",), "evaluation": ("loss", *["bits_per_byte"] * bits)}
     for line in lines:
         if missing := [n for n in required.get(line["kind"], ()) if not _is_number(line.get(n))]:
-            raise DataError(
-                "a line of metrics.jsonl lacks a number",
-                where=path,
-                found=f"step {line['step']}: {missing[0]}: {line.get(missing[0])!r}"[:200],
-                do=REMEDY,
-            )
+            name = missing[0]
+            raise _damaged(folder, f"step {line['step']}: {name}: {line.get(name)!r}"[:200])
     trained_steps = {line["step"] for line in lines if line["kind"] == "train"}
     evaluated_steps = {line["step"] for line in lines if line["kind"] == "evaluation"}
     if not evaluated_steps or not evaluated_steps <= trained_steps:
-        raise DataError("metrics.jsonl lacks a step or an evaluation", where=path, do=REMEDY)
+        raise _damaged(folder, "no evaluation, or one of a step without a line")
     return lines
+
+
+def _damaged(folder: Path, content: str) -> DataError:
+    return DataError(
+        "metrics.jsonl is not what the run saved",
+        where=folder / METRICS,
+        found=content,
+        do="take an intact copy of the run, or remove its folder and let it be trained again",
+    )
 
 
 def times(folder: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,12 @@ the tokenizer is trained, the checked documents are kept in spools (`text/corpus
            +--> spools --data/tokenize--> data/train/, data/held-out/
 
 Each text with a weight, or value of a mixed column, has a training store, `data/train-0/`
-and so on. The held-out text is one store, in which each has its natural share.
+and so on. The held-out text is one store, in which each has its natural share; that of each value
+is stored in `data/held-out-0/` and so on besides, for a table at the end of the run.
+
+    data/values.json          {"column": "source", "values": ["books", "web"]}: of train-0, train-1
+    data/NAME-origin.json     the files that a store was made from, with their hashes
+    data/provenance.json      all of that, for the report
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,19 +41,18 @@ from maskwright.base.storage import files as storage
 from maskwright.base.storage.files import DISK, TEMPORARY, listed, os_errors_refused, remove_folder
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.storage.strict_json import parse_object
-from maskwright.learn.pretrain.by_value import build as build_by_value
-from maskwright.learn.pretrain.mixing import keep_values, names_of, values_of
 from maskwright.learn.pretrain.text import (
     CorpusText,
     require_other_files,
     resolve,
     text_bytes,
     texts_of,
+    value_of,
 )
-from maskwright.learn.recipes.base.objective_rows import needs_sentences
-from maskwright.learn.recipes.base.recipe import Corpus, Recipe, TokenizerFolder, shares
+from maskwright.learn.recipes.base.recipe import OTHERS, Corpus, Recipe, TokenizerFolder, shares
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import find
+from maskwright.text.corpus.read import Spool
 from maskwright.text.store.store import MANIFEST, TokenStore
 from maskwright.text.store.tokenize import build_store
 from maskwright.text.tokenizer.tokenizer import Tokenizer
@@ -57,49 +61,8 @@ from maskwright.text.tokenizer.unknown import OTHER_MODEL, REMEDY
 
 QUICKLY = 256 << 20  # bytes that are hashed for a mere note on what changed
 LISTED = 5
-
-
-def changed_meanwhile(names: list[str], do: str) -> IncompatibleError:
-    """Return the error for files that changed between two readings; `do` is the remedy."""
-    return IncompatibleError(
-        "the text changed while the run was prepared",
-        where=", ".join(names[:LISTED]) + ", …" * (len(names) > LISTED),
-        wanted="files that stay as they are until the tokens are made",
-        do=do,
-    )
-
-
-def differences(
-    corpus: Corpus, paths: Iterable[Path], read: Mapping[str, str], *, quickly: bool = False
-) -> list[str]:
-    """Describe each file that was removed, changed or added since the text was read.
-
-    Args:
-        paths: the files and folders of the text.
-        read: SHA-256 of each file that was read, by name.
-        quickly: hash the first 256 MiB only.
-    """
-    changes = []
-    total_bytes = 0
-    for name, digest in read.items():
-        path = Path(name)
-        if not path.is_file():
-            changes.append(f"{name} is not there")
-            continue
-        total_bytes += path.stat().st_size
-        if not (quickly and total_bytes > QUICKLY) and hash_file(path) != digest:
-            changes.append(f"{name} has changed")
-    if corpus.limit_bytes is None and read:
-        for path in paths:
-            try:
-                sources = find([path])[0]
-            except MaskwrightError:
-                continue  # a missing file is reported above
-            changes += [f"{s.shown} was added" for s in sources if s.shown not in read]
-    return changes
-
-
 TRAIN, HELD_OUT, TOKENIZER = "train", "held-out", "tokenizer"
+VALUES = "values.json"
 TEXT_TO_STORE = 3  # maximum bytes of text for each byte of a store
 LARGEST_RECORD = 1 << 30  # bytes; a name and a hash for each file
 SAMPLED_DOCUMENTS = 32  # documents on which `keeps_text` tests a tokenizer
@@ -140,8 +103,10 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
     mixed_by_value = recipe.corpus.mix_by is not None
     texts: list[CorpusText] = []
     if is_prepared(recipe.corpus, folder):
-        for line in _changes_note(recipe.corpus, folder):
-            say(line)
+        if changes := text_changed(recipe.corpus, folder, quickly=True):
+            message = "the text is not what this run's tokens were made of"
+            consequence = "the run goes on with its tokens"
+            say(Finding("other-text", message, listed(changes), consequence).line())
     else:
         if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
             require_other_files(recipe.corpus)
@@ -157,25 +122,20 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
         new_tokenizer.save(tokenizer_folder)
     tokenizer = Tokenizer.load(tokenizer_folder)
     store_of = partial(_store, recipe, folder, tokenizer, say)
-    if mixed_by_value:
-        train = _stores_by_value(folder, texts, store_of)
-        store_names = [store.path.name for store in train]
-    else:
-        store_names = _training_store_names(recipe.corpus, folder) or []
-        texts_of_stores = [[text] for text in texts] or [[]] * len(store_names)
-        train = tuple(
-            store_of(name, store_texts)
-            for name, store_texts in zip(store_names, texts_of_stores, strict=True)
-        )
-    _require_tokenizers_text(folder, store_names, recipe.corpus)
+    train = _training_stores(recipe.corpus, folder, texts, store_of)
+    store_names = [store.path.name for store in train]
+    training_files = _files_of(folder, *store_names)
+    all_files = recipe.corpus.limit_bytes is None
+    _require_unchanged(_files_of(folder, TOKENIZER), training_files, folder, all_files=all_files)
     has_held_out_files = recipe.corpus.held_out_text  # shared by all texts
     held_out = store_of(HELD_OUT, texts[:1] if has_held_out_files else texts)
     if mixed_by_value and texts:
-        build_by_value(recipe, folder, texts[0], tokenizer)
+        _build_held_out_by_value(recipe, folder, texts[0], tokenizer)
+    held_out_files = _files_of(folder, HELD_OUT)
     if has_held_out_files:
-        _require_no_copies(folder, store_names)
-    else:
-        _require_same_text(folder, store_names)
+        _require_no_copies(training_files, held_out_files)
+    else:  # otherwise the two parts could overlap
+        _require_unchanged(training_files, held_out_files, folder)
     mixture = {}
     if len(train) > 1:
         mixture["mixture"] = _describe_shares(recipe.corpus, folder, train)
@@ -186,7 +146,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
         provenance = {
             **_provenance(recipe.corpus, folder),
             **mixture,
-            "read": {name: _origin(folder, name) for name in (*store_names, HELD_OUT)},
+            "read": {name: _read_origin(folder, name) for name in (*store_names, HELD_OUT)},
             "train": prepared.train_fingerprint,
             "held_out": held_out.fingerprint,
         }
@@ -194,25 +154,79 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
     return replace(prepared, provenance=_read_record(provenance_file))
 
 
-def _stores_by_value(
-    folder: Path, texts: Sequence[CorpusText], store_of: Callable[..., TokenStore]
+def _training_stores(
+    corpus: Corpus, folder: Path, texts: Sequence[CorpusText], store_of: Callable[..., TokenStore]
 ) -> tuple[TokenStore, ...]:
-    """Return a store for each value of the mixed column; if `texts` is empty, the stores exist."""
-    values = values_of(folder)
-    if texts and not (values and all(_is_store(folder, n) for n in _store_names(len(values)))):
-        (text,) = texts
-        by_value = text.by_value()
-        keep_values(folder, str(text.corpus.mix_by), by_value.values)
-        return tuple(
-            store_of(name, texts, documents=by_value.of(value), lines=name == f"{TRAIN}-0")
-            for name, value in zip(_store_names(len(by_value.values)), by_value.values, strict=True)
-        )
-    return tuple(store_of(name, []) for name in _store_names(len(values or [])))
+    """Open or build the training stores: one, or one for each text with a weight or each value of
+    the mixed column. If `texts` is empty, they exist."""
+    names = _training_store_names(corpus, folder)
+    if corpus.mix_by is None or not texts or (names and all(_is_store(folder, n) for n in names)):
+        names = names or []
+        groups = [[text] for text in texts] if corpus.mix_by is None else []
+        groups = groups or [[] for _ in names]
+        return tuple(store_of(name, group) for name, group in zip(names, groups, strict=True))
+    by_value = texts[0].by_value()
+    record = json.dumps({"column": corpus.mix_by, "values": by_value.values}, indent=2)
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    document.write(folder / "data" / VALUES, record + "\n")
+    return tuple(
+        store_of(f"{TRAIN}-{number}", texts, documents=by_value.of(value), lines=number == 0)
+        for number, value in enumerate(by_value.values)
+    )
 
 
-def _store_names(count: int) -> list[str]:
-    """Return the names of `count` mixed training stores."""
-    return [f"{TRAIN}-{number}" for number in range(count)]
+def _training_store_names(corpus: Corpus, folder: Path) -> list[str] | None:
+    """Return the names of the training stores; None: they depend on unread text."""
+    if corpus.mix_by is None and not corpus.mixed:
+        return [TRAIN]
+    sources = corpus.text if corpus.mix_by is None else values_of(folder)
+    return None if sources is None else [f"{TRAIN}-{number}" for number in range(len(sources))]
+
+
+def values_of(folder: Path) -> list[str] | None:
+    """Read the value of each training store of the run in `folder`; None if it is not recorded yet.
+
+    Raises:
+        DataError: the record is damaged.
+    """
+    path = folder / "data" / VALUES
+    if not path.is_file():
+        return None
+    values = _read_record(path).get("values")
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise _damaged(path, repr(values)[:80])
+    return values
+
+
+def names_of(corpus: Corpus, folder: Path) -> list[str]:
+    """Return the display name of each mixed training store of the run in `folder`."""
+    if corpus.mix_by is None:
+        return [Path(name).name for name in corpus.text]
+    return ["all others" if name == OTHERS else name for name in values_of(folder) or []]
+
+
+def _build_held_out_by_value(
+    recipe: Recipe, folder: Path, text: CorpusText, tokenizer: Tokenizer
+) -> None:
+    """Build the missing held-out stores, one for each value that has held-out documents."""
+    values = values_of(folder) or []
+    missing = [v for n, v in enumerate(values) if not _is_store(folder, f"{HELD_OUT}-{n}")]
+    if not missing or recipe.corpus.held_out_text:
+        return
+    spools: dict[str, Spool] = {}
+    for held_out in text.held_out():
+        value = value_of(recipe.corpus, held_out)
+        if value in missing:
+            spools.setdefault(value, Spool(folder)).add(held_out)
+    for value, spool in spools.items():
+        path = folder / "data" / f"{HELD_OUT}-{values.index(value)}"
+        build_store(spool, tokenizer, path, sentences=recipe.needs_sentences)
+
+
+def held_out_stores_by_value(folder: Path) -> dict[str, TokenStore]:
+    """Open the held-out store of each value of the run in `folder` that has one."""
+    paths = {v: folder / "data" / f"{HELD_OUT}-{n}" for n, v in enumerate(values_of(folder) or [])}
+    return {v: TokenStore.open(path) for v, path in paths.items() if (path / MANIFEST).is_file()}
 
 
 def _is_store(folder: Path, name: str) -> bool:
@@ -222,12 +236,8 @@ def _is_store(folder: Path, name: str) -> bool:
 def training_stores(folder: Path) -> list[TokenStore]:
     """Open the training stores of the run in `folder`; empty if it has none."""
     folders = [path.parent for path in (folder / "data").glob(f"{TRAIN}*/{MANIFEST}")]
-    return [TokenStore.open(path) for path in sorted(folders, key=_number)]
-
-
-def _number(path: Path) -> int:
-    """Return the number in the name of a store, such as 12 for `train-12`."""
-    return int(path.name.partition("-")[2] or 0)
+    in_order = sorted(folders, key=lambda path: int(path.name.partition("-")[2] or 0))
+    return [TokenStore.open(path) for path in in_order]
 
 
 def _store(
@@ -251,23 +261,22 @@ def _store(
     if not (path / MANIFEST).is_file():
         path.parent.mkdir(exist_ok=True)
         if documents is None:
-            documents = itertools.chain.from_iterable(
-                text.held_out() if is_held_out else text.training() for text in texts
-            )
+            divisions = (text.held_out() if is_held_out else text.training() for text in texts)
+            documents = itertools.chain.from_iterable(divisions)
         counting_tokenizer, unknown = tokenizer.counting()
         from_folder = isinstance(recipe.tokenizer, TokenizerFolder)
         remedy = OTHER_MODEL if from_folder else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
 
-        def record_origin() -> None:
-            _record_origin(_origin_file(folder, name), texts, unknown.findings(remedy))
-
-        sentences = needs_sentences(recipe)
-        build_store(documents, counting_tokenizer, path, sentences=sentences, read=record_origin)
-        reported = texts if lines else ()
-        for line in itertools.chain.from_iterable(
-            text.report_lines(held_out=is_held_out) for text in reported
-        ):
-            say(line)
+        build_store(
+            documents,
+            counting_tokenizer,
+            path,
+            sentences=recipe.needs_sentences,
+            read=lambda: _record_origin(folder, name, texts, unknown.findings(remedy)),
+        )
+        for text in texts if lines else ():
+            for line in text.report_lines(held_out=is_held_out):
+                say(line)
     store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
     say(f"{name}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}")
     for finding in _unknown_to_tokenizer(folder, name):
@@ -306,47 +315,58 @@ def _origin_file(folder: Path, name: str) -> Path:
     return folder / "data" / f"{name}-origin.json"
 
 
-def _record_origin(path: Path, texts: Sequence[CorpusText], unknown: Sequence[Finding]) -> None:
+def _record_origin(
+    folder: Path, name: str, texts: Sequence[CorpusText], unknown: Sequence[Finding]
+) -> None:
     """Record the files of the last readings with their hashes and findings, and the findings on
     characters `unknown` to the tokenizer."""
-    counts_of_texts = [text.counts for text in texts if text.counts is not None]
-    if counts_of_texts or unknown:
+    readings = [text.counts for text in texts if text.counts is not None]
+    if readings or unknown:
+        findings = [finding for counts in readings for finding in counts.findings]
         origin = {
             "files": {
-                name: digest for counts in counts_of_texts for name, digest in counts.hashes.items()
+                name: digest for counts in readings for name, digest in counts.hashes.items()
             },
-            "summary": "; ".join(counts.summary() for counts in counts_of_texts),
-            "notes": [
-                finding.to_json() for counts in counts_of_texts for finding in counts.findings
-            ],
+            "summary": "; ".join(counts.summary() for counts in readings),
+            "notes": [finding.to_json() for finding in findings],
             "unknown": [finding.to_json() for finding in unknown],
         }
-        document.write(path, json.dumps(origin, indent=2) + "\n")
+        document.write(_origin_file(folder, name), json.dumps(origin, indent=2) + "\n")
 
 
-def _origin(folder: Path, name: str) -> dict[str, Any]:
+def _read_origin(folder: Path, name: str) -> dict[str, Any]:
     """Read the record of a store's source files (see `_record_origin`); {} if there is none."""
     path = _origin_file(folder, name)
     return _read_record(path) if path.is_file() else {}
 
 
 def text_changed(corpus: Corpus, folder: Path, *, quickly: bool = False) -> list[str]:
-    """Describe each file that was removed, added or changed since the tokens in `folder` were
+    """Describe each file that was removed, changed or added since the tokens in `folder` were
     created.
 
     Args:
         quickly: hash the first 256 MiB only.
     """
-    read: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for record in sorted((folder / "data").glob("*-origin.json")):
-        read |= _checked_files(_read_record(record), record)
-    paths = []
-    for name in (*corpus.text, *corpus.held_out_text):
-        with contextlib.suppress(
-            ConfigError
-        ):  # an unset variable: its files are reported as missing
-            paths.append(resolve(name))
-    return differences(corpus, paths, read, quickly=quickly)
+        digests |= _checked_files(_read_record(record), record)
+    changes = []
+    total_bytes = 0
+    for name, digest in digests.items():
+        path = Path(name)
+        if not path.is_file():
+            changes.append(f"{name} is not there")
+            continue
+        total_bytes += path.stat().st_size
+        if not (quickly and total_bytes > QUICKLY) and hash_file(path) != digest:
+            changes.append(f"{name} has changed")
+    if corpus.limit_bytes is None and digests:
+        for name in (*corpus.text, *corpus.held_out_text):
+            # A missing file, or one behind an unset variable, is reported above.
+            with contextlib.suppress(MaskwrightError):
+                sources = find([resolve(name)])[0]
+                changes += [f"{s.shown} was added" for s in sources if s.shown not in digests]
+    return changes
 
 
 def text_is_there(corpus: Corpus) -> bool:
@@ -385,24 +405,6 @@ def take_tokens(source: Path, folder: Path) -> None:
             DISK.fsync_folder(folder)
 
 
-def _training_store_names(corpus: Corpus, folder: Path) -> list[str] | None:
-    """Return the names of the training stores; None: they depend on unread text."""
-    if corpus.mix_by is not None:
-        values = values_of(folder)
-        return None if values is None else _store_names(len(values))
-    return _store_names(len(corpus.text)) if corpus.mixed else [TRAIN]
-
-
-def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
-    """Return a warning if the text has changed since the tokens were created; else []."""
-    if not (changes := text_changed(corpus, folder, quickly=True)):
-        return []
-    message = "the text is not what this run's tokens were made of"
-    return [
-        Finding("other-text", message, listed(changes), "the run goes on with its tokens").line()
-    ]
-
-
 def _provenance(corpus: Corpus, folder: Path) -> dict[str, Any]:
     """Return the source of the text; just the recipe's names if a variable in them is not set."""
     try:
@@ -415,9 +417,8 @@ def _record_tokenizer_files(folder: Path, texts: Sequence[CorpusText]) -> None:
     """Record the hashes of the tokenizer's training files, before the tokenizer is saved."""
     if files := {name: digest for text in texts for name, digest in text.hashes().items()}:
         (folder / "data").mkdir(parents=True, exist_ok=True)
-        document.write(
-            _origin_file(folder, TOKENIZER), json.dumps({"files": files}, indent=2) + "\n"
-        )
+        record = json.dumps({"files": files}, indent=2)
+        document.write(_origin_file(folder, TOKENIZER), record + "\n")
 
 
 def _checked_files(record: dict[str, Any], path: Path) -> dict[str, str]:
@@ -428,12 +429,7 @@ def _checked_files(record: dict[str, Any], path: Path) -> dict[str, str]:
     """
     files = record.get("files", {})
     if not isinstance(files, dict) or not all(isinstance(v, str) for v in files.values()):
-        raise DataError(
-            "the record of the text's files is damaged",
-            where=f"{path}: files",
-            found=repr(files)[:80],
-            do="remove the file, if the text is what it was",
-        )
+        raise _damaged(f"{path}: files", repr(files)[:80])
     return files
 
 
@@ -443,74 +439,59 @@ def _unknown_to_tokenizer(folder: Path, name: str) -> list[Finding]:
     Raises:
         DataError: the record is damaged.
     """
-    recorded = _origin(folder, name).get("unknown") or []
+    recorded = _read_origin(folder, name).get("unknown") or []
     try:
         # Earlier releases wrote a single finding instead of a list.
         findings = recorded if isinstance(recorded, list) else [recorded]
         return [Finding.from_json(finding) for finding in findings]
     except (TypeError, ValueError) as error:
-        raise DataError(
-            "the record of the text's files is damaged",
-            where=f"{_origin_file(folder, name)}: unknown",
-            found=repr(recorded)[:80],
-            do="remove the file, if the text is what it was",
-        ) from error
+        path = _origin_file(folder, name)
+        raise _damaged(f"{path}: unknown", repr(recorded)[:80]) from error
 
 
-def _files_by_store(folder: Path, name: str) -> dict[str, str]:
-    return _checked_files(_origin(folder, name), _origin_file(folder, name))
+def _files_of(folder: Path, *names: str) -> dict[str, str]:
+    """Return the SHA-256 of each source file of some stores, by name."""
+    files: dict[str, str] = {}
+    for name in names:
+        files |= _checked_files(_read_origin(folder, name), _origin_file(folder, name))
+    return files
 
 
-def _require_tokenizers_text(folder: Path, names: Sequence[str], corpus: Corpus) -> None:
-    """Check that the training stores have the same source files as the tokenizer.
+def _require_unchanged(
+    before: dict[str, str], now: dict[str, str], folder: Path, *, all_files: bool = True
+) -> None:
+    """Check that two readings of the text, of which the hashes are recorded, read the same files.
 
-    Raises:
-        IncompatibleError: a file was changed, removed or added meanwhile.
-    """
-    before = _files_by_store(folder, TOKENIZER)
-    now: dict[str, str] = {}
-    for store_name in names:
-        now |= _files_by_store(folder, store_name)
-    if not before or not now:
-        return
-    common = {**before, **now} if corpus.limit_bytes is None else before.keys() & now.keys()
-    if changed := [name for name in common if before.get(name) != now.get(name)]:
-        raise changed_meanwhile(changed, f"remove {folder} and start again")
-
-
-def _require_same_text(folder: Path, names: Sequence[str]) -> None:
-    """Check that held-out and training part have the same source files; otherwise they could
-    overlap.
+    Args:
+        all_files: whether both readings read all files.
 
     Raises:
-        IncompatibleError: a file has changed between the two readings.
+        IncompatibleError: a file was changed, removed or added between them.
     """
-    before: dict[str, str] = {}
-    for store_name in names:
-        before |= _files_by_store(folder, store_name)
-    after = _files_by_store(folder, HELD_OUT)
-    if before and after and before != after:
-        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        raise changed_meanwhile(changed, f"remove {folder} and start again")
+    names = [*{**before, **now}] if all_files else [name for name in before if name in now]
+    changed = [name for name in names if before.get(name) != now.get(name)]
+    if before and now and changed:
+        raise IncompatibleError(
+            "the text changed while the run was prepared",
+            where=", ".join(changed[:LISTED]) + ", …" * (len(changed) > LISTED),
+            wanted="files that stay as they are until the tokens are made",
+            do=f"remove {folder} and start again",
+        )
 
 
-def _require_no_copies(folder: Path, names: Sequence[str]) -> None:
+def _require_no_copies(training_files: dict[str, str], held_out_files: dict[str, str]) -> None:
     """Check that no held-out file is a copy of a training file.
 
     Raises:
         DataError: with both names.
     """
-    training_names = {
-        digest: name
-        for store_name in names
-        for name, digest in _files_by_store(folder, store_name).items()
-    }
-    for name, digest in _files_by_store(folder, HELD_OUT).items():
-        if digest in training_names:
+    names = {digest: name for name, digest in training_files.items()}
+    for name, digest in held_out_files.items():
+        if digest in names:
             raise DataError(
                 "a held-out file is training text, too",
                 where=name,
-                found=f"a copy of {training_names[digest]}",
+                found=f"a copy of {names[digest]}",
                 wanted="other texts in corpus.held_out_text",
                 do="remove one of them, and choose another --out",
             )
@@ -523,12 +504,12 @@ def _describe_shares(corpus: Corpus, folder: Path, train: Sequence[TokenStore]) 
     begin, end = shares(corpus, sizes.tolist())
     repeats = (begin + end) / 2 * sizes.sum() / np.maximum(1, sizes)
     names = names_of(corpus, folder)
-    descriptions = (
-        f"{_percent(first_share)}"
-        f"{f' to {_percent(last_share)}' if corpus.weights_end else ''} {name} "
-        f"({count:.2g} times an epoch)"
-        for name, first_share, last_share, count in zip(names, begin, end, repeats, strict=True)
-    )
+    descriptions = []
+    for name, first_share, last_share, count in zip(names, begin, end, repeats, strict=True):
+        share = _percent(first_share)
+        if corpus.weights_end:
+            share += f" to {_percent(last_share)}"
+        descriptions.append(f"{share} {name} ({count:.2g} times an epoch)")
     return ", ".join(descriptions)
 
 
@@ -540,12 +521,16 @@ def _read_record(path: Path) -> dict[str, Any]:
     try:
         return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_RECORD)
     except DataError as error:
-        raise DataError(
-            "the record of the text's files is damaged",
-            where=path,
-            found=f"{error.what}: {error.found}",
-            do="remove the file; it is written again",
-        ) from error
+        raise _damaged(path, f"{error.what}: {error.found}") from error
+
+
+def _damaged(where: Path | str, content: str) -> DataError:
+    return DataError(
+        "a record of the prepared text is damaged",
+        where=where,
+        found=content,
+        do="remove the file if the text has not changed, and otherwise the folder data",
+    )
 
 
 def _make_tokenizer(recipe: Recipe, texts: Sequence[CorpusText], say: Say) -> Tokenizer:

@@ -1,9 +1,10 @@
-"""From stored tokens to the rows that the recipe's objective is trained or evaluated on; and checks
-that these rows fit the positions of a model."""
+"""From stored tokens to the rows that the recipe's objective is trained or evaluated on: their kind
+and length, the shares of mixed texts, microbatches; and whether they fit a model's positions."""
 
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.base.findings import Finding
-from maskwright.learn.pretrain.mixing import mixed_rows
-from maskwright.learn.recipes.base.objective_rows import require_rows, row_kind, streams
-from maskwright.learn.recipes.base.recipe import Folder, Recipe
+from maskwright.learn.pretrain.prepare import names_of
+from maskwright.learn.recipes.base.check import require_rows
+from maskwright.learn.recipes.base.recipe import Corpus, Folder, Recipe, shares
 from maskwright.learn.train import loop
 from maskwright.learn.train.schedule import Ramp
 from maskwright.learn.train.state import TrainState
@@ -22,12 +23,17 @@ from maskwright.model.batch import Batch
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.nn.config import Learned, TransformerConfig
 from maskwright.model.objectives.base.objective import Objective
-from maskwright.text.store.loader import Loader
-from maskwright.text.store.pack import PackedDocuments, PackedSentences
+from maskwright.text.store.loader import Loader, ScheduledMixture, mixed
 from maskwright.text.store.pairs import SentencePairs
-from maskwright.text.store.rows import Rows, RowSource
+from maskwright.text.store.rows import (
+    PackedDocuments,
+    PackedSentences,
+    Rows,
+    RowSource,
+    Stream,
+    Windows,
+)
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.stream import Stream, Windows
 
 
 class Microbatches:
@@ -71,8 +77,8 @@ class Microbatches:
         return loop.progress(self.plan, self.state)
 
 
-# A table of positions counts as trained if rows reach this share of it.
-NEARLY = 0.9
+NEARLY = 0.9  # a table of positions counts as trained if rows reach this share of it
+MOST_POINTS = 4096
 
 
 def held_out_rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:
@@ -84,7 +90,12 @@ def training_rows(
     recipe: Recipe, stores: Sequence[TokenStore], length: int | None = None
 ) -> RowSource:
     """Return the `rows` of one store, or of several stores mixed in the recipe's shares."""
-    return mixed_rows(recipe, [rows(recipe, store, length) for store in stores], stores)
+    corpus, seed = recipe.corpus, recipe.training.seed
+    sources = [rows(recipe, store, length) for store in stores]
+    if not corpus.weights_end:
+        return mixed(sources, weights_of(corpus, stores), seed=seed)
+    begin, end = shares(corpus, [store.num_tokens for store in stores])
+    return ScheduledMixture(sources, begin, end, samples_by_progress(recipe), seed=seed)
 
 
 def rows(
@@ -99,7 +110,7 @@ def rows(
         IncompatibleError: the objective does not learn from such rows.
     """
     require_rows(recipe)
-    kind, length = row_kind(recipe), length or recipe.rows.length
+    kind, length = recipe.row_kind, length or recipe.rows.length
     spec = recipe.objective.spec
     shifted = spec.rows == "stream"
     seed = recipe.training.seed if seed is None else seed
@@ -108,7 +119,8 @@ def rows(
     if kind == "sentences":
         return PackedSentences(store, length + 1 if shifted else length, seed=seed)
     if kind == "stream":
-        return Stream(store, length if streams(recipe) else length - 1)  # and one token more
+        # A row of a stream has one token more than `length` says.
+        return Stream(store, length if _last_is_target(recipe) else length - 1)
     if kind == "windows":
         return Windows(store, length + 1 if shifted else length)
     if kind == "blocks":
@@ -119,6 +131,64 @@ def rows(
         return SentencePairs(store, length, seed=seed)
     assert kind == "swapped-pairs"
     return SentencePairs(store, length, seed=seed, negatives="swapped")
+
+
+def _last_is_target(recipe: Recipe) -> bool:
+    """Whether the last token of a stream's row is only a target: for objectives that predict the
+    next token, and those with further networks, whose student may be a decoder."""
+    spec = recipe.objective.spec
+    return spec.rows == "stream" or bool(spec.networks)
+
+
+def weights_of(corpus: Corpus, stores: Sequence[TokenStore]) -> tuple[float, ...]:
+    """Return the mean weight of each store over the run; empty if the text is not mixed."""
+    if not corpus.mixed:
+        return ()
+    if isinstance(corpus.weights, tuple) and corpus.weights and not corpus.weights_end:
+        return corpus.weights
+    start_shares, end_shares = shares(corpus, [store.num_tokens for store in stores])
+    return tuple(((start_shares + end_shares) / 2).tolist())
+
+
+def mixture_of_run(
+    recipe: Recipe, rows: RowSource, stores: Sequence[TokenStore]
+) -> dict[str, list[str]]:
+    """Return {"mixture": lines} with each store's share of the rows; {} if shares do not change.
+
+    Args:
+        rows: the rows of the last phase.
+    """
+    if not isinstance(rows, ScheduledMixture):
+        return {}
+    samples = int(samples_by_progress(recipe)[-1][0])
+    names = names_of(recipe.corpus, stores[0].path.parent.parent)
+    listed = ", ".join(
+        f"{count / samples:.1%} {name} (read {count / max(1, len(source)):.2g} times)"
+        for name, count, source in zip(names, rows.realised(samples), rows.sources, strict=True)
+    )
+    return {"mixture": [f"rows of the whole run: {listed}"]}
+
+
+def samples_by_progress(recipe: Recipe) -> list[tuple[float, float]]:
+    """Return points (number of rows trained on, share of the budget used), from (0, 0) to (all, 1).
+    A row counts as its length in tokens if the budget is in tokens."""
+    training, phases = recipe.training, recipe.phases
+    budget, micro = training.budget, training.microbatches
+    if budget.steps is None and budget.tokens is None:  # the run is not trained
+        return [(0.0, 0.0), (1.0, 1.0)]
+    points, samples, spent = [(0.0, 0.0)], 0, 0.0
+    while spent < budget.total:
+        progress = spent / budget.total
+        phase = next((p for p in phases if progress < p.until), phases[-1])
+        rows = training.ramp.rows(phase.batch // micro, progress) * micro
+        cost = 1 if budget.steps is not None else rows * phase.length
+        # With a constant batch size, one point covers all steps of a phase.
+        fixed = training.ramp.start == 1.0
+        steps = max(1, math.ceil((phase.until * budget.total - spent) / cost)) if fixed else 1
+        samples, spent = samples + steps * rows, spent + steps * cost
+        points.append((float(samples), min(1.0, spent / budget.total)))
+    stride = max(1, len(points) // MOST_POINTS)
+    return [*points[:-1:stride], (float(samples), 1.0)]
 
 
 def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") -> None:
@@ -172,7 +242,7 @@ def untrained_positions(recipe: Recipe, network: TransformerConfig) -> Finding |
 
 def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length: int) -> int:
     """Return the maximum number of tokens that a stack reads of a row of `length` tokens."""
-    spec, kind = recipe.objective.spec, row_kind(recipe)
+    spec, kind = recipe.objective.spec, recipe.row_kind
     if len(network.stacks) == 2 and spec.lengths is not None:
         options = recipe.objective.checked
         # A row of packed texts has at least one special token; other rows may have none.
@@ -181,5 +251,5 @@ def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length:
             text_length = spec.text_length(options, length)
         inputs, targets = spec.lengths(options, max(2, text_length))
         return int(max(length, inputs) if stack == "encoder" else targets)
-    extra = kind == "stream" and spec.rows != "stream" and streams(recipe)
+    extra = kind == "stream" and spec.rows != "stream" and _last_is_target(recipe)
     return length + (extra and stack == "encoder")

@@ -20,7 +20,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -39,13 +40,13 @@ from maskwright.base.findings import Finding
 from maskwright.base.report import document, opened, tables
 from maskwright.base.report.page import write_report
 from maskwright.base.report.panel import Panel
-from maskwright.base.report.say import printer, quiet
+from maskwright.base.report.say import Say, printer, quiet
 from maskwright.base.storage import commit
 from maskwright.base.storage.files import DOOMED, TEMPORARY
 from maskwright.base.terminal import shell_word
 from maskwright.base.toml import to_toml
-from maskwright.learn.pretrain import build, by_value, journal
-from maskwright.learn.pretrain.hooks import EvaluateHook, LogHook, SaveHook
+from maskwright.learn.pretrain import build, journal
+from maskwright.learn.pretrain.hooks import EvaluateHook, LogHook, SaveHook, held_out_by_value
 from maskwright.learn.pretrain.prepare import (
     HELD_OUT,
     PreparedCorpus,
@@ -56,9 +57,8 @@ from maskwright.learn.pretrain.prepare import (
     text_is_there,
 )
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows
-from maskwright.learn.pretrain.session import TrainingSession, start_session
+from maskwright.learn.pretrain.session import TrainingSession
 from maskwright.learn.recipes.base.find import read
-from maskwright.learn.recipes.base.objective_rows import needs_sentences
 from maskwright.learn.recipes.base.recipe import (
     FREE,
     INEXACT,
@@ -67,8 +67,7 @@ from maskwright.learn.recipes.base.recipe import (
     frozen_part,
 )
 from maskwright.learn.train import distribute, loop
-from maskwright.learn.train.diverged import DivergedError
-from maskwright.learn.train.signals import listening
+from maskwright.learn.train.state import DivergedError, listening
 from maskwright.model.checkpoint.pretrained import CONFIG
 from maskwright.model.checkpoint.safe_read import read_json
 from maskwright.model.device import machine, process_memory
@@ -115,47 +114,42 @@ class Stopped(SystemExit):
     """A signal stopped the run after a checkpoint was saved; the exit code is 128 + the signal."""
 
 
-class InitialFolder:
-    """Cleans the output folder up if a command fails before its first step.
+@contextlib.contextmanager
+def _leaving_nothing(out: Path, missing: Sequence[Path], fresh: bool) -> Iterator[None]:
+    """Context that cleans up the output folder, if it is `fresh`, when an error occurs before the
+    first step. Enter it while holding the folder's lock.
 
     A failed command leaves nothing in a new folder that would stop the corrected command, except a
     completely prepared text, which may have taken hours, with its recipe in `refused.toml`: the
     next command there uses it, or removes it if it reads another text.
+
+    Args:
+        missing: `out` and its parents, as far as the command had to create them.
     """
+    try:
+        yield
+    except StoppedError:  # the same command continues from what is there
+        raise
+    except MaskwrightError:
+        if fresh and not _has_trained(out):
+            with contextlib.suppress(OSError, MaskwrightError):
+                _clean_up(out, missing)
+        raise
 
-    def __init__(self, out: Path) -> None:
-        self.out = out
-        self.missing = [path for path in (out, *out.parents) if not path.exists()]
-        was_refused = (out / REFUSED).is_file() and not (out / RECIPE).exists()
-        self.fresh = was_refused or not out.exists() or (out.is_dir() and not _content(out))
 
-    @contextlib.contextmanager
-    def leaving_nothing(self) -> Iterator[None]:
-        """Context that cleans a new folder up if an error occurs before the first step. Enter it
-        while holding the folder's lock."""
-        try:
-            yield
-        except StoppedError:  # the same command continues from what is there
-            raise
-        except MaskwrightError:
-            if self.fresh and not _has_trained(self.out):
-                with contextlib.suppress(OSError, MaskwrightError):
-                    self._leave()
-            raise
-
-    def _leave(self) -> None:
-        if (self.out / "data" / HELD_OUT).is_dir():
-            (self.out / RECIPE).rename(self.out / REFUSED)
-            return
-        _clear(self.out)
-        if (self.out / REJECTS).is_file():
-            if (self.out / REJECTS).stat().st_size:
-                return  # the error message names it
-            (self.out / REJECTS).unlink()
-        for path in self.missing:
-            for lock in path.glob(f"{LOCK}*") if path == self.out else ():
-                lock.unlink()
-            path.rmdir()  # fails if other files are there by now
+def _clean_up(out: Path, missing: Sequence[Path]) -> None:
+    if (out / "data" / HELD_OUT).is_dir():
+        (out / RECIPE).rename(out / REFUSED)
+        return
+    _clear(out)
+    if (out / REJECTS).is_file():
+        if (out / REJECTS).stat().st_size:
+            return  # the error message names it
+        (out / REJECTS).unlink()
+    for path in missing:
+        for lock in path.glob(f"{LOCK}*") if path == out else ():
+            lock.unlink()
+        path.rmdir()  # fails if other files are there by now
 
 
 def pretrain(
@@ -180,11 +174,12 @@ def pretrain(
     recipe, out = build.resolved(_with_its_tokenizer(recipe, origin)), Path(out)
     processes = distribute.join()
     processes.share(recipe.training.microbatches)  # raises before anything is read
-    initial_folder = InitialFolder(out)
+    missing = [path for path in (out, *out.parents) if not path.exists()]
+    fresh = bool(missing) or _was_refused(out) or (out.is_dir() and not _content(out))
     with contextlib.ExitStack() as exit_stack:
         if processes.first:
             _claim(recipe, out, exit_stack)
-            exit_stack.enter_context(initial_folder.leaving_nothing())
+            exit_stack.enter_context(_leaving_nothing(out, missing, fresh))
             _reuse(recipe, origin, out, printer(stream))
             if adjust is not None:
                 try:
@@ -236,7 +231,7 @@ def _claim(recipe: Recipe, out: Path, exit_stack: contextlib.ExitStack) -> None:
     commit.probe_writable(out)
     out.mkdir(parents=True, exist_ok=True)
     exit_stack.enter_context(commit.Lock(out / LOCK))
-    was_refused = (out / REFUSED).is_file() and not (out / RECIPE).exists()
+    was_refused = _was_refused(out)
     if was_refused and not _same_start(recipe, out, REFUSED):
         _clear(out)
     if _content(out) and not was_refused and not _same_start(recipe, out):
@@ -253,6 +248,11 @@ def _claim(recipe: Recipe, out: Path, exit_stack: contextlib.ExitStack) -> None:
         )
     document.write(out / RECIPE, to_toml(recipe))
     (out / REFUSED).unlink(missing_ok=True)
+
+
+def _was_refused(out: Path) -> bool:
+    """Whether a failed command left its prepared text in the folder `out`."""
+    return (out / REFUSED).is_file() and not (out / RECIPE).exists()
 
 
 def _content(out: Path) -> list[Path]:
@@ -281,13 +281,13 @@ def _has_trained(out: Path) -> bool:
 def _same_tokens(first_recipe: Recipe, second_recipe: Recipe) -> bool:
     """Whether two recipes turn the same text into the same tokens."""
 
-    def tokenizer(recipe: Recipe) -> object:
-        chosen = recipe.tokenizer
-        is_pinned = isinstance(chosen, TokenizerFolder) and chosen.fingerprint is not None
-        return chosen.fingerprint if is_pinned else chosen  # type: ignore[union-attr]
+    def choices(recipe: Recipe) -> tuple[object, ...]:
+        tokenizer: object = recipe.tokenizer
+        if isinstance(recipe.tokenizer, TokenizerFolder):  # the same one may lie elsewhere
+            tokenizer = recipe.tokenizer.fingerprint or tokenizer
+        return recipe.corpus, tokenizer, recipe.needs_sentences
 
-    choices = (lambda r: r.corpus, tokenizer, needs_sentences)
-    return all(choice(first_recipe) == choice(second_recipe) for choice in choices)
+    return choices(first_recipe) == choices(second_recipe)
 
 
 def _with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
@@ -299,7 +299,7 @@ def _with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
     return replace(recipe, tokenizer=replace(named, path=str(saved))) if saved.is_dir() else recipe
 
 
-def _reuse(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], None]) -> None:
+def _reuse(recipe: Recipe, origin: Path | None, out: Path, say: Say) -> None:
     """Copy the tokens of the run `origin` into the run `out` if their text no longer exists. If the
     text has only changed, print a warning: it will be read in its current state.
 
@@ -325,13 +325,13 @@ def _reuse(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], 
 
 def _describe_other_run(recipe: Recipe, out: Path) -> str | None:
     """Describe how the run in `out` differs from `recipe`; None if there is no readable run."""
+    if not (out / RECIPE).is_file():
+        return None
     try:
-        existing = read(out / RECIPE) if (out / RECIPE).is_file() else None
+        existing = frozen_part(read(out / RECIPE))
     except ConfigError:
         return None
-    if existing is None:
-        return None
-    diffs = list(dotted.differences(frozen_part(existing), frozen_part(recipe)))
+    diffs = list(dotted.differences(existing, frozen_part(recipe)))
     listed = "; ".join(f"{path} is {old!r} there and {new!r} here" for path, old, new in diffs[:8])
     return f"a run whose {listed}" if listed else "a run of this very recipe"
 
@@ -402,14 +402,13 @@ def _run(
             document.write(out / RECIPE, to_toml(recipe))
         processes.wait()
         stop_flag = exit_stack.enter_context(listening())
-        session = start_session(recipe, out, prepared, chosen, processes, say, stream)
-        session.stop = stop_flag
+        session = TrainingSession(recipe, out, prepared, chosen, processes, say, stop_flag)
         if loop.finished(recipe.training.budget, session.state):
             say(
                 "the run is complete; train it further with: maskwright adapt "
                 f"{shell_word(out)} --text FILE"
             )
-        _train(session)
+        _train(session, stream or sys.stdout)
         if stop_flag.raised:
             if processes.first:
                 say(f"report: {write_report(out)}")
@@ -420,41 +419,30 @@ def _run(
             raise Stopped(stop_flag.exit_code)
         processes.wait()
         if processes.first:
-            if num_skipped := sum(line["kind"] == "skipped" for line in journal.read(out)):
-                message = f"{num_skipped:,} of {session.state.step:,} steps were skipped"
-                reason = "their loss or gradient was no finite number"
-                say(Finding("steps-skipped", message, reason).line())
-            if (
-                table := by_value.table(recipe, out, session.objective, session.average)
-            ) is not None:
-                tables.add(out, [table])
-                say(tables.for_terminal(table))
-            say(f"report: {write_report(out)}")
-            _warn_if_misread(session.checkpoints.path(session.state.step), say)
+            _report(session, say)
     return session.checkpoints.path(session.state.step)
 
 
-def _warn_if_misread(checkpoint: Path, say: Callable[[str], None]) -> None:
-    """Print a warning if the transformers library would load the model incorrectly."""
+def _report(session: TrainingSession, say: Say) -> None:
+    """Write the report of a complete run, and print what is notable about it."""
+    out, state = session.out, session.state
+    if num_skipped := sum(line["kind"] == "skipped" for line in journal.read(out)):
+        message = f"{num_skipped:,} of {state.step:,} steps were skipped"
+        reason = "their loss or gradient was no finite number"
+        say(Finding("steps-skipped", message, reason).line())
+    if (table := held_out_by_value(session)) is not None:
+        tables.add(out, [table])
+        say(tables.for_terminal(table))
+    say(f"report: {write_report(out)}")
+    checkpoint = session.checkpoints.path(state.step)
     if (checkpoint / CONFIG).is_file() and (
         finding := opened.misread(read_json(checkpoint, CONFIG))
     ):
         say(finding.line())
 
 
-def _train(session: TrainingSession) -> None:
+def _train(session: TrainingSession, stream: TextIO) -> None:
     recipe, training = session.recipe, session.recipe.training
-    panel = Panel(session.run, session.stream, seconds=None) if session.processes.first else None
-    run_journal = journal.Journal(session.out) if session.processes.first else None
-    hooks: list[loop.Hook] = []
-    if panel is not None and run_journal is not None:
-        hooks = [
-            LogHook(session, run_journal, panel),
-            EvaluateHook(session, run_journal, panel),
-            SaveHook(session, run_journal, panel),
-        ]
-    if session.stages is not None:  # it must save the head before a later checkpoint is saved
-        hooks.insert(0, session.stages)
     process_memory.forget_peak(session.machine.device)
     plan = loop.TrainingPlan(
         seed=training.seed,
@@ -469,11 +457,17 @@ def _train(session: TrainingSession) -> None:
         for phase, rows in zip(recipe.phases, session.train_rows, strict=True)
     ]
     batches = Microbatches(session.objective, phases, plan, session.state, training.ramp)
+    # The stages must save the head before a later checkpoint is saved.
+    hooks: list[loop.Hook] = [] if session.stages is None else [session.stages]
     with contextlib.ExitStack() as exit_stack:
-        if panel is not None and run_journal is not None:
-            exit_stack.enter_context(run_journal)
+        if session.processes.first:
+            panel = Panel(session.run, stream, seconds=None)
+            run_journal = exit_stack.enter_context(journal.Journal(session.out))
             exit_stack.callback(panel.close)
             panel.start(session.state.seconds)
+            hooks += [
+                hook(session, run_journal, panel) for hook in (LogHook, EvaluateHook, SaveHook)
+            ]
         try:
             loop.train(
                 session.objective,
@@ -491,7 +485,7 @@ def _train(session: TrainingSession) -> None:
                 raise
             raise _out_of_memory(recipe, error) from error
         except DivergedError as error:
-            if run_journal is None:
+            if not session.processes.first:
                 raise
             run_journal.flush()
             report_path = _write_crash_report(session, batches, error)

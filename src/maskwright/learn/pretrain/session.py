@@ -3,44 +3,40 @@
 from __future__ import annotations
 
 import json
-import sys
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import torch
 
-from maskwright.base import config, dotted
-from maskwright.base.errors import IncompatibleError, ResourceError
+from maskwright.base import config
+from maskwright.base.errors import ResourceError
 from maskwright.base.findings import Finding
 from maskwright.base.memory import free_bytes
 from maskwright.base.report import document
-from maskwright.base.report.say import quiet
+from maskwright.base.report.say import Say, quiet
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
-from maskwright.learn.pretrain import build, card, journal, start
-from maskwright.learn.pretrain.checkpoints import CheckpointStore
-from maskwright.learn.pretrain.mixing import mixture_of_run, weights_of
+from maskwright.learn.pretrain import build, journal
+from maskwright.learn.pretrain.checkpoints import CheckpointStore, describe, usage_of
+from maskwright.learn.pretrain.head_first import HeadFirst, expect_frequencies
 from maskwright.learn.pretrain.prepare import PreparedCorpus
 from maskwright.learn.pretrain.rows import (
     check_length,
     held_out_rows,
+    mixture_of_run,
     training_rows,
     untrained_positions,
+    weights_of,
 )
-from maskwright.learn.pretrain.start import HeadFirst
 from maskwright.learn.recipes.base.find import find
-from maskwright.learn.recipes.base.objective_rows import row_kind
 from maskwright.learn.recipes.base.recipe import Folder, Recipe, frozen_part
-from maskwright.learn.train.average import Average
 from maskwright.learn.train.distribute import Processes
 from maskwright.learn.train.loop import StopFlag
-from maskwright.learn.train.optimizers.optimizer import OptimizerState
-from maskwright.learn.train.optimizers.states import start_optimizer
-from maskwright.learn.train.parameter_rates import ParameterRates
-from maskwright.learn.train.parameters import Parameters
+from maskwright.learn.train.optimizers.states import ParameterRates, start_optimizer
+from maskwright.learn.train.parameters import Average, Parameters
 from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint import layout
 from maskwright.model.checkpoint.layout import About
@@ -60,107 +56,84 @@ FEW_TARGETS = 100
 LOOKED_AT, UNEVEN = 512, 0.05  # number of counted sentence pairs; minimum share of a label
 
 
-@dataclass
 class TrainingSession:
-    """The objects of one training session of a run, which hooks and loop share. `train_rows` has
-    one source of rows for each phase."""
+    """The objects of one session of a run in the folder `out`, which hooks and loop share; restored
+    from the newest checkpoint if there is one.
 
-    recipe: Recipe
-    out: Path
-    prepared: PreparedCorpus
-    machine: Machine
-    processes: Processes
-    objective: Objective
-    optimizer: OptimizerState
-    checkpoints: CheckpointStore
-    state: TrainState
-    train_rows: list[RowSource]
-    held_out_rows: RowSource
-    run: dict[str, Any]
-    stream: TextIO
-    average: Average | None = None
-    stages: HeadFirst | None = None
-    stop: StopFlag = field(default_factory=StopFlag)
+    Args:
+        chosen: the machine that the run computes on.
+        stop: the flag that signals raise.
 
-
-def start_session(
-    recipe: Recipe,
-    out: Path,
-    prepared: PreparedCorpus,
-    chosen: Machine,
-    processes: Processes,
-    say: Any,
-    stream: TextIO | None,
-) -> TrainingSession:
-    """Return a new session, restored from the newest checkpoint if there is one.
+    Attributes:
+        train_rows: one source of rows for each phase.
+        run: the content of run.json.
 
     Raises:
         IncompatibleError: model, objective, tokenizer or checkpoint do not match.
         ResourceError: the model does not fit into memory.
     """
-    has_saved = has_checkpoint(out)
-    objective, family = _objective(recipe, out, prepared, chosen, has_saved, say)
-    parameters = Parameters(objective, chosen.compute)
-    optimizer = start_optimizer(recipe.training.optimizer, parameters)
-    stages = HeadFirst.of(
-        recipe.model, recipe.training.budget, parameters, out if processes.first else None
-    )
-    if stages is not None:
-        optimizer = ParameterRates(optimizer, stages)
-    ema = recipe.training.ema
-    average = Average(parameters, ema) if ema else None
-    facts = _facts(recipe, out, prepared, chosen)
-    decoder_start = objective.start if isinstance(objective, EncoderDecoder) else None
-    network = objective.product.config
-    model = card.about(
-        recipe, network, prepared.tokenizer, About(family=family, decoder_start=decoder_start)
-    )
-    checkpoints = CheckpointStore(out, recipe.checkpoints.keep, facts, model)
-    state = TrainState()
-    if has_saved:
-        state = _restore(checkpoints, optimizer, average, facts, out, say, processes)
-    elif processes.first:
-        journal.cut(out, 0)
-    if stages is not None:
-        stages.begin(state)
-    train_rows = [training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
-    held_out = held_out_rows(recipe, prepared.held_out)
-    if processes.first:
-        for finding in _pair_findings(recipe, train_rows[-1]):
-            say(finding.line())
-    run: dict[str, Any] = {}
-    if processes.first:
-        run = _run_json(recipe, prepared, objective, train_rows[-1], held_out, facts["machine"])
-        for line in run.get("mixture", ()):
-            say(line)
-        for finding in _few_targets_findings(run["references"]["targets"]):
-            say(finding.line())
-        document.write(out / RUN, json.dumps(run, indent=2) + "\n")
-    return TrainingSession(
-        recipe=recipe,
-        out=out,
-        prepared=prepared,
-        machine=chosen,
-        processes=processes,
-        objective=objective,
-        optimizer=optimizer,
-        checkpoints=checkpoints,
-        state=state,
-        train_rows=train_rows,
-        held_out_rows=held_out,
-        run=run,
-        stream=stream or sys.stdout,
-        average=average,
-        stages=stages,
-    )
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        out: Path,
+        prepared: PreparedCorpus,
+        chosen: Machine,
+        processes: Processes,
+        say: Say,
+        stop: StopFlag,
+    ) -> None:
+        self.recipe, self.out, self.prepared = recipe, out, prepared
+        self.machine, self.processes, self.stop = chosen, processes, stop
+        has_saved = has_checkpoint(out)
+        self.objective, family = _build_objective(recipe, out, prepared, chosen, has_saved, say)
+        parameters = Parameters(self.objective, chosen.compute)
+        self.optimizer = start_optimizer(recipe.training.optimizer, parameters)
+        self.stages: HeadFirst | None = None
+        if HeadFirst.is_needed(recipe.model):
+            self.stages = HeadFirst(
+                recipe.model, recipe.training.budget, parameters, out if processes.first else None
+            )
+            self.optimizer = ParameterRates(self.optimizer, self.stages)
+        ema = recipe.training.ema
+        self.average = Average(parameters, ema) if ema else None
+        facts = _checkpoint_facts(recipe, out, prepared, chosen)
+        start = self.objective.start if isinstance(self.objective, EncoderDecoder) else None
+        network, about = self.objective.product.config, About(family=family, decoder_start=start)
+        about = describe(recipe, network, prepared.tokenizer, about)
+        self.checkpoints = CheckpointStore(out, recipe.checkpoints.keep, facts, about)
+        self.state = TrainState()
+        if has_saved:
+            self.state, findings = self.checkpoints.restore(self.optimizer, self.average)
+            for finding in findings:
+                say(finding.line())
+            say(f"resuming after step {self.state.step}")
+        if processes.first:
+            journal.cut(out, self.state.step)
+        if self.stages is not None:
+            self.stages.begin(self.state)
+        self.train_rows = [training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
+        self.held_out_rows = held_out_rows(recipe, prepared.held_out)
+        self.run: dict[str, Any] = {}
+        if processes.first:
+            for finding in _pair_findings(recipe, self.train_rows[-1]):
+                say(finding.line())
+            self.run = _run_json(self)
+            for line in self.run.get("mixture", ()):
+                say(line)
+            if (targets := self.run["references"]["targets"]) < FEW_TARGETS:
+                message = f"only {targets:,} targets are held out, so held-out figures say little"
+                remedy = "give more text, or raise corpus.held_out or evaluation.rows"
+                say(Finding("few-held-out-targets", message, remedy=remedy).line())
+            document.write(out / RUN, json.dumps(self.run, indent=2) + "\n")
 
 
-def _objective(
-    recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine, saved: bool, say: Any
+def _build_objective(
+    recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine, saved: bool, say: Say
 ) -> tuple[Objective, str | None]:
     """Return the objective around the initial model of the run, and the family that names its
     parameters. If there is a checkpoint (`saved`), its weights are loaded later."""
-    original = start.resumed(recipe, out) if saved else recipe
+    original = build.resumed(recipe, out) if saved else recipe
     architecture = build.transformer_config(original, prepared.tokenizer)
     check_length(recipe, architecture)
     _check_memory(architecture, chosen, recipe)
@@ -169,21 +142,23 @@ def _objective(
     objective = build.objective(recipe, network, prepared.tokenizer)
     family = build.family_name(original)
     layout.require(objective.product.config, prepared.tokenizer, family)  # before the first step
-    if not saved and (finding := untrained_positions(recipe, architecture)):
+    if saved:
+        return objective, family
+    if finding := untrained_positions(recipe, architecture):
         say(finding.line())
-    if not saved and isinstance(recipe.model, Folder):
-        start.load_objective_state(objective, recipe.model, say)
-        if "vocabulary_head" in recipe.model.new:
-            counts = likelihood.token_counts(
-                prepared.train, weights_of(recipe.corpus, prepared.train)
-            )
-            start.expect_frequencies(objective.product, counts)
-    elif not saved:
+    if not isinstance(recipe.model, Folder):
         objective.start_run()
+        return objective, family
+    build.load_objective_state(objective, recipe.model, say)
+    if "vocabulary_head" in recipe.model.new:
+        counts = likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train))
+        expect_frequencies(objective.product, counts)
     return objective, family
 
 
-def _facts(recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine) -> dict[str, Any]:
+def _checkpoint_facts(
+    recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine
+) -> dict[str, Any]:
     """Return the facts in a checkpoint's manifest that a resumed run must match."""
     original = find(str(out))  # without the changes of this session, which are all allowed
     return {
@@ -198,20 +173,14 @@ def _facts(recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine)
     }
 
 
-def _run_json(
-    recipe: Recipe,
-    prepared: PreparedCorpus,
-    objective: Objective,
-    train_rows: RowSource,
-    held_out: RowSource,
-    machine_: Any,
-) -> dict[str, Any]:
+def _run_json(session: TrainingSession) -> dict[str, Any]:
     """Return the content of run.json, which panel and report show, with the reference losses."""
+    recipe, prepared, objective = session.recipe, session.prepared, session.objective
     references = likelihood.reference_lines(
         objective,
         likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train)),
-        train_rows,
-        held_out,
+        session.train_rows[-1],
+        session.held_out_rows,
         rows=recipe.evaluation.rows,
         batch_rows=recipe.evaluation.batch,
     )
@@ -224,35 +193,25 @@ def _run_json(
         "objective": recipe.objective.name,
         "token_parts": list(recipe.objective.spec.token_parts),
         "scored_by": recipe.objective.spec.scored_by,
-        "ask": _ask(recipe, prepared, objective),
+        "ask": _usage_json(session),
         "corpus": prepared.provenance,
-        **mixture_of_run(recipe, train_rows, prepared.train),
+        **mixture_of_run(recipe, session.train_rows[-1], prepared.train),
         "references": references.to_json(),
-        "machine": machine_,
+        "machine": session.checkpoints.about["machine"],
     }
 
 
-def _ask(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> dict[str, Any] | None:
+def _usage_json(session: TrainingSession) -> dict[str, Any] | None:
     """Return the report's example of use; None if the model neither fills masks nor generates."""
-    product = objective.product.config
-    conventions = card.conventions_of(recipe, len(product.stacks))
-    usage = card.ask_of(recipe.objective.spec, product, prepared.tokenizer, conventions)
+    conventions, network = session.checkpoints.model.conventions, session.objective.product.config
+    assert conventions is not None
+    spec, tokenizer = session.recipe.objective.spec, session.prepared.tokenizer
+    usage = usage_of(spec, network, tokenizer, conventions)
     # Samples of encoder-decoder objectives show special tokens, so they are no prompts.
-    plain = not isinstance(objective, EncoderDecoder)
+    plain = not isinstance(session.objective, EncoderDecoder)
     if usage is None:
         return None
     return {"verb": usage.verb, "prompt": usage.prompt, "prompt_of_samples": plain}
-
-
-def _few_targets_findings(targets: int) -> Iterator[Finding]:
-    """Yield a warning if too little text is held out for reliable metrics."""
-    if targets < FEW_TARGETS:
-        yield Finding(
-            "few-held-out-targets",
-            f"only {targets:,} targets are held out, so held-out figures say little",
-            remedy="give more text, hold out more of it (corpus.held_out), or look at more rows "
-            "(evaluation.rows)",
-        )
 
 
 def _pair_findings(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
@@ -263,7 +222,7 @@ def _pair_findings(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
     if labels is None:
         return
     share = float((labels == 1).mean())
-    swapped = row_kind(recipe) == "swapped-pairs"
+    swapped = recipe.row_kind == "swapped-pairs"
     description = "in the wrong order" if swapped else "the second part is from another document"
     negatives = f"{share:.1%} of the first {len(indices):,} are negatives ({description})"
     yield Finding("pairs-of-sentences", f"pairs of sentences: {negatives}")
@@ -274,57 +233,6 @@ def _pair_findings(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
             "pairs of sentences have the same label, so the pair task has little to learn",
             remedy="documents need several sentences",
         )
-
-
-def _restore(
-    checkpoints: CheckpointStore,
-    optimizer: OptimizerState,
-    average: Average | None,
-    about: dict[str, Any],
-    out: Path,
-    say: Any,
-    processes: Processes,
-) -> TrainState:
-    restored = checkpoints.restore(optimizer, average)
-    for reason in restored.skipped:
-        message = "skipped a damaged checkpoint"
-        say(Finding("damaged-checkpoint", message, f"{reason.where}: {reason.what}").line())
-    for name, message in (
-        ("recipe", "the recipe"),
-        ("tokenizer", "the tokenizer"),
-        ("data", "the training data"),
-    ):
-        if restored.about.get(name) != about[name]:
-            if name == "recipe" and isinstance(before := restored.about.get("settings"), dict):
-                raise _other_settings(before, about["settings"], out)
-            raise IncompatibleError(
-                f"{message} is not the one this checkpoint was trained with",
-                where=restored.path,
-                found=str(about[name])[:16],
-                wanted=str(restored.about.get(name))[:16],
-                do="restore it, or start another run",
-            )
-    before = {**about["machine"], **restored.about["machine"]}  # older releases saved fewer facts
-    for path, now, then in dotted.differences(about["machine"], before):
-        message = f"{path} was {then} and is {now}: the run continues, not bit-exactly"
-        say(Finding("other-machine", message).line())
-    if processes.first:
-        journal.cut(out, restored.state.step)
-    say(f"resuming after step {restored.state.step}")
-    return restored.state
-
-
-def _other_settings(before: Any, now: Any, out: Path) -> IncompatibleError:
-    """Return the error for a recipe.toml that was edited by hand."""
-    changes = list(dotted.differences(before, now))
-    return IncompatibleError(
-        "the recipe is not the one this checkpoint was trained with",
-        where=f"{out / 'recipe.toml'}: {changes[0][0] if changes else ''}",
-        found="; ".join(f"{path} = {new!r}" for path, _, new in changes[:8]),
-        wanted="; ".join(f"{path} = {old!r}" for path, old, _ in changes[:8]),
-        do="set it back in recipe.toml, or start another run with: maskwright pretrain RECIPE "
-        "--out FOLDER",
-    )
 
 
 def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
@@ -346,33 +254,30 @@ def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Reci
     Raises:
         ResourceError: with the needed and the free bytes.
     """
-    training, available = recipe.training, free_bytes()
     if chosen.device.type != "cpu":
         return  # a shortage raises an error there and does not kill the process
+    training, available = recipe.training, free_bytes()
     parameters = num_parameters(architecture)
     is_narrow, has_average = chosen.compute != torch.float32, training.ema > 0.0
     bytes_each = 8 + training.optimizer.bytes_per_parameter + 2 * is_narrow + 4 * has_average
-    needed = parameters * bytes_each
-    if needed > available:
-        raise ResourceError(
-            "the model does not fit into memory",
-            where="model",
-            found=f"{parameters:,} parameters need {needed:,} bytes to train",
-            wanted=f"at most the {available:,} bytes that are free",
-            do="choose a smaller model",
-        )
     tokens_per_step = max(phase.batch * phase.length for phase in recipe.phases)
     activations = kept_bytes(architecture, tokens_per_step, chosen.compute.itemsize)
-    if needed + activations / training.microbatches <= available:
+
+    def needed(microbatches: float) -> float:
+        return parameters * bytes_each + activations / microbatches
+
+    if needed(training.microbatches) <= available:
         return
-    fitting_divisors = [n for n in recipe.divisors if needed + activations / n <= available]
+    fitting = [n for n in recipe.divisors if needed(n) <= available]
+    remedy = "choose a smaller model or shorter rows"
+    if fitting:
+        remedy = f"--set training.microbatches={fitting[0]} does the same work with less"
     raise ResourceError(
-        "the model and one microbatch do not fit into memory together",
-        where="training.microbatches",
-        found=f"{tokens_per_step // training.microbatches:,} tokens at once need "
-        f"{activations // training.microbatches:,} bytes at the least, the model {needed:,}",
+        "the model and one microbatch do not fit into memory",
+        where="training.microbatches" if needed(math.inf) <= available else "model",
+        found=f"{parameters:,} parameters need {parameters * bytes_each:,} bytes to train, "
+        f"{tokens_per_step // training.microbatches:,} tokens at once at least "
+        f"{activations // training.microbatches:,}",
         wanted=f"at most the {available:,} bytes that are free",
-        do=f"--set training.microbatches={fitting_divisors[0]} does the same work with less"
-        if fitting_divisors
-        else "choose a smaller model or shorter rows",
+        do=remedy,
     )

@@ -16,10 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from maskwright.base.errors import ConfigError, DataError
+from maskwright.base.counted import counted
+from maskwright.base.errors import ConfigError, DataError, near
 from maskwright.base.findings import Finding
-from maskwright.learn.pretrain.mixing import ByValue
-from maskwright.learn.recipes.base.recipe import Corpus
+from maskwright.learn.recipes.base.recipe import MOST_VALUES, OTHERS, Corpus
 from maskwright.text.corpus import curated, embedded
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import find, size_of
@@ -28,6 +28,8 @@ from maskwright.text.corpus.read import Reader, Spool
 from maskwright.text.corpus.reading import ReadingOptions, with_notes
 
 SMALL_CORPUS = 256  # up to so many documents, the share is measured in bytes of text
+LISTED = 20  # values in a message
+WITH_OTHERS = f"--set 'corpus.weights={{…, \"{OTHERS}\" = 1}}'"
 PAIR_CORPUS = 10  # from so many texts on, at least two are held out: sentence pairs need them
 
 
@@ -84,7 +86,8 @@ class CorpusText:
         """
         if ranges := self.corpus.characters:
             return self._characters(ranges.tokenizer)
-        return self._part(held_out=False, keep=self._value_spools() or Spool(self._folder, keep))
+        spool = Spool(self._folder, keep) if self.corpus.mix_by is None else self._by_value()
+        return self._part(held_out=False, keep=spool)
 
     def training(self) -> Iterator[Document]:
         """Yield the training part, from its spool if `for_tokenizer` kept it."""
@@ -100,14 +103,13 @@ class CorpusText:
             DataError: values without weights, weights without values, too many values.
         """
         if not isinstance(by_value := self._kept.get(False), ByValue):
-            by_value = ByValue(self.corpus, self._folder)
+            by_value = self._by_value()
             for _ in self._part(held_out=False, keep=by_value):
                 pass
         return by_value
 
-    def _value_spools(self) -> ByValue | None:
-        """Return empty spools by value if the text is mixed by a column, else None."""
-        return None if self.corpus.mix_by is None else ByValue(self.corpus, self._folder)
+    def _by_value(self) -> ByValue:
+        return ByValue(self.corpus, self._folder)
 
     def held_out(self) -> Iterator[Document]:
         if ranges := self.corpus.characters:
@@ -190,23 +192,27 @@ class CorpusText:
             yield from ((document, False) for document in documents)
             return
         first_documents = Spool(self._folder)
-        held_out = self._chosen(_spooled(documents, first_documents))
+        held_out = self._chosen(documents, first_documents)
         for document in itertools.chain(first_documents, documents):
-            if held_out is not None and not held_out:
+            hashed = _hash(document.text)
+            if held_out is None:
+                yield document, hashed < share
+            elif held_out:
+                yield document, hashed in held_out
+            else:
                 training_part, held_out_part = _split_document(document, share)
                 yield training_part, False
                 yield held_out_part, True
-                continue
-            hashed = _hash(document.text)
-            yield document, hashed < share if held_out is None else hashed in held_out
 
-    def _chosen(self, documents: Iterator[Document]) -> set[float] | None:
+    def _chosen(self, documents: Iterator[Document], spool: Spool) -> set[float] | None:
         """Return the hashes of the held-out documents of a small corpus, or of one whose share
         would hold out none or all; empty for a single text, whose end is held out. None: a
-        document is held out if its hash is below the share."""
+        document is held out if its hash is below the share. The documents that decide it are added
+        to `spool`."""
         sizes: dict[float, int] = {}  # bytes of each text with all its copies
         count, outcomes = 0, set()
         for count, document in enumerate(documents, start=1):
+            spool.add(document)
             document_hash = _hash(document.text)
             sizes[document_hash] = sizes.get(document_hash, 0) + len(document.text.encode())
             outcomes.add(document_hash < self.corpus.held_out)
@@ -215,11 +221,8 @@ class CorpusText:
         if not sizes:
             return None
         chosen = _smallest_hashes(sizes, self.corpus.held_out) if len(sizes) > 1 else set()
-        held_out_count = (
-            f"{len(chosen):,} {'is' if len(chosen) == 1 else 'are'}" if chosen else "its end is"
-        )
-        total = f"{len(sizes):,} {'text' if count > len(sizes) else 'document'}"
-        self._division = f"of {total}{'s' * (len(sizes) > 1)} {held_out_count} held out"
+        total = counted(len(sizes), "text" if count > len(sizes) else "document")
+        self._division = f"held out of {total}: {len(chosen) or 'the end'}"
         return chosen
 
     @cached_property
@@ -242,11 +245,102 @@ class CorpusText:
         )
 
 
-def _spooled(documents: Iterator[Document], spool: Spool) -> Iterator[Document]:
-    """Yield the documents and add each to `spool`."""
-    for document in documents:
-        spool.add(document)
-        yield document
+class ByValue:
+    """The training documents, with one spool for each value of the column `corpus.mix_by`.
+
+    Args:
+        folder: the spools are on the disk of this folder.
+    """
+
+    complete = True
+
+    def __init__(self, corpus: Corpus, folder: Path) -> None:
+        self._corpus, self._folder = corpus, folder
+        self._column = str(corpus.mix_by)
+        self._weights = corpus.weights if isinstance(corpus.weights, dict) else {}
+        self._spools: dict[str, Spool] = {}
+        self._others: dict[str, None] = {}  # values that `*` stands for, for messages
+        self._unknown: dict[str, int] = {}  # documents of values without a weight
+        self._without: list[str] = []  # ids of documents without a value
+        self._lacking = 0
+
+    def add(self, document: Document) -> None:
+        """Add a document to the spool of its value; one without a value or weight is only counted.
+
+        Raises:
+            DataError: the column has too many values.
+            StoppedError, StorageError: the disk is full, or fails.
+        """
+        document_value, value = document.notes.get(self._column), value_of(self._corpus, document)
+        if value is None:
+            self._lacking += document_value is None
+            if document_value is None:
+                self._without = self._without or [document.id]
+            elif document_value in self._unknown or len(self._unknown) < MOST_VALUES:
+                self._unknown[document_value] = self._unknown.get(document_value, 0) + 1
+            return
+        if value == OTHERS and document_value is not None and len(self._others) < MOST_VALUES**2:
+            self._others[document_value] = None
+        if value not in self._spools:
+            if len(self._spools) == MOST_VALUES:
+                problem = f"more than {MOST_VALUES} values, such as {', '.join(self.values[:5])}"
+                raise self._error(problem, f"at most {MOST_VALUES}")
+            self._spools[value] = Spool(self._folder)
+        self._spools[value].add(document)
+
+    def __iter__(self) -> Iterator[Document]:
+        """Yield all documents, ordered by value."""
+        for value in self.values:
+            yield from self._spools[value]
+
+    @property
+    def values(self) -> list[str]:
+        """The values in the order of the stores."""
+        return sorted(self._spools)
+
+    def of(self, value: str) -> Spool:
+        """Return the documents with this value; `*` stands for all values without a weight."""
+        return self._spools[value]
+
+    def require_shares(self) -> None:
+        """Check that every document has a weight and that every weight has documents.
+
+        Raises:
+            DataError: with the values concerned.
+        """
+        if self._lacking:
+            problem, expected = f"{self._lacking:,} documents without a value", "a value for each"
+            raise self._error(problem, expected, where=self._without[0])
+        if self._unknown:
+            most = sorted(self._unknown, key=lambda value: (-self._unknown[value], value))
+            listed = ", ".join(f"{value} ({self._unknown[value]:,})" for value in most[:LISTED])
+            hint = near(most[0], self._weights)
+            raise self._error(
+                f"values without a weight: {listed}" + ", …" * (len(most) > LISTED),
+                f"a weight for each value in corpus.weights; {hint}",
+            )
+        if unused_weights := sorted({*self._weights} - {*self._spools}):
+            listed = ", ".join(unused_weights[:LISTED])
+            hint = near(unused_weights[0], {*self._spools, *self._others} - {OTHERS})
+            raise self._error(f"weights of values that no training document has: {listed}", hint)
+
+    def _error(self, problem: str, expected: str, where: str | None = None) -> DataError:
+        return DataError(
+            "the text cannot be mixed by this column",
+            where=where or f"{', '.join(self._corpus.text)}, column {self._column!r}",
+            found=problem,
+            wanted=expected,
+            do=f"correct the values; or give all others one weight together: {WITH_OTHERS}",
+        )
+
+
+def value_of(corpus: Corpus, document: Document) -> str | None:
+    """Return the value that a document is mixed by, or `*` for all others; None: no weight."""
+    value = document.notes.get(str(corpus.mix_by))
+    weights = corpus.weights
+    if not isinstance(weights, dict) or value in weights:
+        return value
+    return OTHERS if OTHERS in weights else None
 
 
 def _hash(text: str) -> float:

@@ -15,7 +15,6 @@ Settings of such a folder are kept in `options` and saved in a folder that is tr
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -25,8 +24,6 @@ from numpy.typing import NDArray
 
 from maskwright.base.counted import rounded
 from maskwright.base.errors import DataError, IncompatibleError
-from maskwright.base.metrics import metrics
-from maskwright.base.metrics.intervals import Estimate, estimate, estimates_of_means
 from maskwright.learn.tasks.base import baselines as baseline
 from maskwright.learn.tasks.base.choices import (
     COMPARED,
@@ -34,7 +31,6 @@ from maskwright.learn.tasks.base.choices import (
     NAME,
     PROMPTS,
     SKIPPED,
-    VECTOR_POOLINGS,
     Long,
 )
 from maskwright.learn.tasks.base.encode import Frame, encode, encode_windows, examples_of
@@ -45,24 +41,58 @@ from maskwright.learn.tasks.base.task_type import (
     Extent,
     Outputs,
     Scores,
+    TaskMetrics,
     TaskType,
+    metrics_of_arrays,
+    metrics_of_means,
     text,
 )
 from maskwright.model.inference.encoded import EncodedExamples
-from maskwright.text.tables.column_contents import text_in
+from maskwright.text.tables.cell_values import text_of
 from maskwright.text.tables.examples import MatchExample, PairExample, TextExample
-from maskwright.text.tables.layout import Dataset, Shape
-from maskwright.text.tables.layouts.match import MATCH
-from maskwright.text.tables.layouts.pair import PAIR
-from maskwright.text.tables.rows import Row
-from maskwright.text.tables.split_files import TRAIN
+from maskwright.text.tables.labelled_texts import PAIR
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
+from maskwright.text.tables.role_search import MATCHES, NEGATIVE, ColumnSearch
+from maskwright.text.tables.rows import TRAIN, Row, plain
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.contrastive import Aim, Contrast
     from maskwright.model.objectives.base.objective import Vocabulary
+    from maskwright.model.objectives.modules.supervised import Aim, Contrast
 
 EMBEDDING, MATCHING = "embedding", "matching"
+AT_ONCE = 1024  # anchors that are compared with all candidates
+DIGITS = 6  # decimals of a vector of length 1
+
+
+class MatchLayout(Layout):
+    """{"anchor": "…", "positive": "…", "negative": "…"}"""
+
+    name = "match"
+    roles = ("anchor", "positive")
+    optional = ("negative",)
+    multi_column = ("negative",)
+    joined = ("anchor", "positive")
+    rank = 70
+
+    def find(self, search: ColumnSearch) -> None:
+        search.two(("anchor", "positive"), MATCHES)
+        negatives = [c.name for c in search.free() if NEGATIVE.fullmatch(plain(c.name))]
+        if negatives and "negative" not in search.roles:
+            ordered = sorted(negatives, key=lambda name: (len(name), name))
+            search.take("negative", ordered, "by the name" + "s" * (len(negatives) > 1))
+
+    def reason(self, columns: Columns) -> str:
+        return "each row has two texts that belong together"
+
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> MatchExample:
+        roles = task.columns.roles
+        anchor, positive = self.inputs(row, roles)
+        negatives = tuple(text_of(row, name) for name in roles.get("negative", ()))
+        return MatchExample(anchor, positive, row.where, negatives)
+
+
 SHAPES = (
     # Only on request: by default, numbers for two texts are predicted by a head.
     Shape(
@@ -72,17 +102,13 @@ SHAPES = (
         metrics=("spearman", "pearson"),
         inferred=False,
     ),
-    Shape(name=MATCHING, layout=MATCH, metrics=("first_is_right", "mrr")),
+    Shape(
+        name=MATCHING,
+        layout=MatchLayout(),
+        metrics=("first_is_right", "mrr"),
+        in_batch_negatives=True,
+    ),
 )
-AT_ONCE = 1024  # anchors that are compared with all candidates
-DIGITS = 6  # decimals of a vector of length 1
-MODULES = ("Transformer", "Pooling", "Normalize")
-# Key of each of `VECTOR_POOLINGS` in 1_Pooling/config.json, in releases before and after 6.
-MODES = {pooling: f"pooling_mode_{pooling}_tokens" for pooling in VECTOR_POOLINGS} | {
-    "cls": "pooling_mode_cls_token",
-    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
-    "lasttoken": "pooling_mode_lasttoken",
-}
 
 
 class EmbeddingTask(TaskType):
@@ -95,14 +121,14 @@ class EmbeddingTask(TaskType):
     def pipeline(self) -> str:
         return "sentence-similarity"
 
-    @property
-    def rivals(self) -> bool:
-        return self.task == MATCHING
-
     def objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
+        self,
+        model: Transformer,
+        vocabulary: Vocabulary,
+        long: Long = "head",
+        train: Encoded | None = None,
     ) -> Contrast:
-        from maskwright.model.objectives.base.contrastive import Contrast
+        from maskwright.model.objectives.modules.supervised import Contrast
 
         if "cls" in self.poolings and model.config.decoder is not None:
             raise IncompatibleError(
@@ -203,9 +229,7 @@ class EmbeddingTask(TaskType):
         examples = examples_of(windows, no_labels, frame.tokenizer, frame.segments)
         lengths = examples.texts.lengths
         extent = Extent.of(lengths, owners, np.arange(len(texts)) // choices)
-        weights = np.array(
-            [max(1, int((row.token_indices >= 0).sum())) for row in windows], np.float64
-        )
+        weights = np.array([max(1, row.num_first) for row in windows], np.float64)
         return Encoded(rows, examples, (), (owners, weights, choices), extent)
 
     def example(self, values: Sequence[Any], where: str) -> PairExample | MatchExample:
@@ -216,23 +240,12 @@ class EmbeddingTask(TaskType):
             return PairExample(first_text, second_text, 0.0, where)
         return MatchExample(first_text, second_text, where)
 
-    def of_row(
-        self, row: Row, columns: Mapping[str, Sequence[str]]
-    ) -> PairExample | MatchExample | TextExample:
-        if self.alone in columns:
-            return self.of_value(text_in(row, columns[self.alone]), row.where)
-        return super().of_row(row, columns)
-
     def of_value(self, value: Any, where: str) -> PairExample | MatchExample | TextExample:
         if isinstance(value, Mapping) and self.alone in value:
             value = value[self.alone]
         if isinstance(value, str):
             return TextExample(text(value, self.alone, where), 0.0, where)
         return super().of_value(value, where)
-
-    def value_of(self, example: Any) -> Any:
-        texts = _texts(example)
-        return texts[0] if isinstance(example, TextExample) else list(texts[:2])
 
     # ------------------------------------------------------------------------ decoding
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
@@ -264,33 +277,9 @@ class EmbeddingTask(TaskType):
         candidates = np.concatenate(other_vectors).T
         return _ranks(lambda rows: anchors[rows] @ candidates, encoded.rows)
 
-    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        predicted = np.asarray(answers)
-        if self.task == EMBEDDING:
-            truth = _truth(rows)
-            return {m: metrics.METRICS[m](truth, predicted) for m in self.measures}
-        means = _metrics_of_ranks(predicted).mean(0)
-        return dict(zip(self.measures, map(float, means), strict=True))
-
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        predicted = np.asarray(answers)
-        if self.task == EMBEDDING:
-            truth = _truth(rows)
-            return {m: estimate(metrics.METRICS[m], truth, predicted) for m in self.measures}
-        return estimates_of_means(self.measures, _metrics_of_ranks(predicted))
-
-    def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
-        """Cosine similarity of TF-IDF vectors fitted on the training part."""
-        weigh = baseline.fitted([text for row in data.parts[TRAIN] for text in _texts(row)])
-        rows = data.parts[eval_part]
-        anchors = weigh.transform([_texts(row)[0] for row in rows])
-        if self.task == EMBEDDING:
-            second = weigh.transform([row.second for row in rows])
-            return [("words", np.asarray(anchors.multiply(second).sum(1))[:, 0])]
-        candidates = weigh.transform(_candidates(rows))
-        return [("words", _ranks(lambda batch: (anchors[batch] @ candidates.T).toarray(), rows))]
-
-    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
+    def as_pipeline(
+        self, encoded: Encoded, outputs: Scores, top: int | None = None
+    ) -> Iterator[dict[str, Any]]:
         anchors, *other_vectors = self.parted(encoded, outputs)
         if not other_vectors:
             for vector in anchors.astype(float):  # their length need not be 1
@@ -304,35 +293,22 @@ class EmbeddingTask(TaskType):
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         return {"vector": [float]} if isinstance(example, TextExample) else {"score": float}
 
-    def files(self, frame: Frame, width: int) -> dict[str, str]:
-        modes: dict[str, Any] = {mode: pooling in self.poolings for pooling, mode in MODES.items()}
-        if SKIPPED in self.options:
-            modes["include_prompt"] = False
-        modules = [
-            {
-                "idx": i,
-                "name": str(i),
-                "path": f"{i}_{name}" if i else "",
-                "type": f"sentence_transformers.models.{name}",
-            }
-            for i, name in enumerate(MODULES)
-        ]
-        contents: dict[str, Any] = {
-            "modules.json": modules,
-            "1_Pooling/config.json": {"word_embedding_dimension": width, **modes},
-            "2_Normalize/config.json": {},
-            "sentence_bert_config.json": {
-                "max_seq_length": frame.length,
-                "do_lower_case": bool(self.options.get(LOWER)),
-            },
-            "config_sentence_transformers.json": {
-                "__version__": {},
-                "prompts": dict(self.options.get(PROMPTS, {})),
-                "default_prompt_name": self.options.get(NAME),
-                "similarity_fn_name": "cosine",
-            },
-        }
-        return {name: json.dumps(value, indent=2) + "\n" for name, value in contents.items()}
+    # ------------------------------------------------------------------------ evaluation
+    def metrics(self, rows: Sequence[Any], answers: Answers) -> TaskMetrics:
+        if self.task == EMBEDDING:
+            return metrics_of_arrays(self.measures, _truth(rows), answers)
+        return metrics_of_means(self.measures, _metrics_of_ranks(np.asarray(answers)))
+
+    def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
+        """Cosine similarity of TF-IDF vectors fitted on the training part."""
+        weigh = baseline.fitted([text for row in data.parts[TRAIN] for text in _texts(row)])
+        rows = data.parts[eval_part]
+        anchors = weigh.transform([_texts(row)[0] for row in rows])
+        if self.task == EMBEDDING:
+            second = weigh.transform([row.second for row in rows])
+            return [("words", np.asarray(anchors.multiply(second).sum(1))[:, 0])]
+        candidates = weigh.transform(_candidates(rows))
+        return [("words", _ranks(lambda batch: (anchors[batch] @ candidates.T).toarray(), rows))]
 
 
 def lowered(text: str) -> str:

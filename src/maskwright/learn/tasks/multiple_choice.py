@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+import string
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +16,6 @@ from numpy.typing import NDArray
 
 from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
-from maskwright.base.metrics import metrics
-from maskwright.base.metrics.intervals import Estimate, estimates
 from maskwright.learn.tasks.base import baselines as baseline
 from maskwright.learn.tasks.base.encode import Frame, encode, encode_windows, examples_of
 from maskwright.learn.tasks.base.task_type import (
@@ -24,36 +25,213 @@ from maskwright.learn.tasks.base.task_type import (
     Mistake,
     Outputs,
     Scores,
+    TaskMetrics,
+    TaskReport,
     TaskType,
     alike,
+    metrics_of_arrays,
     text,
 )
 from maskwright.model.inference.encoded import EncodedExamples
+from maskwright.text.tables.cell_values import (
+    as_integer,
+    is_empty,
+    joined,
+    missing,
+    text_in,
+    text_of,
+)
 from maskwright.text.tables.examples import ChoiceExample
-from maskwright.text.tables.layout import Dataset, Shape
-from maskwright.text.tables.layouts.choices import CHOICES, options_of, question_of
-from maskwright.text.tables.rows import Row
-from maskwright.text.tables.split_files import TRAIN
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
+from maskwright.text.tables.role_search import NUMBERED, TEXTLIKE, ColumnSearch
+from maskwright.text.tables.rows import TRAIN, Row, Table, value_of
 
-SHAPES = (Shape(name="multiple-choice", layout=CHOICES, metrics=("accuracy",)),)
+LETTERS = string.ascii_uppercase
+MIN_ROWS = 5  # rows; with fewer, a 0 may be missing by chance
+
+# Names of the column with the right choice.
+ANSWERING = (
+    *("label", "answer", "answerkey", "correct", "correctoption", "correctanswer", "gold"),
+    *("target",),
+)
+
+
+class ChoicesLayout(Layout):
+    """A question with choices, in one column of lists or one column each, and the right one.
+
+    {"question": "…", "choices": ["…", "…"], "label": 1}
+    {"question": "…", "choices": {"text": ["…", "…"], "label": ["A", "B"]}, "answerKey": "B"}
+    {"article": "…", "question": "…", "options": ["…", "…"], "answer": "B"}
+    """
+
+    name = "choices"
+    roles = ("question", "choices", "label")
+    multi_column = ("choices",)
+    joined = ("question",)
+    lists = ("choices",)
+    rank = 30
+
+    def find(self, search: ColumnSearch) -> None:
+        search.by_name("choices", lambda c: c.kind in ("texts", "object"))
+        if "choices" not in search.roles:
+            columns_by_prefix: dict[str, list[str]] = {}
+            for column in search.free():
+                match = NUMBERED.fullmatch(column.name.lower())
+                if match and column.kind in TEXTLIKE:
+                    columns_by_prefix.setdefault(match[1], []).append(column.name)
+            letters = [search.by_plain.get(letter) for letter in "abcdefgh"]
+            lettered = list(itertools.takewhile(lambda name: name is not None, letters))
+            if len(lettered) > 2:
+                columns_by_prefix["letters"] = [name for name in lettered if name is not None]
+            longest_series = max(columns_by_prefix.values(), key=len, default=[])
+            if len(longest_series) >= 2:
+                order = sorted(longest_series, key=lambda name: (len(name), name))
+                search.take("choices", order, "by their numbered names")
+        if "choices" in search.roles:
+            search.by_name("context", lambda c: c.kind == "text" and c.words >= 2)
+            search.by_name("question", lambda c: c.kind == "text")
+            if "question" not in search.roles and "context" in search.roles:
+                search.take("question", search.roles.pop("context"), search.why.pop("context"))
+            for spelling in ANSWERING:
+                name = search.by_plain.get(spelling)
+                if "label" not in search.roles and name in {c.name for c in search.free()}:
+                    assert name is not None
+                    search.take("label", [name], "by its name")
+
+    def reason(self, columns: Columns) -> str:
+        return "each row has a question and several choices"
+
+    def prepare(
+        self, table: Table, task: Task, classes: Sequence[str]
+    ) -> tuple[Table, Iterator[Finding]]:
+        _require_from_zero(itertools.chain.from_iterable(table.parts.values()), task.columns)
+        return table, iter(())
+
+    def inputs(self, row: Row, columns: Mapping[str, Sequence[str]]) -> tuple[str, tuple[str, ...]]:
+        """Return the question, preceded by the text it refers to, if there is one, and the
+        choices."""
+        options = _options_of(row, columns["choices"])
+        text_roles = [role for role in ("context", "question") if role in columns]
+        return joined(text_in(row, columns[role]) for role in text_roles), options
+
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> ChoiceExample:
+        columns = task.columns
+        question, options = self.inputs(row, columns.roles)
+        keys = _keys_of(row, columns.roles["choices"])
+        right = _right_of(row, columns["label"], options, keys)
+        context_columns = columns.roles.get("context", ())
+        context = text_in(row, context_columns) if context_columns else ""
+        return ChoiceExample(question, options, right, row.where, context)
+
+
+def _keys_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the choices of a row as in {"text": […], "label": ["A", "B"]}, or ()."""
+    value = value_of(row, names[0]) if len(names) == 1 else None
+    keys = value.get("label") if type(value) is dict else None
+    return tuple(str(key).strip() for key in keys) if type(keys) is list else ()
+
+
+def _options_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the choices from one column of lists, or one column each (the last may be empty).
+
+    Raises:
+        DataError: fewer than two choices, or values that are not texts.
+    """
+    if len(names) > 1:
+        filled = [n for n, name in enumerate(names) if not is_empty(value_of(row, name))]
+        count = max(filled, default=-1) + 1
+        if count < 2:
+            raise missing(row, names[min(count, 1)], "choice", "at least two")
+        return tuple(text_of(row, name) for name in names[:count])
+    value = value_of(row, names[0])
+    if type(value) is dict:
+        value = value.get("text")
+    texts = [v for v in value if type(v) is str and not is_empty(v)] if type(value) is list else []
+    if len(texts) < 2 or texts != value:
+        raise missing(row, names[0], "list of choices", "a list of at least two texts")
+    return tuple(value)
+
+
+def _right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) -> int:
+    """Return the index of the right choice, given as its name in `keys`, its index from 0, its
+    letter, or its text."""
+    value = value_of(row, name)
+    if len(set(keys)) == len(options) and str(value).strip() in keys:
+        return keys.index(str(value).strip())
+    index = as_integer(value)
+    if type(value) is str:
+        option_counts = Counter(options)
+        letter = value.strip().upper()
+        if option_counts[value] == 1:
+            exact = options.index(value)
+            if index is not None and index != exact and 0 <= index < len(options):
+                raise DataError(
+                    "the label means two choices of this row",
+                    where=f"{row.where}, column {name!r}",
+                    found=f"{value!r}: choice {index} is {options[index]!r}, choice {exact} is it",
+                    wanted="a place, counted from 0, or the words of a choice",
+                    do="write letters, A for the first choice, in all rows",
+                )
+            index = exact
+        elif index is None and len(letter) == 1 and letter in LETTERS:
+            index = LETTERS.index(letter)
+    if index is None or not 0 <= index < len(options):
+        raise DataError(
+            "the label is no choice of this row",
+            where=f"{row.where}, column {name!r}",
+            found=repr(value),
+            wanted=f"0 to {len(options) - 1}, a letter from A on, or the choice itself",
+            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
+        )
+    return index
+
+
+def _require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
+    """Check that indices of choices do not count from 1, which would name the choice after the
+    right one: none is 0, and one equals the number of choices.
+
+    Raises:
+        DataError: they seem to count from 1.
+    """
+    name, choices = columns["label"], columns.roles["choices"]
+    row_beyond, count = None, 0
+    for row in rows:
+        value = value_of(row, name)
+        index = as_integer(value)
+        if index is None or str(value).strip() in _keys_of(row, choices):
+            continue
+        if index < 1:
+            return
+        try:
+            options = _options_of(row, choices)
+        except DataError:  # reported when the row is read
+            continue
+        row_beyond = row_beyond or (row if index == len(options) and value not in options else None)
+        count += 1
+    if row_beyond is not None and count >= MIN_ROWS:
+        raise DataError(
+            "the right choices seem to be counted from 1",
+            where=f"{row_beyond.where}, column {name!r}",
+            found=f"{value_of(row_beyond, name)!r}, and nowhere a 0",
+            wanted="places counted from 0, letters from A on, or the choices themselves",
+            do="take one from each, or write letters: A for 1",
+        )
+
+
+SHAPES = (Shape(name="multiple-choice", layout=ChoicesLayout(), metrics=("accuracy",)),)
 
 
 class MultipleChoice(TaskType):
     """Predicts a score for each choice of a row from the pair of question and choice."""
 
     head = "choice"
-
-    @property
-    def num_outputs(self) -> int:
-        return 1
+    ranks = True
+    optional_roles = ("context",)
 
     @property
     def pipeline(self) -> str:
         return "multiple-choice"
-
-    @property
-    def beside(self) -> tuple[str, ...]:
-        return ("context",)
 
     # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
@@ -101,13 +279,6 @@ class MultipleChoice(TaskType):
             value = {**value, "question": " ".join(texts)}
         return super().of_value(value, where)
 
-    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> ChoiceExample:
-        options = options_of(row, columns["choices"])
-        return self.example((question_of(row, columns), options), row.where)
-
-    def value_of(self, example: Any) -> Any:
-        return [example.question, list(example.choices)]
-
     # ------------------------------------------------------------------------ decoding
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
         """Return scores (N, max. number of choices): the mean over a choice's windows; -inf where a
@@ -126,15 +297,41 @@ class MultipleChoice(TaskType):
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[np.int64]:
         return np.asarray(self.merged(encoded, outputs).argmax(1))
 
-    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        truth = _truth(rows)
-        return {m: metrics.METRICS[m](truth, np.asarray(answers)) for m in self.measures}
+    def as_pipeline(
+        self, encoded: Encoded, outputs: Scores, top: int | None = None
+    ) -> Iterator[Any]:
+        outputs = self.merged(encoded, outputs)
+        shares = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
+        for row, probabilities in zip(
+            encoded.rows, shares / shares.sum(1, keepdims=True), strict=True
+        ):
+            order = np.argsort(-probabilities, kind="stable")[: min(top or 1, len(row.choices))]
+            ranked = [
+                {
+                    "label": int(n),
+                    "choice": row.choices[n],
+                    "score": round(float(probabilities[n]), 6),
+                }
+                for n in order
+            ]
+            yield ranked[0] if top is None else ranked
 
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        return estimates(self.measures, _truth(rows), np.asarray(answers))
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        choices = example.choices
+        return {"label": range(len(choices)), "choice": choices, "score": float}
 
-    def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
-        return alike(_truth(rows), answers, lambda number: f"choice {number + 1}")
+    # ------------------------------------------------------------------------ evaluation
+    def metrics(self, rows: Sequence[Any], answers: Answers) -> TaskMetrics:
+        return metrics_of_arrays(self.measures, _truth(rows), answers)
+
+    def report(self, encoded: Encoded, outputs: Scores, answers: Answers) -> TaskReport:
+        mistakes = [
+            Mistake(row.where, row.question, row.choices[row.label], best["choice"], best["score"])
+            for row, best in zip(encoded.rows, self.as_pipeline(encoded, outputs), strict=True)
+            if best["label"] != row.label
+        ]
+        one_sided = alike(_truth(encoded.rows), answers, lambda number: f"choice {number + 1}")
+        return TaskReport(sorted(mistakes, key=lambda m: -m.weight), one_sided=one_sided)
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         """The index that is right most often, and the choice nearest to the question by TF-IDF."""
@@ -151,37 +348,6 @@ class MultipleChoice(TaskType):
             ("majority", np.full(len(rows), most_frequent)),
             ("nearest by words", np.array([int(similarities.argmax()) for similarities in near])),
         ]
-
-    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
-        yield from (best for (best,) in self.ranked(encoded, outputs, 1))
-
-    def answer_form(self, example: Any, ranked: bool = False) -> Any:
-        choices = example.choices
-        return {"label": range(len(choices)), "choice": choices, "score": float}
-
-    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
-        mistakes = [
-            Mistake(row.where, row.question, row.choices[row.label], best["choice"], best["score"])
-            for row, best in zip(encoded.rows, self.as_pipeline(encoded, outputs), strict=True)
-            if best["label"] != row.label
-        ]
-        return sorted(mistakes, key=lambda mistake: -mistake.weight)
-
-    def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
-        outputs = self.merged(encoded, outputs)
-        shares = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
-        for row, probabilities in zip(
-            encoded.rows, shares / shares.sum(1, keepdims=True), strict=True
-        ):
-            order = np.argsort(-probabilities, kind="stable")[: min(top, len(row.choices))]
-            yield [
-                {
-                    "label": int(n),
-                    "choice": row.choices[n],
-                    "score": round(float(probabilities[n]), 6),
-                }
-                for n in order
-            ]
 
 
 def _truth(rows: Sequence[Any]) -> NDArray[np.int64]:

@@ -2,8 +2,8 @@
 
     {"score": 0.81, "start": 34, "end": 40, "answer": "Saturn"}
 
-Long contexts are split into overlapping windows (`learn/tasks/windows/answers.py`); the target of a
-window without the answer is its first position. An answer has at most 30 tokens, or as many as the
+Long contexts are split into overlapping windows; the target of a window without the answer is its
+first position. An answer has at most 30 tokens, or as many as the
 longest of the validation part. If some questions of the validation part have no answer, the
 threshold for predicting "no answer" is chosen there.
 
@@ -18,51 +18,245 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.counted import counted, rounded
+from maskwright.base.errors import DataError, near
 from maskwright.base.findings import Finding
 from maskwright.base.metrics import squad_score
-from maskwright.base.metrics.intervals import Estimate, OfSums, estimate_of_sums
-from maskwright.learn.tasks.base.encode import Frame
+from maskwright.base.metrics.intervals import OfSums
+from maskwright.learn.tasks.base.encode import Frame, inked, windows
+from maskwright.learn.tasks.base.span_search import Prediction, search
 from maskwright.learn.tasks.base.task_type import (
     ONE_SIDED,
     Answers,
     Encoded,
     Extent,
     Mistake,
+    Outputs,
     Scores,
+    TaskMetrics,
+    TaskReport,
     TaskType,
+    metrics_of_sums,
     text,
 )
-from maskwright.learn.tasks.windows import answer_search
-from maskwright.learn.tasks.windows.answer_search import Prediction
-from maskwright.learn.tasks.windows.answers import NULL, AnswerRows, AnswerWindows
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.text.tables import raw_text
+from maskwright.text.tables.cell_values import as_integer, is_empty, missing, require_field, text_in
 from maskwright.text.tables.examples import QuestionExample
-from maskwright.text.tables.formats.squad import AnswerSpan, Question
-from maskwright.text.tables.layout import Dataset, Shape
-from maskwright.text.tables.layouts.question import QUESTION
-from maskwright.text.tables.marked_text import whole_words
-from maskwright.text.tables.split_files import TRAIN, VALIDATION
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
+from maskwright.text.tables.marked_text import cause_of_place, whole_words
+from maskwright.text.tables.raw_text import as_read
+from maskwright.text.tables.role_search import NAMES, TEXTLIKE, ColumnSearch
+from maskwright.text.tables.rows import TABLE_FILE, TRAIN, VALIDATION, Row, plain, value_of
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+YES_OR_NO = {"yes", "no", "true", "false", "y", "n", "maybe", "0", "1"}
+TRUE, FALSE = {"1", "1.0", "true"}, {"0", "0.0", "false"}
+NO_ANSWERS = '{"text": [], "answer_start": []}'
+UNANSWERABLE = ("isimpossible", "impossible", "unanswerable")
+
+
+class QuestionLayout(Layout):
+    """{"question": "…", "context": "…", "answers": {"text": ["…"], "answer_start": [34]}}
+
+    Offsets count characters as in Python, and the context must contain the answer at its offset.
+    """
+
+    name = "question"
+    roles = ("question", "context", "answers")
+    joined = ("question",)
+    lists = ("answers",)
+    learned = "answers"
+    rank = 20
+
+    def find(self, search: ColumnSearch) -> None:
+        if "answers" not in search.roles and any(
+            c.kind in ("texts", "object") and plain(c.name) in NAMES["choices"]
+            for c in search.free()
+        ):
+            return  # the answer is one of the choices, and need not occur in the text
+        if "answers" not in search.roles and (_has_verdicts(search) or _is_yes_or_no(search)):
+            return
+        search.by_name("answers", lambda c: c.kind in ("object", "texts", "text"))
+        search.by_name("context", lambda c: c.kind in TEXTLIKE)
+        if "context" in search.roles:
+            search.by_name("question", lambda c: c.kind in TEXTLIKE)
+
+    def answers(self, row: Row, columns: Columns) -> list[Any]:
+        value = value_of(row, columns["answers"])
+        texts = value.get("text") if type(value) is dict else value
+        if type(texts) is not list or not texts:
+            return [texts]
+        return [answer.get("text") if type(answer) is dict else answer for answer in texts]
+
+    def reason(self, columns: Columns) -> str:
+        return "each row has a question, a context and answers in it"
+
+    def inputs(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Sequence[str]:
+        return super().inputs(row.as_given(), columns)
+
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> QuestionExample:
+        columns = task.columns
+        question = text_in(row, columns.roles["question"])
+        text_in(row, columns.roles["context"])  # the cleaned text must not be empty
+        context = text_in(row.as_given(), columns.roles["context"])
+        answers = _parse_answers(row, columns["answers"], context)
+        impossible = _is_unanswerable(row)
+        if impossible is not None and impossible == bool(answers):
+            raise DataError(
+                "the answers and the mark of an unanswerable question contradict each other",
+                where=row.where,
+                found=f"{counted(len(answers), 'answer')}, marked as "
+                f"{'unanswerable' if impossible else 'answerable'}",
+                wanted="answers, or that mark",
+                do="correct one of the two, or take the row out (--read on_bad=skip drops and "
+                "counts it)",
+            )
+        return QuestionExample(question, context, answers, row.where)
+
+    def findings(self, split: str, dataset: Dataset) -> Iterator[Finding]:
+        """Yield findings on questions of a part without an answer."""
+        rows = dataset.parts[split]
+        unanswered = [row for row in rows if not row.answers]
+        if unanswered:
+            yield Finding(
+                "questions-without-answer",
+                f"{counted(len(unanswered), 'question')} of {len(rows):,} in {split} "
+                f"({len(unanswered) / len(rows):.0%}) have no answer in their context",
+                f"the first: {unanswered[0].where}",
+            )
+        columns = dataset.task.columns
+        empty = columns.column("answers").empty if unanswered else 0
+        if empty and TABLE_FILE.search(
+            unanswered[0].where.rpartition(",")[0]
+        ):  # else null is refused
+            yield Finding(
+                "empty-answers",
+                f"an empty cell in the column {columns['answers']!r} is read as no answer",
+                remedy="take out rows whose answers are not known",
+            )
+
+
+def _has_verdicts(search: ColumnSearch) -> bool:
+    """Whether there is a text column `answer` and a column `label` of classes that rate it."""
+    answer, label = search.by_plain.get("answer"), search.by_plain.get("label")
+    return (
+        bool(answer and label)
+        and search.described[str(answer)].kind == "text"
+        and (search.described[str(label)].has_classes)
+    )
+
+
+def _is_yes_or_no(search: ColumnSearch) -> bool:
+    """Whether all answers are yes or no, which need not occur in the text."""
+    name = next((n for s in NAMES["answers"] if (n := search.by_plain.get(s))), None)
+    answers = {str(value_of(row, name)).strip().lower() for row in search.rows} if name else set()
+    return bool(answers) and answers <= YES_OR_NO
+
+
+def _parse_answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
+    """Return the answers as (text, offset in `context`); without offset they must occur once."""
+    value = value_of(row, name)
+    starts: list[Any] = []
+    if value is None and _is_unanswerable(row):
+        return ()
+    require_field(row, "answers", name, NO_ANSWERS)
+    if value is None:
+        raise DataError(
+            "null in the place of answers",
+            where=f"{row.where}, column {name!r}",
+            found="null",
+            wanted="answers",
+            do=f"where there is none, write {NO_ANSWERS}; or take the row out (--read on_bad=skip "
+            "drops and counts it)",
+        )
+    if type(value) is dict:
+        if "text" not in value:
+            raise DataError(
+                "an answer without a text",
+                where=f"{row.where}, column {name!r}",
+                found=f"the fields {', '.join(value) or '(none)'}",
+                wanted="'text'",
+                do=f"rename the field ({near('text', value)}), or take the row out (--read "
+                "on_bad=skip drops and counts it)",
+            )
+        texts, starts = value["text"], value.get("answer_start", [])
+    elif type(value) is list and value and all(type(answer) is dict for answer in value):
+        texts, starts = [v.get("text") for v in value], [v.get("answer_start") for v in value]
+    else:
+        texts = value if type(value) is list else [] if is_empty(value) else [value]
+        start = value_of(row, "answer_start")
+        starts = start if type(start) is list else [] if is_empty(start) else [start]
+    if type(texts) is str:
+        texts, starts = [texts], [starts]
+    if type(texts) is not list or not all(type(t) is str for t in texts):
+        raise missing(row, name, "answer", '{"text": ["…"], "answer_start": [0]}')
+    if type(starts) is not list or (starts and len(starts) != len(texts)):
+        raise missing(row, name, "place of an answer", "as many answer_start as text")
+    begins = [as_integer(start) for start in starts] if starts else [None] * len(texts)
+    return tuple(
+        _locate(text, start, context, row, name) for text, start in zip(texts, begins, strict=True)
+    )
+
+
+def _is_unanswerable(row: Row) -> bool | None:
+    """Whether the row is marked as unanswerable; None without such a mark."""
+    name = next((name for name in row.values if plain(name) in UNANSWERABLE), None)
+    value = "" if name is None else str(row.values[name]).strip().lower()
+    return True if value in TRUE else False if value in FALSE else None
+
+
+def _locate(text: str, start: int | None, context: str, row: Row, name: str) -> tuple[str, int]:
+    """Locate an answer and return (its text in the context, its offset); raise DataError if it is
+    not at `start`, or without `start` not exactly once in the context."""
+    is_at_start = start is not None and start >= 0 and context[start : start + len(text)] == text
+    if start is not None and is_at_start and text.strip():
+        return text, start
+    count = context.count(text) if text.strip() else 0
+    if start is None and count == 1:
+        return text, context.index(text)
+    if start is not None and (slice_ := raw_text.slice_of(context, text, start)) is not None:
+        return context[slice_], slice_.start
+    text_at_start = "" if start is None else context[max(0, start) : max(0, start) + len(text)]
+    cause = cause_of_place(context, text, start) if start is not None else None
+    if count == 1:
+        tip = f"it stands there once, at character {context.index(text)}: correct answer_start"
+    elif count:
+        starts = [match.start() for match in re.finditer(re.escape(text), context)]
+        tip = f"it stands there {count} times, at {', '.join(map(str, starts[:5]))}: give its place"
+    else:
+        tip = "correct the answer, or take the row out (--read on_bad=skip drops and counts it)"
+    raise DataError(
+        "the answer is not in the context at its place",
+        where=f"{row.where}, column {name!r}",
+        found=f"{text!r}, at character {start}: {text_at_start!r}"
+        if start is not None
+        else repr(text),
+        wanted="context[start : start + len(answer)] == answer, in characters",
+        do=f"{tip}; {cause}" if cause else tip,
+    )
+
 
 BALANCED_F1 = "balanced_f1"  # mean over questions with and without an answer
 SHAPES = (
     Shape(
         name="question-answering",
-        layout=QUESTION,
+        layout=QuestionLayout(),
         metrics=("f1", "exact"),
         selectable=(BALANCED_F1,),
     ),
 )
 STRIDE, LONGEST_QUESTION = 128, 64
 LONGEST_ANSWER = 30
-PORTION = 512  # windows that are framed together
 NONE = "(no answer)"
 HAS, NO = "has_answer_", "no_answer_"
 WITHIN = "within_words"
@@ -70,23 +264,210 @@ OFTEN = 0.1  # share of the training answers
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
+@dataclass(frozen=True)
+class AnswerCounts:
+    """Counts of questions, windows and what was truncated or could not be encoded.
+
+    Attributes:
+        questions, answerable: number of questions, and of those with a true answer.
+        windows: number of windows.
+        questions_cut: number of truncated questions.
+        blank: questions without a token, of which only the context is encoded.
+        exact: answerable questions whose first answer is exactly restored from its tokens.
+        tokenless: answerable questions whose answers have no token.
+        lost: answerable questions of which no answer lies completely in a window.
+        longest: number of tokens of the longest target, which the search should allow.
+    """
+
+    questions: int
+    answerable: int
+    windows: int
+    questions_cut: int
+    blank: int
+    exact: int
+    tokenless: int
+    lost: int
+    longest: int
+
+    def render(self) -> str:
+        return (
+            f"{self.questions:,} questions in {self.windows:,} windows; "
+            + (
+                f"of {self.answerable:,} answers {self.exact:,} come back exactly, "
+                f"{self.tokenless:,} have no token, {self.lost:,} fit in no window; "
+            )
+            * bool(self.answerable)
+            + f"{self.questions_cut:,} questions truncated"
+            + f", {self.blank:,} without a token" * bool(self.blank)
+        )
+
+
+class AnswerWindows:
+    """Questions with contexts as windows of at most `length` tokens, each `stride` tokens after the
+    one before.
+
+        [CLS] question [SEP] a piece of the context [SEP]      start, stop: places in this row
+          ^ the first place stands for "no answer here"        (Devlin et al. 2019, 4.2 and 4.3)
+
+    The target of a window is the first true answer that lies completely in it, else "no answer
+    here"; -1 if no window of the question has its answer.
+
+    Attributes:
+        rows: the questions.
+        question_of: (W,) index of each window's question.
+        question_cut: (Q,) number of tokens that each question lost.
+        texts, segments: the ids of each window, and the segments of all ids.
+        places: positions in each window where an answer may begin or end, after the first place:
+            those of context tokens except whitespace.
+        characters: (M, 2) character span in the context of the token at each place.
+        targets: (W, 2) indices of the first and last place of the answer.
+        counts: statistics of the encoding.
+
+    Raises:
+        ConfigError: no room for a context.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        rows: Sequence[QuestionExample],
+        *,
+        length: int,
+        stride: int,
+        longest_question: int,
+    ) -> None:
+        self.rows = rows
+        whole_questions = tokenizer.encode_batch(as_read(row.question) for row in rows)
+        questions = [ids[:longest_question].tolist() for ids in whole_questions]
+        self.question_cut = np.array(
+            [len(ids) - len(cut) for ids, cut in zip(whole_questions, questions, strict=True)],
+            np.int64,
+        )
+        contexts = list(dict.fromkeys(row.context for row in rows))
+        encoded = raw_text.encode(tokenizer, contexts)
+        tokens_of = {
+            context: (ids.tolist(), inked(context, spans))
+            for context, (ids, spans) in zip(contexts, encoded, strict=True)
+        }
+        margins = tokenizer.frame_margins(pair=True)
+        self.texts: list[list[int]] = []
+        self.segments: list[int] = []
+        owners: list[int] = []
+        positions = [np.zeros(0, np.int64)]
+        characters, targets = [np.zeros((0, 2), np.int64)], [np.zeros((0, 2), np.int64)]
+        exact = tokenless = lost = longest = 0
+        for number, (row, question) in enumerate(zip(rows, questions, strict=True)):
+            ids, spans = tokens_of[row.context]
+            room = length - sum(margins) - len(question)
+            # As in BERT's script, the stride is at most the room that the question leaves.
+            divided = windows(len(ids), room, min(stride, max(1, room)))
+            before = sum(margins[:2]) + len(question)
+            is_ink = spans[:, 0] < spans[:, 1]
+            for start, stop in divided.tolist():
+                window_ids, kinds = tokenizer.frame(question, ids[start:stop])
+                self.texts.append(window_ids)
+                self.segments += kinds
+                owners.append(number)
+                inked_tokens = np.flatnonzero(is_ink[start:stop])
+                positions.append(np.concatenate([[0], before + inked_tokens]))
+                characters.append(np.concatenate([[[0, 0]], spans[start + inked_tokens]]))
+            answers = [_tokens_of(row, spans, answer, begin) for answer, begin in row.answers]
+            golds = [tokens for tokens, _ in answers if tokens is not None]
+            window_targets, sizes = _window_targets(divided, is_ink, golds)
+            if answers:
+                exact += answers[0][1]
+                tokenless += not golds
+                lost += bool(golds) and not sizes.any()
+                longest = max(longest, int(sizes.max()))
+                if not sizes.any():
+                    window_targets[:] = -1
+            targets.append(window_targets)
+        self.question_of = np.array(owners, np.int64)
+        lengths = np.array([len(window_places) for window_places in positions[1:]], np.int64)
+        self.places = Sequences(np.concatenate(positions), lengths)
+        self.characters, self.targets = np.concatenate(characters), np.concatenate(targets)
+        self.counts = AnswerCounts(
+            questions=len(rows),
+            answerable=sum(bool(row.answers) for row in rows),
+            windows=len(self.texts),
+            questions_cut=int(np.count_nonzero(self.question_cut)),
+            blank=sum(not ids for ids in questions),
+            exact=exact,
+            tokenless=tokenless,
+            lost=lost,
+            longest=longest,
+        )
+
+    def __len__(self) -> int:
+        return len(self.question_of)
+
+    def predictions(
+        self, scores: NDArray[np.floating], *, longest: int, num_best: int = 20, words: bool
+    ) -> list[Prediction]:
+        """Return the best answers to each question; `scores` (M, 2) are those of starts and stops
+        at the `places`. The other arguments are those of `search`."""
+        return search(
+            scores,
+            self.places,
+            self.characters,
+            self.question_of,
+            [row.context for row in self.rows],
+            longest=longest,
+            num_best=num_best,
+            words=words,
+        )
+
+
+def _tokens_of(
+    row: QuestionExample, spans: NDArray[np.int64], answer: str, begin: int
+) -> tuple[tuple[int, int] | None, bool]:
+    """Return (first, stop) of the tokens with characters of an answer, or None without one, and
+    whether they restore it exactly. All tokens are searched, since normalisation may reorder
+    some."""
+    text = row.context[begin : begin + len(answer)]
+    start, end = begin + len(text) - len(text.lstrip()), begin + len(text.rstrip())
+    ink = spans[:, 0] < spans[:, 1]
+    (covered,) = np.nonzero(ink & (spans[:, 0] < end) & (spans[:, 1] > start))
+    if not len(covered):
+        return None, False
+    begin_token, end_token = int(covered[0]), int(covered[-1]) + 1
+    restored = int(spans[begin_token, 0]), int(spans[end_token - 1, 1])
+    is_exact = restored == (start, end) == (begin, begin + len(text))
+    return (begin_token, end_token), is_exact
+
+
+def _window_targets(
+    divided: NDArray[np.int64], is_ink: NDArray[np.bool_], golds: Sequence[tuple[int, int]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the targets (W, 2) of the windows of a question, and their numbers of tokens (W,), 0
+    where a window does not contain an answer.
+
+    Args:
+        divided: (W, 2) first and stop token of each window.
+        is_ink: (T,) whether each token of the context is more than whitespace.
+        golds: first and stop token of each true answer.
+    """
+    targets, sizes = np.zeros((len(divided), 2), np.int64), np.zeros(len(divided), np.int64)
+    rank = np.concatenate([[0], np.cumsum(is_ink)])  # inked tokens before each
+    for begin, end in reversed(golds):  # so that the first answer takes precedence
+        inside = (divided[:, 0] <= begin) & (end <= divided[:, 1])
+        offsets = 1 - rank[divided[inside, 0]]
+        targets[inside] = np.stack([rank[begin] + offsets, rank[end - 1] + offsets], axis=1)
+        sizes[inside] = end - begin
+    return targets, sizes
+
+
 class QuestionAnswering(TaskType):
     """Predicts start and end of an answer (Devlin et al. 2018, sections 4.2 and 4.3)."""
 
     head = "span"
+    ranks = True
+    counts_places = True
     longest = 384
-
-    @property
-    def num_outputs(self) -> int:
-        return 2
 
     @property
     def pipeline(self) -> str:
         return "question-answering"
-
-    @property
-    def counts_places(self) -> bool:
-        return True
 
     @property
     def threshold(self) -> float:
@@ -128,53 +509,26 @@ class QuestionAnswering(TaskType):
 
     # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        questions = [
-            Question(
-                str(n), r.question, r.context, tuple(AnswerSpan(*a) for a in r.answers), r.where
-            )
-            for n, r in enumerate(rows)
-        ]
         length = frame.length
         windows = AnswerWindows(
             frame.tokenizer,
-            questions,
+            rows,
             length=length,
             stride=min(STRIDE, length // 3),
             longest_question=length // 2 if frame.refuses else min(LONGEST_QUESTION, length // 3),
-            absent="null",
         )
-        texts: list[list[int]] = []
-        segments, positions, ends = [], [], []
-        for batch in _portions(windows):
-            texts += [
-                ids[real].tolist() for ids, real in zip(batch.tokens, batch.real, strict=True)
-            ]
-            segments.append(batch.segments[batch.real])
-            askable = _answer_places(batch)
-            positions += [np.flatnonzero(row) for row in askable]
-            rank = askable.cumsum(1) - 1  # index among the window's answer positions
-            column = np.arange(len(askable))
-            target_columns = [
-                np.where(end < 0, -1, rank[column, np.maximum(end, 0)])
-                for end in (batch.start, batch.stop)
-            ]
-            ends.append(np.stack(target_columns, axis=1))
-        empty = np.zeros(0, np.int64)
         examples = EncodedExamples(
-            framed(texts),
-            np.concatenate([np.zeros((0, 2), np.int64), *ends]),
-            np.concatenate([empty, *segments]) if frame.segments else None,
-            places=Sequences(
-                np.concatenate([empty, *positions]), np.array([len(p) for p in positions], np.int64)
-            ),
+            framed(windows.texts),
+            windows.targets,
+            np.array(windows.segments, np.int64) if frame.segments else None,
+            places=windows.places,
         )
         counts = windows.counts
         incomplete = counts.questions_cut or counts.tokenless or counts.lost
-        has_answers = any(row.answers for row in questions)
         is_notable = (
             counts.questions_cut
             or counts.blank
-            or (has_answers and (incomplete or len(windows) > len(questions)))
+            or (counts.answerable and (incomplete or len(windows) > len(rows)))
         )
         findings = [Finding("windows-of-answers", counts.render())] if is_notable else []
         if self.within_words and (within := sum(map(_cuts_a_word, rows))):
@@ -187,55 +541,24 @@ class QuestionAnswering(TaskType):
         question, context = (text(v, r, where) for v, r in zip(values, self.roles, strict=True))
         return QuestionExample(question, context, (), where)
 
-    def value_of(self, example: Any) -> Any:
-        return [example.question, example.context]
-
     # ------------------------------------------------------------------------ decoding
     def answers(self, encoded: Encoded, outputs: Scores) -> list[str]:
         return [p.answer(self.threshold) for p in self._predictions(encoded, outputs)]
 
-    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        return {
-            name: float(figure(sums.sum(0, keepdims=True))[0])
-            for name, (figure, sums) in self._sums(rows, answers).items()
-        }
+    def _predictions(self, encoded: Encoded, outputs: Scores) -> list[Prediction]:
+        """Return the best answer spans of every question."""
+        windows: AnswerWindows = encoded.way_back
+        words = not self.within_words
+        return windows.predictions(outputs, longest=self.longest_answer, words=words)
 
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        return {
-            name: estimate_of_sums(figure, sums)
-            for name, (figure, sums) in self._sums(rows, answers).items()
-        }
-
-    def _sums(
-        self, rows: Sequence[Any], answers: Answers
-    ) -> dict[str, tuple[OfSums, NDArray[np.float64]]]:
-        """Return (function of sums, values (N, 2 or 4) to be summed over rows) of each metric, also
-        for questions with and without an answer alone if there are both."""
-        row_scores, has_answer = _row_scores(rows, answers), _has_answer(rows)
-        sums = np.column_stack([row_scores, np.ones(len(row_scores))])
-        figures: dict[str, tuple[OfSums, NDArray[np.float64]]] = {
-            name: (_mean, sums[:, [number, 2]]) for number, name in enumerate(self.measures)
-        }
-        has_both = 0 < has_answer.sum() < len(has_answer)
-        by_answerable = np.column_stack([sums * has_answer[:, None], sums * ~has_answer[:, None]])
-        if has_both:
-            for start, sort in ((0, HAS), (3, NO)):
-                figures |= {
-                    sort + name: (_mean, by_answerable[:, [start + number, start + 2]])
-                    for number, name in enumerate(self.measures)
-                }
-        if has_both:
-            figures[BALANCED_F1] = (_balanced, by_answerable[:, [0, 2, 3, 5]])
-        elif self.measure == BALANCED_F1:  # only one kind of questions
-            figures[BALANCED_F1] = figures["f1"]
-        return figures
-
-    def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
+    def calibrate(
+        self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False
+    ) -> Self:
         longest = max(LONGEST_ANSWER, encoded.way_back.counts.longest)
         task_type = self if longest == LONGEST_ANSWER else self.with_options({"longest": longest})
         if all(row.answers for row in encoded.rows):
             return task_type
-        predictions = task_type._predictions(encoded, outputs())
+        predictions = task_type._predictions(encoded, read(self))
         # By F1, or by exact match if that is the metric that selects.
         column = int(self.measure == "exact")
         answers = _row_scores(encoded.rows, [prediction.answer() for prediction in predictions])[
@@ -247,71 +570,9 @@ class QuestionAnswering(TaskType):
         threshold, _ = squad_score.best_threshold(differences, answers, null_scores, has_answer)
         return task_type.with_options({"threshold": _finite(threshold, differences)})
 
-    def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
-        has_answer, answered = _has_answer(rows), np.array([bool(answer) for answer in answers])
-        if not len(has_answer):
-            return None
-        if not answered.any() and has_answer.any():
-            return Finding(
-                ONE_SIDED,
-                f'"no answer" is predicted for all {counted(len(has_answer), "question")} (with an '
-                f"answer: {has_answer.sum():,}): the model is of no use as it is",
-                remedy="give it more questions with an answer, or more epochs",
-                severity="warning",
-            )
-        if answered.all() and not has_answer.all():
-            return Finding(
-                ONE_SIDED,
-                f'"no answer" is predicted for none of {counted(len(has_answer), "question")} '
-                f"(without an answer: {(~has_answer).sum():,}): its predictions for those are "
-                "wrong",
-                severity="warning",
-            )
-        return None
-
-    def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
-        """The sentence of the context that shares most words with the question; and, if a question
-        has no answer, always "no answer"."""
-        rows = data.parts[eval_part]
-        answers: list[tuple[str, Answers]] = [("nearest sentence", [_nearest(row) for row in rows])]
-        if any(not row.answers for part_rows in data.parts.values() for row in part_rows):
-            answers.append(("never answers", [""] * len(rows)))
-        return answers
-
-    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
-        for prediction in self._predictions(encoded, outputs):
-            answer = prediction.answer(self.threshold)
-            best = prediction.candidates[0] if prediction.candidates else None
-            if not answer or best is None:
-                yield _pipeline_answer(prediction.null_probability, 0, "")
-            else:
-                yield _pipeline_answer(best.probability, best.start, answer)
-
-    def answer_form(self, example: Any, ranked: bool = False) -> Any:
-        return {"score": float, "start": int, "end": int, "answer": str}
-
-    @property
-    def wrongness(self) -> str:
-        return "F1"
-
-    def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
-        predicted = self.answers(encoded, outputs)
-        mistakes = [
-            Mistake(
-                row.where,
-                row.question,
-                " / ".join(dict.fromkeys(gold for gold, _ in row.answers)) or NONE,
-                predicted[number] or NONE,
-                float(f1),
-            )
-            for number, (row, f1) in enumerate(
-                zip(encoded.rows, _row_scores(encoded.rows, predicted)[:, 0], strict=True)
-            )
-            if f1 < 1.0
-        ]
-        return sorted(mistakes, key=lambda mistake: mistake.weight)
-
-    def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
+    def as_pipeline(
+        self, encoded: Encoded, outputs: Scores, top: int | None = None
+    ) -> Iterator[Any]:
         for prediction in self._predictions(encoded, outputs):
             spans = [
                 _pipeline_answer(candidate.probability, candidate.start, candidate.text)
@@ -323,24 +584,61 @@ class QuestionAnswering(TaskType):
                 spans.insert(0, null_answer)
             elif self.threshold < np.inf:
                 spans.append(null_answer)
-            yield [*spans[:1], *sorted(spans[1:], key=lambda span: -span["score"])][:top]
+            if top is None:
+                yield spans[0]
+            else:
+                yield [*spans[:1], *sorted(spans[1:], key=lambda span: -span["score"])][:top]
 
-    def _predictions(self, encoded: Encoded, outputs: Scores) -> list[Prediction]:
-        """Return the best answer spans of every question."""
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        return {"score": float, "start": int, "end": int, "answer": str}
 
-        def scored() -> Iterator[answer_search.Scored]:
-            at = 0
-            for rows in _portions(encoded.way_back):
-                allowed = _answer_places(rows)
-                scores = np.full((2, *allowed.shape), -np.inf, np.float64)
-                count = int(allowed.sum())
-                scores[:, allowed] = outputs[at : at + count].T
-                at += count
-                yield rows, scores[0], scores[1]
+    # ------------------------------------------------------------------------ evaluation
+    def metrics(self, rows: Sequence[Any], answers: Answers) -> TaskMetrics:
+        """Also for questions with and without an answer alone if there are both."""
+        row_scores, has_answer = _row_scores(rows, answers), _has_answer(rows)
+        sums = np.column_stack([row_scores, np.ones(len(row_scores))])
+        figures: dict[str, tuple[OfSums, NDArray[np.float64]]] = {
+            name: (_mean, sums[:, [number, 2]]) for number, name in enumerate(self.measures)
+        }
+        if 0 < has_answer.sum() < len(has_answer):
+            by_answerable = np.column_stack(
+                [sums * has_answer[:, None], sums * ~has_answer[:, None]]
+            )
+            for start, sort in ((0, HAS), (3, NO)):
+                figures |= {
+                    sort + name: (_mean, by_answerable[:, [start + number, start + 2]])
+                    for number, name in enumerate(self.measures)
+                }
+            figures[BALANCED_F1] = (_balanced, by_answerable[:, [0, 2, 3, 5]])
+        elif self.measure == BALANCED_F1:  # only one kind of questions
+            figures[BALANCED_F1] = figures["f1"]
+        return metrics_of_sums(figures)
 
-        return answer_search.search(
-            encoded.way_back, scored(), longest=self.longest_answer, words=not self.within_words
-        )
+    def report(self, encoded: Encoded, outputs: Scores, answers: Answers) -> TaskReport:
+        mistakes = [
+            Mistake(
+                row.where,
+                row.question,
+                " / ".join(dict.fromkeys(gold for gold, _ in row.answers)) or NONE,
+                answer or NONE,
+                float(f1),
+            )
+            for row, answer, (f1, _) in zip(
+                encoded.rows, answers, _row_scores(encoded.rows, answers), strict=True
+            )
+            if f1 < 1.0
+        ]
+        one_sided = _one_sided(encoded.rows, answers)
+        return TaskReport(sorted(mistakes, key=lambda m: m.weight), "F1", one_sided=one_sided)
+
+    def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
+        """The sentence of the context that shares most words with the question; and, if a question
+        has no answer, always "no answer"."""
+        rows = data.parts[eval_part]
+        answers: list[tuple[str, Answers]] = [("nearest sentence", [_nearest(row) for row in rows])]
+        if any(not row.answers for part_rows in data.parts.values() for row in part_rows):
+            answers.append(("never answers", [""] * len(rows)))
+        return answers
 
 
 def _pipeline_answer(probability: float, start: int, answer: str) -> dict[str, Any]:
@@ -349,16 +647,27 @@ def _pipeline_answer(probability: float, start: int, answer: str) -> dict[str, A
     return {"score": rounded(probability), "start": start, "end": end, "answer": answer}
 
 
-def _portions(windows: AnswerWindows) -> Iterator[AnswerRows]:
-    for begin in range(0, len(windows), PORTION):
-        yield windows.rows(np.arange(begin, min(begin + PORTION, len(windows))))
-
-
-def _answer_places(rows: AnswerRows) -> NDArray[np.bool_]:
-    """Return a mask of the tokens where an answer may begin or end, or that mean "no answer"."""
-    allowed = rows.allowed.copy()
-    allowed[:, NULL] = True
-    return allowed
+def _one_sided(rows: Sequence[Any], answers: Answers) -> Finding | None:
+    has_answer, answered = _has_answer(rows), np.array([bool(answer) for answer in answers])
+    if not len(has_answer):
+        return None
+    if not answered.any() and has_answer.any():
+        return Finding(
+            ONE_SIDED,
+            f'"no answer" is predicted for all {counted(len(has_answer), "question")} (with an '
+            f"answer: {has_answer.sum():,}): the model is of no use as it is",
+            remedy="give it more questions with an answer, or more epochs",
+            severity="warning",
+        )
+    if answered.all() and not has_answer.all():
+        return Finding(
+            ONE_SIDED,
+            f'"no answer" is predicted for none of {counted(len(has_answer), "question")} '
+            f"(without an answer: {(~has_answer).sum():,}): its predictions for those are "
+            "wrong",
+            severity="warning",
+        )
+    return None
 
 
 def _cuts_a_word(row: Any) -> bool:

@@ -11,19 +11,26 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 from maskwright.base.metrics import text_score
-from maskwright.base.metrics.intervals import Estimate
 from maskwright.learn.tasks.base import baselines as baseline
-from maskwright.learn.tasks.base.task_type import Answers, Encoded, Mistake, Outputs, text
-from maskwright.learn.tasks.base.text_to_text import TextGeneration
-from maskwright.learn.tasks.windows.text_to_text import Template
-from maskwright.text.store.pairs import sentence_starts
+from maskwright.learn.tasks.base.task_type import (
+    Answers,
+    Encoded,
+    Mistake,
+    Outputs,
+    TaskMetrics,
+    TaskReport,
+    text,
+)
+from maskwright.learn.tasks.base.text_generation import Template, TextGeneration
+from maskwright.text.store.tokenize import sentence_starts
+from maskwright.text.tables.cell_values import missing, text_in
+from maskwright.text.tables.columns import MANY_ROWS
 from maskwright.text.tables.examples import RewriteExample
-from maskwright.text.tables.layout import Dataset, Shape
-from maskwright.text.tables.layouts.rewrite import REWRITE
-from maskwright.text.tables.spellings import plain
-from maskwright.text.tables.split_files import TRAIN
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
+from maskwright.text.tables.role_search import SEQUENCES, ColumnSearch
+from maskwright.text.tables.rows import TRAIN, Row, Table, plain, value_of
 
-SHAPES = (Shape(name="sequence-to-sequence", layout=REWRITE, metrics=text_score.NAMES),)
 BEAMS = 4
 WHOLE = "{source}"
 JUDGED = 500  # number of rows in which mistakes are looked for
@@ -31,12 +38,67 @@ PIPELINES = {"summary_text": "summarization", "translation_text": "translation"}
 SUMMARIES = ("summary", "highlights", "tldr", "abstract")
 # Columns of a translation are named by codes of two letters, such as "en", or "translation".
 CODE = 2
+REFERENCES = "references"
+
+
+class RewriteLayout(Layout):
+    """{"source": "…", "target": "…", "references": ["…", "…"]}"""
+
+    name = "rewrite"
+    roles = ("source", "target")
+    optional = (REFERENCES,)
+    joined = ("source",)
+    lists = (REFERENCES,)
+    learned = "target"
+    rank = 60
+
+    def find(self, search: ColumnSearch) -> None:
+        search.two(("source", "target"), SEQUENCES)
+        languages = [name for name in search.described if name.startswith("translation.")]
+        if len(languages) == 2 and not {"source", "target"} & set(search.roles):
+            search.take("source", languages[:1], "the first language of 'translation'")
+            search.take("target", languages[1:], "the second language of 'translation'")
+        if "target" in search.roles and search.why["target"] != "as given" and not search.alone:
+            target = search.described[search.roles["target"][0]]
+            if target.rows >= MANY_ROWS and target.distinct <= target.rows / 10:
+                del search.roles["target"]  # few repeated values are classes, not target texts
+
+    def complete(self, table: Table, columns: Columns) -> Columns:
+        """Add the column `references` if it holds a list of texts in every row."""
+        if REFERENCES in columns.roles or REFERENCES not in columns.left_out:
+            return columns
+        for rows in table.parts.values():
+            for row in rows:
+                value = row.values.get(REFERENCES)
+                if type(value) is not list or not value or {type(text) for text in value} != {str}:
+                    return columns
+        return Columns(
+            columns.layout,
+            columns.roles | {REFERENCES: (REFERENCES,)},
+            columns.why | {REFERENCES: "by its name"},
+            columns.described,
+        )
+
+    def reason(self, columns: Columns) -> str:
+        return "each row has one text to read and one to write"
+
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> RewriteExample:
+        roles = task.columns.roles
+        source, target = (text_in(row, roles[role]) for role in self.roles)
+        references: tuple[str, ...] = ()
+        if REFERENCES in roles:
+            value = value_of(row, roles[REFERENCES][0])
+            if type(value) is not list or not value or not all(type(v) is str for v in value):
+                raise missing(row, roles[REFERENCES][0], "list of references", "a list of texts")
+            references = tuple(value)
+        return RewriteExample(source, target, row.where, references)
+
+
+SHAPES = (Shape(name="sequence-to-sequence", layout=RewriteLayout(), metrics=text_score.NAMES),)
 
 
 class SequenceToSequenceTask(TextGeneration):
     """Generates texts. "key" of `options` is the key of an answer, such as "summary_text"."""
-
-    judged = JUDGED
 
     @property
     def pipeline(self) -> str:
@@ -66,46 +128,45 @@ class SequenceToSequenceTask(TextGeneration):
     def example(self, values: Sequence[Any], where: str) -> RewriteExample:
         return RewriteExample(text(values[0], "source", where), "", where)
 
-    def value_of(self, example: Any) -> Any:
-        return example.source
-
     # ------------------------------------------------------------------------ decoding
-    def answers(self, encoded: Encoded, outputs: Outputs) -> list[str]:
-        return [str(output) for output in outputs]
+    def calibrate(
+        self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False
+    ) -> Self:
+        """Finally choose beam search, unless greedy decoding is better on the validation rows, as
+        it may be for an undertrained model."""
+        calibrated = super().calibrate(encoded, read)
+        if not final:
+            return calibrated
+        beam_search, greedy = (calibrated.with_options({"beams": beams}) for beams in (BEAMS, 1))
+        best, rival = (
+            task_type.metrics(encoded.rows, task_type.answers(encoded, read(task_type)))
+            for task_type in (beam_search, greedy)
+        )
+        return greedy if rival.values[self.measure] > best.values[self.measure] else beam_search
 
-    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        return text_score.figures(list(answers), _references(rows))
-
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        return text_score.estimates(list(answers), _references(rows))
-
-    def decoded(self, encoded: Encoded, read: Callable[[Self], Outputs]) -> Self:
-        """Choose beam search, unless greedy decoding is better on the validation rows, as it may
-        be for an undertrained model."""
-        beam_search, greedy = (self.with_options({"beams": beams}) for beams in (BEAMS, 1))
-        figures = [
-            decoding.measured(encoded.rows, decoding.answers(encoded, read(decoding)))[self.measure]
-            for decoding in (beam_search, greedy)
-        ]
-        return greedy if figures[1] > figures[0] else beam_search
-
-    def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, str]]:
+    def as_pipeline(
+        self, encoded: Encoded, outputs: Outputs, top: int | None = None
+    ) -> Iterator[dict[str, str]]:
         (key,) = self.answer_form(None)
         yield from ({key: str(output)} for output in outputs)
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         return {str(self.options.get("key", "generated_text")): str}
 
-    @property
-    def wrongness(self) -> str:
-        return "chrF"
+    # ------------------------------------------------------------------------ evaluation
+    def metrics(self, rows: Sequence[Any], answers: Answers) -> TaskMetrics:
+        texts, references = list(answers), _references(rows)
+        return TaskMetrics(
+            text_score.figures(texts, references), lambda: text_score.estimates(texts, references)
+        )
 
-    def mistakes(self, encoded: Encoded, outputs: Outputs) -> list[Mistake]:
+    def report(self, encoded: Encoded, outputs: Outputs, answers: Answers) -> TaskReport:
         mistakes = []
-        for row, predicted in zip(encoded.rows[:JUDGED], map(str, outputs), strict=False):
+        for row, predicted in zip(encoded.rows[:JUDGED], answers, strict=False):
             score = text_score.chrf([predicted], _references([row]))
-            mistakes.append(Mistake(row.where, row.source, row.target, predicted, score))
-        return sorted((m for m in mistakes if m.weight < 1.0), key=lambda mistake: mistake.weight)
+            if score < 1.0:
+                mistakes.append(Mistake(row.where, row.source, row.target, predicted, score))
+        return TaskReport(sorted(mistakes, key=lambda m: m.weight), "chrF", JUDGED)
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         """The source, its first sentence, and the target of the most similar training source (by

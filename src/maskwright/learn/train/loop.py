@@ -18,13 +18,13 @@ import torch
 from maskwright.base.budget import Budget
 from maskwright.base.errors import DataError
 from maskwright.base.randomness import key, torch_seed
-from maskwright.learn.train.average import Average
 from maskwright.learn.train.distribute import Processes
-from maskwright.learn.train.diverged import DivergedError as DivergedError
-from maskwright.learn.train.diverged import StepOutcome, diverged
-from maskwright.learn.train.optimizers.optimizer import OptimizerState
+from maskwright.learn.train.optimizers.states import OptimizerState
+from maskwright.learn.train.parameters import Average
 from maskwright.learn.train.schedule import Schedule
-from maskwright.learn.train.state import TrainState
+from maskwright.learn.train.state import DivergedError as DivergedError
+from maskwright.learn.train.state import StepOutcome, TrainState, diverged
+from maskwright.learn.train.state import StopFlag as StopFlag
 from maskwright.model.batch import Batch
 from maskwright.model.device import machine, process_memory
 from maskwright.model.objectives.base.objective import Objective
@@ -44,12 +44,6 @@ class Hook(Protocol):
     def after_step(self, state: TrainState, record: Record) -> None: ...
 
     def at_end(self, state: TrainState) -> None: ...
-
-
-class StopFlag:
-    """Set by a signal handler or a hook; read once per step by every process."""
-
-    raised = False
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
 
-from maskwright.base.errors import ConfigError
+from maskwright.base.config import out_of_range, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,13 +34,7 @@ class Phase:
 
     def __post_init__(self) -> None:
         for name, low, high in (("until", 0.0, 1.0), ("length", 4, 1 << 20), ("batch", 1, 1 << 30)):
-            if not low <= getattr(self, name) <= high:
-                raise ConfigError(
-                    "a setting of a phase is out of range",
-                    where=f"training.phases, {name}",
-                    found=getattr(self, name),
-                    wanted=f"{low} to {high}",
-                )
+            require(f"training.phases, {name}", getattr(self, name), low, high)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +48,8 @@ class Ramp:
     def __post_init__(self) -> None:
         for name in ("start", "until"):
             if not 0.0 < getattr(self, name) <= 1.0:
-                raise ConfigError(
-                    "a share is out of range",
-                    where=f"training.ramp.{name}",
-                    found=getattr(self, name),
-                    wanted="above 0, at most 1",
+                raise out_of_range(
+                    f"training.ramp.{name}", getattr(self, name), "above 0, at most 1"
                 )
 
     def rows(self, full: int, progress: float) -> int:
@@ -81,49 +72,22 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for name in ("warmup", "floor", "decay", "cooldown"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ConfigError(
-                    "a share is out of range",
-                    where=f"training.schedule.{name}",
-                    found=getattr(self, name),
-                    wanted="0 to 1",
-                )
-        if self.warmup + self.cooldown > 1.0:
-            raise ConfigError(
-                "warm-up and cool-down are longer than the run",
-                where="training.schedule.cooldown",
-                found=self.cooldown,
-                wanted=f"at most {1.0 - self.warmup:g}",
-            )
-        if self.floor and self.kind not in ("linear", "cosine", "stable-decay"):
-            raise ConfigError(
-                f"{self.kind} does not fall to a floor",
-                where="training.schedule.floor",
-                found=self.floor,
-                wanted="0, or linear, cosine or stable-decay",
-            )
+            require(f"training.schedule.{name}", getattr(self, name), 0.0, 1.0)
         falls = self.kind in ("linear", "cosine", "stable-decay")
+        if self.warmup + self.cooldown > 1.0:
+            self._refuse("cooldown", f"at most {1.0 - self.warmup:g}, as the warm-up comes first")
+        if self.floor and not falls:
+            self._refuse("floor", f"0, as {self.kind} does not fall to a floor")
         if self.cooldown and falls and self.floor == 0.0:
-            raise ConfigError(
-                f"{self.kind} has come to 0 before the cool-down",
-                where="training.schedule.cooldown",
-                found=self.cooldown,
-                wanted="a floor above 0 to come down from, or no cool-down",
-            )
-        if self.kind == "stable-decay" and self.warmup + self.decay + self.cooldown > 1.0 + 1e-9:
-            raise ConfigError(
-                "warm-up and decay are longer than the run",
-                where="training.schedule.decay",
-                found=self.decay,
-                wanted=f"at most {1.0 - self.warmup - self.cooldown:g}",
-            )
+            self._refuse("cooldown", f"0, or a floor above 0: {self.kind} ends at the floor")
+        room = 1.0 - self.warmup - self.cooldown
+        if self.kind == "stable-decay" and self.decay > room + 1e-9:
+            self._refuse("decay", f"at most {room:g}, besides warm-up and cool-down")
         if self.kind.endswith("inverse-sqrt") and self.warmup == 0.0:
-            raise ConfigError(
-                f"{self.kind} needs a warm-up",
-                where="training.schedule.warmup",
-                found=0.0,
-                wanted="a share above 0, such as 0.01",
-            )
+            self._refuse("warmup", f"a share above 0, such as 0.01, for {self.kind}")
+
+    def _refuse(self, name: str, expected: str) -> NoReturn:
+        raise out_of_range(f"training.schedule.{name}", getattr(self, name), expected)
 
     def factor(self, position: float, total: float) -> float:
         """The factor of the peak rate at `position` of `total` (same unit, any unit)."""

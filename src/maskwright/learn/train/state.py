@@ -1,20 +1,39 @@
-"""The counters that a resumed run needs besides weights and moments.
+"""The state of a training run: its counters, the flag that stops it, and the error of a step that
+is not finite.
 
 Order, masks and dropout are functions of keys, so no state of generators or loaders is saved.
+SIGTERM, SIGINT and SIGHUP stop a run: it finishes its step, saves a checkpoint, and exits. A second
+signal ends the process at once; the last checkpoint is complete in any case, because only finished
+folders get their names.
 """
 
 from __future__ import annotations
 
+import math
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from types import FrameType
 from typing import Any
 
+import torch
+
 from maskwright.base.budget import BudgetUse
-from maskwright.base.errors import CheckpointError
+from maskwright.base.errors import CheckpointError, MaskwrightError
+from maskwright.learn.train.parameters import Parameters
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+NAMED = 20  # parameters in the report on a step, at most
 
 
 @dataclass
 class TrainState:
-    """`seconds` is training time over all sessions of the run; `samples` counts rows taken from the
+    """The counters that a resumed run needs besides weights and moments.
+
+    `seconds` is training time over all sessions of the run; `samples` counts rows taken from the
     loader; `skipped` counts the last steps in a row that changed nothing, as their loss was not
     finite."""
 
@@ -42,23 +61,121 @@ class TrainState:
             CheckpointError: a counter is missing, unknown or invalid.
         """
         names = {f.name for f in fields(cls)}
-        if isinstance(plain, dict):
-            plain = {"skipped": 0, **plain}  # older runs have no such counter
-        if not isinstance(plain, dict) or set(plain) != names:
+        try:
+            counters = {"skipped": 0, **plain}  # older runs have no such counter
+            if set(counters) != names:
+                raise ValueError
+            seconds = float.fromhex(counters.pop("seconds"))
+            return cls(**{name: int(count) for name, count in counters.items()}, seconds=seconds)
+        except (TypeError, ValueError) as error:
             raise CheckpointError(
                 "not a training state",
                 where=where,
                 found=plain,
                 wanted=", ".join(sorted(names)),
                 do="resume from an older checkpoint: remove this one",
-            )
-        try:
-            numbers = {n: int(plain[n]) for n in names - {"seconds"}}
-            return cls(**numbers, seconds=float.fromhex(plain["seconds"]))
-        except (TypeError, ValueError) as error:
-            raise CheckpointError(
-                "not a training state",
-                where=where,
-                found=plain,
-                do="resume from an older checkpoint: remove this one",
             ) from error
+
+
+class StopFlag:
+    """Raised by a signal or a hook, and read once per step by every process."""
+
+    raised = False
+    signal: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code after a stop: 128 + the signal's number; SIGTERM's if the signal reached
+        another process of the run."""
+        return 128 + (self.signal or signal.SIGTERM)
+
+
+@contextmanager
+def listening() -> Iterator[StopFlag]:
+    """Context in which signals raise the flag; afterwards the former handlers are restored.
+
+    Only the main thread can handle signals; in other threads the flag is never raised.
+    """
+    flag = StopFlag()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if flag.raised:
+            os._exit(128 + number)
+        flag.raised = True
+        flag.signal = number
+
+    before = {s: signal.signal(s, handle) for s in SIGNALS}
+    try:
+        yield flag
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class DivergedError(MaskwrightError):
+    """Loss or gradient became infinite or NaN; the weights were not changed.
+
+    Attributes:
+        step: counted from 0.
+        report: facts about the step, as JSON values.
+    """
+
+    kind = "E-DIVERGED"
+    exit_code = 70
+    step: int
+    report: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """The result of a step before its update: the loss and its parts, the norm of the gradient, and
+    the loss of each microbatch of this process by number."""
+
+    loss: float
+    part_losses: Mapping[str, float]
+    norm: float
+    microbatches: Mapping[int, torch.Tensor]
+
+    @property
+    def finite(self) -> bool:
+        return math.isfinite(self.loss) and math.isfinite(self.norm)
+
+
+def diverged(
+    step: int, outcome: StepOutcome, parameters: Parameters, skipped: int
+) -> DivergedError:
+    """Return the error for step number `step` (from 0), after `skipped` others in a row."""
+    error = DivergedError(
+        "the loss or its gradient is no longer a finite number",
+        where=f"step {step + 1}" + (f", after {skipped} others in a row" if skipped else ""),
+        found=f"loss {outcome.loss}, parts {dict(outcome.part_losses)}, "
+        f"gradient norm {outcome.norm}",
+        wanted="finite numbers",
+        do="lower the learning rate or lengthen its warm-up",
+    )
+    error.step = step
+    error.report = {
+        "step": step + 1,
+        "skipped_before": skipped,
+        "loss": _plain(outcome.loss),
+        "parts": {name: _plain(value) for name, value in outcome.part_losses.items()},
+        "gradient_norm": _plain(outcome.norm),
+        "microbatches": {str(n): _plain(float(v)) for n, v in outcome.microbatches.items()},
+        "gradients_not_finite": _nonfinite_names(parameters, parameters.gradient),
+        "weights_not_finite": _nonfinite_names(parameters, parameters.masters),
+    }
+    return error
+
+
+def _nonfinite_names(parameters: Parameters, vector: torch.Tensor) -> list[str]:
+    """Return the names of the first parameters with values in `vector` that are not finite."""
+    names = (n for n in parameters.named if not parameters.view(vector, n).isfinite().all())
+    return [name for name, _ in zip(names, range(NAMED), strict=False)]
+
+
+def _plain(value: float) -> float | str:
+    """Return NaN and infinity as text, since JSON does not support them."""
+    return value if math.isfinite(value) else str(value)

@@ -114,12 +114,7 @@ def read_task(folder: Path) -> TaskRecord | None:
     path = folder / TASK
     if not path.is_file():
         if (folder / MANIFEST).is_file() and TASK in read_manifest(folder).files:
-            raise CheckpointError(
-                f"not complete: {TASK} is missing",
-                where=path,
-                wanted="the record of the task, its labels and its options",
-                do=COPY,
-            )
+            raise _unlike(path, f"not complete: {TASK} is missing")
         return None
     data = path.read_bytes()
     require_as_saved(path, data)
@@ -127,13 +122,8 @@ def read_task(folder: Path) -> TaskRecord | None:
     try:
         return from_plain(TaskRecord, plain)
     except MaskwrightError as error:
-        raise CheckpointError(
-            error.what,
-            where=f"{path}: {error.where}",
-            found=error.found,
-            wanted=error.wanted,
-            do=COPY,
-        ) from error
+        where = f"{path}: {error.where}"
+        raise _unlike(where, error.what, error.found, error.wanted) from error
 
 
 def result_around(folder: Path) -> Path | None:
@@ -177,12 +167,10 @@ def require_finished(folder: Path) -> Path | None:
             else COPY,
         )
     if None not in records and records[0] != records[1]:
-        raise CheckpointError(
-            f"two {TASK} of one model say different things",
-            where=home / TASK,
-            found=_first_difference(records[0], records[1]),
-            wanted=f"the same as {home / MODEL / TASK}",
-            do=COPY,
+        difference = _first_difference(records[0], records[1])
+        expected = f"the same as {home / MODEL / TASK}"
+        raise _unlike(
+            home / TASK, f"two {TASK} of one model say different things", difference, expected
         )
     return home
 
@@ -217,21 +205,19 @@ def require_agreement(
         CheckpointError: they differ; the message has both.
     """
     if labels and record.labels and labels != record.labels:
-        raise CheckpointError(
-            "the labels are not those of the model",
-            where=f"{where}: labels",
-            found=list(record.labels),
-            wanted=f"{list(labels)}, as id2label in config.json",
-            do=COPY,
-        )
+        problem, names = "the labels are not those of the model", list(record.labels)
+        expected = f"{list(labels)}, as id2label in config.json"
+        raise _unlike(f"{where}: labels", problem, names, expected)
     if record.labels and len(record.labels) != outputs:
-        raise CheckpointError(
-            "the number of labels is not the number of the model's scores",
-            where=f"{where}: labels",
-            found=len(record.labels),
-            wanted=f"{outputs}, for its {head} head",
-            do=COPY,
-        )
+        problem = "the number of labels is not the number of the model's scores"
+        expected = f"{outputs}, for its {head} head"
+        raise _unlike(f"{where}: labels", problem, len(record.labels), expected)
+
+
+def _unlike(
+    where: object, problem: str, value: object = None, expected: object = None
+) -> CheckpointError:
+    return CheckpointError(problem, where=where, found=value, wanted=expected, do=COPY)
 
 
 def _is_result(folder: Path) -> bool:
@@ -247,14 +233,11 @@ def _is_result(folder: Path) -> bool:
 def _require(home: Path, name: str, manifest: Manifest) -> None:
     path = home / name
     if not path.is_file():
-        raise CheckpointError(f"not complete: {name} is missing", where=path, do=COPY)
-    if hash_file(path) != manifest.files[name]["sha256"]:
-        raise CheckpointError(
-            "a file does not belong to this fine-tuning",
-            where=path,
-            wanted=f"sha256 {manifest.files[name]['sha256']}",
-            do=COPY,
-        )
+        raise _unlike(path, f"not complete: {name} is missing")
+    sha256 = manifest.files[name]["sha256"]
+    if hash_file(path) != sha256:
+        problem = "a file does not belong to this fine-tuning"
+        raise _unlike(path, problem, expected=f"sha256 {sha256}")
 
 
 def _first_difference(record: TaskRecord | None, other_record: TaskRecord | None) -> str:

@@ -28,7 +28,7 @@ from maskwright.model.checkpoint import shapes
 from maskwright.model.checkpoint.files import NAMES, Tensors
 from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.families.base import weights
-from maskwright.model.nn.meta_init import materialise
+from maskwright.model.nn.initialise import materialise
 from maskwright.model.nn.transformer import Transformer
 
 # Parts of tensor names in files with adapters that are not merged.

@@ -11,8 +11,7 @@ our own config. Code in a folder is never executed.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,10 +102,9 @@ def load(
         ResourceError: the model does not fit into memory.
     """
     folder = model_folder(folder)
-    hf, form = _meant(folder, architecture)
-    expected_shapes = shapes.parameters(form.config)
-    itemsize = (dtype or torch.float32).itemsize
-    _bearable(folder, sum(math.prod(s) for s in expected_shapes.values()) * itemsize, largest_bytes)
+    hf, form = _config_and_layout(folder, architecture)
+    num_bytes = shapes.num_parameters(form.config) * (dtype or torch.float32).itemsize
+    _require_memory(folder, num_bytes, largest_bytes)
     tensors = files.open_folder(folder)
     form = layout.of_hf(form.switched(hf, tensors.entries), architecture)
     file_names, unused = matching.match(form, tensors)
@@ -147,11 +145,13 @@ def described(folder: Path | str, architecture: str | None = None) -> Checkpoint
         IncompatibleError: the model's family has no such architecture.
     """
     folder = model_folder(folder)
-    hf, form = _meant(folder, architecture)
+    hf, form = _config_and_layout(folder, architecture)
     return layout.of_hf(form.switched(hf, files.open_folder(folder).entries), architecture)
 
 
-def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], CheckpointLayout]:
+def _config_and_layout(
+    folder: Path, architecture: str | None
+) -> tuple[dict[str, Any], CheckpointLayout]:
     """Return the content of config.json in `folder` and its layout.
 
     Raises:
@@ -159,64 +159,59 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Chec
     """
     require_finished(folder)
     if not (folder / CONFIG).exists():
-        if form := next((name for name in (ADAPTER, OWN_ADAPTER) if (folder / name).is_file()), ""):
-            raise IncompatibleError(
-                "the folder holds an adapter, not a model",
-                where=folder / form,
-                wanted=f"{CONFIG} next to the weights of a whole model",
-                do="predict and evaluate open it on its base; for all else make a model of it "
-                "first, in Python: maskwright.api.merge_adapter(FOLDER, OUT)"
-                if form == ADAPTER
-                else "name the result of the fine-tuning, with the model and task.json that belong "
-                "to it",
-            )
-        if adapters := sorted(p.parent.name for p in folder.glob(f"*/{ADAPTER}")):
-            raise IncompatibleError(
-                "the folder holds several adapters and no model",
-                where=folder,
-                found=", ".join(adapters),
-                wanted="one of them",
-                do=f"name {folder / adapters[0]}, or another",
-            )
-        subfolders = sorted({p.parent.name for p in folder.glob(f"*/{CONFIG}")})
-        subfolders += sorted(p.name for p in folder.glob("*") if (p / "checkpoints").is_dir())
-        if subfolders:
-            raise CheckpointError(
-                "the folder holds several models"
-                if len(subfolders) > 1
-                else "the folder is not a model, but holds one",
-                where=folder,
-                found=listed(subfolders),
-                wanted="the folder of one model",
-                do=f"name {folder / subfolders[0]}{', or another' if len(subfolders) > 1 else ''}",
-            )
-        if is_curated(folder):
-            raise CheckpointError(
-                "the folder holds a corpus, not a model",
-                where=folder,
-                wanted=f"{CONFIG} next to the weights",
-                do="pretrain a model on it: maskwright pretrain bert-mini --text "
-                f"{shell_word(folder)}",
-            )
-        present = sorted(path.name for path in folder.iterdir())
-        raise CheckpointError(
-            "not the folder of a model",
-            where=folder,
-            found=listed(present),
-            wanted=f"{CONFIG} next to the weights",
-            do="name the folder of a model, a run or a fine-tuning",
-        )
+        raise _not_a_model(folder)
     if (folder / ADAPTER).is_file():
         raise IncompatibleError(
             "the folder holds a model and an adapter, and other libraries would read the adapter",
             where=folder,
             found=f"{CONFIG} and {ADAPTER}",
             wanted="one of the two",
-            do="move adapter_config.json and adapter_model.safetensors into a folder of their own: "
-            "that is then the adapter, and this one the model alone",
+            do="move adapter_config.json and adapter_model.safetensors into a folder of their own",
         )
     hf = read_json(folder, CONFIG)
-    return hf, _located(folder / CONFIG, lambda: layout.of_hf(hf, architecture))
+    try:
+        return hf, layout.of_hf(hf, architecture)
+    except MaskwrightError as error:
+        error.where = str(error.where or "").removeprefix("config.json").removeprefix(": ")
+        raise error.under(f"{folder / CONFIG}: " if error.where else str(folder / CONFIG)) from None
+
+
+def _not_a_model(folder: Path) -> MaskwrightError:
+    """Return the error for a folder without config.json: what it holds instead of a model."""
+    adapter_help = {
+        ADAPTER: "use it with predict or evaluate, or merge it into a model, in Python: "
+        "maskwright.api.merge_adapter(FOLDER, OUT)",
+        OWN_ADAPTER: "name the result of the fine-tuning, with the model and task.json",
+    }
+    adapters = sorted(path.parent.name for path in folder.glob(f"*/{ADAPTER}"))
+    models = sorted({path.parent.name for path in folder.glob(f"*/{CONFIG}")})
+    models += sorted(path.name for path in folder.glob("*") if (path / "checkpoints").is_dir())
+    error: type[MaskwrightError] = CheckpointError
+    where, content = folder, ""
+    if own_file := next((name for name in adapter_help if (folder / name).is_file()), None):
+        error, where = IncompatibleError, folder / own_file
+        problem, remedy = "the folder holds an adapter, not a model", adapter_help[own_file]
+    elif adapters:
+        error, problem = IncompatibleError, "the folder holds several adapters and no model"
+        content, remedy = listed(adapters), f"name {folder / adapters[0]}, or another"
+    elif models:
+        several = "several models" if len(models) > 1 else "a model"
+        problem = f"the folder is not a model, but holds {several}"
+        content, remedy = listed(models), f"name one of them, such as {folder / models[0]}"
+    elif is_curated(folder):
+        problem = "the folder holds a corpus, not a model"
+        remedy = f"pretrain on it: maskwright pretrain bert-mini --text {shell_word(folder)}"
+    else:
+        problem = "not the folder of a model"
+        content = listed(sorted(path.name for path in folder.iterdir()))
+        remedy = "name the folder of a model, a run or a fine-tuning"
+    return error(
+        problem,
+        where=where,
+        found=content or None,
+        wanted=f"{CONFIG} next to the weights of a model",
+        do=remedy,
+    )
 
 
 def require_tokenizer(fingerprint: str, tokenizer: Tokenizer) -> None:
@@ -251,22 +246,7 @@ def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
         )
 
 
-def _located(path: Path, act: Callable[[], CheckpointLayout]) -> CheckpointLayout:
-    """Call `act`; errors it raises get `path` in their location."""
-    try:
-        return act()
-    except MaskwrightError as error:
-        where = str(error.where or "").removeprefix("config.json").removeprefix(": ")
-        raise type(error)(
-            error.what,
-            where=f"{path}: {where}" if where else path,
-            found=error.found,
-            wanted=error.wanted,
-            do=error.do,
-        ) from error
-
-
-def _bearable(folder: Path, needed: int, largest: int | None) -> None:
+def _require_memory(folder: Path, needed: int, largest: int | None) -> None:
     limit = int(free_bytes() * SPARE_MEMORY) if largest is None else largest
     if needed > limit:
         raise ResourceError(

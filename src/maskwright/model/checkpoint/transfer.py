@@ -21,20 +21,20 @@ TOPS = ("pooler.", "vocabulary_head.", "heads.")
 
 @dataclass(frozen=True)
 class Transfer:
-    """The model, and the names of parameters that were copied from the source (`taken`), that keep
-    their initial weights (`new`), and that only the source has (`left`)."""
+    """The model, and the names of parameters that were copied from the source (`copied`), that keep
+    their initial weights (`new`), and that only the source has (`unused`)."""
 
     model: Transformer
-    taken: tuple[str, ...]
+    copied: tuple[str, ...]
     new: tuple[str, ...]
-    left: tuple[str, ...]
+    unused: tuple[str, ...]
 
     def render(self) -> str:
         """Return one line: "loaded 98 %, new: heads.classifier, left: vocabulary_head"."""
         sizes = {name: p.numel() for name, p in self.model.named_parameters()}
-        share = sum(sizes[name] for name in self.taken) / sum(sizes.values())
+        share = sum(sizes[name] for name in self.copied) / sum(sizes.values())
         prefix = "" if self.model.decoder else "decoder."
-        new, unused = (_groups(names, prefix) for names in (self.new, self.left))
+        new, unused = (_groups(names, prefix) for names in (self.new, self.unused))
         return f"loaded {share:.1%}, new: {new}, left: {unused}"
 
 

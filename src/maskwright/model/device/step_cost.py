@@ -38,7 +38,7 @@ def _operations(work: NetworkWork, batch: Batch) -> float:
         total += tokens.numel() * (counted.body[stack] + counted.attention[stack])
         if stack == last_stack and work.at is not None:
             selection = Selection.of(work.at, *tokens.shape)
-            left_out = 0 if selection is None else tokens.numel() - selection.places.numel()
+            left_out = 0 if selection is None else tokens.numel() - selection.positions.numel()
             total -= left_out * counted.last[stack]
     if written is not None:
         total += batch.tokens.numel() * counted.memory

@@ -40,7 +40,6 @@ PAPERS = ["https://arxiv.org/abs/1910.13461"]
 STYLE = "roberta"
 PREFIX = "model."
 IGNORED = ("encoder.version", "decoder.version")
-SWITCHES: dict[str, str] = {}
 TOKEN_IDS = {"decoder_start_token_id": "end", "forced_eos_token_id": "end"}
 
 ARCHITECTURES = {

@@ -26,7 +26,6 @@ PAPERS = ["https://arxiv.org/abs/1910.01108"]
 STYLE = "bert"
 PREFIX = "distilbert."
 IGNORED = (".position_ids",)
-SWITCHES: dict[str, str] = {}
 
 ARCHITECTURES = {
     "DistilBertModel": Architecture(),

@@ -29,7 +29,6 @@ PAPERS = ["https://arxiv.org/abs/2003.10555"]
 STYLE = "bert"
 PREFIX = "electra."
 IGNORED = (".position_ids",)
-SWITCHES: dict[str, str] = {}
 
 ARCHITECTURES = {
     "ElectraModel": Architecture(),

@@ -16,10 +16,11 @@ from maskwright.model.families.base.family import (
     head_field,
     head_rules,
     heads,
+    projection_rules,
     tied,
 )
 from maskwright.model.families.base.fields import ACTIVATIONS, Fields, head_width
-from maskwright.model.families.base.weights import Fuse, Rename, Rule, Tie, linear, norm
+from maskwright.model.families.base.weights import Rename, Rule, fused, linear, norm
 from maskwright.model.nn.config import (
     Attention,
     Block,
@@ -43,7 +44,6 @@ STYLE = "gpt2"
 PREFIX = "transformer."
 # Buffers that older files carry: the causal triangle and the number it was filled with.
 IGNORED = (".attn.bias", ".attn.masked_bias")
-SWITCHES: dict[str, str] = {}
 
 ARCHITECTURES = {
     "GPT2Model": Architecture(),
@@ -163,22 +163,14 @@ def weights(config: TransformerConfig) -> list[Rule]:
     for layer in range(len(config.decoder.blocks)):
         rules += _block(f"{body}h.{layer}", f"decoder.blocks.{layer}")
     rules += norm(f"{body}ln_f", "decoder.final_norm")
-    if config.vocabulary_head is not None:
-        tied = config.vocabulary_head.tied
-        rules.append(
-            Tie("lm_head.weight", "tokens.weight")
-            if tied
-            else Rename("lm_head.weight", "vocabulary_head.weight")
-        )
-    return [*rules, *head_rules(config, HEADS)]
+    return [*rules, *projection_rules(config, "lm_head.weight"), *head_rules(config, HEADS)]
 
 
 def _block(theirs: str, ours: str) -> list[Rule]:
-    fused = [f"{ours}.attention.{projection}" for projection in ("query", "key", "value")]
+    projections = [f"{ours}.attention.{name}" for name in ("query", "key", "value")]
     return [
         *norm(f"{theirs}.ln_1", f"{ours}.attention_norm"),
-        Fuse(f"{theirs}.attn.c_attn.weight", tuple(f"{p}.weight" for p in fused), transpose=True),
-        Fuse(f"{theirs}.attn.c_attn.bias", tuple(f"{p}.bias" for p in fused)),
+        *fused(f"{theirs}.attn.c_attn", projections, transpose=True),
         *linear(f"{theirs}.attn.c_proj", f"{ours}.attention.output", transpose=True),
         *norm(f"{theirs}.ln_2", f"{ours}.feed_forward_norm"),
         *linear(f"{theirs}.mlp.c_fc", f"{ours}.feed_forward.up", transpose=True),

@@ -23,10 +23,11 @@ from maskwright.model.families.base.family import (
     head_field,
     head_rules,
     heads,
+    projection_rules,
     tied,
 )
 from maskwright.model.families.base.fields import ACTIVATIONS, Fields, head_width
-from maskwright.model.families.base.weights import Fuse, Rename, Rule, Tie, linear, norm
+from maskwright.model.families.base.weights import Rename, Rule, fused, linear, norm
 from maskwright.model.nn.config import (
     LARGEST,
     Attention,
@@ -47,7 +48,6 @@ PAPERS = ["https://arxiv.org/abs/2412.13663"]
 STYLE = "bert"
 PREFIX = "model."
 IGNORED = (".inv_freq",)
-SWITCHES: dict[str, str] = {}
 TOKEN_IDS = {
     "cls_token_id": "classify",
     "sep_token_id": "separator",
@@ -298,27 +298,19 @@ def weights(config: TransformerConfig) -> list[Rule]:
         rules += linear("head.dense", "vocabulary_head.transform", bias=bias)
         rules += norm("head.norm", "vocabulary_head.norm", bias=bias)
         rules += [Rename("decoder.bias", "vocabulary_head.bias")] if head.bias else []
-        tied, name = Tie("decoder.weight", "tokens.weight"), "vocabulary_head.weight"
-        rules.append(tied if head.tied else Rename("decoder.weight", name))
-    return [*rules, *head_rules(config, HEADS)]
+    return [*rules, *projection_rules(config, "decoder.weight"), *head_rules(config, HEADS)]
 
 
 def _block(theirs: str, ours: str, block: Block) -> list[Rule]:
     mixer, inner, bias = block.attention, block.feed_forward, block.norm.bias
     attention_norm = norm(f"{theirs}.attn_norm", f"{ours}.attention_norm", bias=bias)
-    fused = [f"{ours}.attention.{projection}" for projection in ("query", "key", "value")]
+    projections = [f"{ours}.attention.{name}" for name in ("query", "key", "value")]
+    gate_and_up = [f"{ours}.feed_forward.{name}" for name in ("gate", "up")]
     return [
         *(attention_norm if block.attention_norm else []),
-        *_fused(f"{theirs}.attn.Wqkv", fused, mixer.bias),
+        *fused(f"{theirs}.attn.Wqkv", projections, bias=mixer.bias),
         *linear(f"{theirs}.attn.Wo", f"{ours}.attention.output", bias=mixer.bias),
         *norm(f"{theirs}.mlp_norm", f"{ours}.feed_forward_norm", bias=bias),
-        *_fused(
-            f"{theirs}.mlp.Wi", [f"{ours}.feed_forward.{p}" for p in ("gate", "up")], inner.bias
-        ),
+        *fused(f"{theirs}.mlp.Wi", gate_and_up, bias=inner.bias),
         *linear(f"{theirs}.mlp.Wo", f"{ours}.feed_forward.down", bias=inner.bias),
     ]
-
-
-def _fused(theirs: str, ours: list[str], bias: bool) -> list[Rule]:
-    ends = ("weight", "bias") if bias else ("weight",)
-    return [Fuse(f"{theirs}.{end}", tuple(f"{module}.{end}" for module in ours)) for end in ends]

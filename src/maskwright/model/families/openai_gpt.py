@@ -17,10 +17,11 @@ from maskwright.model.families.base.family import (
     head_field,
     head_rules,
     heads,
+    projection_rules,
     tied,
 )
 from maskwright.model.families.base.fields import Fields, head_width
-from maskwright.model.families.base.weights import Fuse, Rename, Rule, Tie, linear, norm
+from maskwright.model.families.base.weights import Rename, Rule, fused, linear, norm
 from maskwright.model.nn.config import (
     Attention,
     Block,
@@ -43,7 +44,6 @@ STYLE = "gpt2"
 PREFIX = "transformer."
 # Buffers that older files carry: the causal triangle, and the numbers 0, 1, 2, …
 IGNORED = (".attn.bias", "position_ids")
-SWITCHES: dict[str, str] = {}
 
 ARCHITECTURES = {
     "OpenAIGPTModel": Architecture(),
@@ -129,7 +129,6 @@ def config(fields: Fields) -> TransformerConfig:
 
 def weights(config: TransformerConfig) -> list[Rule]:
     """Every tensor of a GPT; the bare body has no prefix, everything on top of one has."""
-    head = config.vocabulary_head
     body = "" if bare(config) else PREFIX
     rules: list[Rule] = [
         Rename(f"{body}tokens_embed.weight", "tokens.weight"),
@@ -138,17 +137,14 @@ def weights(config: TransformerConfig) -> list[Rule]:
     assert config.decoder is not None
     for layer in range(len(config.decoder.blocks)):
         rules += _block(f"{body}h.{layer}", f"decoder.blocks.{layer}")
-    if head is not None:
-        tied, name = Tie("lm_head.weight", "tokens.weight"), "vocabulary_head.weight"
-        rules.append(tied if head.tied else Rename("lm_head.weight", name))
+    rules += projection_rules(config, "lm_head.weight")
     return [*rules, *head_rules(config, {"classifier": ("score",)})]
 
 
 def _block(theirs: str, ours: str) -> list[Rule]:
-    fused = [f"{ours}.attention.{projection}" for projection in ("query", "key", "value")]
+    projections = [f"{ours}.attention.{name}" for name in ("query", "key", "value")]
     return [
-        Fuse(f"{theirs}.attn.c_attn.weight", tuple(f"{p}.weight" for p in fused), transpose=True),
-        Fuse(f"{theirs}.attn.c_attn.bias", tuple(f"{p}.bias" for p in fused)),
+        *fused(f"{theirs}.attn.c_attn", projections, transpose=True),
         *linear(f"{theirs}.attn.c_proj", f"{ours}.attention.output", transpose=True),
         *norm(f"{theirs}.ln_1", f"{ours}.attention_norm"),
         *linear(f"{theirs}.mlp.c_fc", f"{ours}.feed_forward.up", transpose=True),

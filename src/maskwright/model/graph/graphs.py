@@ -290,8 +290,6 @@ class _GraphFactory:
         return self.model(modules.States(self.network), outputs)
 
     def _width_behind(self, vectors: Vectors) -> int:
-        import torch
-
         width = self.network.config.width * len(vectors.poolings)
         with torch.no_grad():
             return int(vectors.top(torch.zeros(1, width)).shape[1])
@@ -416,22 +414,14 @@ def _require_plain(network: Transformer) -> None:
 
 def _require_equal_layers(stack: Stack) -> None:
     """Check that the keys of all decoder layers have equal shapes, so that they can be stacked."""
-    shapes = {
-        (attention.heads, attention.head_width)
-        for block in stack.blocks
-        for attention in (block.attention, block.cross_attention)[:1]
-        if attention is not None
-    }
-    cross = {
-        (block.cross_attention.heads, block.cross_attention.head_width)
-        for block in stack.blocks
-        if block.cross_attention is not None
-    }
-    if len(shapes) > 1 or len(cross) > 1:
-        raise IncompatibleError(
-            "the keys of the decoder's layers have different shapes",
-            where="decoder.blocks",
-            found=" and ".join(f"{heads} × {width}" for heads, width in sorted(shapes | cross)),
-            wanted="as many heads of the same width in every layer",
-            do=OTHER_ENGINE,
-        )
+    for kind in ("attention", "cross_attention"):
+        attentions = [getattr(block, kind) for block in stack.blocks]
+        shapes = {(a.heads, a.head_width) for a in attentions if a is not None}
+        if len(shapes) > 1:
+            raise IncompatibleError(
+                "the keys of the decoder's layers have different shapes",
+                where="decoder.blocks",
+                found=" and ".join(f"{heads} × {width}" for heads, width in sorted(shapes)),
+                wanted="as many heads of the same width in every layer",
+                do=OTHER_ENGINE,
+            )

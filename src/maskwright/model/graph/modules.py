@@ -299,7 +299,7 @@ def pooled(
     states: Float[Tensor, "B T D"], mask: Int[Tensor, "B T"], pooling: str, skip: int = 0
 ) -> Float[Tensor, "B D"]:
     """Pool the states of each text by one of the poolings in
-    `model/objectives/base/contrastive.py`, without the first `skip` tokens."""
+    `model/objectives/modules/supervised.py`, without the first `skip` tokens."""
     if pooling == "cls":
         return states[:, 0]
     if pooling == "lasttoken":

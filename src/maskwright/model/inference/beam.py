@@ -12,9 +12,10 @@ Letters: P prompts, K beams, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import repeat
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -23,14 +24,28 @@ from torch import Tensor
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
 from maskwright.model.inference.batches import growing
-from maskwright.model.inference.decode import check
+from maskwright.model.inference.generation import Prompt, require_prompt, require_writer
+from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.growing_rows import ContextReader, trained_length
 from maskwright.model.inference.prepared import Prepared, answering
-from maskwright.model.inference.steps import Steps, finished
 from maskwright.model.nn.transformer import Transformer
 
 # Beyond this only the length matters, and its power may overflow.
 LARGEST_PENALTY = 10.0
+
+T = TypeVar("T")
+# A generator that pauses after each step, so that it can be interrupted, and returns the result.
+Steps = Generator[None, None, T]
+
+
+def finished(steps: Steps[T]) -> T:
+    """Run all steps and return the result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            outcome: T = end.value
+            return outcome
 
 
 @dataclass
@@ -74,7 +89,6 @@ def beam_steps(
     least: int = 0,
     first: int | None = None,
     last: int | None = None,
-    cached: bool = True,
     vocabulary_size: int | None = None,
     forbidden: Collection[int] = (),
     stopped: Callable[[int, list[int]], bool] | None = None,
@@ -92,15 +106,14 @@ def beam_steps(
         no_repeat: size of n-grams that may not be repeated; 0 allows all repetitions.
         least: minimum length of a text in ids, the prompt included.
         first, last: the forced first new id, and the forced last one of a text of `count` ids.
-        cached: keep keys and values between steps; does not change the texts.
         vocabulary_size: number of ids of the tokenizer; the embedding table may have more rows.
         forbidden: ids that are never chosen.
         stopped: (prompt index, new ids) -> whether the text ends there; all its ids are returned.
-        bidirectional_prefix, one_way: as for `decode.steps`.
+        bidirectional_prefix, one_way: as for `Generation`.
 
     Raises:
         ConfigError: no beam, fewer than two ids, or a penalty out of range.
-        Others: as `decode.steps`.
+        Others: as `Generation` and `Generation.add`.
     """
     if beams < 1:
         raise ConfigError("no beam to search with", where="beams", found=beams, wanted="1 or more")
@@ -114,14 +127,22 @@ def beam_steps(
             found=num_ids,
             wanted="2 or more: one that ends a text, one to go on with",
         )
-    check(config, prompts, [count] * len(prompts), sources, None, one_way=one_way)
+    require_writer(config, one_way=one_way)
+    settings = GenerationSettings(tokens=count)
+    rows = zip(prompts, sources or repeat(None, len(prompts)), strict=True)
+    for number, (ids, source) in enumerate(rows):
+        require_prompt(config, Prompt(ids=ids, settings=settings, source=source), number)
     texts: list[list[int]] = []
-    with answering(model, live=not cached) as network:
+    with answering(model) as network:
         for portion in growing(prompts, count, beams):
-            reader = ContextReader(network, trained_length(config), cached)
-            if bidirectional_prefix:
-                reader.prefix_lengths = [len(p) for p in prompts[portion] for _ in range(beams)]
-            reader.encode(None if sources is None else sources[portion], copies=beams)
+            prefix_lengths = [len(prompt) for prompt in prompts[portion] for _ in range(beams)]
+            reader = ContextReader(
+                network,
+                trained_length(config),
+                sources=None if sources is None else sources[portion],
+                copies=beams,
+                prefix_lengths=prefix_lengths if bidirectional_prefix else None,
+            )
 
             def ends(prompt: int, new_ids: list[int], offset: int = portion.start) -> bool:
                 return stopped is not None and stopped(offset + prompt, new_ids)

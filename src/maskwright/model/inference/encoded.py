@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.errors import DataError
 from maskwright.model.objectives.base.sequences import Origin, Sequences, first_places, pack
-from maskwright.text.store.pack import best_fit
-from maskwright.text.store.rows import spread
+from maskwright.text.store.rows import best_fit, spread
 
 if TYPE_CHECKING:
     from maskwright.model.batch import Batch

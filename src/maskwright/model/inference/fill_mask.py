@@ -1,8 +1,13 @@
-"""Mask filling: the most likely tokens for each mask string in a text.
+"""Mask filling: the most likely tokens for each mask string in a text, or the most likely spans for
+each sentinel of a T5.
 
-Only this module treats the mask string of a tokenizer as the mask token; elsewhere it is ordinary
-text. Each mask is predicted while the others stay masked, so probabilities of two masks are not
-joint probabilities.
+    masked_text(model, text)                tokenize
+    read_masks(model, network, [masked])    compute
+    spelled_masks(model, masked, holes)     decode
+
+`fill` does all three with a network and a tokenizer that are not of an opened model. Only this
+module treats the mask string of a tokenizer as the mask token; elsewhere it is ordinary text. Each
+mask is predicted while the others stay masked, so probabilities of two masks are not joint ones.
 
     encoder            scores at the position of the mask
     encoder-decoder    the decoder gets the same text after its start token, as in transformers;
@@ -11,110 +16,27 @@ joint probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from maskwright.base.errors import IncompatibleError, UsageError
+from maskwright.base.findings import Note, ignore
 from maskwright.model.inference.engine import states
-from maskwright.model.inference.growing_rows import ContextReader, trained_length
+from maskwright.model.inference.gaps import TextWithGaps, gapped, spans
 from maskwright.model.inference.prepared import Prepared, answering, finite
+from maskwright.model.inference.text_generation import non_text_ids, require_room
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
-
-LONGEST = 16  # tokens of a span
-BEAMS = 10
-
-
-@dataclass(frozen=True)
-class SpanCandidate:
-    """Ids of a span that may fill a gap, and their joint probability."""
-
-    ids: tuple[int, ...]
-    probability: float
-
-
-@torch.inference_mode()
-def spans(
-    model: Transformer | Prepared,
-    source: Sequence[int],
-    written: Sequence[int],
-    stops: Collection[int],
-    forbidden: Collection[int],
-    top: int,
-    *,
-    cached: bool = True,
-) -> list[SpanCandidate]:
-    """Return the `top` most likely spans after the decoder input `written`, the best first.
-
-    Args:
-        model: a network, prepared or not.
-        source: ids of the encoder input, with sentinels.
-        written: ids of the decoder input, from the start token to the sentinel of the gap.
-        stops: ids that end a span and are not part of it.
-        forbidden: further ids that no span contains.
-        cached: keep keys and values between steps; does not change the spans.
-    """
-    with answering(model, live=not cached) as network:
-        reader = ContextReader(network, trained_length(network.config), cached)
-        reader.encode([source])
-        return _search(reader, written, sorted(stops), sorted(forbidden), top)
-
-
-def _search(
-    reader: ContextReader,
-    written: Sequence[int],
-    stops: list[int],
-    forbidden: list[int],
-    top: int,
-) -> list[SpanCandidate]:
-    """Beam search for spans of at most `LONGEST` ids."""
-    beams, limit = max(BEAMS, 2 * top), reader.limit
-    open_spans: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
-    ended_spans: list[tuple[float, tuple[int, ...]]] = []
-    max_length = LONGEST if limit is None else min(LONGEST, limit - len(written))
-    for length in range(max_length + 1):
-        texts = [[*written, *ids] for _, ids in open_spans]
-        logs = reader.next_scores(texts, max_length + 1 - length).float().log_softmax(-1)  # K, V
-        if length:
-            end_logs = logs[:, stops].logsumexp(-1).tolist()
-            pairs = zip(open_spans, end_logs, strict=True)
-            ended_spans += [(total + end, ids) for (total, ids), end in pairs]
-            ended_spans = sorted(ended_spans, reverse=True)[:top]
-        logs[:, stops + forbidden] = -torch.inf
-        totals = torch.tensor([total for total, _ in open_spans])[:, None] + logs
-        best = totals.flatten().topk(min(beams, totals.numel()))
-        continuations = [
-            (total, *divmod(flat_index, logs.shape[1]))
-            for total, flat_index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-            if total > -torch.inf
-        ]
-        open_spans = [(total, (*open_spans[row][1], token)) for total, row, token in continuations]
-        if not open_spans or (len(ended_spans) == top and ended_spans[-1][0] >= open_spans[0][0]):
-            break
-        reader.keep([row for _, row, _ in continuations])
-    return [SpanCandidate(ids, float(torch.tensor(total).exp())) for total, ids in ended_spans]
-
-
-class FillTokenizer(Protocol):
-    """The interface of a tokenizer that mask filling needs."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def mask(self) -> int | None: ...
-    @property
-    def vocabulary_size(self) -> int: ...
-    def encode(self, text: str) -> list[int]: ...
-    def frame(
-        self, ids: list[int], second_ids: list[int] | None = None, /
-    ) -> tuple[list[int], list[int]]: ...
-    def decode(self, ids: Sequence[int]) -> str: ...
-    def tokens(self, ids: Sequence[int]) -> list[str]: ...
+from maskwright.model.opening import special_tokens
+from maskwright.model.opening.model import Model
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.wordpiece import CONTINUATION
+from maskwright.text.tokenizer.unknown import OTHER_MODEL
 
 
 @dataclass(frozen=True)
@@ -137,7 +59,7 @@ class Hole:
 
 def fill(
     model: Transformer | Prepared,
-    words: FillTokenizer,
+    words: Tokenizer,
     texts: Sequence[str],
     *,
     top: int = 5,
@@ -179,8 +101,24 @@ class TextWithMasks:
         windows: the model inputs.
     """
 
+    text: str
     pieces: list[list[int]]
     windows: list[Window]
+
+    @property
+    def num_masks(self) -> int:
+        return len(self.pieces) - 1
+
+    @property
+    def num_windows(self) -> int:
+        return len(self.windows)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(len(window.ids) for window in self.windows)
+
+
+MaskedText = TextWithMasks | TextWithGaps
 
 
 @dataclass(frozen=True)
@@ -194,7 +132,7 @@ class HolePrediction:
 
 
 def encoded(
-    config: TransformerConfig, words: FillTokenizer, text: str, *, windows: bool = False
+    config: TransformerConfig, words: Tokenizer, text: str, *, windows: bool = False
 ) -> TextWithMasks:
     """Tokenize a text for `likeliest`; arguments and errors as for `fill`."""
     _require_filler(config, words)
@@ -203,12 +141,12 @@ def encoded(
     ids = _joined(pieces, words.mask)
     if not windows:
         _require_room(config, text, len(words.frame(ids)[0]))
-    return TextWithMasks(pieces, list(_windows(words, ids, config.longest)))
+    return TextWithMasks(text, pieces, list(_windows(words, ids, config.longest)))
 
 
 def likeliest(
     model: Transformer | Prepared,
-    words: FillTokenizer,
+    words: Tokenizer,
     texts: Sequence[TextWithMasks],
     *,
     top: int = 5,
@@ -217,8 +155,7 @@ def likeliest(
     alone: bool = False,
 ) -> list[list[HolePrediction]]:
     """Return the most likely token ids of each mask; arguments and errors as for `fill`."""
-    if top < 1:
-        raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
+    _require_candidates(top)
     _require_filler(model.config, words)
     if model.config.decoder is not None and start is None and not alone:
         raise UsageError(
@@ -254,9 +191,7 @@ def likeliest(
     return [[by_hole[hole] for hole in sorted(by_hole)] for by_hole in predictions]
 
 
-def spelled(
-    words: FillTokenizer, text: TextWithMasks, holes: Sequence[HolePrediction]
-) -> list[Hole]:
+def spelled(words: Tokenizer, text: TextWithMasks, holes: Sequence[HolePrediction]) -> list[Hole]:
     """Convert the predictions of a text to tokens, each with the text that it completes."""
     filled = []
     for number, hole in enumerate(holes):
@@ -268,7 +203,12 @@ def spelled(
     return filled
 
 
-def _require_filler(config: TransformerConfig, words: FillTokenizer) -> None:
+def _require_candidates(top: int) -> None:
+    if top < 1:
+        raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
+
+
+def _require_filler(config: TransformerConfig, words: Tokenizer) -> None:
     if config.encoder is None or config.vocabulary_head is None or words.mask is None:
         writes = config.decoder is not None and config.vocabulary_head is not None
         masked = "use a model trained by the masked objective"
@@ -291,7 +231,7 @@ class Window:
     holes: range
 
 
-def _windows(words: FillTokenizer, ids: Sequence[int], longest: int | None) -> Iterator[Window]:
+def _windows(words: Tokenizer, ids: Sequence[int], longest: int | None) -> Iterator[Window]:
     """Yield the whole text, or a window around each mask if the text is longer than `longest`."""
     framed_ids, segments = words.frame(list(ids))
     mask_positions = [
@@ -308,7 +248,7 @@ def _windows(words: FillTokenizer, ids: Sequence[int], longest: int | None) -> I
         yield Window(*window_input, begin, first_hole, range(number, number + 1))
 
 
-def _pieces(words: FillTokenizer, sign: str, text: str) -> list[list[int]]:
+def _pieces(words: Tokenizer, sign: str, text: str) -> list[list[int]]:
     """Return the ids between the mask strings `sign` of `text`."""
     pieces = text.split(sign)
     if len(pieces) == 1:
@@ -345,7 +285,7 @@ def _require_room(config: TransformerConfig, text: str, count: int) -> None:
 
 def _scores(
     model: Prepared,
-    words: FillTokenizer,
+    words: Tokenizer,
     tokens: Int[Tensor, " N"],
     hidden: Float[Tensor, "N D"],
     shift: int,
@@ -367,7 +307,7 @@ def _scores(
     return positions.tolist(), scores
 
 
-def _filled(words: FillTokenizer, pieces: Sequence[list[int]], number: int, token: int) -> str:
+def _filled(words: Tokenizer, pieces: Sequence[list[int]], number: int, token: int) -> str:
     """Return the text with mask `number` filled and the other mask strings kept."""
     assert words.mask is not None
     sign = words.tokens([words.mask])[0]
@@ -375,3 +315,126 @@ def _filled(words: FillTokenizer, pieces: Sequence[list[int]], number: int, toke
     id_pieces = [*pieces[:number], filled, *pieces[number + 2 :]]
     space = "" if words.kind == "character" else " "
     return f"{space}{sign}{space}".join(words.decode(ids) for ids in id_pieces).strip()
+
+
+# --------------------------------------------------------------------------- of an opened model
+def masked_text(model: Model, text: str, *, windows: bool = False) -> MaskedText:
+    """Encode a text for `read_masks`.
+
+    Args:
+        windows: predict each mask of a text that exceeds the model's context in a window around
+            that mask. Sentinels of a text are always filled in one pass.
+
+    Raises:
+        UsageError: the text has no mask, or exceeds the model's context.
+        IncompatibleError: the model cannot fill masks.
+    """
+    tokenizer = model.tokenizer
+    sentinels = tokenizer.sentinels
+    if model.num_stacks == 2 and sentinels and model.conventions.decoder_trained:
+        if (gaps := gapped(tokenizer, text)) is not None:
+            require_room(model, gaps.source, gaps.text, "shorten the text around the gaps")
+            return gaps
+        if tokenizer.mask is None:
+            first_sentinel = tokenizer.vocabulary[sentinels[0]]
+            raise UsageError(
+                "the text has no gap",
+                where=text[:60],
+                wanted=f"{first_sentinel} where something is to be found",
+                do=f"write {first_sentinel} for the first gap, and so on",
+            )
+    return encoded(model.config, tokenizer, text, windows=windows)
+
+
+def read_masks(
+    model: Model, network: Transformer | Prepared, texts: Sequence[MaskedText], top: int
+) -> list[list[HolePrediction] | list[Hole]]:
+    """Return the predictions of `network`, that of `model`, for each mask of each text. The gaps of
+    a T5 are filled from left to right, each conditioned on the best spans before it. Nothing is
+    tokenized here. Raises a `UsageError` if `top` is below 1."""
+    with_masks = [text for text in texts if isinstance(text, TextWithMasks)]
+    start = model.decoder_start if model.tokenizer.mask is not None else None
+    shift = model.conventions.prediction_offset
+    predictions = iter(
+        likeliest(
+            network,
+            model.tokenizer,
+            with_masks,
+            top=top,
+            shift=shift,
+            start=start,
+            alone=start is None,
+        )
+        if with_masks
+        else ()
+    )
+    return [
+        next(predictions)
+        if isinstance(text, TextWithMasks)
+        else _filled_gaps(model, network, text, top)
+        for text in texts
+    ]
+
+
+def _filled_gaps(
+    model: Model, network: Transformer | Prepared, gaps: TextWithGaps, top: int
+) -> list[Hole]:
+    """Predict the `top` most probable spans for each gap, left to right; a candidate's `id` is the
+    first token id of its span."""
+    _require_candidates(top)
+    tokenizer, start = model.tokenizer, model.decoder_start
+    assert start is not None  # the decoder was trained
+    end = special_tokens.vocabulary(tokenizer).end
+    stops = {*tokenizer.sentinels, *(() if end is None else (end,))}
+    forbidden = non_text_ids(model) - stops
+    decoder_ids, holes = [start], []
+    with answering(network) as prepared_network:
+        for sentinel in gaps.sentinels:
+            sentinel_id = tokenizer.id(sentinel)
+            assert sentinel_id is not None
+            decoder_ids.append(sentinel_id)
+            candidates = spans(prepared_network, gaps.source, decoder_ids, stops, forbidden, top)
+            filled = []
+            for span in candidates:
+                text = tokenizer.decode(list(span.ids)).strip()
+                whole_text = gaps.text.replace(sentinel, text)
+                filled.append(TokenCandidate(span.ids[0], text, span.probability, whole_text))
+            holes.append(Hole(gaps.source.index(sentinel_id), tuple(filled)))
+            decoder_ids += candidates[0].ids if candidates else ()
+    return holes
+
+
+def spelled_masks(
+    model: Model, text: MaskedText, predictions: Sequence[Any], note: Note = ignore
+) -> list[Hole]:
+    """Decode the predictions of `read_masks` for one text. If the text has characters that the
+    tokenizer does not know, the original text is kept around the candidates, and `note` is called
+    with findings about them."""
+    if isinstance(text, TextWithGaps):
+        return list(predictions)
+    tokenizer = model.tokenizer
+    holes = spelled(tokenizer, text, predictions)
+    assert tokenizer.mask is not None
+    mask_token = tokenizer.tokens([tokenizer.mask])[0]
+    pieces = text.text.split(mask_token)
+    unknown = tokenizer.unknown_in(piece for piece in pieces if piece)
+    for finding in unknown.findings(OTHER_MODEL):
+        note(finding)
+    if not unknown.unknown:
+        return holes
+    return [
+        _in_original_text(tokenizer, hole, mask_token.join(pieces[:n]), mask_token.join(pieces[n:]))
+        for n, hole in enumerate(holes, start=1)
+    ]
+
+
+def _in_original_text(tokenizer: Tokenizer, hole: Hole, before: str, after: str) -> Hole:
+    """Return `hole` with the original text before and after it in each candidate's `text`."""
+
+    def full_text(candidate: TokenCandidate) -> str:
+        word = tokenizer.decode([candidate.id]).strip() or candidate.token
+        if tokenizer.kind == "wordpiece" and word.startswith(CONTINUATION):
+            return before.rstrip() + word.removeprefix(CONTINUATION) + after
+        return before + word + after
+
+    return replace(hole, candidates=tuple(replace(c, text=full_text(c)) for c in hole.candidates))

@@ -20,20 +20,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from maskwright.model.inference.blocks import PreparedAttention, fits, spread
+from maskwright.model.inference.blocks import PreparedAttention, spread
 from maskwright.model.inference.engine import hidden
-from maskwright.model.inference.prepared import Prepared, prepared
+from maskwright.model.inference.prepared import Prepared
+from maskwright.model.inference.shared_layers import mixed_layer, spans_of
 from maskwright.model.nn import mask
 from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.config import Attention, Relative, Rotary, TransformerConfig
 from maskwright.model.nn.positions import relative_buckets, rotary_table, rotate
-from maskwright.model.nn.transformer import Transformer
 
 # Number of positions by which the cache grows at least, unless fewer tokens can follow.
 ROOM = 64
@@ -199,10 +201,8 @@ class GrowingRows:
 
     @torch.inference_mode()
     def make_room(self, most: int) -> None:
-        """Ensure capacity for one more position: enlarge a full cache by at most `most` positions
-        and drop positions that are padding in all rows."""
-        if self.length < self.capacity:
-            return
+        """Enlarge a full cache by at most `most` positions, and drop positions that are padding in
+        all rows."""
         length = self.length - self.first
         capacity = length + max(1, min(most, max(ROOM, length // 2)))
         self.cache.move(
@@ -448,66 +448,66 @@ def _bias(keep: Bool[Tensor, "B K"], dtype: torch.dtype) -> Float[Tensor, "B 1 1
 
 
 class ContextReader:
-    """Next-token scores of growing texts, with or without a key/value cache.
+    """Next-token scores of growing texts. Keys and values are kept between steps, unless the stack
+    has hooks that prepared blocks cannot apply: it reads the whole texts each time.
 
     Args:
-        model: a network, prepared or not.
         limit: maximum number of tokens of context; None for no limit.
-        cached: keep keys and values between steps.
+        sources: encoder inputs of an encoder-decoder model, each for `copies` consecutive rows.
+        prefix_lengths: number of initial tokens of each text with bidirectional attention.
     """
 
-    def __init__(self, model: Transformer | Prepared, limit: int | None, cached: bool) -> None:
-        self.network = network_of(model)
-        self.limit = limit
-        self.writer: Prepared | None = None
-        stack = self.network.decoder if self.network.decoder is not None else self.network.encoder
-        assert stack is not None  # every config has one
-        if cached and fits(stack):
-            self.writer = prepared(model)
+    @torch.inference_mode()
+    def __init__(
+        self,
+        network: Prepared,
+        limit: int | None,
+        *,
+        sources: Sequence[Sequence[int]] | None = None,
+        copies: int = 1,
+        prefix_lengths: Sequence[int] | None = None,
+    ) -> None:
+        self.network, self.limit = network, limit
+        self.runs: list[tuple[Prepared, int]] = []  # set by `use`, for rows of several networks
         self.starts: list[int] = []
-        self.prefix_lengths: list[int] | None = None
-        """Number of initial tokens of each text with bidirectional attention; None for none."""
+        self.prefix_lengths = None if prefix_lengths is None else list(prefix_lengths)
         self.rows: GrowingRows | None = None
         self.memory: Memory | None = None
-        self.states: Float[Tensor, "B S D"] | None = None
-        self.keep_states: Bool[Tensor, "B S"] | None = None
-
-    @torch.inference_mode()
-    def encode(self, sources: Sequence[Sequence[int]] | None, copies: int = 1) -> None:
-        """Encode the sources, each for `copies` consecutive rows."""
+        self.states: list[Float[Tensor, "S D"]] | None = None  # instead of memory, for each row
         if sources is None:
             return
-        device, lengths = self.network.device, [len(source) for source in sources]
-        keep = torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
-        keep = keep.to(device)
-        if self.writer is not None:
-            states = torch.cat(hidden(self.writer, sources))
-            flat = keep.flatten().nonzero()[:, 0]
-            states = spread(states, flat, keep.numel()).unflatten(0, keep.shape)
-            self.memory = Memory.of(self.writer, states, keep, copies)
+        if network.writer.plain:
+            ids = [torch.tensor([source], device=network.device) for source in sources]
+            states = [network.network.encode(source_ids)[0] for source_ids in ids]
+            self.states = [states_of_row for states_of_row in states for _ in range(copies)]
             return
-        tokens = torch.zeros(keep.shape, dtype=torch.int64)
-        for row, source in enumerate(sources):
-            tokens[row, : len(source)] = torch.tensor(source)
-        states = self.network.encode(tokens.to(device), visible=mask.real(keep))
-        self.keep_states = keep.repeat_interleave(copies, 0)
-        self.states = states.repeat_interleave(copies, 0)
+        lengths = torch.tensor([len(source) for source in sources])
+        is_real = (torch.arange(int(lengths.max()))[None] < lengths[:, None]).to(network.device)
+        states_of_sources = pad_sequence(hidden(network, sources), batch_first=True)
+        self.memory = Memory.of(network, states_of_sources, is_real, copies)
 
     @torch.inference_mode()
     def next_scores(self, texts: Sequence[Sequence[int]], remaining: int) -> Float[Tensor, "B V"]:
         """Return the scores of the token after each text. `remaining` is the number of tokens still
         to be generated, this one included."""
         starts = [context_start(len(text), self.limit) for text in texts]
-        if self.writer is None:
+        if self.network.writer.plain:
             self.starts = starts
-            return self.network.logits(self._read_plainly(texts)).cpu()
-        rows = self.rows
-        if rows is None or starts != self.starts or rows.length == rows.capacity:
+            return self.network.network.logits(self._read_plainly(texts)).cpu()
+        if self.rows is None or starts != self.starts:
             self.starts = starts
-            hidden = self._read(self.writer, texts, remaining)
+            states = self._read(texts, remaining)
         else:
-            hidden = rows.step([text[-1] for text in texts])
-        return self.writer.scores(hidden).cpu()
+            if self.rows.length == self.rows.capacity:
+                self.rows.make_room(remaining)
+            states = self.rows.step([text[-1] for text in texts])
+        if len({network.vocabulary_key for network, _ in self.runs}) <= 1:
+            return self.network.scores(states).cpu()
+        run_states = states.split([count for _, count in self.runs])
+        runs = zip(self.runs, run_states, strict=True)
+        return torch.cat(
+            [network.scores(states_of_run) for (network, _), states_of_run in runs]
+        ).cpu()
 
     @torch.inference_mode()
     def keep(self, rows: list[int]) -> None:
@@ -516,15 +516,34 @@ class ContextReader:
         self.starts = [self.starts[row] for row in rows]
         if self.prefix_lengths is not None:
             self.prefix_lengths = [self.prefix_lengths[row] for row in rows]
-        if self.states is not None and self.keep_states is not None:
-            index = torch.tensor(rows, device=self.states.device)
-            self.states, self.keep_states = self.states[index], self.keep_states[index]
+        if self.states is not None:
+            self.states = [self.states[row] for row in rows]
         if self.memory is not None:
             self.memory.keep(rows)
         if self.rows is not None:
             self.rows.keep(rows)
 
-    def _read(self, writer: Prepared, texts: Sequence[Sequence[int]], remaining: int) -> Tensor:
+    def join(self, other: ContextReader) -> None:
+        """Append the rows of `other`, which has read its texts."""
+        self.starts += other.starts
+        if self.prefix_lengths is not None and other.prefix_lengths is not None:
+            self.prefix_lengths += other.prefix_lengths
+        if self.states is not None and other.states is not None:
+            self.states += other.states
+        if self.rows is not None and other.rows is not None:
+            self.rows.join(other.rows)
+
+    def use(self, networks: Sequence[Prepared]) -> None:
+        """Set the network of each row, for which `can_write_together` holds; rows of a network are
+        consecutive."""
+        self.runs = [(network, len(list(rows))) for network, rows in groupby(networks)]
+        self.network = self.runs[0][0]
+        if self.rows is not None:
+            spans = spans_of([count for _, count in self.runs])
+            stacks = [network.writer.layers for network, _ in self.runs]
+            self.rows.layers = [mixed_layer(layers, spans) for layers in zip(*stacks, strict=True)]
+
+    def _read(self, texts: Sequence[Sequence[int]], remaining: int) -> Tensor:
         """Process the contexts from their beginning, with a new cache."""
         contexts, prefix_lengths = self._contexts(texts)
         length = max(map(len, contexts))
@@ -532,7 +551,7 @@ class ContextReader:
         room = length + remaining - 1
         capacity = room if self.limit is None else min(room, length + self.limit)
         self.rows = None  # free the previous buffers before allocating new ones
-        self.rows = GrowingRows(writer, contexts, capacity, prefix_lengths, self.memory)
+        self.rows = GrowingRows(self.network, contexts, capacity, prefix_lengths, self.memory)
         return self.rows.read(contexts)
 
     def _contexts(
@@ -547,36 +566,34 @@ class ContextReader:
     def _read_plainly(self, texts: Sequence[Sequence[int]]) -> Float[Tensor, "B D"]:
         """Run the network on the whole contexts, aligned at their ends."""
         contexts, prefix_lengths = self._contexts(texts)
-        device, length = self.network.device, max(map(len, contexts))
+        network, device = self.network.network, self.network.device
+        length = max(map(len, contexts))
         pads = torch.tensor([length - len(context) for context in contexts])
         tokens = torch.tensor([[0] * (length - len(c)) + list(c) for c in contexts])  # B, T
-        positions = (torch.arange(length)[None] - pads[:, None]).clamp(min=0)
+        positions = (torch.arange(length)[None] - pads[:, None]).clamp(min=0).to(device)
         prefix = visible = None
         if prefix_lengths is not None:
             prefix = (pads + torch.tensor(prefix_lengths)).to(device)
         if bool(pads.any()):
             visible = mask.real((torch.arange(length)[None] >= pads[:, None]).to(device))
-        if self.network.decoder is None:
+        if network.decoder is None:
             order = mask.causal if prefix is None else mask.causal | mask.prefix(prefix)
-            return self.network.encode(
-                tokens.to(device),
-                positions=positions.to(device),
-                visible=order if visible is None else order & visible,
-            )[:, -1]
-        keep = self.keep_states
-        return self.network.decode(
+            visible = order if visible is None else order & visible
+            return network.encode(tokens.to(device), positions=positions, visible=visible)[:, -1]
+        memory = memory_visible = None
+        if self.states is not None:
+            memory = pad_sequence(self.states, batch_first=True)
+            lengths = torch.tensor([len(states) for states in self.states])
+            is_real = torch.arange(memory.shape[1])[None] < lengths[:, None]
+            memory_visible = mask.real(is_real.to(device))
+        return network.decode(
             tokens.to(device),
-            positions=positions.to(device),
+            positions=positions,
             visible=visible,
             prefix=prefix,
-            memory=self.states,
-            memory_visible=None if keep is None else mask.real(keep),
+            memory=memory,
+            memory_visible=memory_visible,
         )[:, -1]
-
-
-def network_of(model: Transformer | Prepared) -> Transformer:
-    """Return the network of a prepared model, or `model` itself."""
-    return model if isinstance(model, Transformer) else model.network
 
 
 def trained_length(config: TransformerConfig) -> int | None:

@@ -35,6 +35,7 @@ from torch.nn import functional
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.base.randomness import key
 from maskwright.model.batch import Batch
+from maskwright.model.checkpoint.conventions import Conventions
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.inference.batches import alike
 from maskwright.model.inference.engine import states
@@ -230,6 +231,15 @@ def native(model: Transformer | Prepared) -> str:
         where="model",
         found="no vocabulary head, and no head that tells replaced tokens",
     )
+
+
+def scoring_method(network: Transformer, conventions: Conventions) -> str:
+    """Return the method that fits the training of a model; errors as for `native`."""
+    if not conventions.decoder_trained:
+        return "masked"  # the encoder alone was trained
+    if conventions.prediction_offset:
+        return "masked-next"
+    return "causal" if conventions.bidirectional_prefix else native(network)
 
 
 # ------------------------------------------------------------------------------ the methods

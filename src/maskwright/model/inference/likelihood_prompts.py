@@ -111,7 +111,7 @@ def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, method: 
 
 
 def _opening(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Return the token before a text, as in streams (`text/store/stream.py`)."""
+    """Return the token before a text, as in streams (`text/store/rows.py`)."""
     for token in (tokenizer.end, tokenizer.separator, tokenizer.begin):
         if token is not None:
             return (token,)

@@ -188,7 +188,7 @@ class PreparedStack:
             )
             if memory is not None and memory_context is not None and layer.cross is not None:
                 if chosen is not None:
-                    memory_context = memory_context.of_queries(chosen.places)
+                    memory_context = memory_context.of_queries(chosen.positions)
                 x = _across(layer.cross, x, memory, memory_context, cache, number)
             x = layer.feed_forward(x)
         if cache is not None:
@@ -275,7 +275,7 @@ def _attended(
     if selection is None:
         query, key, value = (p for out, count in half.own(h) for p in half.split(out, count))
     else:
-        context, x = context.of_queries(selection.places), selection.take(x)
+        context, x = context.of_queries(selection.positions), selection.take(x)
         query = half.split(half.query(selection.take(h)), 1)[0]
         key, value = half.split(half.both(h), 2)
     return half.leave(half.mixed(query, key, value, context, cache, layer), x)

@@ -20,8 +20,12 @@ from maskwright.model.inference.batches import by_length, portions
 from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.inference.engine import at_place
 from maskwright.model.inference.prepared import Place, Prepared, finite
-from maskwright.model.objectives.base.contrastive import Contrast
-from maskwright.model.objectives.modules.supervised import Supervised, pool_texts
+from maskwright.model.objectives.modules.supervised import (
+    Contrast,
+    Supervised,
+    last_states,
+    pool_texts,
+)
 
 # Objectives whose output is scores, not text.
 ScoringObjective = Supervised | Contrast
@@ -49,7 +53,7 @@ def vectors(
     """Return (N, D) the mean of the hidden states of each text, in order."""
 
     def mean(batch: Batch) -> Tensor:
-        return pool_texts(objective.states(batch), batch.documents, "mean")
+        return pool_texts(last_states(objective.product, batch), batch.documents, "mean")
 
     return _in_order(_in_rows(examples, collation, mean, objective.product.device), len(examples))
 

@@ -46,6 +46,11 @@ def _above_zero(name: str, value: float) -> None:
         raise ConfigError("a number is out of range", where=name, found=value, wanted="above 0")
 
 
+def _require(fits: bool, where: str, value: object, valid: object) -> None:
+    if not fits:
+        raise ConfigError("a value that no network has", where=where, found=value, wanted=valid)
+
+
 def _rate(name: str, value: float) -> None:
     if not 0.0 <= value < 1.0:
         raise ConfigError(
@@ -136,13 +141,11 @@ class Attention:
         _within("attention.head_width", self.head_width, LARGEST["width"])
         _rate("attention.dropout", self.dropout)
         _rate("attention.output_dropout", self.output_dropout)
-        if isinstance(self.positions, Rotary) and self.head_width % 2:
-            raise ConfigError(
-                "rotary positions turn pairs of numbers",
-                wanted="an even number",
-                where="attention.head_width",
-                found=self.head_width,
-            )
+        turns = isinstance(self.positions, Rotary)
+        even = "an even number, since rotary positions turn pairs"
+        _require(
+            not turns or self.head_width % 2 == 0, "attention.head_width", self.head_width, even
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,17 +178,10 @@ class Block:
     def __post_init__(self) -> None:
         _rate("block.dropout", self.dropout)
         over = self.cross_attention
-        if over is not None and (over.positions, over.window, over.pattern) != (
-            None,
-            None,
-            "bidirectional",
-        ):
-            raise ConfigError(
-                "a memory has neither order nor places",
-                where="cross_attention",
-                found=f"{over.pattern}, {over.positions}, {over.window}",
-                wanted="bidirectional, without positions and window",
-            )
+        if over is not None:  # a memory has neither order nor positions
+            value = (over.pattern, over.positions, over.window)
+            valid = "bidirectional, without positions and window"
+            _require(value == ("bidirectional", None, None), "cross_attention", value, valid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,20 +213,12 @@ class Stack:
     def __post_init__(self) -> None:
         _rate("stack.final_dropout", self.final_dropout)
         _within("stack.blocks", len(self.blocks), LARGEST["layers"])
-        if len(self.weights_of) != len(self.blocks):
-            raise ConfigError(
-                "weights_of does not name one layer per block",
-                where="stack.weights_of",
-                found=len(self.weights_of),
-                wanted=len(self.blocks),
-            )
+        counts = len(self.weights_of), len(self.blocks)
+        _require(counts[0] == counts[1], "stack.weights_of", *counts)
         for layer, source in enumerate(self.weights_of):
-            if not 0 <= source <= layer or self.blocks[source] != self.blocks[layer]:
-                raise ConfigError(
-                    "a layer can only use the weights of an equal layer at or before it",
-                    where=f"stack.weights_of.{layer}",
-                    found=source,
-                )
+            fits = 0 <= source <= layer and self.blocks[source] == self.blocks[layer]
+            where, valid = f"stack.weights_of.{layer}", "an equal layer at or before it"
+            _require(fits, where, source, valid)
 
     @property
     def longest(self) -> int | None:
@@ -271,7 +259,7 @@ class Head:
     every position, `span` gives two scores per position. `transform` is a dense layer with that
     activation before the projection, perhaps with a norm; `input_dropout` stands before it,
     `dropout` after it. `bias` is the projection's. Layers `over` the pieces of a text let these see
-    each other before one vector is made of them (`model/nn/chunk_pooling.py`). `pooling`: what is
+    each other before one vector is made of them (`model/nn/heads.py`). `pooling`: what is
     read of a text is the state of one place, or the mean or the largest of each number over its
     tokens."""
 
@@ -287,36 +275,17 @@ class Head:
     pooling: TextPooling = "place"
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
-            raise ConfigError(
-                "not the name of a head",
-                where="heads.name",
-                found=repr(self.name),
-                wanted="letters, digits and _, such as classifier",
-            )
-        if self.over is not None and self.kind != "sequence":
-            raise ConfigError(
-                "only a head for whole texts reads pieces of them",
-                where=f"heads.{self.name}.over",
-                found=self.kind,
-            )
-        if self.pooling != "place" and not self.pools:
-            raise ConfigError(
-                "only a head for whole texts makes one vector of each",
-                where=f"heads.{self.name}.pooling",
-                found=self.kind,
-            )
+        name = bool(NAME.fullmatch(self.name))
+        _require(name, "heads.name", repr(self.name), "letters, digits and _, such as classifier")
+        of_texts = self.over is None or self.kind == "sequence"
+        _require(of_texts, f"heads.{self.name}.over", self.kind, "a head for whole texts")
+        of_texts = self.pooling == "place" or self.pools
+        _require(of_texts, f"heads.{self.name}.pooling", self.kind, "a head for whole texts")
         _within(f"heads.{self.name}.labels", self.labels, 1 << 20)
         _rate(f"heads.{self.name}.input_dropout", self.input_dropout)
         _rate(f"heads.{self.name}.dropout", self.dropout)
         expected = {"span": 2, "choice": 1}.get(self.kind, self.labels)
-        if self.labels != expected:
-            raise ConfigError(
-                "a span has two ends, and a choice one score",
-                where=f"heads.{self.name}.labels",
-                found=self.labels,
-                wanted=expected,
-            )
+        _require(self.labels == expected, f"heads.{self.name}.labels", self.labels, expected)
 
     @property
     def pools(self) -> bool:

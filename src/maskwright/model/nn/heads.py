@@ -2,23 +2,42 @@
 
 The vocabulary head is split where a loss wants to fuse: `hidden -> transform -> head_hidden`, then
 one projection with `weight` and `bias`. A dense transform has a bias where its norm has one.
+
+Of a text that was read in pieces a head makes one vector from those of its pieces:
+
+    vectors of pieces   a0 a1 a2 | b0 | c0 c1        (P, D), a text's pieces in order
+    texts                0  0  0 |  1 |  2  2        (P,)
+      -> the mean, or the largest of each number     (R, D)
+
+Layers `over` the pieces let these see each other first, as a hierarchical encoder does (Pappagari
+et al. 2019, arXiv:1910.10781).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from maskwright.base.errors import ConfigError
-from maskwright.model.nn.chunk_pooling import in_rows, pooled
-from maskwright.model.nn.config import ChunkPooling, Head, TransformerConfig, VocabularyHead
+from maskwright.model.nn.config import (
+    Block,
+    ChunkPooling,
+    Embeddings,
+    Head,
+    Rotary,
+    Stack,
+    TransformerConfig,
+    VocabularyHead,
+    layers,
+)
 from maskwright.model.nn.feed_forward import ACTIVATIONS
 from maskwright.model.nn.kernels.dropout import dropout
 from maskwright.model.nn.kernels.linear import Linear, spare_rows
 from maskwright.model.nn.mask import same_document
-from maskwright.model.nn.meta_init import draw
 from maskwright.model.nn.norm import NormModule
 from maskwright.model.nn.stack import StackModule
 
@@ -51,7 +70,7 @@ class VocabularyHeadModule(nn.Module):
             self.norm = NormModule(config.norm, width)
         weight = None if config.tied else nn.Parameter(torch.empty(tokens.vocabulary, width))
         if weight is not None:
-            draw(weight)
+            _draw(weight)
         self.register_parameter("weight", weight)
         bias = nn.Parameter(torch.zeros(tokens.vocabulary)) if config.bias else None
         self.register_parameter("bias", bias)
@@ -83,7 +102,7 @@ class HeadModule(nn.Module):
             self.transform = Linear(width, width, bias=has_bias)
         self.norm = None if config.norm is None else NormModule(config.norm, width)
         self.weight = nn.Parameter(torch.empty(config.labels, width))
-        draw(self.weight)
+        _draw(self.weight)
         bias = nn.Parameter(torch.zeros(config.labels)) if config.bias else None
         self.register_parameter("bias", bias)
         self.over = None if config.over is None else StackModule(config.over, width, width)
@@ -112,3 +131,52 @@ class HeadModule(nn.Module):
         if self.norm is not None:
             hidden = self.norm(hidden)
         return F.linear(dropout(hidden, config.dropout, self.training), self.weight, self.bias)
+
+
+def in_rows(
+    vectors: Float[Tensor, "P D"], texts: Int[Tensor, " P"]
+) -> tuple[Float[Tensor, "R N D"], Bool[Tensor, "R N"]]:
+    """The pieces of each text as a row, and which places of the rows are pieces.
+
+    Args:
+        texts: the number of the text of each piece, 0 … R - 1, rising.
+    """
+    counts = torch.bincount(texts)
+    slots = torch.arange(len(texts), device=texts.device) - (counts.cumsum(0) - counts)[texts]
+    real = torch.arange(int(counts.max()), device=texts.device) < counts[:, None]
+    rows = vectors.new_zeros(*real.shape, vectors.shape[1])
+    return rows.index_put((texts, slots), vectors), real
+
+
+def pooled(
+    rows: Float[Tensor, "R N D"], real: Bool[Tensor, "R N"], pooling: ChunkPooling
+) -> Float[Tensor, "R D"]:
+    """The mean, or the largest of each number, over the places of a row that are `real`."""
+    if pooling == "max":
+        return rows.masked_fill(~real[..., None], -torch.inf).amax(1)
+    total = rows.masked_fill(~real[..., None], 0.0).float().sum(1)
+    return (total / real.sum(1, keepdim=True)).to(rows.dtype)
+
+
+def layers_over(config: TransformerConfig, count: int = 2) -> Stack:
+    """`count` layers over the pieces of a text, shaped as the last layer of the stack, in pre-norm
+    order."""
+    last_block = list(config.stacks.values())[-1].blocks[-1]
+    context = replace(
+        last_block.attention, pattern="bidirectional", window=None, positions=Rotary(), scaled=True
+    )
+    block = Block(
+        attention=context,
+        feed_forward=last_block.feed_forward,
+        norm=last_block.norm,
+        placement="pre",
+        dropout=last_block.dropout,
+    )
+    blocks, weights_of = layers(block, count)
+    return Stack(embeddings=Embeddings(), blocks=blocks, weights_of=weights_of, final_norm=True)
+
+
+def _draw(weight: Tensor) -> None:
+    """Fill `weight` with normal numbers, if it has memory (`EmbeddingTable` says why)."""
+    if not weight.is_meta:
+        nn.init.normal_(weight, std=0.02)

@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from maskwright.model.nn.attention import AttentionModule
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.heads import HeadModule, VocabularyHeadModule
-from maskwright.model.nn.meta_init import materialise
 from maskwright.model.nn.stack import StackModule
 from maskwright.model.nn.transformer import Transformer
 
@@ -53,6 +52,20 @@ def build(
         scaled_residual=scaled_residual,
     )
     return model
+
+
+def materialise(model: nn.Module, device: torch.device | str, dtype: torch.dtype) -> None:
+    """Give the parameters of a model on the meta device memory, with whatever stands there, in
+    place; what modules share they go on sharing. `torch.nn.Module.to_empty` does so, too, and loads
+    a computer algebra system for it."""
+    assert not list(model.buffers()), "models here have parameters alone"
+    memory_of: dict[Tensor, nn.Parameter] = {}
+    for module in model.modules():
+        for name, old in list(module.named_parameters(recurse=False, remove_duplicate=False)):
+            if old not in memory_of:
+                memory = torch.empty(old.shape, dtype=dtype, device=device)
+                memory_of[old] = nn.Parameter(memory, requires_grad=old.requires_grad)
+            setattr(module, name, memory_of[old])
 
 
 @torch.no_grad()

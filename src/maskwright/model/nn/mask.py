@@ -4,9 +4,8 @@
 
 The config says the pattern (`bidirectional`, `causal`, `window`), the batch says the facts
 (padding, documents, prefixes), and `Stack` joins the two once per distinct pattern and forward.
-One predicate over (row, query, key) indices serves four renderings: a boolean matrix, the
-arguments of PyTorch's scaled-dot-product attention, a `mask_mod` for flex attention, and
-characters. A rendering that cannot express a mask refuses; it never approximates.
+One predicate over (row, query, key) indices serves all renderings (`SizedMask`): a boolean matrix,
+what is added to the scores, and the arguments of PyTorch's scaled-dot-product attention.
 
 A query that sees no key has the attention output zero (reliability: rows of padding).
 """
@@ -97,7 +96,7 @@ class AttentionMask:
         )
 
     def of_queries(self, positions: Int[Tensor, "B Q"]) -> AttentionMask:
-        """The same of some queries of each row: query `i` is the one at `places[row, i]`."""
+        """The same of some queries of each row: query `i` is the one at `positions[row, i]`."""
         if self.form == "all":
             return self
         return AttentionMask(
@@ -106,7 +105,6 @@ class AttentionMask:
             len(positions),
         )
 
-    # -------------------------------------------------------------------------------- renderings
     def draw(
         self,
         queries: int,
@@ -117,51 +115,6 @@ class AttentionMask:
     ) -> SizedMask:
         """The mask at given sizes; query `i` stands at index `start + i` among the keys."""
         return SizedMask(self, queries, queries if keys is None else keys, start, device)
-
-    def dense(
-        self,
-        queries: int,
-        keys: int | None = None,
-        *,
-        start: int = 0,
-        device: torch.device | str = "cpu",
-    ) -> Bool[Tensor, "B Q K"]:
-        """True where the query sees the key; B is 1 for a mask without facts about rows."""
-        return self.draw(queries, keys, start=start, device=device).dense
-
-    def bias(
-        self,
-        dtype: torch.dtype,
-        queries: int,
-        keys: int | None = None,
-        *,
-        start: int = 0,
-        device: torch.device | str = "cpu",
-    ) -> Float[Tensor, "B 1 Q K"] | None:
-        """What is added to the scores: 0 or -inf; None where every query sees every key."""
-        return self.draw(queries, keys, start=start, device=device).bias(dtype)
-
-    def for_sdpa(
-        self,
-        dtype: torch.dtype,
-        queries: int,
-        keys: int | None = None,
-        *,
-        start: int = 0,
-        device: torch.device | str = "cpu",
-    ) -> SdpaMask:
-        """`attn_mask` and `is_causal` for `F.scaled_dot_product_attention`."""
-        return self.draw(queries, keys, start=start, device=device).for_sdpa(dtype)
-
-    def for_flex(self, start: int = 0) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-        """A `mask_mod` for `torch.nn.attention.flex_attention.create_block_mask`."""
-        return lambda row, head, query, key: self.rule(row, query + start, key)
-
-    def picture(self, queries: int, keys: int | None = None, *, row: int = 0) -> str:
-        """One line per query, one character per key: `█` where it sees, `·` where it does not."""
-        dense = self.dense(queries, keys)
-        lines = dense[row if dense.shape[0] > 1 else 0].tolist()
-        return "\n".join("".join("█" if sees else "·" for sees in line) for line in lines)
 
 
 class SizedMask:
@@ -190,6 +143,7 @@ class SizedMask:
 
     @cached_property
     def dense(self) -> Bool[Tensor, "B Q K"]:
+        """True where the query sees the key; B is 1 for a mask without facts about rows."""
         rows = 1 if self.mask.rows is None else self.mask.rows
         row = torch.arange(rows, device=self.device)[:, None, None]
         query = torch.arange(self.start, self.start + self.queries, device=self.device)
@@ -321,7 +275,7 @@ def reach(masks: Sequence[AttentionMask], length: int) -> Bool[Tensor, "B T T"]:
     identity = torch.eye(length, dtype=torch.bool)[None]
     felt = identity
     for mask in masks:
-        step = (mask.dense(length) | identity).float()
+        step = (mask.draw(length).dense | identity).float()
         felt = (step @ felt.float().expand(max(step.shape[0], felt.shape[0]), -1, -1)) > 0
     return felt
 

@@ -32,7 +32,6 @@ from maskwright.model.nn.kernels.dropout import add_dropped, dropout
 from maskwright.model.nn.kernels.linear import Linear
 from maskwright.model.nn.mask import AttentionMask, bidirectional, pattern
 from maskwright.model.nn.mask import prefix as prefix_of
-from maskwright.model.nn.meta_init import EmbeddingTable
 from maskwright.model.nn.norm import NormModule
 from maskwright.model.nn.positions import relative_buckets, rotary_table, sinusoids
 
@@ -42,16 +41,26 @@ WORTH = 0.75
 STEP = 8
 
 
+class EmbeddingTable(nn.Embedding):
+    """`torch.nn.Embedding`; on the meta device, where a model has shapes alone, nothing is drawn:
+    PyTorch would load its compiler for that, which takes seconds at the start of every command that
+    builds or loads a model."""
+
+    def reset_parameters(self) -> None:
+        if not self.weight.is_meta:
+            super().reset_parameters()
+
+
 @dataclass(frozen=True)
 class Selection:
     """Positions in rows of equal width.
 
     Attributes:
-        places: in each row, ascending only if `at` was; a row with fewer repeats its position 0.
-        back: where each position of `at` stands among the `places`, flattened.
+        positions: in each row, ascending only if `at` was; a row with fewer repeats its position 0.
+        back: where each position of `at` stands among the `positions`, flattened.
     """
 
-    places: Int[Tensor, "B Q"]
+    positions: Int[Tensor, "B Q"]
     back: Int[Tensor, " N"]
 
     @classmethod
@@ -74,14 +83,14 @@ class Selection:
         return cls(flat_positions.view(rows, width), back)
 
     def take(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B Q D"]:
-        """What stands at the places."""
+        """What stands at the positions."""
         rows, length, width = x.shape
         row_begins = torch.arange(rows, device=x.device)[:, None] * length
-        flat = x.reshape(-1, width).index_select(0, (self.places + row_begins).reshape(-1))
+        flat = x.reshape(-1, width).index_select(0, (self.positions + row_begins).reshape(-1))
         return flat.view(rows, -1, width)
 
     def pick(self, x: Float[Tensor, "B Q D"]) -> Float[Tensor, "N D"]:
-        """What was computed at the places, in the order of `at`."""
+        """What was computed at the positions, in the order of `at`."""
         return x.reshape(-1, x.shape[-1]).index_select(0, self.back)
 
 
@@ -123,7 +132,7 @@ class EmbeddingsModule(nn.Module):
         """
         x = vectors * vectors.shape[-1] ** 0.5 if self.config.scaled else vectors
         if self.config.positions is not None:
-            x = x + self._places(vectors, positions, start)
+            x = x + self._position_vectors(vectors, positions, start)
         if self.segment is not None:
             x = x + (self.segment.weight[0] if segments is None else self.segment(segments))
         if self.norm is not None:
@@ -131,7 +140,7 @@ class EmbeddingsModule(nn.Module):
         x = dropout(x, self.config.dropout, self.training)
         return x if self.project is None else self.project(x)
 
-    def _places(self, vectors: Tensor, positions: Tensor | None, start: int) -> Tensor:
+    def _position_vectors(self, vectors: Tensor, positions: Tensor | None, start: int) -> Tensor:
         config = self.config.positions
         assert config is not None
         count = vectors.shape[1]
@@ -196,7 +205,7 @@ class BlockModule(nn.Module):
                 lambda h: self.attention(h, context, cache=cache, layer=layer),
             )
         else:
-            take, selected_context = selection.take, context.of_queries(selection.places)
+            take, selected_context = selection.take, context.of_queries(selection.positions)
             x = self._branch(
                 x,
                 self.attention_norm,
@@ -204,7 +213,7 @@ class BlockModule(nn.Module):
                 beside=take,
             )
             if memory_context is not None:
-                memory_context = memory_context.of_queries(selection.places)
+                memory_context = memory_context.of_queries(selection.positions)
         if memory is not None and memory_context is not None:
             x = self._branch(
                 x,

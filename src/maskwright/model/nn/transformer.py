@@ -20,8 +20,7 @@ from maskwright.model.nn.config import ChunkPooling, TransformerConfig
 from maskwright.model.nn.heads import HeadModule, VocabularyHeadModule
 from maskwright.model.nn.kernels.linear import Linear
 from maskwright.model.nn.mask import AttentionMask
-from maskwright.model.nn.meta_init import EmbeddingTable
-from maskwright.model.nn.stack import StackModule, Trace
+from maskwright.model.nn.stack import EmbeddingTable, StackModule, Trace
 
 TokensOrVectors = Int[Tensor, "B T"] | Float[Tensor, "B T E"]
 

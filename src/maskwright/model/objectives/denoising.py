@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from maskwright.base.errors import ConfigError
-from maskwright.model.objectives.base.spec import Spec, Start
+from maskwright.model.objectives.base.spec import Spec, Start, require_option
 
 SPEC = Spec(
     rows="documents",
@@ -45,33 +44,15 @@ class Options:
     start: Start = "end"
 
     def __post_init__(self) -> None:
-        names = ("infilling", "masking", "deletion", "permutation", "rotation", "random")
-        for name in names:
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ConfigError(
-                    "a share is out of range",
-                    where=name,
-                    found=getattr(self, name),
-                    wanted="0 to 1",
-                )
-        if self.infilling + self.masking + self.deletion > 1.0:
-            raise ConfigError(
-                "the shares of damaged tokens add up to more than 1",
-                where="infilling",
-                found=f"{self.infilling} + {self.masking} + {self.deletion}",
-                wanted="infilling + masking + deletion at most 1",
-            )
-        if self.deletion == 1.0:
-            raise ConfigError(
-                "deletion = 1 leaves the encoder nothing to read",
-                where="deletion",
-                found=self.deletion,
-                wanted="0 <= deletion < 1",
-            )
-        if not 0.0 < self.mean_span <= 100.0:
-            raise ConfigError(
-                "a span length is out of range",
-                where="mean_span",
-                found=self.mean_span,
-                wanted="more than 0, at most 100",
-            )
+        for name in ("infilling", "masking", "deletion", "permutation", "rotation", "random"):
+            require_option(self, name, 0.0 <= getattr(self, name) <= 1.0, "0 to 1")
+        require_option(
+            self,
+            "infilling",
+            self.infilling + self.masking + self.deletion <= 1.0,
+            "infilling + masking + deletion at most 1",
+            value=f"{self.infilling} + {self.masking} + {self.deletion}",
+        )
+        # The encoder needs something to read.
+        require_option(self, "deletion", self.deletion < 1.0, "0 <= deletion < 1")
+        require_option(self, "mean_span", 0.0 < self.mean_span <= 100.0, "more than 0, at most 100")

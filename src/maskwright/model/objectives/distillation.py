@@ -16,9 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from maskwright.base import config
-from maskwright.base.errors import ConfigError
 from maskwright.model.objectives import masked
-from maskwright.model.objectives.base.spec import Spec
+from maskwright.model.objectives.base.spec import Spec, require_option
 
 SPEC = Spec(
     rows="documents",
@@ -50,10 +49,5 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("alpha_ce", "alpha_mlm", "alpha_clm", "alpha_cos"):
             config.require(name, getattr(self, name), 0.0, 1e6)
-        if not 0.0 < self.temperature <= 1000.0:
-            raise ConfigError(
-                "a temperature is out of range",
-                where="temperature",
-                found=self.temperature,
-                wanted="0 < temperature <= 1000",
-            )
+        fits = 0.0 < self.temperature <= 1000.0
+        require_option(self, "temperature", fits, "0 < temperature <= 1000")

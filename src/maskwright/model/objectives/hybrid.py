@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from maskwright.base.errors import ConfigError
-from maskwright.model.objectives.base.spec import Spec
+from maskwright.model.objectives.base.spec import Spec, require_option
 from maskwright.model.objectives.masked import Options as Masking
 
 SPEC = Spec(
@@ -37,18 +36,11 @@ class Options:
     masking: Masking = field(default_factory=Masking)
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.causal_share < 1.0:
-            raise ConfigError(
-                "a share is out of range",
-                where="causal_share",
-                found=self.causal_share,
-                wanted="0 < causal_share < 1",
-                do="for one kind of row only, choose `masked` or `causal`",
-            )
-        if not 0.0 <= self.z_loss <= 1.0:
-            raise ConfigError(
-                "a weight is out of range",
-                where="z_loss",
-                found=self.z_loss,
-                wanted="0 to 1",
-            )
+        require_option(
+            self,
+            "causal_share",
+            0.0 < self.causal_share < 1.0,
+            "0 < causal_share < 1",
+            do="for one kind of row only, choose `masked` or `causal`",
+        )
+        require_option(self, "z_loss", 0.0 <= self.z_loss <= 1.0, "0 to 1")

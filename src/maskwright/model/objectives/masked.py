@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from maskwright.base.errors import ConfigError
-from maskwright.model.objectives.base.spec import MeasurementSpec, Spec
+from maskwright.model.objectives.base.spec import MeasurementSpec, Spec, require_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,58 +37,49 @@ class Options:
     independent: bool = False
 
     def __post_init__(self) -> None:
-        for name, rate in (("rate", self.rate), ("final_rate", self.final_rate)):
-            if rate is not None and not 0.0 < rate <= 1.0:
-                raise ConfigError(
-                    "a mask rate is out of range",
-                    where=name,
-                    found=rate,
-                    wanted="0 < rate <= 1",
-                )
-        if min(self.mask_rate, self.random_rate) < 0 or self.mask_rate + self.random_rate > 1.0:
-            raise ConfigError(
-                "mask_rate and random_rate are shares of the chosen positions",
-                where="mask_rate",
-                found=f"{self.mask_rate} + {self.random_rate}",
-                wanted="each >= 0, together at most 1",
-            )
-        if not (0.0 < self.span_stop < 1.0 and 1 <= self.span_longest <= 1000):
-            raise ConfigError(
-                "span lengths are out of range",
-                where="span_stop",
-                found=f"{self.span_stop}, {self.span_longest}",
-                wanted="0 < span_stop < 1 and 1 <= span_longest <= 1000",
-            )
-        if not 1 <= self.ngram_longest <= 1000:
-            raise ConfigError(
-                "the longest n-gram is out of range",
-                where="ngram_longest",
-                found=self.ngram_longest,
-                wanted="1 to 1000",
-            )
+        for name in ("rate", "final_rate"):
+            rate = getattr(self, name)
+            require_option(self, name, rate is None or 0.0 < rate <= 1.0, "0 < rate <= 1")
+        require_option(
+            self,
+            "mask_rate",
+            min(self.mask_rate, self.random_rate) >= 0.0
+            and self.mask_rate + self.random_rate <= 1.0,
+            "shares of the chosen positions, each >= 0, together at most 1",
+            value=f"{self.mask_rate} + {self.random_rate}",
+        )
+        require_option(
+            self,
+            "span_stop",
+            0.0 < self.span_stop < 1.0 and 1 <= self.span_longest <= 1000,
+            "0 < span_stop < 1 and 1 <= span_longest <= 1000",
+            value=f"{self.span_stop}, {self.span_longest}",
+        )
+        require_option(self, "ngram_longest", 1 <= self.ngram_longest <= 1000, "1 to 1000")
         for name in ("with_replacement", "independent"):
-            if getattr(self, name) and self.unit != "token":
-                raise ConfigError(
-                    "`with_replacement` and `independent` apply to single tokens only",
-                    where=name,
-                    found=f'unit = "{self.unit}"',
-                    wanted='unit = "token"',
-                )
-        if self.with_replacement and self.independent:
-            raise ConfigError(
-                "`with_replacement` and `independent` exclude each other",
-                where="independent",
-                found="with_replacement = true",
-                wanted="one of them",
+            require_option(
+                self,
+                name,
+                not getattr(self, name) or self.unit == "token",
+                'unit = "token"',
+                value=f'unit = "{self.unit}"',
             )
+        require_option(
+            self,
+            "independent",
+            not (self.with_replacement and self.independent),
+            "`with_replacement` or `independent`, not both",
+        )
 
 
 SPEC = Spec(
     rows="documents",
     usual_for="encoder",
     measurement=MeasurementSpec(
-        options=lambda own: Options(independent=isinstance(own, Options) and own.independent),
-        at_end=lambda own: at_end(own) if isinstance(own, Options) else own,
+        options=lambda trained: Options(
+            independent=isinstance(trained, Options) and trained.independent
+        ),
+        at_end=lambda trained: at_end(trained) if isinstance(trained, Options) else trained,
         words=lambda options: f"as every encoder is, with {options.rate:.0%} of the tokens masked",
     ),
     static_option="static",

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from maskwright.base.errors import ConfigError
-from maskwright.model.objectives.base.spec import Spec
+from maskwright.model.objectives.base.spec import Spec, require_option
 
 SPEC = Spec(rows="stream", bidirectional_prefix=True, writes=True, token_parts=("prefix-lm",))
 
@@ -31,10 +30,10 @@ class Options:
     longest: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.shortest <= self.longest <= 1.0:
-            raise ConfigError(
-                "shares of a row are out of range",
-                where="shortest",
-                found=f"{self.shortest} to {self.longest}",
-                wanted="0 <= shortest <= longest <= 1",
-            )
+        require_option(
+            self,
+            "shortest",
+            0.0 <= self.shortest <= self.longest <= 1.0,
+            "0 <= shortest <= longest <= 1",
+            value=f"{self.shortest} to {self.longest}",
+        )

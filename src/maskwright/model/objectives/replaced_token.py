@@ -19,8 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from maskwright.base import config
-from maskwright.base.errors import ConfigError
-from maskwright.model.objectives.base.spec import Spec
+from maskwright.model.objectives.base.spec import Spec, require_option
 from maskwright.model.objectives.masked import Options as Masking
 
 SPEC = Spec(
@@ -46,10 +45,4 @@ class Options:
         for name in ("generator_weight", "discriminator_weight"):
             config.require(name, getattr(self, name), 0.0, 1e6)
         for name in ("generator_size", "generator_layers"):
-            if not 0.0 < getattr(self, name) <= 1.0:
-                raise ConfigError(
-                    "a share of the discriminator is out of range",
-                    where=name,
-                    found=getattr(self, name),
-                    wanted="0 < share <= 1",
-                )
+            require_option(self, name, 0.0 < getattr(self, name) <= 1.0, "0 < share <= 1")

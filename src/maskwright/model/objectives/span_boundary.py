@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from maskwright.base import config
-from maskwright.base.errors import ConfigError
 from maskwright.model.objectives.base.spec import Spec
 from maskwright.model.objectives.masked import Options as Masking
 
@@ -34,10 +33,4 @@ class Options:
     def __post_init__(self) -> None:
         config.require("boundary_weight", self.boundary_weight, 0.0, 1e6)
         for name in ("max_pair_targets", "position_width"):
-            if not 1 <= getattr(self, name) <= 1 << 16:
-                raise ConfigError(
-                    "a size is out of range",
-                    where=name,
-                    found=getattr(self, name),
-                    wanted="1 to 65536",
-                )
+            config.require(name, getattr(self, name), 1, 1 << 16)

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maskwright.base.errors import ConfigError
-from maskwright.model.objectives.base.spec import Spec, Start
+from maskwright.model.objectives.base.spec import Spec, Start, require_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,17 +33,8 @@ class Options:
     start: Start = "pad"
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.rate < 1.0:
-            raise ConfigError(
-                "a share is out of range", where="rate", found=self.rate, wanted="0 < rate < 1"
-            )
-        if not 1.0 <= self.mean_span <= 1000.0:
-            raise ConfigError(
-                "a span length is out of range",
-                where="mean_span",
-                found=self.mean_span,
-                wanted="1 to 1000",
-            )
+        require_option(self, "rate", 0.0 < self.rate < 1.0, "0 < rate < 1")
+        require_option(self, "mean_span", 1.0 <= self.mean_span <= 1000.0, "1 to 1000")
 
 
 def noise(options: Options, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

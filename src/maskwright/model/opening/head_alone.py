@@ -64,11 +64,11 @@ def base_folder(folder: Path) -> Path | None:
 
 def _found(base: BaseReference, folder: Path) -> Path:
     """Return the first of the possible folders that contains the base."""
-    folders = [candidate for candidate in base.places if os.path.isdir(candidate)]  # of any length
+    folders = [candidate for candidate in base.paths if os.path.isdir(candidate)]  # of any length
     matching = (candidate for candidate in folders if fingerprint(candidate) == base.sha256)
     if (folder_of_base := next(matching, None)) is not None:
         return folder_of_base
-    link_path, recorded_path, _ = base.places
+    link_path, recorded_path, _ = base.paths
     remedy = f"put it there again, or link it: ln -s FOLDER {shlex.quote(str(link_path))}"
     if folders:
         raise IncompatibleError(

@@ -21,8 +21,14 @@ import torch
 from maskwright.base.errors import CheckpointError, IncompatibleError, StorageError, UsageError
 from maskwright.base.findings import Finding
 from maskwright.model.adapters.base.folder import load as attach
-from maskwright.model.adapters.peft import folder as peft_form
-from maskwright.model.adapters.peft.names import BASE, CONFIG, WEIGHTS
+from maskwright.model.adapters.base.peft_format import (
+    BASE,
+    CONFIG,
+    ROOT,
+    TASKS,
+    WEIGHTS,
+    require_kind,
+)
 from maskwright.model.checkpoint import files, matching, pretrained, safe_read
 from maskwright.model.checkpoint.conventions import Conventions
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, MODEL, read_task, require_finished
@@ -32,7 +38,7 @@ from maskwright.model.device import machine
 from maskwright.model.families.base.family import Family
 from maskwright.model.families.base.weights import carriers
 from maskwright.model.nn.config import TransformerConfig
-from maskwright.model.opening import folders, generation_settings, head_alone
+from maskwright.model.opening import folders, generation_config, head_alone
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.of_recipe import conventions_of_run, run_around
 from maskwright.model.opening.run_folder import is_run
@@ -61,17 +67,15 @@ def open_adapter(folder: Path | str, base: Path | str | None = None) -> AdaptedM
         UsageError: the base that the adapter names does not exist, or is ambiguous.
         IncompatibleError: an unsupported kind of adapter, or a part of its head is in neither
             folder.
-        CheckpointError and others: as for `pretrained.load` and `peft_form.load`.
+        CheckpointError and others: as for `pretrained.load` and `adapters.base.folder.load`.
     """
     folder = safe_read.model_folder(folder)
     config = safe_read.read_json(folder, CONFIG)
-    peft_form.require_kind(config, folder / CONFIG)
+    require_kind(config, folder / CONFIG)
     base_folder = _base(folder, config) if base is None else safe_read.model_folder(base)
     loaded = pretrained.load(base_folder)
     tensors = files.open_file(safe_read.regular_file(folder, WEIGHTS))
-    names = {
-        name.removeprefix(peft_form.ROOT): entry.shape for name, entry in tensors.entries.items()
-    }
+    names = {name.removeprefix(ROOT): entry.shape for name, entry in tensors.entries.items()}
     family = pretrained.described(base_folder).family
     heads = None if family is None else _headed(base_folder, family, loaded.config, names, config)
     model, about = loaded.model, loaded.about
@@ -97,7 +101,7 @@ def open_adapter(folder: Path | str, base: Path | str | None = None) -> AdaptedM
         classes = next((h.labels for h in heads.heads if h.name == "classifier"), 0)
         labels = about.labels if len(about.labels) == classes else ()
         about = replace(about, labels=labels, problem_type=about.problem_type if labels else None)
-    adapter = peft_form.load(model, folder, family=about.family)
+    adapter = attach(model, folder, family=about.family)
     adapter.merge()
     for name, parameter in model.named_parameters():
         matching.require_finite(parameter, f"{folder}, merged: {name}", "use another adapter")
@@ -157,7 +161,7 @@ def _headed(
     }
     heads = {name for name in names if ".lora_" not in name and ".ia3_" not in name}
     task = peft_config.get("task_type")
-    head_kind = next((kind for kind, name in peft_form.TASKS.items() if name == task), None)
+    head_kind = next((kind for kind, name in TASKS.items() if name == task), None)
     if not heads - base_names and (
         head_kind is None or any(h.kind == head_kind for h in config.heads)
     ):
@@ -291,8 +295,8 @@ def _model(
     network, task = loaded.model.eval(), read_task(home)
     writes = loaded.config.decoder is not None and loaded.config.vocabulary_head is not None
     if writes and (task or loaded.about.conventions or conventions.measure) is None:
-        settings = generation_settings.read(path, loaded.extra)
-        convention_findings += generation_settings.findings(settings, follows=False)
+        settings = generation_config.read(path, loaded.extra)
+        convention_findings += generation_config.findings(settings, follows=False)
     return Model(
         network=network.to(machine.best_device()) if device else network,
         words=loaded.tokenizer,

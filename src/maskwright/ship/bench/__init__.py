@@ -2,5 +2,5 @@
 
 In reading order: `bench` (the whole measurement: the sides take turns, each in a process of its
 own; times to a table), `work` (what is asked, and of which texts), `sides` (our engine and the
-others), `worker` (the process of a side), `processor` (the machine, and the same cores for all).
+others), `worker` (the process of a side, and the machine).
 """

@@ -28,13 +28,30 @@ from maskwright.base.errors import MaskwrightError, OutputError, ResourceError
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say, quiet
 from maskwright.base.report.tables import Table
-from maskwright.ship.bench.processor import facts
 from maskwright.ship.bench.sides import OURS, PEERS, SIDES, missing
 from maskwright.ship.bench.work import Work, items_of, work_of
+from maskwright.ship.bench.worker import facts
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from maskwright.ask.predict.language_model import LanguageModel
+
+WORKER = "maskwright.ship.bench.worker"
+ROUNDS, SECONDS = 5, 10.0
+# Seconds before each turn: idle threads of the side before spin, and would take its cores.
 PAUSE = 0.7
-"""Seconds before each turn: idle threads of the side before spin, and would take its cores."""
+# Items whose answers are compared, and those asked together: of a model that reads, or writes.
+COMPARED, AT_ONCE, WRITTEN_AT_ONCE = 16, 128, 8
+# Single items from which a 99th percentile is meaningful.
+ENOUGH = 100
+# Least cosine of two vectors of one text that agree.
+CLOSE = 0.999
+TITLES = {
+    "label": "labels of texts",
+    "answer": "answers to rows",
+    "text": "texts written after prompts",
+    "vector": "vectors of texts",
+}
 
 
 class Process:
@@ -57,10 +74,7 @@ class Process:
         self._begin = time.perf_counter()
         self._process = subprocess.Popen(
             [
-                sys.executable,
-                "-m",
-                module,
-                *("--side", name),
+                *(sys.executable, "-m", module, "--side", name),
                 *(f"--{key}={value}" for key, value in options.items()),
             ],
             env={**os.environ, **(environment or {})},
@@ -124,12 +138,6 @@ class Process:
         )
 
 
-ENOUGH = 100
-"""Single items from which a 99th percentile is meaningful."""
-CLOSE = 0.999
-"""Least cosine of two vectors of one text that agree."""
-
-
 @dataclass(frozen=True)
 class SideTimes:
     """The times and answers of one side.
@@ -151,53 +159,54 @@ class SideTimes:
     def single(self) -> list[float]:
         return [seconds for turn in self.turns for seconds in turn["single"]]
 
+    @property
+    def medians(self) -> list[tuple[float, float]]:
+        """Of each turn, the median seconds of a single item and of all at once."""
+        return [
+            (statistics.median(turn["single"]), statistics.median(turn["together"]))
+            for turn in self.turns
+        ]
+
     def figures(self, tokens: float, ours: SideTimes | None, work: Work) -> dict[str, Any]:
-        """The figures; `tokens` is the mean number of tokens of an item."""
+        """The figures; `tokens` is the mean number of tokens of an item. Times of another side are
+        medians over the turns of the ratio of its time to ours."""
         single, count = self.single, int(self.turns[0]["items"])
-        together = statistics.median(_together(turn) for turn in self.turns)
+        median_single = float(np.percentile(single, 50))
+        together = statistics.median(at_once for _, at_once in self.medians)
+        ratios = [(1.0, 1.0)]
+        if ours is not None:
+            pairs = zip(self.medians, ours.medians, strict=False)
+            ratios = [(s / our_s, t / our_t) for (s, t), (our_s, our_t) in pairs]
         return {
             "label": self.label,
             "precision": self.precision,
-            "single_p50": float(np.percentile(single, 50)),
+            "single_p50": median_single,
             "single_p99": float(np.percentile(single, 99)),
             "singles": len(single),
             "items_at_once": count,
             "items_per_second": count / together,
             "tokens_per_second": count * tokens / together,
-            "tokens_per_second_single": tokens / float(np.percentile(single, 50)),
+            "tokens_per_second_single": tokens / median_single,
             "peak_bytes": int(self.turns[-1]["peak_bytes"]),
             "cold_start": self.started,
-            "times_single": 1.0 if ours is None else _times(self, ours, _single),
-            "times_together": 1.0 if ours is None else _times(self, ours, _together),
+            "times_single": statistics.median(ratio for ratio, _ in ratios),
+            "times_together": statistics.median(ratio for _, ratio in ratios),
             "agrees": None if ours is None else agreement(work, self.answers, ours.answers),
             "turns": list(self.turns),
         }
 
 
-def _single(turn: Mapping[str, Any]) -> float:
-    return statistics.median(turn["single"])
-
-
-def _together(turn: Mapping[str, Any]) -> float:
-    return statistics.median(turn["together"])
-
-
-def _times(side: SideTimes, ours: SideTimes, of: Any) -> float:
-    """The median over the turns of the ratio of its time to ours."""
-    return statistics.median(of(a) / of(b) for a, b in zip(side.turns, ours.turns, strict=False))
-
-
 def agreement(work: Work, answers: Sequence[Any], our_answers: Sequence[Any]) -> float:
     """The share of items whose answers agree with ours: the same label, the same text, or vectors
     whose cosine is at least `CLOSE`."""
-    if work.kind == "label":
-        return float(np.mean([a[0] == b[0] for a, b in zip(answers, our_answers, strict=True)]))
     if work.kind == "vector":
         vectors, our_vectors = np.asarray(answers, np.float64), np.asarray(our_answers, np.float64)
         if vectors.shape != our_vectors.shape:
             return 0.0
         lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(our_vectors, axis=1)
         return float(((vectors * our_vectors).sum(1) / lengths >= CLOSE).mean())
+    if work.kind == "label":  # without the scores
+        answers, our_answers = [label for label, _ in answers], [label for label, _ in our_answers]
     return float(np.mean([a == b for a, b in zip(answers, our_answers, strict=True)]))
 
 
@@ -237,28 +246,6 @@ def table(work: Work, sides: Mapping[str, Any], absent: Mapping[str, str], about
         "rows": rows,
         "note": "\n".join(notes),
     }
-
-
-TITLES = {
-    "label": "labels of texts",
-    "answer": "answers to rows",
-    "text": "texts written after prompts",
-    "vector": "vectors of texts",
-}
-
-
-if TYPE_CHECKING:
-    from maskwright.ask.predict.language_model import LanguageModel
-
-WORKER = "maskwright.ship.bench.worker"
-NEWLINE = "\n"
-
-ROUNDS = 5
-SECONDS = 10.0
-COMPARED = 16
-"""Items whose answers are compared."""
-AT_ONCE, WRITTEN_AT_ONCE = 128, 8
-"""Items asked together: of a model that reads, and of one that writes."""
 
 
 @dataclass(frozen=True)
@@ -347,13 +334,13 @@ def bench(
         name: side.figures(tokens, None if side is ours else ours, work)
         for name, side in measured.items()
     }
-    machine = facts(threads, [])
     reasons = {SIDES[name].label: reason for name, reason in absent.items()}
-    result = BenchResult(work, about, figures, reasons, machine)
-    say("\n".join(f"{name}: {value or 'none'}" for name, value in machine.items()) + "\n")
+    result = BenchResult(work, about, figures, reasons, facts(threads))
+    say("\n".join(f"{name}: {value or 'none'}" for name, value in result.machine.items()) + "\n")
     say(tables.for_terminal(result.table()))
     if out is not None:
-        say(f"figures: {document.write(Path(out), json.dumps(result.plain(), indent=1) + NEWLINE)}")
+        plain = json.dumps(result.plain(), indent=1) + "\n"
+        say(f"figures: {document.write(Path(out), plain)}")
     return result
 
 
@@ -413,23 +400,21 @@ def _measured(
     try:
         for name in names:
             time.sleep(pause)
-            options = {"place": scratch, "threads": threads}
-            processes[name] = Process(name, WORKER, options)
+            processes[name] = Process(name, WORKER, {"place": scratch, "threads": threads})
             with _leaving_out(name, absent):
                 opened[name] = processes[name].opened()
         trial = processes[OURS].step({"seconds": 0.0, "together": 1, "start": 0})
         processes[OURS].turns.clear()
-        many = _at_once(work, trial["single"][0], seconds / ROUNDS / 2)
+        fitting = int(seconds / ROUNDS / 2 / max(trial["single"][0], 1e-6))
+        many = WRITTEN_AT_ONCE if work.tokens else max(8, min(AT_ONCE, fitting))
         for number in range(ROUNDS):
             for name in [name for name in names if name not in absent]:
                 time.sleep(pause)
-                request = {
-                    "seconds": seconds / ROUNDS,
-                    "together": many,
-                    "start": number * COMPARED,
-                }
+                start = number * COMPARED
                 with _leaving_out(name, absent):
-                    processes[name].step(request)
+                    processes[name].step(
+                        {"seconds": seconds / ROUNDS, "together": many, "start": start}
+                    )
             say(f"turn {number + 1} of {ROUNDS}")
         times = {}
         for name in [name for name in names if name not in absent]:
@@ -453,13 +438,6 @@ def _leaving_out(name: str, absent: dict[str, str]) -> Iterator[None]:
         if name == OURS:
             raise
         absent[name] = f"it ended: {error.found}"
-
-
-def _at_once(work: Work, single: float, half: float) -> int:
-    """The number of items asked together: fewer if a single one takes long."""
-    if work.tokens:
-        return WRITTEN_AT_ONCE
-    return max(8, min(AT_ONCE, int(half / max(single, 1e-6))))
 
 
 def _tokens(

@@ -45,8 +45,8 @@ from maskwright.ship.explore.trial import (
     numbered,
     slender,
 )
-from maskwright.text.store.loader import TextStore
 from maskwright.text.store.rows import RowSource
+from maskwright.text.store.tokenize import TextStore
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 # Two documents of a few sentences, since sentence pairs need a second document.

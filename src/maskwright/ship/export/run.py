@@ -14,7 +14,7 @@ from maskwright.base.report.tables import for_terminal
 from maskwright.base.storage import commit
 from maskwright.base.terminal import shell_word
 from maskwright.model.opening.open import open_merged
-from maskwright.ship.export.model_folder import as_folder
+from maskwright.ship.export.folder import as_folder
 from maskwright.ship.export.target import Report, target
 
 

@@ -13,8 +13,8 @@ the dialect that has the path, else in the plain format.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
@@ -31,12 +31,11 @@ from maskwright.base.errors import MaskwrightError, shorten
 from maskwright.base.version import VERSION
 from maskwright.ship.serve import explorer
 from maskwright.ship.serve.dialects.base.answers import render
+from maskwright.ship.serve.dialects.base.bodies import misfit
 from maskwright.ship.serve.errors import QUOTED, Refusal, of_error
 from maskwright.ship.serve.host import Host
 
 Render = Callable[[Refusal], Response]
-# Maximum number of validation errors that a response lists.
-FAULTS = 10
 # Maximum number of cached paths.
 PATHS = 1_000
 PAGE_POLICY = (
@@ -46,47 +45,20 @@ PAGE_POLICY = (
 
 
 @dataclass(frozen=True)
-class PostRoute:
-    """A matched POST route whose function takes only the body and the path parameters.
-
-    Attributes:
-        route: the route of the application.
-        body: validates the body.
-        names: the path parameters by name.
-    """
-
-    route: APIRoute
-    body: TypeAdapter[Any]
-    names: dict[str, str]
-
-    async def __call__(self, body: Any) -> Response:
-        """Validate a parsed body and call the route.
-
-        Raises:
-            Refusal: the body does not match its schema.
-            Others: as the route.
-        """
-        try:
-            fields = self.body.validate_python(body)
-        except ValidationError as error:
-            raise _misfit(error.errors(include_url=False)) from None
-        answer: Callable[..., Awaitable[Response]] = self.route.endpoint
-        return await answer(body=fields, **self.names)
-
-
-@dataclass(frozen=True)
 class PathInfo:
     """The routes at a path.
 
     Attributes:
         methods: the methods of all routes; None: the path does not exist.
         render: formats the refusals of the path.
-        post: the POST route, if its function takes only path and body; else None.
+        post: the POST route, if its function takes only the body and path parameters; else None.
+        names: the path parameters of that route by name.
     """
 
     methods: frozenset[str] | None
     render: Render
-    post: PostRoute | None = None
+    post: APIRoute | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 class Application:
@@ -110,17 +82,21 @@ class Application:
         pages = explorer.routes(host)
         self.routers.append((pages, render))
         self.app.include_router(pages)
-        self.for_browsers = explorer.for_browsers()
-        self.app.router.routes.insert(0, self.for_browsers)
         for dialect in _dialects() if dialects is None else dialects:
             router = dialect.routes(host)
             self.routers.append((router, dialect.render))
             self.app.include_router(router)
         self._paths: dict[str, PathInfo] = {}
-        self._bodies: dict[int, TypeAdapter[Any] | None] = {}
         server_routes = _own_routes(host, self.app)
         self.routers.append((server_routes, render))
         self.app.include_router(server_routes)
+        # By the id of the route: schemas of the bodies of routes that can be called directly.
+        self._bodies: dict[int, TypeAdapter[Any]] = {
+            id(route): TypeAdapter(body_type)
+            for router, _ in self.routers
+            for route in router.routes
+            if (body_type := _body_type(route)) is not None
+        }
         self.app.add_exception_handler(Refusal, self._refused)
         self.app.add_exception_handler(MaskwrightError, self._refused)
         self.app.add_exception_handler(Exception, self._refused)
@@ -129,53 +105,47 @@ class Application:
 
     def path_info(self, scope: Any) -> PathInfo:
         """Return the routes at the path of a request (cached)."""
-        info = self._paths.get(scope["path"]) or self._find(scope)
-        if self.for_browsers.matches(scope)[0] is Match.NONE:
-            return info
-        browser_methods = self.for_browsers.methods or set()
-        return replace(info, methods=(info.methods or frozenset()) | browser_methods)
+        return self._paths.get(scope["path"]) or self._find(scope)
 
     def _find(self, scope: Any) -> PathInfo:
         """Match the path with the routes of all routers, and cache the result."""
-        methods: set[str] | None = None
-        refusal_render: Render | None = None
-        posts: list[PostRoute | None] = []
-        for router, router_render in self.routers:
-            for route in router.routes:
-                match, match_scope = route.matches(scope)
-                if match is not Match.NONE:
-                    route_methods = getattr(route, "methods", None) or set()
-                    methods = (methods or set()) | route_methods
-                    refusal_render = refusal_render or router_render
-                    if "POST" in route_methods:
-                        posts.append(self._post(route, match_scope.get("path_params", {})))
+        methods: set[str] = set()
+        matches = [
+            (route, route_scope.get("path_params", {}), router_render)
+            for router, router_render in self.routers
+            for route in router.routes
+            for match, route_scope in [route.matches(scope)]
+            if match is not Match.NONE
+        ]
+        post, names = None, dict[str, str]()
+        for route, path_parameters, _ in matches:
+            route_methods = set(getattr(route, "methods", None) or ())
+            if "POST" in route_methods - methods and id(route) in self._bodies:
+                assert isinstance(route, APIRoute)
+                post, names = route, dict(path_parameters)
+            methods |= route_methods
+        info = PathInfo(None, render)
+        if matches:
+            info = PathInfo(frozenset(methods), matches[0][2], post, names)
         if len(self._paths) >= PATHS:
             self._paths.clear()
-        post = posts[0] if posts else None
-        info = PathInfo(
-            None if methods is None else frozenset(methods), refusal_render or render, post
-        )
         self._paths[scope["path"]] = info
         return info
 
-    def _post(self, route: Any, names: dict[str, str]) -> PostRoute | None:
-        """Return a route that can be called directly; None if its function does not take just the
-        path parameters and a body, or is not annotated to return a Response."""
-        if id(route) not in self._bodies:
-            signature = inspect.signature(route.endpoint, eval_str=True)
-            reads_only_body = isinstance(route, APIRoute) and set(signature.parameters) == {
-                "body",
-                *names,
-            }
-            body_type: Any = signature.parameters["body"].annotation if reads_only_body else None
-            adapter = (
-                TypeAdapter(body_type)
-                if reads_only_body and signature.return_annotation is Response
-                else None
-            )
-            self._bodies[id(route)] = adapter
-        body = self._bodies[id(route)]
-        return None if body is None else PostRoute(route, body, dict(names))
+    async def answer(self, info: PathInfo, body: Any) -> Response:
+        """Validate a parsed body and call the POST route of a path, without FastAPI's own handling.
+
+        Raises:
+            Refusal: the body does not match its schema.
+            Others: as the route.
+        """
+        assert info.post is not None
+        try:
+            fields = self._bodies[id(info.post)].validate_python(body)
+        except ValidationError as error:
+            raise misfit(error.errors(include_url=False)) from None
+        response: Response = await info.post.endpoint(body=fields, **info.names)
+        return response
 
     def hidden(self, name: str) -> str | None:
         """Return a path of the model `name` that a preceding route matches; None: no conflict."""
@@ -201,7 +171,7 @@ class Application:
     async def _invalid(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         faults = [{**fault, "loc": fault["loc"][1:]} for fault in error.errors()]
-        return await self._refused(request, _misfit(faults))
+        return await self._refused(request, misfit(faults))
 
     async def _http(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -209,16 +179,16 @@ class Application:
         return await self._refused(request, Refusal(kind, shorten(str(error.detail), QUOTED)))
 
 
-def _misfit(faults: Sequence[Any]) -> Refusal:
-    """Return the refusal of a body with these validation errors."""
-    locations = [".".join(map(str, fault["loc"])) for fault in faults]
-    further = list(zip(locations, faults, strict=True))[1:FAULTS]
-    lines = [faults[0]["msg"], *(f"{location}: {fault['msg']}" for location, fault in further)]
-    more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
-    reason = "; ".join(lines)
-    return Refusal(
-        "validation", shorten(reason, 900) + more, field=(locations[0] or "body")[:QUOTED]
-    )
+def _body_type(route: Any) -> Any:
+    """Return the type of the body of a route whose function takes just a body and path parameters,
+    and is annotated to return a Response; None for other routes."""
+    if not isinstance(route, APIRoute):
+        return None
+    signature = inspect.signature(route.endpoint, eval_str=True)
+    parameters = signature.parameters
+    if parameters.keys() != {"body", *route.param_convertors}:
+        return None
+    return parameters["body"].annotation if signature.return_annotation is Response else None
 
 
 def _dialects() -> list[Any]:

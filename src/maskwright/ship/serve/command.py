@@ -6,7 +6,6 @@ with serve(["runs/reviews"], port=0, background=True) as s:  on a thread: s.url
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, get_args
@@ -16,7 +15,15 @@ from maskwright.base.packages import require
 from maskwright.model.device.choices import Precision
 from maskwright.model.graph.engines.base.names import TORCH
 from maskwright.model.graph.engines.base.names import require as require_engine
-from maskwright.ship.serve.addresses import ANY, as_host, as_origin, is_loopback, listening
+from maskwright.ship.serve.access import (
+    ANY,
+    AccessPolicy,
+    as_host,
+    as_origin,
+    choose_token,
+    is_loopback,
+    listening,
+)
 from maskwright.ship.serve.limits import Limits
 
 if TYPE_CHECKING:
@@ -71,7 +78,7 @@ def serve(
     """
     require("serving", "fastapi", "h11", "uvicorn")
     from maskwright.ship.serve.app import Application
-    from maskwright.ship.serve.gate import AccessPolicy, Gate
+    from maskwright.ship.serve.gate import Gate
     from maskwright.ship.serve.host import Host
     from maskwright.ship.serve.metrics import RequestLog
     from maskwright.ship.serve.process import BackgroundServer, DrainingServer, bind_socket, run
@@ -126,7 +133,7 @@ def serve(
     def ready() -> None:
         for name in model_host.names:
             model = model_host.model(name)
-            say(f"{name}: {model.opened.describe()}; answers {', '.join(model.abilities)}")
+            say(f"{name}: {model.engine().describe()}; answers {', '.join(model.abilities)}")
         say(f"ready: {url} (routes: {url}/docs)")
 
     run(server, load, ready)
@@ -151,28 +158,3 @@ def _require_name(name: str, application: Application) -> None:
         wanted="visible characters, no / among them, no space at either end",
         do="call it something else: --name NAME=FOLDER",
     )
-
-
-def choose_token(
-    host: str, token: str | None, insecure: bool, say: Callable[[str], None]
-) -> str | None:
-    """Return the token that requests must have: `token`, or a new one if other machines can reach
-    the address and `insecure` is not set; None: no token is required.
-
-    Raises:
-        UsageError: the token is too short or has invalid characters.
-    """
-    if token is not None:
-        if len(token) < 8 or not token.isascii() or not token.isprintable() or " " in token:
-            raise UsageError(
-                "no good token",
-                where="--token",
-                found=f"{len(token)} characters",
-                wanted="8 or more visible ASCII characters",
-            )
-        return token
-    if is_loopback(host) or insecure:
-        return None
-    new_token = secrets.token_urlsafe(24)
-    say(f"token (new, since others reach {host}): {new_token}")
-    return new_token

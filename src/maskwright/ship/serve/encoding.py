@@ -12,23 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.ask.predict import texts as inference_texts
-from maskwright.ask.predict.open_model import OpenModel
+from maskwright.ask.predict.engine import Engine
 from maskwright.ask.predict.predictor import Predictor
-from maskwright.ask.predict.texts import MaskedText, PromptTokens
 from maskwright.base.errors import DataError
 from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.tasks.base.encode import asking
-from maskwright.learn.tasks.base.task_type import Encoded, Outputs, TaskType
-from maskwright.model.inference import together
-from maskwright.model.inference.encoded import Collation, EncodedExamples
+from maskwright.learn.tasks.base.task_type import Encoded, Outputs
+from maskwright.model.inference import fill_mask
+from maskwright.model.inference.beam import Steps
+from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.model.inference.engine import hidden
-from maskwright.model.inference.fill_mask import Hole, HolePrediction
+from maskwright.model.inference.fill_mask import Hole, HolePrediction, MaskedText, masked_text
 from maskwright.model.inference.likelihood import TokenScore, prompt_scores
 from maskwright.model.inference.prepared import finite
 from maskwright.model.inference.scores import ScoringObjective, require_finite
-from maskwright.model.inference.steps import Steps
-from maskwright.model.inference.together import scores_of_all
+from maskwright.model.inference.text_generation import PromptTokens, prompt_tokens
+from maskwright.model.inference.together import ScoreRequest, scores_of_all
 from maskwright.model.objectives.base.sequences import first_places
 from maskwright.model.opening.model import Model
 from maskwright.ship.serve.errors import Refusal, of_error
@@ -118,14 +117,14 @@ def encode_masked(
     Raises:
         Refusal: a text has no mask.
     """
-    masked_texts = []
+    masked_texts: list[MaskedText] = []
     for number, text in enumerate(texts, start=first_number):
         try:
-            masked_texts.append(inference_texts.masked_text(model, text, windows=True))
+            masked_texts.append(masked_text(model, text, windows=True))
         except Exception as error:
             raise of_error(error, f"{field}[{number}]") from error
-    tokens = [masked_text.num_tokens for masked_text in masked_texts]
-    windows = [masked_text.num_windows for masked_text in masked_texts]
+    tokens = [masked.num_tokens for masked in masked_texts]
+    windows = [masked.num_windows for masked in masked_texts]
     return masked_texts, EncodedRows(None, tokens, windows, [False] * len(texts))
 
 
@@ -140,7 +139,7 @@ def encode_prompts(
     prompts: list[PromptTokens] = []
     for number, text in enumerate(texts, start=first_number):
         try:
-            prompts += inference_texts.prompt_tokens(model, [text])
+            prompts.append(prompt_tokens(model, text))
         except Exception as error:
             raise of_error(error, f"{field}[{number}]") from error
     lengths = [len(prompt.ids) for prompt in prompts]
@@ -150,32 +149,32 @@ def encode_prompts(
 # ------------------------------------------------------------ on the device
 @dataclass(frozen=True)
 class TaskPayload:
-    """Encoded rows of a task, and the head to apply; `objective` is the network with the head."""
+    """Encoded rows of a task."""
 
-    objective: Any
+    predictor: Predictor
     encoded: Encoded
-    collation: Collation
-    task_type: TaskType
 
     @property
-    def request(self) -> together.ScoreRequest:
-        assert isinstance(self.objective, ScoringObjective)
-        return together.ScoreRequest(self.objective, self.encoded.examples, self.collation)
+    def request(self) -> ScoreRequest:
+        objective = self.predictor.objective
+        assert isinstance(objective, ScoringObjective)
+        return ScoreRequest(objective, self.encoded.examples, self.predictor.collation)
 
     def steps(self) -> Steps[Outputs]:
         """Return the steps that generate the outputs of a text-generating task."""
-        return self.task_type.steps(self.objective, self.encoded, self.collation)
+        predictor = self.predictor
+        return predictor.task_type.steps(predictor.objective, self.encoded, predictor.collation)
 
 
-def read_scores(requests: Sequence[TaskPayload]) -> list[Any]:
-    """Return the scores of each request; heads and adapters may differ, but not the backbone."""
-    scores_by_request = scores_of_all([request.request for request in requests])
-    for scores, request in zip(scores_by_request, requests, strict=True):
-        require_finite(scores, request.encoded.examples)
-    return list(scores_by_request)
+def read_scores(payloads: Sequence[TaskPayload]) -> list[Any]:
+    """Return the scores of each payload; heads and adapters may differ, but not the backbone."""
+    all_scores = scores_of_all([payload.request for payload in payloads])
+    for scores, payload in zip(all_scores, payloads, strict=True):
+        require_finite(scores, payload.encoded.examples)
+    return list(all_scores)
 
 
-def read_states(opened: OpenModel, payloads: Sequence[EncodedExamples]) -> list[list[Any]]:
+def read_states(engine: Engine, payloads: Sequence[EncodedExamples]) -> list[list[Any]]:
     """Return the last hidden states, (T, D) float32, of each row of each payload."""
     token_ids: list[Any] = []
     segments: list[Any] | None = None if payloads[0].segments is None else []
@@ -185,7 +184,7 @@ def read_states(opened: OpenModel, payloads: Sequence[EncodedExamples]) -> list[
         if segments is not None:
             assert examples.segments is not None
             segments += np.split(examples.segments, boundaries)
-    states = iter(hidden(opened.network(), token_ids, segments))
+    states = iter(hidden(engine.network(), token_ids, segments))
     return [
         [finite(next(states)).float().cpu().numpy() for _ in examples.texts.lengths]
         for examples in payloads
@@ -193,14 +192,12 @@ def read_states(opened: OpenModel, payloads: Sequence[EncodedExamples]) -> list[
 
 
 def read_masks(
-    opened: OpenModel, payloads: Sequence[tuple[list[MaskedText], int]]
+    engine: Engine, payloads: Sequence[tuple[list[MaskedText], int]]
 ) -> list[list[tuple[MaskedText, list[Any]]]]:
     """Return each text of each payload (texts, top) with the `top` predictions for its masks."""
     texts = [text for payload_texts, _ in payloads for text in payload_texts]
     max_top = max(top for _, top in payloads)
-    by_text = iter(
-        inference_texts.read_masks(opened.model, texts, top=max_top, prepared=opened.network())
-    )
+    by_text = iter(fill_mask.read_masks(engine.model, engine.network(), texts, max_top))
     return [
         [(text, _best(next(by_text), top)) for text in payload_texts]
         for payload_texts, top in payloads
@@ -208,13 +205,13 @@ def read_masks(
 
 
 def read_prompts(
-    opened: OpenModel, payloads: Sequence[tuple[list[PromptTokens], int]]
+    engine: Engine, payloads: Sequence[tuple[list[PromptTokens], int]]
 ) -> list[list[tuple[PromptTokens, list[TokenScore]]]]:
     """Return each prompt of each payload (prompts, top) with the log-probabilities of its tokens
     and of the `top` likeliest tokens at each position."""
     prompt_ids = [prompt.ids for payload_prompts, _ in payloads for prompt in payload_prompts]
     max_top = max(top for _, top in payloads)
-    by_prompt = iter(prompt_scores(opened.network(), prompt_ids, max_top))
+    by_prompt = iter(prompt_scores(engine.network(), prompt_ids, max_top))
     return [
         [(prompt, [(p, best[:top]) for p, best in next(by_prompt)]) for prompt in payload_prompts]
         for payload_prompts, top in payloads

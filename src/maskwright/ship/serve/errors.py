@@ -1,23 +1,5 @@
 """The errors that clients get. Every dialect renders them in its own format.
 
-    validation      the body or a field is invalid           422
-    malformed       the body is not JSON, or invalid HTTP    400
-    unauthorised    no token, or a wrong one                 401
-    forbidden       the request comes from another site      403
-    not_found       no such path, model, adapter             404
-    method          the path has other methods               405
-    timeout         the deadline passed, or the body did not arrive    408
-    too_large       the body, or more than can be answered   413
-    long_url        the URL has too many bytes               414
-    media_type      not application/json                     415
-    host            not a name of this server                421
-    model           the model lacks the ability              424
-    weights         outputs of the model are not finite      424
-    overloaded      the queue is full                        429
-    headers         too many or too long                     431
-    backend         the computation failed                   500
-    unready         models are loading, or the server stops  503
-
 A refusal names the field and the limit, but never a path of this machine or a traceback. Quoted
 parts of a request are truncated, so that no response is longer than 4 KB.
 """
@@ -55,23 +37,23 @@ Kind = Literal[
     "unready",
 ]
 STATUS: dict[Kind, int] = {
-    "validation": 422,
-    "malformed": 400,
-    "unauthorised": 401,
-    "forbidden": 403,
-    "not_found": 404,
-    "method": 405,
-    "timeout": 408,
-    "too_large": 413,
-    "long_url": 414,
-    "media_type": 415,
-    "host": 421,
-    "model": 424,
-    "weights": 424,
-    "overloaded": 429,
-    "headers": 431,
-    "backend": 500,
-    "unready": 503,
+    "validation": 422,  # the body or a field is invalid
+    "malformed": 400,  # the body is not JSON, or invalid HTTP
+    "unauthorised": 401,  # no token, or a wrong one
+    "forbidden": 403,  # the request comes from another site
+    "not_found": 404,  # no such path, model, adapter
+    "method": 405,  # the path has other methods
+    "timeout": 408,  # the deadline passed
+    "too_large": 413,  # the body, or more than can be answered
+    "long_url": 414,  # the URL has too many bytes
+    "media_type": 415,  # not application/json
+    "host": 421,  # not a name of this server
+    "model": 424,  # the model lacks the ability
+    "weights": 424,  # outputs of the model are not finite
+    "overloaded": 429,  # the queue is full
+    "headers": 431,  # too many or too long
+    "backend": 500,  # the computation failed
+    "unready": 503,  # models are loading, or the server stops
 }
 # Maximum characters of a reason, and of a quoted part of a request.
 LONGEST, QUOTED = 1_200, 80

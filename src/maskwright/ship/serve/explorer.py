@@ -1,7 +1,6 @@
 """The pages of `maskwright explore` for the served models.
 
-    GET /                    redirects browsers to the pages; other clients reach a dialect
-    GET /explore/…           the files of the pages
+    GET /explore/…           the files of the pages, to which the gate redirects browsers from /
     POST /explore/ask/NAME   queries of the pages, one at a time
 
 The browser runs the models, so only models below a size limit are listed. The gate checks queries
@@ -21,7 +20,6 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 from starlette.requests import Request
-from starlette.routing import Match, Route
 
 from maskwright.ship.explore.corruption import QueryableModel
 from maskwright.ship.explore.server import HEADERS, LARGEST, file_response, question_response
@@ -32,16 +30,6 @@ from maskwright.ship.serve.host import Host
 PREFIX = "/explore"
 # Maximum number of weights, which a browser loads and computes in one or two seconds.
 MOST_WEIGHTS = 60_000_000
-
-
-class _BrowserRoute(Route):
-    """A route that matches only requests for HTML, as browsers send them."""
-
-    def matches(self, scope: Any) -> tuple[Match, Any]:
-        accepted = next((value for name, value in scope["headers"] if name == b"accept"), b"")
-        if b"text/html" not in accepted.lower():
-            return Match.NONE, {}
-        return super().matches(scope)
 
 
 def routes(host: Host) -> APIRouter:
@@ -77,24 +65,14 @@ def routes(host: Host) -> APIRouter:
     return router
 
 
-def for_browsers() -> Route:
-    """Return the route that redirects browsers from / to the pages. It must belong to the
-    application itself, because FastAPI does not call `matches` of routes in included routers."""
-
-    async def redirect(request: Request) -> Response:
-        return RedirectResponse(f"{PREFIX}/")
-
-    return _BrowserRoute("/", redirect, include_in_schema=False)
-
-
 def _ready(host: Host, name: str) -> QueryableModel:
     """Return a served model for the pages; it computes on the device thread, like requests."""
-    opened = host.model(name).opened
+    engine = host.model(name).engine()
 
     def compute(function: Callable[[Any], Any]) -> Any:
-        return host.run_and_wait(lambda: function(opened.network()))
+        return host.run_and_wait(lambda: function(engine.network()))
 
-    return QueryableModel(opened.model, compute)
+    return QueryableModel(engine.model, compute)
 
 
 def _hide_paths(status: int, body: bytes, host: Host) -> bytes:
@@ -128,7 +106,7 @@ def _sites(host: Host) -> Callable[[], Site]:
             page_models = [
                 SiteModel(name, model.folder.absolute(), ready=partial(_ready, host, name))
                 for name, model in models_by_name
-                if model.opened.num_parameters <= MOST_WEIGHTS
+                if model.engine().num_parameters <= MOST_WEIGHTS
             ]
             sites[key] = Site("Models of this server", page_models, live=True)
         return sites[key]

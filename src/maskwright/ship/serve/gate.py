@@ -10,17 +10,17 @@ up to the limit; if the client disconnects, the work for its request is cancelle
 from __future__ import annotations
 
 import asyncio
-import base64
-import hmac
 import random
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from dataclasses import dataclass
 from typing import Any
+
+from starlette.responses import RedirectResponse
 
 from maskwright.base.errors import DataError, MaskwrightError
 from maskwright.base.storage import strict_json
-from maskwright.ship.serve.addresses import ANY, host_name
+from maskwright.ship.serve import explorer
+from maskwright.ship.serve.access import AccessPolicy, Headers
 from maskwright.ship.serve.app import Application
 from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.host import Host
@@ -31,12 +31,9 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 MAX_HEADERS, MAX_HEADER_BYTES, MAX_URL = 64, 16_384, 2_048
 # Bodies with more bytes than this are parsed on a thread.
 LARGE_JSON = 65_536
-# Paths that require no token.
-OPEN = ("/health",)
 # The header by which a browser prompts its user for the token.
 PROMPT = 'Basic realm="Maskwright: the token is the password, the name is any", charset="UTF-8"'
 HEADERS = (
@@ -45,21 +42,6 @@ HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AccessPolicy:
-    """The access rules of a server.
-
-    Attributes:
-        token: the token that requests must have; None: no token is required.
-        hosts: allowed Host names besides those of the loopback interface; "*": any.
-        origins: other sites whose pages may send requests.
-    """
-
-    token: str | None = None
-    hosts: Collection[str] = ()
-    origins: Collection[str] = ()
 
 
 class Gate:
@@ -79,16 +61,20 @@ class Gate:
         """Handle a request: render refusals and internal errors, and log the outcome."""
         if scope["type"] != "http":
             return
-        sender = _ResponseSender(send, self.host, self._origin_headers(scope))
+        headers: dict[bytes, list[bytes]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name, []).append(value)
+        sender = _ResponseSender(send, self.host, self.policy.cors_headers(headers))
         start = time.monotonic()
         self.open_requests += 1
         try:
-            await self._handle(scope, receive, sender)
+            await self._handle(scope, headers, receive, sender)
         except Refusal as refusal:
             scope["mw_refused"] = refusal.kind
             if not sender.started:
                 response = self.application.refusal(scope, refusal)
-                if refusal.kind == "unauthorised" and _is_navigation(scope):
+                is_page = scope["method"] == "GET" and _accepts_pages(headers)
+                if refusal.kind == "unauthorised" and is_page:
                     response.headers["www-authenticate"] = PROMPT
                 if refusal.kind in ("too_large", "timeout", "malformed"):
                     sender.closes = True
@@ -119,14 +105,19 @@ class Gate:
                 seconds=round(seconds, 4),
             )
 
-    async def _handle(self, scope: Scope, receive: Receive, sender: _ResponseSender) -> None:
+    async def _handle(
+        self, scope: Scope, headers: Headers, receive: Receive, sender: _ResponseSender
+    ) -> None:
         """Check a request, receive its body and call its route; failed checks raise a Refusal."""
-        headers = _headers(scope)
-        self._require_access(scope, headers)
+        _require_valid_target(scope)
+        self.policy.require_access(scope, headers)
+        method = scope["method"]
+        if scope["path"] == "/" and method in ("GET", "HEAD") and _accepts_pages(headers):
+            await RedirectResponse(f"{explorer.PREFIX}/")(scope, receive, sender)
+            return
         methods = self.application.path_info(scope).methods
         if methods is None:
             raise Refusal("not_found", "no such path; /docs lists what there is")
-        method = scope["method"]
         if method == "OPTIONS" and sender.origin:
             await _preflight(methods, sender)
             return
@@ -148,59 +139,7 @@ class Gate:
             content = await _parsed(body)
             await self._answer_watched(scope, body, content, receive, sender)
 
-    def _require_access(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
-        _require_valid_target(scope)
-        self._require_host(headers)
-        self._require_origin(scope, headers)
-        self._require_token(scope, headers)
-
-    def _require_host(self, headers: dict[bytes, list[bytes]]) -> None:
-        values = headers.get(b"host", [])
-        name = host_name(values[0]) if len(values) == 1 else None
-        if ANY in self.policy.hosts and name is not None:
-            return
-        if name is None or name not in (*LOOPBACK, *self.policy.hosts):
-            reason = "the server does not go by this name; name it with --allowed-host"
-            raise Refusal("host", reason, field="Host")
-
-    def _require_origin(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
-        """Refuse requests from pages of other sites, unless the site is allowed."""
-        origin = headers.get(b"origin")
-        if origin is None:
-            site = headers.get(b"sec-fetch-site", [b"none"])[0]
-            if site in (b"cross-site", b"same-site") and scope["method"] not in ("GET", "HEAD"):
-                raise Refusal("forbidden", "asked by a page of another site", field="Origin")
-            return
-        origin_text = origin[0].decode("latin-1")
-        own_host = headers.get(b"host", [b""])[0].decode("latin-1")
-        is_same_origin = origin_text in (f"http://{own_host}", f"https://{own_host}")
-        if len(origin) != 1 or not (is_same_origin or origin_text in self.policy.origins):
-            reason = "asked by a page of another site; list it with --allowed-origin"
-            raise Refusal("forbidden", reason, field="Origin")
-
-    def _origin_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
-        """Return the CORS headers for a page of an allowed site; empty for other requests."""
-        for name, value in scope["headers"]:
-            if name == b"origin" and value.decode("latin-1") in self.policy.origins:
-                return [
-                    (b"access-control-allow-origin", value),
-                    (b"access-control-expose-headers", EXPOSED),
-                ]
-        return []
-
-    def _require_token(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
-        is_preflight = scope["method"] == "OPTIONS" and self._origin_headers(scope)
-        if self.policy.token is None or scope["path"] in OPEN or is_preflight:
-            return
-        values = headers.get(b"authorization", [])
-        request_token = _token(values[0]) if len(values) == 1 else None
-        if request_token is None or not hmac.compare_digest(
-            request_token, self.policy.token.encode()
-        ):
-            reason = "a token is wanted: Authorization: Bearer TOKEN"
-            raise Refusal("unauthorised", reason)
-
-    def _require_size(self, headers: dict[bytes, list[bytes]]) -> None:
+    def _require_size(self, headers: Headers) -> None:
         """Refuse a body whose Content-Length is too large."""
         limit, content_length = self.host.limits.max_body_bytes, headers.get(b"content-length")
         if content_length is None:
@@ -248,11 +187,12 @@ class Gate:
 
         watch_task = asyncio.ensure_future(watch())
         try:
-            if (post := self.application.path_info(scope).post) is None:
+            info = self.application.path_info(scope)
+            if info.post is None:
                 await self.application.app(scope, receive_body, sender)
                 return
-            scope["route"] = post.route
-            response = await post(content)
+            scope["route"] = info.post
+            response = await self.application.answer(info, content)
             await response(scope, receive_body, sender)
         except MaskwrightError as error:
             raise of_error(error) from error
@@ -265,8 +205,6 @@ class Gate:
             watch_task.cancel()
 
 
-# Response headers that a page of another site may read.
-EXPOSED = b"x-request-id, x-model-id, x-windows, x-truncated, retry-after"
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
 
 
@@ -313,30 +251,9 @@ async def _preflight(methods: Collection[str], sender: _ResponseSender) -> None:
     await sender({"type": "http.response.body", "body": b""})
 
 
-def _token(header: bytes) -> bytes | None:
-    """Return the bearer token, or the basic password, of an Authorization header; else None."""
-    scheme, _, credentials = header.partition(b" ")
-    if scheme.lower() == b"bearer":
-        return credentials.strip()
-    if scheme.lower() != b"basic":
-        return None
-    try:
-        return base64.b64decode(credentials.strip(), validate=True).partition(b":")[2]
-    except ValueError:
-        return None
-
-
-def _is_navigation(scope: Scope) -> bool:
+def _accepts_pages(headers: Headers) -> bool:
     """Return whether a browser requests a page."""
-    accepted = next((value for name, value in scope["headers"] if name == b"accept"), b"")
-    return scope["method"] == "GET" and b"text/html" in accepted.lower()
-
-
-def _headers(scope: Scope) -> dict[bytes, list[bytes]]:
-    headers: dict[bytes, list[bytes]] = {}
-    for name, value in scope["headers"]:
-        headers.setdefault(name, []).append(value)
-    return headers
+    return b"text/html" in headers.get(b"accept", [b""])[0].lower()
 
 
 def _require_valid_target(scope: Scope) -> None:
@@ -353,7 +270,7 @@ def _require_valid_target(scope: Scope) -> None:
         raise Refusal("malformed", "the target is no path")
 
 
-def _require_type(headers: dict[bytes, list[bytes]]) -> None:
+def _require_type(headers: Headers) -> None:
     """Refuse bodies that are not declared as uncompressed JSON in UTF-8."""
     encodings = headers.get(b"content-encoding", [b"identity"])
     content_types = headers.get(b"content-type", [])

@@ -13,39 +13,28 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from maskwright.ask.predict import texts as inference_texts
+from maskwright.ask.predict.engine import Engine
+from maskwright.model.inference.beam import Steps
 from maskwright.model.inference.generation import Generation, Prompt
-from maskwright.model.inference.steps import Steps
-from maskwright.model.inference.stream import Piece
+from maskwright.model.inference.generation_settings import GenerationSettings
+from maskwright.model.inference.growing_text import Piece
+from maskwright.model.inference.text_generation import generation_of, prompts_of, search
 from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.scheduler import FullError, NeverFitsError
-from maskwright.ship.serve.served_model import ModelVariant
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerationOptions:
+class GenerationOptions(GenerationSettings):
     """Options of text generation.
 
     Attributes:
-        tokens: the maximum number of new tokens.
-        temperature: sampling temperature; 0: greedy decoding; None: 0.8.
-        top_k, top_p: restrict sampling to the likeliest tokens; 0 and 1: no restriction.
-        seed: seeds the random numbers, together with the prompt.
-        stop: strings at which generation stops; they are not part of the text.
-        num_beams: above 1: beam search without sampling.
         logprobs: the number of likeliest tokens whose log-probabilities are returned at each
             position, besides that of the chosen token; None: no log-probabilities.
     """
 
-    tokens: int = 100
-    temperature: float | None = None
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
-    stop: tuple[str, ...] = ()
-    num_beams: int = 1
     logprobs: int | None = None
 
 
@@ -81,7 +70,7 @@ class GenerationJob:
     """A text to generate, by sampling (`prompt`) or by a `search`; the other of the two is None.
 
     Attributes:
-        variant: the model.
+        engine: the engine of the model.
         prompt: the prompt with its sampling options.
         search: starts the steps that compute `value`: beam search, or predictions of a task.
         prompt_tokens: the number of tokens of the prompt.
@@ -91,7 +80,7 @@ class GenerationJob:
         skipped: the number of pieces still to be skipped after a restart.
     """
 
-    variant: ModelVariant
+    engine: Engine
     prompt: Prompt | None
     search: Callable[[], Steps[Any]] | None
     prompt_tokens: int
@@ -163,7 +152,7 @@ class GenerationJob:
 
     def _raise(self) -> None:
         if self.error is not None:
-            raise of_error(self.error, model=self.variant.name) from self.error
+            raise of_error(self.error, model=self.engine.name) from self.error
 
 
 class GenerationScheduler:
@@ -188,7 +177,7 @@ class GenerationScheduler:
 
     def prepare(
         self,
-        variant: ModelVariant,
+        engine: Engine,
         prompts: Sequence[str],
         settings: Sequence[GenerationOptions],
         field: str,
@@ -203,15 +192,20 @@ class GenerationScheduler:
         for number, (text, options) in enumerate(zip(prompts, settings, strict=True)):
             if options.tokens < 1:
                 raise Refusal("validation", "no token to write", field="tokens", limit="1 or more")
-            prompt, search = None, None
-            if options.num_beams == 1:
-                prompt = _prompt(variant, text, options, f"{field}[{number}]")
-                prompt_tokens = len(prompt.source or prompt.ids)
-            else:
-                search = _search(variant, text, options)
-                prompt_tokens = len(variant.opened.model.tokenizer.encode(text))
+            try:
+                (prompt,) = prompts_of(engine.model, [text], options, options.logprobs)
+            except Exception as error:
+                raise of_error(error, f"{field}[{number}]") from error
+            prompt_tokens = len(prompt.source or prompt.ids)
             tokens = prompt_tokens + options.tokens * options.num_beams
-            jobs.append(GenerationJob(variant, prompt, search, prompt_tokens, tokens, streams))
+            steps = None
+            if options.num_beams != 1:
+                steps = partial(_search, engine, prompt)
+            jobs.append(
+                GenerationJob(
+                    engine, None if steps else prompt, steps, prompt_tokens, tokens, streams
+                )
+            )
         return jobs
 
     def submit(self, jobs: Sequence[GenerationJob]) -> None:
@@ -313,12 +307,12 @@ class GenerationScheduler:
 
     def _batch_of(self, job: GenerationJob) -> _GenerationBatch:
         if job.prompt is None:
-            self._batches.append(_GenerationBatch(job.variant, is_single=True))
+            self._batches.append(_GenerationBatch(job.engine, is_single=True))
             return self._batches[-1]
         for batch in self._batches:
-            if batch.variant.backbone == job.variant.backbone and not batch.is_single:
+            if batch.engine.root is job.engine.root and not batch.is_single:
                 return batch
-        self._batches.append(_GenerationBatch(job.variant))
+        self._batches.append(_GenerationBatch(job.engine))
         return self._batches[-1]
 
     def _restart_separately(
@@ -334,7 +328,7 @@ class GenerationScheduler:
             return jobs
         failed = []
         for job in jobs:
-            single, job.skipped = _GenerationBatch(job.variant, is_single=True), job.num_pieces
+            single, job.skipped = _GenerationBatch(job.engine, is_single=True), job.num_pieces
             try:
                 single.add(job)
                 self._batches.append(single)
@@ -357,8 +351,8 @@ class GenerationScheduler:
 class _GenerationBatch:
     """Jobs that are generated together; `is_single`: a single job, which no other may join."""
 
-    def __init__(self, variant: ModelVariant, is_single: bool = False) -> None:
-        self.variant, self.is_single = variant, is_single
+    def __init__(self, engine: Engine, is_single: bool = False) -> None:
+        self.engine, self.is_single = engine, is_single
         self.jobs: dict[int, GenerationJob] = {}
         self._generation: Generation | None = None
         self._search: Steps[Any] | None = None
@@ -368,10 +362,10 @@ class _GenerationBatch:
             assert job.search is not None
             self.jobs[0], self._search = job, job.search()
             return
-        root = job.variant.opened.root
+        root = job.engine.root
         if self._generation is None:
-            self._generation = inference_texts.writing(root.model, root.network())
-        adapted_network = None if job.variant.opened is root else job.variant.opened.network()
+            self._generation = generation_of(root.model, root.network())
+        adapted_network = None if job.engine is root else job.engine.network()
         self.jobs[self._generation.add(replace(job.prompt, network=adapted_network))] = job
 
     def step(self) -> list[GenerationJob]:
@@ -405,42 +399,7 @@ class _GenerationBatch:
         return changed
 
 
-def _prompt(variant: ModelVariant, text: str, options: GenerationOptions, field: str) -> Prompt:
-    """Tokenize one prompt and attach its sampling options."""
-    try:
-        (prompt,) = inference_texts.prompts_of(
-            variant.opened.model,
-            [text],
-            logprobs=options.logprobs is not None,
-            top_logprobs=options.logprobs or 0,
-            **_settings(options),
-        )
-    except Exception as error:
-        raise of_error(error, field) from error
-    return prompt
-
-
-def _search(
-    variant: ModelVariant, prompt: str, options: GenerationOptions
-) -> Callable[[], Steps[str]]:
-    """Return a function that starts the beam search for a prompt."""
-
-    def search() -> Steps[str]:
-        model, network = variant.opened.model, variant.opened.network()
-        (text,) = yield from inference_texts.search(
-            model, prompt, num_beams=options.num_beams, writer=network, **_settings(options)
-        )
-        return text
-
-    return search
-
-
-def _settings(options: GenerationOptions) -> dict[str, Any]:
-    return {
-        "tokens": options.tokens,
-        "temperature": options.temperature,
-        "top_k": options.top_k,
-        "top_p": options.top_p,
-        "seed": options.seed,
-        "stop": options.stop,
-    }
+def _search(engine: Engine, prompt: Prompt) -> Steps[str]:
+    """Search the most probable text for a prompt with beams."""
+    (text,) = yield from search(engine.model, engine.network(), [prompt])
+    return text

@@ -29,15 +29,16 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.ask.predict import texts as inference_texts
+from maskwright.ask.predict.engine import TASK, Engine, Head
 from maskwright.ask.predict.predictor import Predictor, answers_of
 from maskwright.base import memory
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError, near
 from maskwright.learn.tasks.base.choices import LongText
-from maskwright.learn.tasks.base.task_type import Encoded
+from maskwright.learn.tasks.base.task_type import Encoded, TaskType
 from maskwright.model.device.choices import Precision
 from maskwright.model.graph.engines.base.names import TORCH
-from maskwright.model.inference.stream import Piece
+from maskwright.model.inference.fill_mask import spelled_masks
+from maskwright.model.inference.growing_text import Piece
 from maskwright.ship.serve import encoding, logprobs
 from maskwright.ship.serve.encoding import EncodedRows, TaskPayload
 from maskwright.ship.serve.errors import Refusal, of_error
@@ -58,14 +59,7 @@ from maskwright.ship.serve.scheduler import (
     Queue,
     QueueItem,
 )
-from maskwright.ship.serve.served_model import (
-    TASK,
-    Head,
-    ModelVariant,
-    ServedModel,
-    open_one,
-    vectors,
-)
+from maskwright.ship.serve.served_model import ServedModel, open_one, task_head
 
 __all__ = [
     "GeneratedText",
@@ -143,15 +137,15 @@ class HostResponse:
         return sum(self.tokens)
 
 
-# The current HTTP request; None if the host is called from within the process.
-REQUEST: ContextVar[IncomingRequest | None] = ContextVar("request", default=None)
+# The budget of the current HTTP request; None if the host is called from within the process.
+BUDGET: ContextVar[RequestBudget | None] = ContextVar("budget", default=None)
 # Estimated bytes: of a request body per token, of a response per vector element, per candidate.
 BYTES_A_TOKEN, BYTES_A_FIGURE, BYTES_AROUND = 5, 20, 80
 # Seconds between measurements of the event loop's lag; iterations of the loop per request.
 TICK, TURNS = 0.05, 3
-# Up to these numbers of rows, characters and tokens, tokenization and formatting take less time
-# than a round trip to a thread.
-LIGHT_ROWS, LIGHT_CHARACTERS, LIGHT_TOKENS = 4, 1_000, 256
+# Up to these numbers of rows and characters, tokenization and formatting take less time than a
+# round trip to a thread.
+LIGHT_ROWS, LIGHT_CHARACTERS = 4, 1_000
 
 TOKENIZER_THREADS = 2
 # Warm-up: a prompt that any tokenizer accepts, and the deadline in seconds of its generation.
@@ -159,10 +153,10 @@ WARM, WARM_SECONDS = "the", 600.0
 
 # (rows, number of the first row) -> (payload, encoded rows); runs on a tokenizer thread.
 Encode = Callable[[Sequence[Any], int], tuple[Any, EncodedRows]]
-# ([(payload, encoded rows)], deadline) -> the result of each payload; runs on the device thread.
+# ([(payload, encoded rows)], deadline) -> the result of each payload.
 Answer = Callable[[Sequence[tuple[Any, EncodedRows]], float], Awaitable[list[ItemResult]]]
 # (encoded rows, result of their payload) -> a value for each row.
-Finish = Callable[[EncodedRows, Any], list[Any]]
+Finish = Callable[[EncodedRows, Any], Iterable[Any]]
 
 
 class Host:
@@ -225,34 +219,29 @@ class Host:
             raise Refusal("unready", "the models are being loaded", retry_after=1)
         name = next(iter(self._models)) if name is None else name
         if name not in self._models:
-            served_names = ", ".join(self.names)
-            raise Refusal(
-                "not_found", f"no model of that name; there are: {served_names}", field="model"
-            )
+            reason = f"no model of that name; there are: {', '.join(self.names)}"
+            raise Refusal("not_found", reason, field="model")
         return self._models[name]
 
-    def _variant(self, name: str | None, options: Options) -> ModelVariant:
-        """Return the model or adapter to use, and set its fingerprint in the response headers."""
-        variant = self.model(name).variant(options.adapter)
-        self.budget().facts["model"] = variant.fingerprint[:16]
-        return variant
+    def _select(self, name: str | None, options: Options) -> Engine:
+        """Return the engine to use, and set its fingerprint in the response headers."""
+        engine = self.model(name).engine(options.adapter)
+        self.budget().facts["model"] = engine.fingerprint[:16]
+        return engine
 
     def budget(self) -> RequestBudget:
         """Return the budget of the current request; a new one outside of HTTP requests."""
-        return REQUEST.get() or RequestBudget(self.limits)
+        return BUDGET.get() or RequestBudget(self.limits)
 
     async def predict(
         self, name: str | None, rows: Sequence[Any], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """Return the predictions of the model's task; `rows` as in `LanguageModel.predict`."""
 
-        def finish(predictor: Predictor) -> Finish:
-            return lambda encoded, outputs: list(
-                answers_of(predictor.task_type, _encoded(encoded), outputs, options.top)
-            )
+        def finish(task: TaskType, encoded: Encoded, outputs: Any) -> Iterable[Any]:
+            return answers_of(task, encoded, outputs, options.top)
 
-        variant = self._variant(name, options)
-        return await self._answer_task(variant, TASK, rows, options, finish)
+        return await self._answer_task(name, options, TASK, rows, finish)
 
     async def scores(
         self, name: str | None, rows: Sequence[Any], options: Options = DEFAULT_OPTIONS
@@ -260,54 +249,48 @@ class Host:
         """Return (L,) float32 for each row: the probabilities of the L labels in the order of the
         task's labels; with `options.raw` the scores of the head."""
 
-        def finish(predictor: Predictor) -> Finish:
-            return lambda encoded, outputs: list(
-                predictor.task_type.scores(_encoded(encoded), outputs, raw=options.raw)
-            )
+        def finish(task: TaskType, encoded: Encoded, outputs: Any) -> Iterable[Any]:
+            return task.scores(encoded, outputs, raw=options.raw)
 
-        variant = self._variant(name, options)
-        return await self._answer_task(variant, TASK, rows, options, finish)
+        return await self._answer_task(name, options, TASK, rows, finish)
 
     async def embed(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """Return a (D,) float32 embedding for each text, as `LanguageModel.embed`."""
 
-        def finish(predictor: Predictor) -> Finish:
-            return lambda encoded, outputs: list(
-                np.asarray(predictor.task_type.merged(_encoded(encoded), outputs), np.float32)
-            )
+        def finish(task: TaskType, encoded: Encoded, outputs: Any) -> Iterable[Any]:
+            return np.asarray(task.merged(encoded, outputs), np.float32)
 
-        variant = self._variant(name, options)
-        head = vectors(options.pooling)
-        return await self._answer_task(variant, head, texts, options, finish, embeds=True)
+        head: Head = ("vectors", options.pooling)
+        return await self._answer_task(name, options, head, texts, finish)
 
     async def token_states(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """Return (T, D) float32 for each text: the last hidden state of each of its T tokens."""
-        variant, budget = self._variant(name, options), self.budget()
+        engine, budget = self._select(name, options), self.budget()
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
-            predictor = variant.opened.pooled("mean")
+            predictor = engine.pooled("mean")
             encoded = encoding.encode(
                 predictor, _as_single_texts(predictor, rows), first_number, options.long_text
             )
-            size = sum(encoded.lengths) * variant.opened.model.config.width * BYTES_A_FIGURE
+            size = sum(encoded.lengths) * engine.model.config.width * BYTES_A_FIGURE
             budget.take_answer(size, options.field)
             return _encoded(encoded).examples, encoded
 
-        answer = partial(self._read_batched, variant, "states", encoding.read_states)
-        return await self._answer(texts, options, answer, encode, lambda _, states: list(states))
+        answer = self._read_by(engine, "states", encoding.read_states)
+        return await self._answer(texts, options, encode, answer, lambda _, states: states)
 
     async def fill_mask(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """Return the candidates for the masks of each text, as `LanguageModel.fill_mask`."""
-        variant = self._variant(name, options)
-        _require(variant, "fill_mask", "the model fills no masks")
+        engine = self._select(name, options)
+        _require(engine, "fill_mask", "the model fills no masks")
         top = options.top or 5
-        model, budget = variant.opened.model, self.budget()
+        model, budget = engine.model, self.budget()
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
             masked_texts, encoded = encoding.encode_masked(model, rows, first_number, options.field)
@@ -316,19 +299,19 @@ class Host:
             return (masked_texts, top), encoded
 
         def finish(encoded: EncodedRows, holes: Any) -> list[Any]:
-            return [inference_texts.spelled_masks(model, *pair) for pair in holes]
+            return [spelled_masks(model, *pair) for pair in holes]
 
-        answer = partial(self._read_batched, variant, "masks", encoding.read_masks)
-        return await self._answer(texts, options, answer, encode, finish)
+        answer = self._read_by(engine, "masks", encoding.read_masks)
+        return await self._answer(texts, options, encode, answer, finish)
 
     async def prompt_scores(
         self, name: str | None, prompts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """Return `Logprobs` for each prompt: the log-probabilities of its tokens, and those of the
         `options.top` likeliest tokens at each position."""
-        variant = self._variant(name, options)
-        _require(variant, "generate", "the model does not write")
-        model, top = variant.opened.model, options.top or 0
+        engine = self._select(name, options)
+        _require(engine, "generate", "the model does not write")
+        model, top = engine.model, options.top or 0
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
             tokenized, encoded = encoding.encode_prompts(model, rows, first_number, options.field)
@@ -337,8 +320,8 @@ class Host:
         def finish(encoded: EncodedRows, scores: Any) -> list[Any]:
             return [logprobs.of_prompt(model.tokenizer, *pair) for pair in scores]
 
-        answer = partial(self._read_batched, variant, "prompts", encoding.read_prompts)
-        return await self._answer(prompts, options, answer, encode, finish)
+        answer = self._read_by(engine, "prompts", encoding.read_prompts)
+        return await self._answer(prompts, options, encode, answer, finish)
 
     async def generate(
         self,
@@ -348,11 +331,11 @@ class Host:
         options: Options = DEFAULT_OPTIONS,
     ) -> HostResponse:
         """Return a `GeneratedText` for each prompt; `generation` is for all or one per prompt."""
-        variant = self._variant(name, options)
+        engine = self._select(name, options)
         start, deadline = time.monotonic(), self._deadline(options)
-        jobs = await self._submit_jobs(variant, prompts, generation, options)
+        jobs = await self._submit_jobs(engine, prompts, generation, options)
         try:
-            async with _Deadline(deadline):
+            async with _before(deadline):
                 texts = [await job.text() for job in jobs]
         finally:
             self._generation.cancel(jobs)
@@ -380,9 +363,9 @@ class Host:
     ) -> AsyncIterator[Piece]:
         """Yield the continuation of one prompt piece by piece. A refusal is raised before the first
         piece; `on_prompt` is called with the number of prompt tokens once the job is queued."""
-        variant = self._variant(name, options)
+        engine = self._select(name, options)
         start, deadline, num_written = time.monotonic(), self._deadline(options), 0
-        jobs = await self._submit_jobs(variant, [prompt], generation, options, streams=True)
+        jobs = await self._submit_jobs(engine, [prompt], generation, options, streams=True)
         on_prompt(jobs[0].prompt_tokens)
         try:
             while (pieces := await jobs[0].next(deadline)) is not None:
@@ -420,10 +403,9 @@ class Host:
             rates.append(await self.run_on_device(model.warm))
             if "generate" in model.abilities:
                 generation = GenerationOptions(tokens=2, temperature=0.0)
+                options = Options(deadline=WARM_SECONDS)
                 try:
-                    await self.generate(
-                        model.name, [WARM], generation, Options(deadline=WARM_SECONDS)
-                    )
+                    await self.generate(model.name, [WARM], generation, options)
                 except Refusal as refusal:
                     raise CheckpointError(refusal.message, where=model.folder) from refusal
         self._queue.expect(min(rates))
@@ -432,7 +414,7 @@ class Host:
     async def run_on_device(self, function: Callable[[], Any]) -> Any:
         """Run a function on the device thread and return its value."""
         assert self._loop is not None
-        operation = BatchOperation(0, "function", lambda payloads: [call() for call in payloads])
+        operation = BatchOperation(function, "", lambda payloads: [call() for call in payloads])
         item = QueueItem(operation, [1], function, waiter=self._future())
         self._device.submit([item])
         self._wake()
@@ -452,7 +434,7 @@ class Host:
 
         async def run() -> Any:
             try:
-                async with _Deadline(time.monotonic() + seconds):
+                async with _before(time.monotonic() + seconds):
                     return await self.run_on_device(function)
             except FullError:
                 raise self._full() from None
@@ -479,7 +461,9 @@ class Host:
                 wanted=near(str(name), self.names),
             )
         other_models = [model for model in self._models.values() if model.name != name]
-        new_model = open_one(name, Path(folder), other_models, self._precision, engine=self._engine)
+        new_model = open_one(
+            name, Path(folder), other_models, self._precision, runtime=self._engine
+        )
         new_model.warm()
         self._models = {**self._models, name: new_model}
 
@@ -505,15 +489,20 @@ class Host:
             Refusal: the queue is full, or the deadline passed.
         """
         self.require_room()
-        request = IncomingRequest(self, size // BYTES_A_TOKEN, facts)
-        REQUEST.set(request)
-        if request.is_large:
-            async with _Deadline(request.began + self.limits.deadline):
-                await self.large.acquire()
-        try:
+        budget, tokens = RequestBudget(self.limits, facts), size // BYTES_A_TOKEN
+        BUDGET.set(budget)
+        with budget.reservation as reservation:
+            if tokens > self.limits.max_queue_tokens:
+                async with _before(budget.began + self.limits.deadline):
+                    await self.large.acquire()
+                reservation.callback(self.large.release)
+            else:
+                self._count_incoming(tokens)
+                reservation.callback(self._count_incoming, -tokens)
             yield
-        finally:
-            request.end()
+
+    def _count_incoming(self, tokens: int) -> None:
+        self.incoming_tokens += tokens
 
     def require_room(self) -> None:
         """Raise a Refusal if the expected waiting time or the queue exceeds its limit."""
@@ -534,70 +523,68 @@ class Host:
 
     async def _answer_task(
         self,
-        variant: ModelVariant,
+        name: str | None,
+        options: Options,
         head: Head,
         rows: Sequence[Any],
-        options: Options,
-        finish: Callable[[Predictor], Finish],
-        embeds: bool = False,
+        finish: Callable[[TaskType, Encoded, Any], Iterable[Any]],
     ) -> HostResponse:
-        """Apply a head to rows; `finish` maps the predictor to a function that formats outputs."""
-        loaded = variant.loaded_head(head)
-        predictor, objective = loaded or await self._run(False, variant.head, head)
+        """Apply a head to rows; `finish` maps encoded rows and outputs to a value for each row."""
+        engine = self._select(name, options)
+        predictor: Predictor = engine.loaded_head(head) or await self._run(
+            False, task_head, engine, head
+        )
+        task_type = predictor.task_type
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
-            task_rows = _as_single_texts(predictor, rows) if embeds else rows
+            task_rows = rows if head == TASK else _as_single_texts(predictor, rows)
             hint = options.truncation_hint
             encoded = encoding.encode(
                 predictor, task_rows, first_number, options.long_text, options.field, hint
             )
-            task_type, collation = predictor.task_type, predictor.collation
-            return TaskPayload(objective, _encoded(encoded), collation, task_type), encoded
+            return TaskPayload(predictor, _encoded(encoded)), encoded
 
-        if predictor.task_type.writes:
-            answer = partial(self._generate_answers, variant)
+        if task_type.writes:
+            answer: Answer = partial(self._generate_answers, engine)
         else:
-            answer = partial(self._read_batched, variant, "scores", encoding.read_scores)
-        response = await self._answer(rows, options, answer, encode, finish(predictor))
-        return replace(response, fingerprint=variant.fingerprint)
-
-    def _operation(
-        self, variant: ModelVariant, kind: str, read: Callable[..., Sequence[Any]]
-    ) -> BatchOperation:
-        """Return the batching key: scores are batched by backbone, other operations by model."""
-        if kind == "scores":
-            return BatchOperation(variant.backbone, kind, read)
-
-        def of_model(payloads: Sequence[Any]) -> Sequence[Any]:
-            return read(variant.opened, payloads)
-
-        operation: BatchOperation = variant.__dict__.setdefault(
-            kind, BatchOperation(id(variant), kind, of_model)
+            operation = BatchOperation(id(engine.root), "scores", encoding.read_scores)
+            answer = partial(self._read_batched, engine, operation)
+        response = await self._answer(
+            rows,
+            options,
+            encode,
+            answer,
+            lambda encoded, outputs: finish(task_type, _encoded(encoded), outputs),
         )
-        return operation
+        return replace(response, fingerprint=engine.fingerprint)
+
+    def _read_by(
+        self, engine: Engine, kind: str, read: Callable[[Engine, Sequence[Any]], Any]
+    ) -> Answer:
+        """Return a function that computes payloads by `read` in batches with those of the same
+        model."""
+        operation = BatchOperation(engine, kind, partial(read, engine))
+        return partial(self._read_batched, engine, operation)
 
     async def _answer(
-        self,
-        rows: Sequence[Any],
-        options: Options,
-        answer: Answer,
-        encode: Encode,
-        finish: Finish,
+        self, rows: Sequence[Any], options: Options, encode: Encode, answer: Answer, finish: Finish
     ) -> HostResponse:
         """Encode rows in chunks, compute their results and format them; record the timings."""
         self.budget().take_rows(rows, options.field)
         started_at, deadline = time.monotonic(), self._deadline(options)
-        async with _Deadline(deadline):
+        async with _before(deadline):
             chunks = [(span.start, [rows[n] for n in span]) for span in encoding.split_rows(rows)]
+            lights = [_is_light(chunk) for _, chunk in chunks]
             payloads = await all_of(
-                self._run(_is_light(chunk), encode, chunk, start) for start, chunk in chunks
+                self._run(light, encode, chunk, start)
+                for light, (start, chunk) in zip(lights, chunks, strict=True)
             )
             tokenised_at = time.monotonic()
             results = await answer(payloads, deadline)
             encoded = [encoded_rows for _, encoded_rows in payloads]
             answers = await all_of(
-                self._run(_is_short(encoded_rows), finish, encoded_rows, result.value)
-                for encoded_rows, result in zip(encoded, results, strict=True)
+                self._run(light, lambda *args: list(finish(*args)), encoded_rows, result.value)
+                for light, encoded_rows, result in zip(lights, encoded, results, strict=True)
             )
         timings = Timings(
             total=time.monotonic() - started_at,
@@ -617,20 +604,18 @@ class Host:
 
     async def _read_batched(
         self,
-        variant: ModelVariant,
-        kind: str,
-        read: Callable[..., Sequence[Any]],
+        engine: Engine,
+        operation: BatchOperation,
         payloads: Sequence[tuple[Any, EncodedRows]],
         deadline: float,
     ) -> list[ItemResult]:
         """Compute the results of payloads, in batches with those of other requests."""
-        operation = self._operation(variant, kind, read)
         items = [
             QueueItem(operation, encoded_rows.lengths, payload, deadline, waiter=self._future())
             for payload, encoded_rows in payloads
         ]
-        _leave_incoming()
         budget = self.budget()
+        budget.reservation.close()
         budget.take_tokens(sum(item.tokens for item in items))
         try:
             self._device.submit(items, budget.is_admitted)
@@ -648,12 +633,12 @@ class Host:
                 raise _deadline_refusal()
             if result.error is not None:
                 self.metrics.failed(result.error)
-                raise of_error(result.error, model=variant.name) from result.error
+                raise of_error(result.error, model=engine.name) from result.error
         return results
 
     async def _generate_answers(
         self,
-        variant: ModelVariant,
+        engine: Engine,
         payloads: Sequence[tuple[TaskPayload, EncodedRows]],
         deadline: float,
     ) -> list[ItemResult]:
@@ -662,7 +647,7 @@ class Host:
         for payload, encoded_rows in payloads:
             num_read = sum(encoded_rows.lengths)
             size = min(2 * num_read, self.limits.max_writing_tokens)
-            jobs.append(GenerationJob(variant, None, payload.steps, num_read, size, streams=False))
+            jobs.append(GenerationJob(engine, None, payload.steps, num_read, size, streams=False))
         begin = time.monotonic()
         self._submit(jobs)
         try:
@@ -726,17 +711,17 @@ class Host:
 
     async def _submit_jobs(
         self,
-        variant: ModelVariant,
+        engine: Engine,
         prompts: Sequence[str],
         generation: GenerationOptions | Sequence[GenerationOptions],
         options: Options,
         streams: bool = False,
     ) -> list[GenerationJob]:
         self.budget().take_rows(prompts, options.field)
-        _require(variant, "generate", "the model does not write")
+        _require(engine, "generate", "the model does not write")
         if isinstance(generation, GenerationOptions):
             generation = [generation] * len(prompts)
-        prepare = partial(self._generation.prepare, variant, list(prompts), generation)
+        prepare = partial(self._generation.prepare, engine, list(prompts), generation)
         jobs: list[GenerationJob] = await self._run(False, prepare, options.field, streams)
         self._submit(jobs)
         return jobs
@@ -747,8 +732,9 @@ class Host:
         Raises:
             Refusal: the queue is full, or the jobs exceed a limit.
         """
-        _leave_incoming()
-        self.budget().take_tokens(sum(job.tokens for job in jobs))
+        budget = self.budget()
+        budget.reservation.close()
+        budget.take_tokens(sum(job.tokens for job in jobs))
         try:
             self._generation.submit(jobs)
         except FullError:
@@ -765,35 +751,10 @@ class Host:
         return self.budget().began + seconds
 
 
-class IncomingRequest(RequestBudget):
-    """The budget of an HTTP request, which counts `tokens` (an estimate) until it is queued."""
-
-    def __init__(self, host: Host, tokens: int, facts: dict[str, str]) -> None:
-        super().__init__(host.limits, facts)
-        self.is_large = tokens > host.limits.max_queue_tokens
-        self._host, self._tokens = host, 0 if self.is_large else tokens
-        host.incoming_tokens += self._tokens
-        self._has_ended = False
-
-    def end(self) -> None:
-        """Stop counting the estimate, since the request is queued or refused."""
-        if not self._has_ended:
-            self._has_ended = True
-            self._host.incoming_tokens -= self._tokens
-            if self.is_large:
-                self._host.large.release()
-
-
 def _timings(begin: float, jobs: Sequence[GenerationJob]) -> Timings:
     """Return the timings of generation jobs that began at `begin`."""
     total, wait = time.monotonic() - begin, max(job.waited for job in jobs)
     return Timings(total=total, tokenise=0.0, queue=wait, compute=total - wait)
-
-
-def _leave_incoming() -> None:
-    """Stop counting the estimate of the current request, which is about to be queued."""
-    if (request := REQUEST.get()) is not None:
-        request.end()
 
 
 async def all_of(values: Iterable[Awaitable[Any]]) -> list[Any]:
@@ -815,10 +776,6 @@ def _is_light(rows: Sequence[Any]) -> bool:
     return sum(len(text) for row in rows for text in texts_of(row)) <= LIGHT_CHARACTERS
 
 
-def _is_short(encoded: EncodedRows) -> bool:
-    return len(encoded.lengths) <= LIGHT_ROWS and sum(encoded.lengths) <= LIGHT_TOKENS
-
-
 def _encoded(rows: EncodedRows) -> Encoded:
     assert rows.encoded is not None
     return rows.encoded
@@ -829,25 +786,19 @@ def _as_single_texts(predictor: Predictor, rows: Sequence[Any]) -> list[Any]:
     return [{predictor.task_type.alone: row} for row in rows]
 
 
-def _require(variant: ModelVariant, ability: str, reason: str) -> None:
-    if ability not in variant.opened.abilities:
-        raise of_error(IncompatibleError(reason, found=variant.opened.describe()))
+def _require(engine: Engine, ability: str, reason: str) -> None:
+    if ability not in engine.abilities:
+        raise of_error(IncompatibleError(reason, found=engine.describe()))
 
 
-class _Deadline:
+@asynccontextmanager
+async def _before(deadline: float) -> AsyncIterator[None]:
     """A timeout at a time of `time.monotonic`, which raises a Refusal."""
-
-    def __init__(self, deadline: float) -> None:
-        self._timeout = asyncio.timeout(deadline - time.monotonic())
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *exc_info: Any) -> None:
-        try:
-            await self._timeout.__aexit__(*exc_info)
-        except TimeoutError:
-            raise _deadline_refusal() from None
+    try:
+        async with asyncio.timeout(deadline - time.monotonic()):
+            yield
+    except TimeoutError:
+        raise _deadline_refusal() from None
 
 
 def _deadline_refusal() -> Refusal:

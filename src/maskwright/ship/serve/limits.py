@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -76,11 +77,13 @@ class RequestBudget:
         began: the time at which its body was received; deadlines are relative to it.
         facts: values for the headers of its response.
         is_admitted: whether a part of it is already queued.
+        reservation: room in the queue that is kept for it, closed once it is queued.
     """
 
     def __init__(self, limits: Limits, facts: dict[str, str] | None = None) -> None:
         self.limits, self.facts = limits, {} if facts is None else facts
         self.began, self.is_admitted = time.monotonic(), False
+        self.reservation = ExitStack()
         self._used: Counter[str] = Counter()
 
     def require_inputs(self, count: int, field: str) -> None:

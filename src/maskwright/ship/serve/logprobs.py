@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from maskwright.ask.predict.texts import PromptTokens
 from maskwright.model.inference.likelihood import TokenScore
+from maskwright.model.inference.text_generation import PromptTokens
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 

@@ -87,6 +87,15 @@ class Histogram:
 
 TENTHS = tuple(n / 10 for n in range(1, 11))
 POWERS = tuple(float(2**n) for n in range(17))
+# Names of histograms in text-embeddings-inference.
+TEI_NAMES = {
+    "te_batch_next_tokens": "mw_batch_tokens",
+    "te_batch_next_size": "mw_batch_rows",
+    "te_request_duration": "mw_request_seconds",
+    "te_request_tokenization_duration": "mw_tokenise_seconds",
+    "te_request_queue_duration": "mw_queue_seconds",
+    "te_request_inference_duration": "mw_compute_seconds",
+}
 
 
 class Metrics:
@@ -102,14 +111,16 @@ class Metrics:
         self.questions = 0
         self.tokens = 0
         self.written = 0
-        self.batch_tokens = Histogram(POWERS)
-        self.batch_fill = Histogram(TENTHS)  # tokens / (rows × longest row)
-        self.batch_rows = Histogram(POWERS)
-        self.batch_seconds = Histogram()
-        self.request_seconds = Histogram()
-        self.tokenise_seconds = Histogram()
-        self.queue_seconds = Histogram()
-        self.compute_seconds = Histogram()
+        self.histograms = {
+            "mw_batch_tokens": Histogram(POWERS),
+            "mw_batch_fill": Histogram(TENTHS),  # tokens / (rows × longest row)
+            "mw_batch_rows": Histogram(POWERS),
+            "mw_batch_seconds": Histogram(),
+            "mw_request_seconds": Histogram(),
+            "mw_tokenise_seconds": Histogram(),
+            "mw_queue_seconds": Histogram(),
+            "mw_compute_seconds": Histogram(),
+        }
         self.gauges: dict[str, Callable[[], float]] = {}
 
     def batch(self, lengths: Sequence[int], seconds: float) -> None:
@@ -117,17 +128,17 @@ class Metrics:
         tokens, rows = sum(lengths), len(lengths)
         with self._lock:
             self.tokens += tokens
-            self.batch_fill.add(tokens / max(1, rows * max(lengths)))
-            self.batch_tokens.add(tokens)
-            self.batch_rows.add(rows)
-            self.batch_seconds.add(seconds)
+            self.histograms["mw_batch_fill"].add(tokens / max(1, rows * max(lengths)))
+            self.histograms["mw_batch_tokens"].add(tokens)
+            self.histograms["mw_batch_rows"].add(rows)
+            self.histograms["mw_batch_seconds"].add(seconds)
 
     def answered(self, timings: Timings) -> None:
         with self._lock:
-            self.request_seconds.add(timings.total)
-            self.tokenise_seconds.add(timings.tokenise)
-            self.queue_seconds.add(timings.queue)
-            self.compute_seconds.add(timings.compute)
+            self.histograms["mw_request_seconds"].add(timings.total)
+            self.histograms["mw_tokenise_seconds"].add(timings.tokenise)
+            self.histograms["mw_queue_seconds"].add(timings.queue)
+            self.histograms["mw_compute_seconds"].add(timings.compute)
 
     def wrote(self, read: int, written: int) -> None:
         """Count the tokens of prompts and of generated texts."""
@@ -157,25 +168,11 @@ class Metrics:
 
     def render(self) -> str:
         """Return all metrics in the text format of Prometheus."""
+        lines = []
         with self._lock:
-            lines = []
-            for name, histogram in (
-                ("mw_batch_tokens", self.batch_tokens),
-                ("mw_batch_fill", self.batch_fill),
-                ("mw_batch_rows", self.batch_rows),
-                ("mw_batch_seconds", self.batch_seconds),
-                ("mw_request_seconds", self.request_seconds),
-                ("mw_tokenise_seconds", self.tokenise_seconds),
-                ("mw_queue_seconds", self.queue_seconds),
-                ("mw_compute_seconds", self.compute_seconds),
-                ("te_batch_next_tokens", self.batch_tokens),
-                ("te_batch_next_size", self.batch_rows),
-                ("te_request_duration", self.request_seconds),
-                ("te_request_tokenization_duration", self.tokenise_seconds),
-                ("te_request_queue_duration", self.queue_seconds),
-                ("te_request_inference_duration", self.compute_seconds),
-            ):
-                lines += histogram.lines(name)
+            names = {name: name for name in self.histograms} | TEI_NAMES
+            for exported_name, name in names.items():
+                lines += self.histograms[name].lines(exported_name)
             for name, count in (
                 ("mw_requests_total", self.requests),
                 ("mw_tokens_total", self.tokens),
@@ -183,7 +180,7 @@ class Metrics:
                 ("mw_failures_total", self.failures),
                 ("mw_disconnects_total", self.disconnects),
                 ("te_request_count", self.questions),
-                ("te_request_success", self.request_seconds.count),
+                ("te_request_success", self.histograms["mw_request_seconds"].count),
             ):
                 lines += [f"# TYPE {name} counter", f"{name} {count}"]
             counters: tuple[tuple[str, str, Counter[Any]], ...] = (

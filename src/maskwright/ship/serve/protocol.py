@@ -227,24 +227,17 @@ class HttpConnection(H11Protocol):
 
     def _refuse(self, status: int, message: str) -> None:
         """Send an error response, unless a response was started, and close the connection."""
-        body = f'{{"error": "{message}"}}\n'.encode()
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
-        ]
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            reason = STATUS_PHRASES.get(status, b"")
             if self.cycle is not None:
                 self.cycle.disconnected = True
                 self.cycle.message_event.set()
-            try:
-                response = h11.Response(status_code=status, headers=headers, reason=reason)
-                self.transport.write(self.conn.send(response))
-                self.transport.write(self.conn.send(h11.Data(data=body)))
-                self.transport.write(self.conn.send(h11.EndOfMessage()))
-            except h11.LocalProtocolError:
-                pass
+            body = f'{{"error": "{message}"}}\n'.encode()
+            self.transport.write(
+                b"HTTP/1.1 %d %s\r\n" % (status, STATUS_PHRASES.get(status, b""))
+                + b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
+                + b"connection: close\r\n\r\n"
+                + body
+            )
         self.transport.close()
 
     def close_gracefully(self, transport: asyncio.Transport) -> None:

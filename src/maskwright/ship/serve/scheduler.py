@@ -233,14 +233,11 @@ class Queue:
         by_length.sort(key=lambda item: abs(item.longest - oldest.longest))  # stable: older first
         tokens_left = self._max_batch_tokens(oldest.key) - oldest.tokens
         certain, free = [oldest], list[QueueItem]()
-        for item in overdue:
-            if item.tokens <= tokens_left:
-                certain.append(item)
-                tokens_left -= item.tokens
-        for item in by_length:
-            if item.tokens <= tokens_left:
-                free.append(item)
-                tokens_left -= item.tokens
+        for candidates, chosen in ((overdue, certain), (by_length, free)):
+            for item in candidates:
+                if item.tokens <= tokens_left:
+                    chosen.append(item)
+                    tokens_left -= item.tokens
         return certain + _similar_lengths(certain, free)
 
 
@@ -298,17 +295,17 @@ IDLE = 1.0
 
 @dataclass(frozen=True)
 class BatchOperation:
-    """The computation of items, which is also the key by which they are batched.
+    """The computation of items, which are batched if owner and kind are equal.
 
     Attributes:
-        backbone: identifies the weights.
+        owner: identifies the weights.
         kind: the name of the computation, such as "scores", "states" or "masks".
         read: maps payloads to their results, in the same order.
     """
 
-    backbone: int
+    owner: Hashable
     kind: str
-    read: Callable[[Sequence[Any]], Sequence[Any]]
+    read: Callable[[Sequence[Any]], Sequence[Any]] = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -431,36 +428,26 @@ class Device:
 
     def _read(self, batch: QueuedBatch) -> list[tuple[QueueItem, ItemResult]]:
         """Compute a batch; if it fails, compute each item by itself. Return items with results."""
-        items, start = batch.items, time.monotonic()
-        operation = items[0].key
+        start = time.monotonic()
+        operation = batch.items[0].key
         assert isinstance(operation, BatchOperation)
-        values: list[Any]
-        try:
-            values = list(operation.read([item.payload for item in items]))
-            errors: list[BaseException | None] = [None] * len(items)
-        except BaseException as error:
-            if len(items) == 1:
-                values, errors = [None], [error]
-            else:
-                separate = [_read_separately(operation, item) for item in items]
-                values, errors = [value for value, _ in separate], [error for _, error in separate]
+        outputs = _outputs(operation, batch.items)
         computed = time.monotonic() - start
         with self._changed:
             self.queue.note(operation, batch.tokens, computed)
         return [
             (item, ItemResult(value, error, start - item.arrived, computed, False, batch.tokens))
-            for item, value, error in zip(items, values, errors, strict=True)
+            for item, (value, error) in zip(batch.items, outputs, strict=True)
         ]
 
 
-def _read_separately(
-    operation: BatchOperation, item: QueueItem
-) -> tuple[Any, BaseException | None]:
+def _outputs(
+    operation: BatchOperation, items: Sequence[QueueItem]
+) -> list[tuple[Any, BaseException | None]]:
+    """Return the value or the error of each item."""
     try:
-        (value,) = operation.read([item.payload])
-        return value, None
+        return [(value, None) for value in operation.read([item.payload for item in items])]
     except BaseException as error:
-        return None, error
-
-
-__all__ = ["BatchOperation", "Device", "FullError", "ItemResult", "SteppedWork"]
+        if len(items) == 1:
+            return [(None, error)]
+    return [_outputs(operation, [item])[0] for item in items]

@@ -24,13 +24,12 @@ from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.engine.run import Pieces, folder_key
 from maskwright.text.curate.engine.segment import (
     FACTS_FILE,
-    MOST_SOURCES,
     SAMPLE,
     TEXT_FILE,
     least_examples,
     nearest_examples,
 )
-from maskwright.text.curate.engine.shards import read_facts
+from maskwright.text.curate.engine.shards import MOST_SOURCES, read_facts
 from maskwright.text.curate.engine.tables import texts_of
 from maskwright.text.curate.recipe import (
     CurationRecipe,
@@ -64,7 +63,7 @@ def card_of(
     Raises:
         DataError: a curated corpus among `paths` is damaged.
     """
-    facts = pieces.facts
+    facts, readings = pieces.facts, pieces.read.facts
     values = {
         name: _counted(f["values"].get(name, {}) for f in facts)
         for name in ("source", "language", *LICENCES)
@@ -88,14 +87,14 @@ def card_of(
         "read": {
             "paths": listed(paths),
             "reading": {} if reading is None else _not_default(reading),
-            "files": [file for reading in pieces.reading for file in reading["files"]],
+            "files": [file for r in readings for file in r["files"]],
             **{
-                name: sum(reading[name] for reading in pieces.reading)
+                name: sum(r[name] for r in readings)
                 for name in ("rows", "documents", "blank", "rejected")
             },
             "bytes": steps[0]["bytes_in"],
-            "unreadable": [file for reading in pieces.reading for file in reading["unreadable"]],
-            "findings": [finding.to_json() for finding in reading_findings(pieces.reading)],
+            "unreadable": [file for r in readings for file in r["unreadable"]],
+            "findings": [finding.to_json() for finding in reading_findings(readings)],
         },
         "parents": _parents(listed(paths)),
         "steps": steps,

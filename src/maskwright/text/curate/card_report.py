@@ -1,10 +1,11 @@
-"""The card of a corpus as documents: `card.md`, the data card, and `page.html`, which shows what
-each step and rule removed or changed, with examples.
+"""The card of a corpus for readers: in the terminal; as `card.md`, the data card; and as
+`page.html`, which shows what each step and rule removed or changed, with examples.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from maskwright.base.report.drawing.svg import FlowStage, flow
 from maskwright.base.report.tables import Table
 from maskwright.base.report.wording import percent, size
 from maskwright.base.terminal import shell_word
+from maskwright.text.curate.engine.segment import range_text
 from maskwright.text.curate.engine.shards import UNREAD
 
 Card = Mapping[str, Any]
@@ -25,6 +27,37 @@ HEADED = 20  # most languages and licences in the front matter of the data card
 OPEN = 2  # rules of a step that are expanded on the page
 
 
+# ------------------------------------------------------------------------------ the terminal
+def terminal_lines(card: Card) -> list[str]:
+    """Return lines that describe the result: what each step removed, by rule."""
+    read, remaining = card["read"], card["left"]
+    lines = [f"read: {read['documents']:,} documents, {size(read['bytes'])}"]
+    for step in card["steps"]:
+        rules = sorted(step["rules"].items(), key=lambda item: -item[1]["documents"])
+        by_rule = ", ".join(f"{rule} {facts['documents']:,}" for rule, facts in rules[:4])
+        changed = ", ".join(f"{rule} in {n:,}" for rule, n in list(step["changes"].items())[:4])
+        removed = f"{removed_by(step):,} of {step['documents_in']:,} removed"
+        phrases = [f"{removed} ({_share_removed(step)})", by_rule]
+        phrases += [f"changed: {changed}"] if changed else []
+        lines.append(f"  {step['step']}: {'; '.join(filter(None, phrases))}")
+    tokens = f", {remaining['tokens']:,} tokens" if "tokens" in remaining else ""
+    lines.append(
+        f"left: {remaining['documents']:,} documents, {size(remaining['bytes'])}, "
+        f"{remaining['words']:,} words{tokens}"
+    )
+    return lines
+
+
+def removed_by(step: Mapping[str, Any]) -> int:
+    """Return the number of documents that a step removed."""
+    return int(step["documents_in"] - step["documents_out"])
+
+
+def _share_removed(step: Mapping[str, Any]) -> str:
+    return percent(removed_by(step) / max(1, step["documents_in"]))
+
+
+# ------------------------------------------------------------------------------ tables and phrases
 def input_summary(card: Card) -> str:
     read = card["read"]
     files = counted(len(read["files"]), "file")
@@ -81,21 +114,6 @@ def setting_line(name: str, value: Any) -> str:
     return f"{name} = {json.dumps(value, ensure_ascii=False)}"
 
 
-def step_summary(step: Mapping[str, Any]) -> str:
-    """Return the summary of a step, capitalised."""
-    text = str(step["summary"])
-    return text[:1].upper() + text[1:]
-
-
-def allowed_range(rule: str, step: Mapping[str, Any]) -> str:
-    """Return the range that a rule allows, in words; "" if it has none."""
-    measure = step["measures"].get(rule, {})
-    low, high = measure.get("low"), measure.get("high")
-    bounds = [f"at least {low:g}"] if low is not None else []
-    bounds += [f"at most {high:g}"] if high is not None else []
-    return ", ".join(bounds)
-
-
 def rule_table(step: Mapping[str, Any]) -> Table:
     """Return a table of the documents that each rule of a step removed, in descending order; its
     note names the rules that removed none."""
@@ -103,12 +121,12 @@ def rule_table(step: Mapping[str, Any]) -> Table:
     unused = [name for name in step["measures"] if name not in step["rules"]]
     rows = []
     for name in names:
-        facts = step["rules"][name]
+        facts, bounds = step["rules"][name], step["measures"].get(name, {})
         top_sources = list(facts["sources"].items())[:3]
         share = percent(facts["documents"] / max(1, step["documents_in"]))
-        row = [name, allowed_range(name, step) or "–", f"{facts['documents']:,}", share]
-        row += [size(facts["bytes"]), ", ".join(f"{n or '–'} {c:,}" for n, c in top_sources) or "–"]
-        rows.append(row)
+        allowed = range_text(bounds.get("low"), bounds.get("high")) or "–"
+        row = [name, allowed, f"{facts['documents']:,}", share, size(facts["bytes"])]
+        rows.append([*row, ", ".join(f"{n or '–'} {c:,}" for n, c in top_sources) or "–"])
     notes = ["A document goes by the first rule that it breaks."] if len(names) > 1 else []
     notes += [f"Nothing went by {', '.join(unused)}."] if unused else []
     return {
@@ -122,17 +140,9 @@ def rule_table(step: Mapping[str, Any]) -> Table:
 def overview_table(card: Card) -> Table:
     rows = []
     for step in card["steps"]:
-        removed = step["documents_in"] - step["documents_out"]
-        rows.append(
-            [
-                step["step"],
-                f"{step['documents_in']:,}",
-                f"{removed:,}",
-                percent(removed / max(1, step["documents_in"])),
-                size(step["bytes_in"] - step["bytes_out"]),
-                f"{sum(step['changes'].values()):,}",
-            ]
-        )
+        row = [step["step"], f"{step['documents_in']:,}", f"{removed_by(step):,}"]
+        row += [_share_removed(step), size(step["bytes_in"] - step["bytes_out"])]
+        rows.append([*row, f"{sum(step['changes'].values()):,}"])
     return {
         "title": "Steps, in their order",
         "head": ["step", "came", "removed", "share", "fewer bytes", "changes"],
@@ -143,24 +153,16 @@ def overview_table(card: Card) -> Table:
 
 def source_table(card: Card) -> Table:
     """Return a table of the documents of each source: read, removed and remaining."""
-    removed: dict[str, int] = {}
+    removed, remaining = Counter[str](), Counter[str](card["left"]["sources"])
     for step in card["steps"]:
         for facts in step["rules"].values():
-            for name, count in facts["sources"].items():
-                removed[name] = removed.get(name, 0) + count
-    remaining_by_source = card["left"]["sources"]
-    names = sorted(
-        {*removed, *remaining_by_source},
-        key=lambda n: (-removed.get(n, 0) - remaining_by_source.get(n, 0), n),
-    )
+            removed.update(facts["sources"])
+    totals = removed + remaining
+    names = sorted(totals, key=lambda name: (-totals[name], name))
     rows = []
     for name in names[:ROWS]:
-        total = removed.get(name, 0) + remaining_by_source.get(name, 0)
-        share = percent(removed.get(name, 0) / max(1, total))
-        remaining = remaining_by_source.get(name, 0)
-        rows.append(
-            [name or "–", f"{total:,}", f"{removed.get(name, 0):,}", share, f"{remaining:,}"]
-        )
+        row = [name or "–", f"{totals[name]:,}", f"{removed[name]:,}"]
+        rows.append([*row, percent(removed[name] / totals[name]), f"{remaining[name]:,}"])
     more = len(names) - ROWS
     return {
         "title": "Documents by source",
@@ -180,15 +182,6 @@ def count_table(title: str, counts: Mapping[str, int], head: str) -> Table:
     more = len(counts) - ROWS
     note = f"And {more:,} more: card.json." if more > 0 else ""
     return {"title": title, "head": [head, "documents", "share"], "rows": rows, "note": note}
-
-
-def count_tables(card: Card) -> list[Table]:
-    """Return the tables of documents by source, language and licence."""
-    return [
-        source_table(card),
-        count_table("Documents by language", card["left"]["languages"], "language"),
-        count_table("Documents by licence", card["left"]["licences"], "licence"),
-    ]
 
 
 def licence_note(card: Card) -> str:
@@ -212,8 +205,7 @@ def contamination_lines(card: Card) -> list[str] | None:
         return None
     lines = []
     for step in evaluating_steps:
-        removed = step["documents_in"] - step["documents_out"]
-        lines.append(f"{counted(removed, 'document')} removed by {step['step']}")
+        lines.append(f"{counted(removed_by(step), 'document')} removed by {step['step']}")
         lines += [str(Finding.from_json(finding)) for finding in step["findings"]]
     return lines
 
@@ -266,25 +258,50 @@ def value_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def _common(card: Card) -> dict[str, Any]:
+    """Return what the data card and the page both show."""
+    return {
+        "came": input_summary(card),
+        "left": result_summary(card),
+        "reading": reading_lines(card),
+        "files": file_table(card),
+        "overview": overview_table(card),
+        "tables": [
+            source_table(card),
+            count_table("Documents by language", card["left"]["languages"], "language"),
+            count_table("Documents by licence", card["left"]["licences"], "licence"),
+        ],
+        "licences": licence_note(card),
+        "limits": limitations(card),
+        "command": repeat_command(card),
+    }
+
+
+def _about_step(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the data card and the page both show of a step."""
+    summary = str(step["summary"])
+    return {
+        "name": step["step"],
+        "summary": summary[:1].upper() + summary[1:],
+        "settings": [setting_line(name, value) for name, value in step["not_default"].items()],
+        "findings": [Finding.from_json(finding) for finding in step["findings"]],
+    }
+
+
 # ------------------------------------------------------------------------------ the data card
 def render_data_card(card: Card) -> str:
     """The data card in Markdown."""
     return document.render(
         "data_card.md",
+        **_common(card),
         front=_front(card),
         made_by=card["made_by"],
-        came=input_summary(card),
-        left=result_summary(card),
-        reading=reading_lines(card),
-        files=file_table(card),
-        overview=overview_table(card),
-        steps=[_step_table(step) for step in card["steps"]],
-        tables=count_tables(card),
+        steps=[
+            {**_about_step(step), "changes": step["changes"], "rules": rule_table(step)}
+            for step in card["steps"]
+        ],
         tokenizer=_tokenizer(card),
-        licences=licence_note(card),
         contamination=contamination_lines(card),
-        limits=limitations(card),
-        command=repeat_command(card),
     )
 
 
@@ -295,17 +312,6 @@ def _front(card: Card) -> dict[str, Any]:
         if names := [value for value in counts if value][:HEADED]:
             front[name] = names
     return front
-
-
-def _step_table(step: Any) -> dict[str, Any]:
-    return {
-        "name": step["step"],
-        "summary": step_summary(step),
-        "settings": [setting_line(name, value) for name, value in step["not_default"].items()],
-        "findings": [str(Finding.from_json(finding)) for finding in step["findings"]],
-        "changes": step["changes"],
-        "rules": rule_table(step),
-    }
 
 
 def _tokenizer(card: Card) -> str:
@@ -319,20 +325,12 @@ def render_page(card: Card) -> str:
     """The page in HTML; it loads nothing from elsewhere."""
     return document.render(
         "curation.html",
+        **_common(card),
         name="What went, and why",
         kind="Curated corpus",
-        came=input_summary(card),
-        left=result_summary(card),
         tiles=_tiles(card),
         flow=flow("Documents and bytes through the steps", _stages(card)),
-        overview=overview_table(card),
         steps=[_step(step) for step in card["steps"]],
-        licences=licence_note(card),
-        tables=count_tables(card),
-        reading=reading_lines(card),
-        files=file_table(card),
-        limits=limitations(card),
-        command=repeat_command(card),
     )
 
 
@@ -362,10 +360,7 @@ def _step(step: Mapping[str, Any]) -> dict[str, Any]:
     names = sorted(step["rules"], key=lambda r: (-step["rules"][r]["documents"], r))
     names += [name for name in step["measures"] if name not in step["rules"]]
     return {
-        "name": step["step"],
-        "summary": step_summary(step),
-        "settings": [setting_line(name, value) for name, value in step["not_default"].items()],
-        "findings": [Finding.from_json(finding) for finding in step["findings"]],
+        **_about_step(step),
         "table": rule_table(step),
         "kept": shown_examples(step["kept"]),
         "rules": [_rule(step, name, number < OPEN) for number, name in enumerate(names)],
@@ -379,7 +374,7 @@ def _rule(step: Mapping[str, Any], name: str, unfolded: bool) -> dict[str, Any]:
     measure = step["measures"].get(name, {"sample": [], "border": [], "low": None, "high": None})
     values = [number for _, number in measure["sample"]]
     share = percent(facts["documents"] / max(1, step["documents_in"]))
-    allowed = allowed_range(name, step)
+    allowed = range_text(measure["low"], measure["high"])
     words = f"{counted(facts['documents'], 'document')} removed ({share})"
     shown = [
         {**plain, "removed": example["removed"], "limit": example["limit"]}

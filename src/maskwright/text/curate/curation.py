@@ -1,4 +1,5 @@
-"""A curation as a function: from files to the folder of the result."""
+"""Curation as users call it: a function of files and a recipe, a function of plain options, and the
+command `maskwright curate` with a first look, progress and output."""
 
 from __future__ import annotations
 
@@ -6,28 +7,35 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TextIO
 
-from maskwright.base.errors import OutputError
-from maskwright.base.findings import Note, ignore
+from maskwright.base.errors import OutputError, UsageError
+from maskwright.base.findings import Finding, Note, ignore
+from maskwright.base.report import document
+from maskwright.base.report.wording import duration, size
 from maskwright.base.storage.commit import Staging, commit, require_new, writing
+from maskwright.base.storage.files import write_file
 from maskwright.base.storage.manifest import MANIFEST, read_manifest
+from maskwright.base.terminal import harmless_lines, shell_word
 from maskwright.text.corpus.curated import MADE, WORK
-from maskwright.text.corpus.files import Paths, listed
+from maskwright.text.corpus.files import Paths, find, listed
+from maskwright.text.corpus.read import with_form
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.card import card_of, reading_findings
-from maskwright.text.curate.card_report import render_data_card, render_page
-from maskwright.text.curate.engine.corpus import Progress
-from maskwright.text.curate.engine.daft_engine import DaftEngine
-from maskwright.text.curate.engine.pack import PACKED
+from maskwright.text.curate.card_report import render_data_card, render_page, terminal_lines
+from maskwright.text.curate.engine.daft_engine import DaftEngine, Progress, Runner
 from maskwright.text.curate.engine.run import Pieces, prune, read_files, require_files, run
 from maskwright.text.curate.engine.segment import CHANGED, REMOVED, records
-from maskwright.text.curate.engine.shards import REJECTED
+from maskwright.text.curate.engine.shards import PACKED, REJECTED
 from maskwright.text.curate.engine.tables import compressed
-from maskwright.text.curate.recipe import CurationRecipe
+from maskwright.text.curate.look import look, look_lines, plan, plan_lines, require
+from maskwright.text.curate.recipe import CurationRecipe, choose
+from maskwright.text.tables.reading_options import TableReadingOptions, how_read
 
 UNREADABLE = "unreadable.jsonl.gz"
 
@@ -73,24 +81,36 @@ def curate(
         DataError, UsageError, ConfigError, ResourceError, StoppedError, StorageError: from reading
             and from the steps; the same call resumes where it stopped.
     """
-    options = options or Options()
-    out = Path(out)
-    require_place(out, update=options.update)
-    require_apart(paths, out)
-    require_tokenizer(options.tokenizer)
+    options, out = options or Options(), Path(out)
+    _prepare(paths, out, recipe, options)
+    return _curate(paths, out, recipe, options)
+
+
+def _prepare(paths: Paths, out: Path | None, recipe: CurationRecipe, options: Options) -> None:
+    """Check what can be checked before any work, and start the engine; `out` None: no result.
+
+    Raises:
+        As `curate`.
+    """
+    if out is not None:
+        _require_place(out, update=options.update)
+        _require_apart(paths, out)
+    if options.tokenizer:
+        from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+        Tokenizer.load(Path(options.tokenizer))
     require_files(recipe)
     for finding in recipe.findings:
         options.note(finding)
     options.engine.start()
-    work = work_folder(out)
+
+
+def _curate(paths: Paths, out: Path, recipe: CurationRecipe, options: Options) -> dict[str, Any]:
+    """`curate` after `_prepare`."""
+    work, engine, progress = work_folder(out), options.engine, options.progress
     with writing(out):
         read = read_files(
-            paths,
-            options.reading,
-            work,
-            options.engine,
-            options.progress,
-            skip=options.skip_unreadable,
+            paths, options.reading, work, engine, progress, skip=options.skip_unreadable
         )
         for finding in reading_findings(read.facts):
             options.note(finding)
@@ -98,10 +118,10 @@ def curate(
             read,
             recipe,
             work,
-            options.engine,
+            engine,
             tokenizer=options.tokenizer,
             note=options.note,
-            progress=options.progress,
+            progress=progress,
         )
         card = card_of(pieces, recipe, options.tokenizer, paths=paths, reading=options.reading)
         commit(
@@ -114,7 +134,7 @@ def curate(
     return card
 
 
-def require_place(out: Path, *, update: bool) -> None:
+def _require_place(out: Path, *, update: bool) -> None:
     """Refuse an existing path, unless it is a curated corpus and `update` is set.
 
     Raises:
@@ -128,15 +148,13 @@ def require_place(out: Path, *, update: bool) -> None:
     require_new(out, message=f"the path already exists: {obstacle}", do=do)
 
 
-def require_apart(paths: Paths, out: Path) -> None:
+def _require_apart(paths: Paths, out: Path) -> None:
     """Refuse a result that is inside a path that is read, or contains one.
 
     Raises:
         OutputError: naming both.
     """
-    result_folders = [
-        Path(os.path.realpath(result_folder)) for result_folder in (out, work_folder(out))
-    ]
+    result_folders = [Path(os.path.realpath(folder)) for folder in (out, work_folder(out))]
     for path in listed(paths):
         read = Path(os.path.realpath(path))
         for result_folder in result_folders:
@@ -148,18 +166,6 @@ def require_apart(paths: Paths, out: Path) -> None:
                     wanted="a result outside of the folders that are read",
                     do="choose another --out",
                 )
-
-
-def require_tokenizer(folder: str) -> None:
-    """Refuse a folder without a tokenizer, before any work.
-
-    Raises:
-        TokenizerError: naming what is missing.
-    """
-    if folder:
-        from maskwright.text.tokenizer.tokenizer import Tokenizer
-
-        Tokenizer.load(Path(folder))
 
 
 def is_curated(folder: Path) -> bool:
@@ -181,7 +187,12 @@ def _write(stage: Staging, pieces: Pieces, recipe: CurationRecipe, card: Mapping
             if files:  # concatenated gzip members are one valid file
                 content = itertools.chain.from_iterable(map(_pieces_of, files))
                 stage.write_bytes(f"{room}/{step}.jsonl.gz", content)
-    _write_unreadable(stage, pieces)
+    rejected = [path for folder in pieces.read.folders if (path := folder / REJECTED).is_file()]
+    broken = [entry for facts in pieces.read.facts for entry in facts.get("broken", ())]
+    if rejected or broken:
+        rows = itertools.chain.from_iterable(map(_pieces_of, rejected))
+        lines = (f"{json.dumps(entry)}\n".encode() for entry in broken)
+        stage.write_bytes(UNREADABLE, compressed(itertools.chain(rows, lines)))
     stage.write_bytes("recipe.toml", recipe.to_toml().encode())
     stage.write_json("card.json", card)
     stage.write_bytes("card.md", render_data_card(card).encode("utf-8", "replace"))
@@ -194,11 +205,224 @@ def _pieces_of(path: Path) -> Iterator[bytes]:
             yield data
 
 
-def _write_unreadable(stage: Staging, pieces: Pieces) -> None:
-    """Write `unreadable.jsonl.gz`, the rows and files that could not be read, if there are any."""
-    files = [path for folder in pieces.read if (path := folder / REJECTED).is_file()]
-    broken = [entry for facts in pieces.reading for entry in facts.get("broken", ())]
-    if files or broken:
-        rows = (piece for path in files for piece in _pieces_of(path))
-        lines = (f"{json.dumps(entry)}\n".encode() for entry in broken)
-        stage.write_bytes(UNREADABLE, compressed(itertools.chain(rows, lines)))
+# ------------------------------------------------------------------------------ options of a user
+def curate_files(
+    texts: Paths,
+    out: Path | str,
+    *,
+    recipe: Path | str | None = None,
+    steps: Sequence[str] | None = None,
+    without: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    engine: Runner = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    tokenizer: Path | str | None = None,
+    update: bool = False,
+    skip_unreadable: bool = False,
+    read: Sequence[str] = (),
+    note: Note = ignore,
+) -> dict[str, Any]:
+    """Make a curated corpus of files of raw text, as `maskwright curate` does, but without a first
+    look: documents of all languages are kept unless `language.keep` is set.
+
+    Args:
+        texts: files or folders.
+        out: the folder to make.
+        recipe: a TOML file; or `steps`, their names in order; without both, the usual steps.
+        without: steps to leave out.
+        settings: of steps, as `near-duplicates.threshold=0.8`.
+        engine, address, workers: processes of this machine, or of a Ray cluster.
+        tokenizer: a folder; the card counts its tokens.
+        update: update an existing result with new files or other settings.
+        skip_unreadable: skip rows that cannot be read, and files from a fault on, and list them.
+        read: how files are read, as `on_bad=skip`.
+        note: called with findings.
+
+    Returns:
+        The card, as `card.json` has it.
+
+    Raises:
+        As `curate`.
+    """
+    chosen = choose(None if recipe is None else Path(recipe), steps, without, settings)
+    options = Options(
+        engine=DaftEngine(engine, address, workers),
+        reading=reading_options(texts, read, skip_unreadable, note),
+        tokenizer=tokenizer_folder(tokenizer),
+        update=update,
+        skip_unreadable=skip_unreadable,
+        note=note,
+    )
+    return curate(texts, out, chosen, options)
+
+
+def curate_command(
+    paths: Sequence[str],
+    out: Path,
+    *,
+    recipe: Path | None = None,
+    steps: str | None = None,
+    without: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    runner: Runner = "local",
+    address: str | None = None,
+    workers: int | None = None,
+    tokenizer: Path | None = None,
+    update: bool = False,
+    skip_unreadable: bool = False,
+    read: Sequence[str] = (),
+    only: Literal["look", "plan"] | None = None,
+    write_recipe: Path | None = None,
+    note: Note,
+) -> None:
+    """Curate as the command line says, with progress on standard error.
+
+    Without a recipe the first look proposes one, which is shown before it runs.
+
+    Args:
+        only: stop after the first look, or after the plan.
+        write_recipe: a new file for the recipe.
+
+    Raises:
+        As `curate`.
+    """
+    note = _once(note)
+    names = None if steps is None else [n.strip() for n in steps.split(",") if n.strip()]
+    chosen = choose(recipe, names, without, settings)
+    engine = DaftEngine(runner, address, workers)
+    options = Options(
+        engine=engine,
+        reading=reading_options(paths, read, skip_unreadable, note),
+        tokenizer=tokenizer_folder(tokenizer),
+        update=update,
+        skip_unreadable=skip_unreadable,
+        note=note,
+        progress=ProgressLine(),
+    )
+    if write_recipe is not None:
+        _require_new(write_recipe)
+    _prepare(paths, None if only else out, chosen, options)
+    with contextlib.nullcontext() if only else writing(out):
+        is_default = recipe is None and steps is None
+        if is_default or only or write_recipe:
+            first_look, chosen = look(
+                paths,
+                chosen,
+                options.reading,
+                engine=engine,
+                propose=is_default,
+                fixed={text.partition(".")[0] for text in settings},
+                work=None if only else work_folder(out),
+                skip_unreadable=skip_unreadable,
+                tell=only is not None,
+            )
+            _print(*look_lines(first_look))
+            for finding in first_look.findings:
+                note(finding)
+            planned = plan(first_look, chosen, engine)
+            if only == "plan" or (only is None and first_look.part < 1):
+                _print(*plan_lines(planned))
+            if write_recipe is not None:
+                write_file(write_recipe, chosen.to_toml().encode())
+                _print(f"recipe: {write_recipe}")
+            if only:
+                return
+            require(planned, out, engine)
+        print(f"steps: {', '.join(chosen.steps)}")
+        work = work_folder(out)
+        beside = out.parent / work.name  # as the user wrote it
+        try:
+            card = _curate(paths, out, chosen, options)
+        except KeyboardInterrupt:
+            _print(f"stopped; the same command goes on with {beside}", file=sys.stderr)
+            raise
+        disk = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
+        _print(
+            *terminal_lines(card),
+            f"corpus: {out}",
+            f"pieces for the next run with --update: {beside} ({disk})",
+            f"next: maskwright pretrain bert-mini --text {shell_word(out)}",
+        )
+
+
+def reading_options(
+    paths: Paths, settings: Sequence[str], skip_unreadable: bool, note: Note
+) -> ReadingOptions:
+    """Return how the files are read, with the form of plain text files; a finding reports an
+    inferred form. All columns are read unless the user names some.
+
+    Raises:
+        UsageError, ConfigError: an unknown option, or one of labelled files; or a path that cannot
+            be read.
+    """
+    options = how_read(settings, TableReadingOptions(Options().reading))
+    options.require_only("reading")
+    sources, _ = find(paths, pages=True, broken=[])
+    reading, finding = with_form(sources, options.reading)
+    if finding is not None:
+        note(finding)
+    return replace(reading, on_bad="skip") if skip_unreadable else reading
+
+
+def tokenizer_folder(path: Path | str | None) -> str:
+    """Return the folder of a tokenizer: `path/tokenizer` if it holds one, or else `path`; "" for
+    None."""
+    if path is None:
+        return ""
+    for folder in (Path(path, "tokenizer"), Path(path)):
+        if (folder / "tokenizer.json").is_file() or (folder / "tokenizer_config.json").is_file():
+            return str(folder)
+    return str(path)
+
+
+def _print(*lines: str, file: TextIO | None = None) -> None:
+    print(harmless_lines("\n".join(lines)), file=file)
+
+
+def _once(note: Note) -> Note:
+    """Wrap a `Note` to drop repeated findings, as of the first look and the curation."""
+    sentences: set[str] = set()
+
+    def new(finding: Finding) -> None:
+        if str(finding) not in sentences:
+            sentences.add(str(finding))
+            note(finding)
+
+    return new
+
+
+def _require_new(recipe: Path) -> None:
+    document.require_new(recipe, do="choose another name")
+    if not recipe.parent.is_dir():
+        raise UsageError(
+            "no such folder",
+            where=f"--write-recipe {recipe}",
+            found=recipe.parent,
+            do="make it, or choose another name",
+        )
+
+
+class ProgressLine:
+    """A `Progress` that shows the finished shards and the remaining time on a line that is
+    overwritten; if standard error is no terminal, it prints a line for each finished part."""
+
+    def __init__(self) -> None:
+        self.name, self.start, self.first, self.shown = "", 0.0, 0, False
+        self.live = sys.stderr.isatty()
+
+    def __call__(self, name: str, total: int, done: int) -> None:
+        now = time.monotonic()
+        if name != self.name:
+            self.name, self.start, self.first, self.shown = name, now, done, False
+        elapsed, finished = now - self.start, done - self.first
+        time_left = ""
+        if finished > 0 and done < total:
+            time_left = f", {duration(elapsed / finished * (total - done))} left"
+        line = f"{name}: {done} of {total} shards{time_left}"
+        if self.live:
+            end = "\n" if done == total else ""
+            print(f"\r\033[K{harmless_lines(line)}", end=end, file=sys.stderr, flush=True)
+        elif done == total and not self.shown:
+            self.shown = True
+            print(harmless_lines(f"{name}: {total} shards, {duration(elapsed)}"), file=sys.stderr)

@@ -36,10 +36,16 @@ from maskwright.text.corpus.files import IgnoredFiles, Paths, Source, find
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.card import card_of, reading_findings
-from maskwright.text.curate.engine.daft_engine import ROW_BYTES, SHARE, DaftEngine
+from maskwright.text.curate.engine.corpus import ROW_BYTES, SHARE
+from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.run import REMOVES_ALL, Pieces, ReadFiles, read_files, run
-from maskwright.text.curate.engine.segment import utf8_size
-from maskwright.text.curate.engine.shards import SHARD_BYTES, shards_of, write_shards
+from maskwright.text.curate.engine.shards import (
+    SHARD_BYTES,
+    no_facts,
+    shards_of,
+    utf8_size,
+    write_shards,
+)
 from maskwright.text.curate.engine.tables import BATCH_CHARACTERS, read_batches
 from maskwright.text.curate.recipe import CurationRecipe
 from maskwright.text.curate.step import CorpusStep, Step
@@ -172,7 +178,7 @@ def look(
                 error.advising(f"{error.do}; this is the first look, at a sample")
             raise
         first_look.card = card_of(pieces, ran)
-        first_look.findings += reading_findings(pieces.reading)
+        first_look.findings += reading_findings(pieces.read.facts)
         first_look.languages = first_look.languages or first_look.card["left"]["languages"]
         first_look.shares = _shares(first_look, ran)
         megabytes = first_look.sampled[2] / 1e6
@@ -258,12 +264,9 @@ def _sample(
             whole_bytes += source.text_bytes
             whole_text += file_bytes
     if not documents:
-        raise DataError(
-            "no file of the sample can be read",
-            where=first_look.unreadable[0][0] if first_look.unreadable else sources[0].shown,
-            found=first_look.unreadable[0][1] if first_look.unreadable else "no documents",
-            wanted="files that hold text",
-        )
+        where, reason = (first_look.unreadable or [(sources[0].shown, "no documents")])[0]
+        what, wanted = "no file of the sample can be read", "files that hold text"
+        raise DataError(what, where=where, found=reason, wanted=wanted)
     if whole_bytes:  # formats hold more than text, and compress it well or badly
         first_look.bytes = max(kept_bytes, round(first_look.bytes * whole_text / whole_bytes))
     first_look.sampled = (files, len(documents), kept_bytes)
@@ -271,7 +274,7 @@ def _sample(
     first_look.seconds["reading"] = (time.monotonic() - start) / (bytes_seen / 1e6)
     folder = work / "reading" / "sample"
     folder.parent.mkdir(parents=True)
-    commit(folder, lambda stage: write_shards(stage, iter(documents), dict))
+    commit(folder, lambda stage: write_shards(stage, documents, no_facts()))
     shards, facts = shards_of(folder)
     return ReadFiles(shards, [{**facts, "ignored": ignored}])
 
@@ -398,18 +401,11 @@ SPARE = 1.2
 
 
 @dataclass(frozen=True)
-class StageTime:
-    """The duration of a part of the work with all processes."""
-
-    name: str
-    seconds: float
-
-
-@dataclass(frozen=True)
 class CurationPlan:
     """The estimated cost of a curation.
 
     Attributes:
+        stages: the seconds of each part of the work with all processes.
         bytes, shards: the bytes of text, and the number of shards.
         processes: the number of shards that are processed at once.
         work_bytes, result_bytes: the size of the work folder, and of the result.
@@ -417,7 +413,7 @@ class CurationPlan:
         query: bytes of memory of a query; larger ones are partitioned.
     """
 
-    stages: tuple[StageTime, ...]
+    stages: dict[str, float]
     bytes: int
     shards: int
     processes: int
@@ -429,7 +425,7 @@ class CurationPlan:
     @property
     def seconds(self) -> float:
         """The total duration of all stages."""
-        return sum(stage.seconds for stage in self.stages)
+        return sum(self.stages.values())
 
 
 def plan(look: Look, recipe: CurationRecipe, engine: DaftEngine) -> CurationPlan:
@@ -438,10 +434,10 @@ def plan(look: Look, recipe: CurationRecipe, engine: DaftEngine) -> CurationPlan
     processes = min(engine.processes, shards)
     megabytes = look.bytes / 1e6
     readers = min(processes, look.files)  # a file is read by one process
-    stages = tuple(
-        StageTime(name, seconds * megabytes / (readers if name == "reading" else processes))
+    stages = {
+        name: seconds * megabytes / (readers if name == "reading" else processes)
         for name, seconds in look.seconds.items()
-    )
+    }
     per_document = look.sampled[2] / max(1, look.sampled[1])
     documents = look.bytes / max(1.0, per_document)
     rows = documents * (14 if any(isinstance(s, CorpusStep) for s in recipe.steps.values()) else 1)
@@ -495,12 +491,12 @@ def require(planned: CurationPlan, out: Path, engine: DaftEngine) -> None:
 
 def plan_lines(planned: CurationPlan) -> list[str]:
     """Return the lines of terminal output that describe the plan."""
-    width = max(len(stage.name) for stage in planned.stages)
+    width = max(map(len, planned.stages))
     lines = [
         f"plan: {size(planned.bytes)} of text in {planned.shards:,} shards of {size(SHARD_BYTES)}, "
         f"{planned.processes} at once"
     ]
-    lines += [f"  {stage.name:<{width}}  {duration(stage.seconds)}" for stage in planned.stages]
+    lines += [f"  {name:<{width}}  {duration(time)}" for name, time in planned.stages.items()]
     speed = planned.bytes / 1e6 / max(planned.seconds, 1e-9) / planned.processes
     lines += [
         f"time: about {duration(planned.seconds)} ({speed:.1f} MB/s a process)",

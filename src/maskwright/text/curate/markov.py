@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.characters import SPACE
-from maskwright.text.curate.arrays.words import BASE, mix
-from maskwright.text.curate.step import CurationBatch
+from maskwright.text.curate.arrays.hashes import BASE, mix, starts_of
+from maskwright.text.curate.step import CurationBatch, arrow_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,8 +49,8 @@ class Units:
 
     def of(self, chosen: NDArray[np.bool_]) -> Units:
         """Return the units of the texts where `chosen`, (B,), is true."""
-        starts = np.concatenate([[0], np.cumsum(self.counts[chosen])])
-        return Units(self.hashes[np.repeat(chosen, self.counts)], starts)
+        in_text = np.repeat(chosen, self.counts)
+        return Units(self.hashes[in_text], starts_of(self.counts[chosen]))
 
     def grams(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
         """Return (U,) the hash of the n-gram that ends at each unit, and (U,) whether its text has
@@ -73,11 +73,11 @@ class Units:
 def units_of(batch: CurationBatch) -> Units:
     """Return the words and signs of a batch, in the order of the text."""
     words, characters = batch.words, batch.characters
-    covered = np.zeros(len(characters.points) + 1, np.int8)
+    steps = np.zeros(len(characters.points) + 1, np.int8)
     firsts = words.begins + characters.offsets[words.texts]
-    covered[firsts] += 1
-    covered[words.ends + characters.offsets[words.texts]] -= 1
-    outside = np.cumsum(covered[:-1], dtype=np.int8) == 0
+    steps[firsts] += 1
+    steps[words.ends + characters.offsets[words.texts]] -= 1
+    outside = np.cumsum(steps[:-1], dtype=np.int8) == 0
     signs = np.flatnonzero(outside & (characters.classes & SPACE == 0))
     positions = np.concatenate([firsts, signs])
     order = np.argsort(positions, kind="stable")
@@ -134,7 +134,7 @@ def _second(grams: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
 
 def _means(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return (B,) the mean of each text's values, summed as integers, independently of order."""
-    running_sums = np.concatenate([[0], np.cumsum(np.rint(values * (1 << 20)).astype(np.int64))])
+    running_sums = starts_of(np.rint(values * (1 << 20)).astype(np.int64))
     counts = np.diff(starts)
     sums = running_sums[starts[1:]] - running_sums[starts[:-1]]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -143,9 +143,10 @@ def _means(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np
 
 def concatenate(batches: Sequence[Units]) -> Units:
     """Concatenate the units of batches."""
-    starts = np.cumsum([0, *(count for batch in batches for count in batch.counts.tolist())])
-    hashes = [np.zeros(0, np.uint64), *(batch.hashes for batch in batches)]
-    return Units(np.concatenate(hashes), starts.astype(np.int64))
+    empty = Units(np.zeros(0, np.uint64), np.zeros(1, np.int64))
+    hashes = [units.hashes for units in (empty, *batches)]
+    counts = [units.counts for units in (empty, *batches)]
+    return Units(np.concatenate(hashes), starts_of(np.concatenate(counts)))
 
 
 @dataclass(frozen=True)
@@ -217,19 +218,20 @@ def _ranked(hashes: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.
 def table_of(models: Sequence[NgramModel]) -> pa.Table:
     """Serialise models as an Arrow table: for each model the used slots of its table (`places_N`)
     and their entries (`entries_N`), padded; and `numbers`: size, total, different, order."""
-    import pyarrow as pa
-
     slots = [np.flatnonzero(model.table) for model in models]
     rows = max(4 * len(models), *map(len, slots))
-    columns: dict[str, NDArray[np.generic]] = {}
+
+    def padded(values: Sequence[int] | NDArray[np.generic], dtype: type) -> NDArray[np.generic]:
+        column: NDArray[np.generic] = np.zeros(rows, dtype)
+        column[: len(values)] = values
+        return column
+
+    columns = {}
     for n, (model, used) in enumerate(zip(models, slots, strict=True)):
-        columns[f"places_{n}"] = np.zeros(rows, np.uint32)
-        columns[f"places_{n}"][: len(used)] = used
-        columns[f"entries_{n}"] = np.zeros(rows, np.uint64)
-        columns[f"entries_{n}"][: len(used)] = model.table[used]
+        columns[f"places_{n}"] = padded(used, np.uint32)
+        columns[f"entries_{n}"] = padded(model.table[used], np.uint64)
     numbers = [x for m in models for x in (len(m.table), m.total, m.different, m.order)]
-    columns["numbers"] = np.array(numbers + [0] * (rows - len(numbers)), np.uint64)
-    return pa.table(columns)
+    return arrow_table(**columns, numbers=padded(numbers, np.uint64))
 
 
 def models_of(table: pa.Table) -> list[NgramModel]:

@@ -15,6 +15,7 @@ import ast
 import dataclasses
 import functools
 import inspect
+import itertools
 import json
 import textwrap
 import tomllib
@@ -30,6 +31,31 @@ from maskwright.base.toml import refuse_other_kind, to_toml
 from maskwright.text.curate.step import Step
 
 ROOM = "curate.steps"
+# The default recipe. Its order: repairs first, so that rules see the final text and personal
+# details are masked before anything is recorded; then rules about single documents; then steps that
+# need the whole corpus. Perplexity follows the removal of duplicates, which its model would learn
+# as usual text. Settings differ from the published rules where these are for web pages only:
+# shorter documents are kept (a dialogue, a news item), one stop word suffices, teasers that end in
+# "..." are kept, and length is judged in any language.
+DEFAULT_STEPS: dict[str, dict[str, object]] = {
+    "html": {},
+    "normalise": {},
+    "personal": {},
+    "boilerplate": {},
+    "language": {"most_other": 0.25},
+    "gibberish": {},
+    "gopher-repetition": {},
+    "gopher-quality": {
+        "min_doc_words": 15,
+        "min_stop_words": 1,
+        "min_avg_word_length": 2.5,
+        "max_ellipsis_lines_ratio": 1.0,
+        "languages": [],
+    },
+    "exact-duplicates": {},
+    "near-duplicates": {},
+    "perplexity": {"spread": 3.0},
+}
 
 
 @dataclass(frozen=True)
@@ -43,14 +69,14 @@ class CurationRecipe:
     steps: Mapping[str, Step]
 
     def __post_init__(self) -> None:
-        for name, step in self.steps.items():
+        checks = [(name, step.check) for name, step in self.steps.items()]
+        checks += [
+            (name, functools.partial(step.check_beside, name, self.steps))
+            for name, step in self.steps.items()
+        ]
+        for name, check in checks:
             try:
-                step.check()
-            except ConfigError as error:
-                raise error.under(f"{name}.") from None
-        for name, step in self.steps.items():
-            try:
-                step.check_beside(name, self.steps)
+                check()
             except ConfigError as error:
                 raise error.under(f"{name}.") from None
 
@@ -58,35 +84,38 @@ class CurationRecipe:
     def findings(self) -> list[Finding]:
         """Warnings about orders of steps that are likely mistakes."""
         findings, names = list[Finding](), list(self.steps)
+
+        def warn(name: str, message: str, remedy: str, why: str = "") -> None:
+            findings.append(Finding(name, message, why, remedy, "warning"))
+
         removers = [name for name in names if self.steps[name].REMOVES_COPIES]
         for name in names[names.index(removers[0]) :] if removers else []:
             removes_only = getattr(self.steps[name], "action", "") == "remove"
             if self.steps[name].CHANGES_TEXT and not removes_only and name not in removers:
                 message = f"{name} changes texts behind {removers[0]}, and may make new copies"
-                remedy = f"put {name} before {removers[0]}"
-                findings.append(
-                    Finding("changes-behind-duplicates", message, "", remedy, "warning")
-                )
+                warn("changes-behind-duplicates", message, f"put {name} before {removers[0]}")
         for number, (name, step) in enumerate(self.steps.items()):
             facts = {fact for before in names[:number] for fact in self.steps[before].LEAVES}
             for fact, why in step.needs_before().items():
                 if fact not in facts:
                     message = f"{name} needs a corpus with {fact}, and no step before it makes one"
                     makers = [n for n in step_names() if fact in settings_of(n).LEAVES]
-                    remedy = f"put {' or '.join(makers)} before {name}"
-                    findings.append(Finding("needs-a-step-before", message, why, remedy, "warning"))
+                    warn(
+                        "needs-a-step-before",
+                        message,
+                        f"put {' or '.join(makers)} before {name}",
+                        why,
+                    )
             for before in names[:number]:
                 if "language" in step.NOTES and hasattr(self.steps[before], "languages"):
                     message = f"{before} has rules for some languages, and {name} runs behind it"
-                    remedy = f"put {name} before {before}"
-                    findings.append(Finding("language-comes-late", message, "", remedy, "warning"))
+                    warn("language-comes-late", message, f"put {name} before {before}")
         return findings
 
     def to_toml(self) -> str:
         """Return the recipe with all settings as TOML."""
         names = ", ".join(f'"{name}"' for name in self.steps)
-        tables = {name: config.to_plain(step) for name, step in self.steps.items()}
-        return f"steps = [{names}]\n\n" + to_toml(tables)
+        return f"steps = [{names}]\n\n" + to_toml(self.plain())
 
     def plain(self) -> dict[str, Any]:
         """Return {step: settings} as plain values, for fingerprints and the card."""
@@ -120,6 +149,48 @@ def summary_of(name: str) -> str:
     return str(catalogue.load(ROOM, name).SUMMARY)
 
 
+def choose(
+    recipe: Path | None,
+    steps: Sequence[str] | None,
+    without: Sequence[str],
+    settings: Sequence[str],
+) -> CurationRecipe:
+    """Return the recipe of a file, of a list of steps, or the default one, without the steps
+    `without`, and with `settings` of the form `STEP.SETTING=VALUE`.
+
+    Raises:
+        ConfigError: unknown steps or settings, or no step remains.
+    """
+    if recipe is not None and steps is not None:
+        raise ConfigError(
+            "a recipe and a list of steps", where="--steps", do="give one of --recipe and --steps"
+        )
+    tables: dict[str, Any] = {}
+    if recipe is not None:
+        names, tables = read_plain(recipe)
+    elif steps is not None:
+        names = list(steps)
+    else:
+        names, tables = list(DEFAULT_STEPS), dict(DEFAULT_STEPS)
+    for name in without:
+        if name not in names:
+            raise ConfigError(
+                "the recipe has no such step",
+                where="--without",
+                found=repr(name),
+                wanted=near(name, names),
+            )
+    names = [name for name in names if name not in without]
+    if not names:
+        where = "--without" if without else "--steps"
+        raise ConfigError("the recipe has no steps", where=where, wanted="at least one step")
+    tables = {name: table for name, table in tables.items() if name not in without}
+    try:
+        return make(names, with_settings(names, tables, settings))
+    except ConfigError as error:
+        raise (error if recipe is None else error.under(f"{recipe}, ")) from None
+
+
 def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe:
     """Build the recipe of these steps; `tables` holds the settings of each.
 
@@ -128,13 +199,10 @@ def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe
             not run, or invalid settings.
     """
     for number, name in enumerate(steps):
-        if not isinstance(name, str) or name in steps[:number]:
-            raise ConfigError(
-                "a step is named twice" if isinstance(name, str) else "not the name of a step",
-                where="steps",
-                found=repr(name),
-                wanted="each step once" if isinstance(name, str) else "a text",
-            )
+        if not isinstance(name, str):
+            raise ConfigError("not the name of a step", where="steps", found=name, wanted="a text")
+        if name in steps[:number]:
+            raise ConfigError("a step is named twice", where="steps", found=repr(name))
         settings_of(name)
     if unused := [name for name in tables if name not in steps]:
         exists = unused[0] in step_names()
@@ -147,20 +215,6 @@ def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe
     return CurationRecipe(
         {name: config.from_plain(settings_of(name), tables.get(name, {}), name) for name in steps}
     )
-
-
-def read(path: Path, settings: Sequence[str] = ()) -> CurationRecipe:
-    """Read a recipe from a TOML file, applying each `STEP.SETTING=VALUE` before it is checked.
-
-    Raises:
-        UsageError: the file does not exist.
-        ConfigError: the file is not TOML, or not a valid recipe; names file and field.
-    """
-    steps, tables = read_plain(path)
-    try:
-        return make(steps, with_settings(steps, tables, settings))
-    except ConfigError as error:
-        raise error.under(f"{path}, ") from None
 
 
 def read_plain(path: Path) -> tuple[list[str], dict[str, Any]]:
@@ -233,15 +287,10 @@ def descriptions(kind: type[Step]) -> Mapping[str, str]:
             continue
         body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
         assert isinstance(body, ast.ClassDef)
-        name = ""
-        for line in body.body:
-            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-                name = line.target.id
-            elif name and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
-                texts[name] = " ".join(str(line.value.value).split())
-                name = ""
-            else:
-                name = ""
+        for line, following in itertools.pairwise(body.body):
+            match line, following:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(docs)):
+                    texts[name] = " ".join(str(docs).split())
     return {field.name: texts.get(field.name, "") for field in dataclasses.fields(kind)}
 
 

@@ -9,7 +9,7 @@ A module of `text/curate/steps/` has
 A `Step` judges each document by itself. A `CorpusStep` needs the whole corpus first: its `gather`
 runs functions (passes) over all documents and returns the table that is passed to `apply`. Results
 depend neither on the division of the corpus into shards and batches nor on the order of documents;
-which copy is kept is decided by `arrays/winnow.py`.
+which copy is kept is decided by `arrays/selection.py`.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class CurationBatch:
     @functools.cached_property
     def words(self) -> Words:
         """The words of all texts, regardless of case."""
-        return words_of(self.texts)
+        return words_of(self.characters)
 
     @functools.cached_property
     def characters(self) -> Characters:
@@ -205,6 +205,14 @@ class CurationBatch:
             selection.__dict__["words"] = self.words.of(chosen)
         return selection
 
+    def indices_in(self, table: pa.Table) -> NDArray[np.int64]:
+        """Return, for each row of a table about these documents, the index of its document."""
+        return np.searchsorted(self.rows, table.column("row").to_numpy())
+
+    def mentioned_in(self, table: pa.Table) -> CurationBatch:
+        """Return the documents that the table has rows about."""
+        return self.take(np.isin(self.rows, table.column("row").to_numpy()))
+
     def to_arrow(self) -> pa.Table:
         import pyarrow as pa
 
@@ -230,6 +238,20 @@ class CurationBatch:
         values = columns.pop(VALUES).to_pylist() if VALUES in columns else ()
         notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns.items()}
         return cls(rows, ids, texts, notes, values)
+
+
+def arrow_table(**columns: Any) -> pa.Table:
+    """Build an Arrow table of arrays; pyarrow is imported only where a step runs."""
+    import pyarrow as pa
+
+    return pa.table(columns)
+
+
+def strings(values: Sequence[str | None]) -> pa.Array:
+    """Build an Arrow array of strings, of one type whatever their number."""
+    import pyarrow as pa
+
+    return pa.array(values, pa.large_string())
 
 
 # The column of the number of a document in the corpus: the number of its shard << 32 | its row.
@@ -422,6 +444,53 @@ def check_range(settings: object, low: str, high: str) -> None:
         raise ConfigError(
             "no value can pass", where=low, found=least, wanted=f"at most {high}, {most}"
         )
+
+
+def is_set(settings: object, name: str) -> bool:
+    return getattr(settings, name) not in (None, "", (), {})
+
+
+def require_one(settings: object, *names: str, example: str) -> None:
+    """Refuse settings of which none is set.
+
+    Raises:
+        ConfigError: naming the first field.
+    """
+    if not any(is_set(settings, name) for name in names):
+        raise ConfigError(
+            f"the setting {' or '.join(names)} is missing",
+            where=names[0],
+            found="not set",
+            wanted=example,
+            do=f"set {example}, or leave the step out",
+        )
+
+
+def refuse_both(settings: object, name: str, alternative: str) -> None:
+    """Refuse two settings for one purpose.
+
+    Raises:
+        ConfigError: naming the second field.
+    """
+    if is_set(settings, name) and is_set(settings, alternative):
+        values = [f"{setting} = {getattr(settings, setting)!r}" for setting in (name, alternative)]
+        raise ConfigError(
+            f"`{name}` and `{alternative}` exclude each other",
+            where=alternative,
+            found=" and ".join(values),
+            wanted="one of them",
+            do="leave one out",
+        )
+
+
+def without_effect(settings: object, name: str, reason: str) -> ConfigError:
+    """Return the error that a setting has no effect for a reason."""
+    return ConfigError(
+        f"`{name}` has no effect {reason}",
+        where=name,
+        found=getattr(settings, name),
+        do=f"leave `{name}` out",
+    )
 
 
 def in_languages(batch: CurationBatch, languages: Sequence[str]) -> NDArray[np.bool_]:

@@ -26,15 +26,13 @@ from maskwright.base.storage.strict_json import parse_object
 from maskwright.text.curate.card import read_card
 from maskwright.text.curate.card_report import value_text
 from maskwright.text.curate.curation import UNREADABLE, is_curated
-from maskwright.text.curate.engine.pack import READ_AT
-from maskwright.text.curate.engine.segment import common_prefix_length, location_of
-from maskwright.text.curate.engine.shards import UNREAD
+from maskwright.text.curate.engine.segment import PLACE, common_prefix_length, location_of
+from maskwright.text.curate.engine.shards import READ_AT, UNREAD
 
 FOUND = 10  # most matching documents that are shown
 NEAR = 20  # most names that are compared closely with an unknown one
 EXCERPT = 200
 LARGEST = 1 << 30
-_PLACE = re.compile(r"(.+)([:#])(\d+)", re.DOTALL)
 
 
 @dataclass
@@ -158,13 +156,11 @@ def _by_name(name: str, *, exact: bool = False) -> _DocumentPattern:
     names = {name} if exact else {name, os.path.normpath(name)}
     pieces: list[tuple[bytes, ...]] = []
     for candidate in names:
-        pieces.append((_as_json(candidate),))
-        if match := _PLACE.fullmatch(candidate):
-            kind = b'"line": ' if match[2] == ":" else b'"row": '
-            pieces.append((_as_json(match[1]), kind + match[3].encode()))
+        match = PLACE.fullmatch(candidate)
+        pieces.append((_as_json(match[1]), match[3].encode()) if match else (_as_json(candidate),))
 
     def fits(record: dict[str, Any], location: str) -> bool:
-        match = None if exact else _PLACE.fullmatch(location)
+        match = None if exact else PLACE.fullmatch(location)
         return not names.isdisjoint((str(record["id"]), location, match[1] if match else location))
 
     return _DocumentPattern(tuple(pieces), fits)
@@ -240,10 +236,8 @@ class _Lookup:
         paths = (self.folder / room).glob("*.jsonl.gz")
         order = {f"{step}.jsonl.gz": rank for rank, step in enumerate(self.steps)}
         for path in sorted(paths, key=lambda p: (order.get(p.name, -1), p.name)):
-            for number, line in enumerate(_lines(path), 1):
-                if name is None or name.may_be_in(line):
-                    where = f"{path}:{number}"
-                    yield path, number, parse_object(line, where, error=DataError, largest=LARGEST)
+            for number, record in _records(path, name):
+                yield path, number, record
 
     def follow(self, fate: Fate) -> None:
         """Set `survivor` for a copy, and repeatedly if the survivor was later removed as a copy."""
@@ -255,13 +249,6 @@ class _Lookup:
             fate.survivor = fate = fates[0]
             visited.add(fate.place)
 
-    def unreadable(self) -> Iterator[dict[str, Any]]:
-        path = self.folder / UNREADABLE
-        if path.is_file():
-            for number, line in enumerate(_lines(path), 1):
-                where = f"{path}:{number}"
-                yield parse_object(line, where, error=DataError, largest=LARGEST)
-
     def names(self) -> Iterator[tuple[str, str]]:
         """Yield (id, location) of every document."""
         for room in ("removed", "text"):
@@ -269,10 +256,14 @@ class _Lookup:
                 yield str(record["id"]), _place(record, room)
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _records(path: Path, pattern: _DocumentPattern | None = None) -> Iterator[tuple[int, Any]]:
+    """Yield (line number, record) of the lines of a file that may match."""
     try:
         with gzip.open(path) as file:
-            yield from file
+            for number, line in enumerate(file, 1):
+                if pattern is None or pattern.may_be_in(line):
+                    where = f"{path}:{number}"
+                    yield number, parse_object(line, where, error=DataError, largest=LARGEST)
     except (OSError, EOFError) as error:
         raise DataError("a file of the corpus is damaged", where=path, found=error) from error
 
@@ -288,8 +279,9 @@ def _missing_error(lookup: _Lookup, document: str, text: str) -> UsageError:
             wanted="a piece of a text that is kept or was removed, or as it was before a change",
             do="give a shorter piece, or the document's file and line with --why",
         )
-    match = _PLACE.fullmatch(document)
-    for entry in lookup.unreadable():
+    match = PLACE.fullmatch(document)
+    unreadable = lookup.folder / UNREADABLE
+    for _, entry in _records(unreadable) if unreadable.is_file() else ():
         if _is_about(entry, document, match):
             is_row = "line" in entry
             return UsageError(
@@ -318,9 +310,9 @@ def _is_about(entry: dict[str, Any], document: str, match: re.Match[str] | None)
     """Whether the record of an unreadable row or file contains the document (`match`: parsed)."""
     if "line" not in entry:
         return entry["file"] in (document, match and match[1])
-    last_line = entry.get("last_line", entry["line"])
-    same_file = match is not None and entry["file"] == match[1]
-    return same_file and match is not None and entry["line"] <= int(match[3]) <= last_line
+    if match is None or entry["file"] != match[1]:
+        return False
+    return bool(entry["line"] <= int(match[3]) <= entry.get("last_line", entry["line"]))
 
 
 def _nearest(
@@ -328,12 +320,11 @@ def _nearest(
 ) -> str:
     """Suggest names similar to an unknown one, or the line where the document begins."""
     if match and match[1] in files:
-        earlier = (
-            (int(p[3]), name) for _, name in lookup.names() if (p := _match_file(name, match[1]))
-        )
-        nearest = max((entry for entry in earlier if entry[0] < int(match[3])), default=None)
-        if nearest is not None:
-            return f"a line where a document begins; the one before it is {nearest[1]}"
+        places = (PLACE.fullmatch(name) for _, name in lookup.names())
+        lines = [int(p[3]) for p in places if p and p[1] == match[1] and int(p[3]) < int(match[3])]
+        if lines:
+            before = f"{match[1]}{match[2]}{max(lines)}"
+            return f"a line where a document begins; the one before it is {before}"
     candidates = heapq.nlargest(
         NEAR,
         (name for pair in lookup.names() for name in set(pair)),
@@ -342,11 +333,6 @@ def _nearest(
     if difflib.get_close_matches(document, candidates, cutoff=0.5):
         return near(document, candidates)
     return "a name as " + " or ".join(dict.fromkeys(next(lookup.names(), ("file:1",))))
-
-
-def _match_file(location: str, file: str) -> re.Match[str] | None:
-    match = _PLACE.fullmatch(location)
-    return match if match and match[1] == file else None
 
 
 def _similarity(name: str, other_name: str) -> int:

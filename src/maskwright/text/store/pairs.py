@@ -21,7 +21,6 @@ tasks); a chunk of a single token is left out.
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 import numpy as np
@@ -32,51 +31,6 @@ from maskwright.base.errors import DataError, IncompatibleError
 from maskwright.base.randomness import integers, key, uniforms
 from maskwright.text.store.rows import Rows, check_indices, spread
 from maskwright.text.store.store import TokenStore
-
-# Both alternatives begin with few characters, which makes the search fast.
-_OPENING = "\"'“‘«(\\[*–—-"
-_MARK = re.compile(
-    # Group 1: the letter after the mark; ASCII lower case is excluded at once.
-    rf"[.!?…][\"'”’»)\]]{{0,3}}(?=\s+[{_OPENING}]{{0,3}}([^a-z\s{_OPENING}]))"
-    # Scripts without spaces between words have none between sentences.
-    r"|[。！？][\"'”’»)\]」』）]{0,3}(?=\s*\S)"
-)
-_EMPTY_LINE = re.compile(r"\n[^\S\n]*\n\s*")
-_SHORT = """
-    Mr Mrs Ms Dr Prof St Sr Jr Gen Col Capt Lt Sgt Rev Hon Gov Sen Rep vs etc al cf e.g i.e viz
-    approx No Nos Vol vol pp p Fig fig Eq eq Sec sec Ch ch Inc Ltd Co Corp Jan Feb Mar Apr Jun Jul
-    Aug Sep Sept Oct Nov Dec
-"""
-_ABBREVIATIONS = frozenset(_SHORT.split())
-_LONGEST = 1 + max(map(len, _ABBREVIATIONS))
-
-
-def sentence_starts(text: str) -> list[int]:
-    """Return the character offsets where sentences start; the first is 0.
-
-    White space before a sentence belongs to it, so that tokenizers that mark words by the space
-    before them tokenize the parts like the whole.
-    """
-    starts = {0}
-    for match in _MARK.finditer(text):
-        mark = match.start()
-        small = match[1] is not None and match[1].islower()
-        if not (small or (text[mark] == "." and _abbreviated(text, mark))):
-            starts.add(match.end())
-    for match in _EMPTY_LINE.finditer(text):
-        start = match.start()
-        while start and text[start - 1].isspace():
-            start -= 1
-        if match.end() < len(text):
-            starts.add(start)
-    return sorted(starts)
-
-
-def _abbreviated(text: str, mark: int) -> bool:
-    words = text[max(0, mark - _LONGEST) : mark].split()
-    word = words[-1].lstrip(_OPENING) if words else ""
-    return word in _ABBREVIATIONS or (len(word) == 1 and word.isupper())
-
 
 FRAME = 3
 
@@ -257,12 +211,8 @@ class SentencePairs:
                 found=f"length {self.length}",
                 do="raise rows.length",
             )
-        if store.num_tokens and not len(store.sentences):
-            raise IncompatibleError(
-                "the token store does not record where sentences start",
-                where=store.path,
-                do="make it again with sentences",
-            )
+        if store.num_tokens:
+            store.require_sentences()
         if store.num_documents == 1 and not self._swaps:
             raise DataError(
                 "sentence pairs need at least two documents",

@@ -127,6 +127,19 @@ class TokenStore:
         )
         return starts
 
+    def require_sentences(self) -> None:
+        """Refuse a store that does not record where sentences start.
+
+        Raises:
+            IncompatibleError: it does not.
+        """
+        if not len(self.sentences):
+            raise IncompatibleError(
+                "the token store does not record where sentences start",
+                where=self.path,
+                do="make it again with sentences",
+            )
+
 
 def token_type(vocabulary_size: int) -> np.dtype[Any]:
     """Return the smallest dtype for ids below `vocabulary_size`.
@@ -174,21 +187,14 @@ def _check(folder: Path, *, full: bool) -> Manifest:
         "tokens": int,
         "documents": int,
     }
-    if about.get("kind") != KIND or any(
-        type(about.get(k)) is not t for k, t in expected_types.items()
-    ):
+    is_store = about.get("kind") == KIND
+    is_store &= all(type(about.get(name)) is kind for name, kind in expected_types.items())
+    missing = ", ".join(sorted({"tokens.bin", *FILES} - set(manifest.files)))
+    if not is_store or missing:
         raise DataError(
             "not a token store",
             where=folder / MANIFEST,
-            found=about.get("kind"),
-            do="remove the folder; it is made again from the text",
-        )
-    missing = {"tokens.bin", *FILES} - set(manifest.files)
-    if missing:
-        raise DataError(
-            "not a token store",
-            where=folder / MANIFEST,
-            found=f"no {', '.join(sorted(missing))}",
+            found=f"no {missing}" if is_store else about.get("kind"),
             do="remove the folder; it is made again from the text",
         )
     return verify(folder, manifest=MANIFEST, full=full, error=DataError)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections import deque
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.base.config import fingerprint
 from maskwright.base.errors import DataError, IncompatibleError, OutputError
 from maskwright.base.storage.commit import (
     DISK,
@@ -36,14 +37,12 @@ from maskwright.base.storage.commit import (
     verify,
 )
 from maskwright.text.corpus.document import Document
-from maskwright.text.store.pairs import sentence_starts
 from maskwright.text.store.store import FILES, KIND, MANIFEST, TokenStore, checked_cast
 
 SHARD_BYTES = 16 << 20
 BLOCK_CHARACTERS = 1 << 20  # encoded at once: bounds the ids that exist as Python numbers
 COPY_BYTES = 8 << 20
 ROLES = ("pad", "unknown", "classify", "separator", "mask", "begin", "end")
-Progress = Callable[[int, int, int], None]
 Part = tuple[str, list[int]]  # text, and the characters in it where sentences start
 
 
@@ -68,9 +67,7 @@ def build_store(
     tokenizer: Encoder,
     out: Path,
     *,
-    workers: int = 0,
     sentences: bool = True,
-    progress: Progress | None = None,
     read: Callable[[], object] | None = None,
     files: FileSystem = DISK,
 ) -> TokenStore:
@@ -80,10 +77,7 @@ def build_store(
 
     Args:
         documents: read once, in order, with bounded memory.
-        workers: encoding threads, at least one; the result is the same for any number. The
-            tokenizer may use all cores in each of them.
         sentences: record where sentences start; needed for sentence pairs.
-        progress: called with (documents, tokens, bytes of text) after every block.
         read: called after all documents are read, before the store exists.
 
     Raises:
@@ -92,7 +86,7 @@ def build_store(
         OutputError, StoppedError, StorageError: as `commit`.
     """
     out = Path(out)
-    builder = _Builder(tokenizer, out, workers, sentences, progress, files)
+    builder = _Builder(tokenizer, out, sentences, files)
     existing = builder.existing_store()
     if existing is not None:
         input_hash = join_hashes(shard.input for shard in shards(documents))
@@ -131,7 +125,6 @@ def build_store(
 class TextShard:
     """Consecutive documents, and the hash of their text."""
 
-    number: int
     texts: list[str]
     bytes: list[int]
     input: str
@@ -139,7 +132,6 @@ class TextShard:
 
 def shards(documents: Iterable[Document]) -> Iterator[TextShard]:
     """Group consecutive documents into shards of at least SHARD_BYTES of text."""
-    numbers = itertools.count()
     texts: list[str] = []
     sizes: list[int] = []
     total, digest = 0, hashlib.sha256()
@@ -151,10 +143,10 @@ def shards(documents: Iterable[Document]) -> Iterator[TextShard]:
         sizes.append(len(data))
         total += len(data)
         if total >= SHARD_BYTES:
-            yield TextShard(next(numbers), texts, sizes, digest.hexdigest())
+            yield TextShard(texts, sizes, digest.hexdigest())
             texts, sizes, total, digest = [], [], 0, hashlib.sha256()
     if texts:
-        yield TextShard(next(numbers), texts, sizes, digest.hexdigest())
+        yield TextShard(texts, sizes, digest.hexdigest())
 
 
 def cut_text(text: str, starts: list[int]) -> Iterator[Part]:
@@ -184,18 +176,6 @@ def blocks(pieces: Iterable[Part]) -> Iterator[list[Part]]:
         yield block
 
 
-def in_order(work: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
-    """Apply `work` to `items` in threads, a few items ahead; yields results in order."""
-    with ThreadPoolExecutor(workers) as pool:
-        pending: deque[Future[Any]] = deque()
-        for item in items:
-            pending.append(pool.submit(work, item))
-            if len(pending) > workers:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-
-
 def join_hashes(hashes: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
@@ -218,26 +198,16 @@ class _EncodedShard:
 
 
 class _Builder:
-    def __init__(
-        self,
-        tokenizer: Encoder,
-        out: Path,
-        workers: int,
-        sentences: bool,
-        progress: Progress | None,
-        files: FileSystem,
-    ) -> None:
-        self.tokenizer, self.out, self.workers = tokenizer, out, workers
-        self.sentences, self.progress, self.files = sentences, progress, files
+    def __init__(self, tokenizer: Encoder, out: Path, sentences: bool, files: FileSystem) -> None:
+        self.tokenizer, self.out = tokenizer, out
+        self.sentences, self.files = sentences, files
         self.work = out.with_name(f".work-{out.name}")
-        roles = {role: getattr(tokenizer, role, None) for role in ROLES}
         self.facts: dict[str, Any] = {
             "tokenizer": tokenizer.fingerprint,
             "vocabulary_size": tokenizer.vocabulary_size,
-            "special": {role: int(n) for role, n in roles.items() if n is not None},
+            "special": _special_ids(tokenizer),
             "with_sentences": sentences,
         }
-        self.done = [0, 0, 0]
 
     def existing_store(self) -> TokenStore | None:
         """Return the existing store; None if there is none, or a damaged one."""
@@ -266,10 +236,10 @@ class _Builder:
         folders: list[Path] = []
         with ThreadPoolExecutor(1) as writer:
             writing: Future[Any] | None = None
-            for shard in shards(documents):
-                path = self.work / f"shard-{shard.number:05}"
+            for number, shard in enumerate(shards(documents)):
+                path = self.work / f"shard-{number:05}"
                 folders.append(path)
-                about = {**self.facts, "shard": shard.number, "input": shard.input}
+                about = {**self.facts, "shard": number, "input": shard.input}
                 if self._is_made(path, about):
                     continue
                 encoded = self._encode(shard)
@@ -290,20 +260,15 @@ class _Builder:
         return {name: recorded.get(name) for name in about} == about
 
     def _encode(self, shard: TextShard) -> _EncodedShard:
-        """Encode the documents of a shard, in order."""
+        """Encode the documents of a shard, in order; a thread encodes while this one cuts."""
         encoded, total = _EncodedShard(), 0
         cut = blocks(self._cut(shard, encoded.part_counts))
-        encoded_blocks = in_order(self._encode_block, cut, max(1, self.workers))
-        for tokens, sizes, marks in encoded_blocks:
-            encoded.tokens.append(tokens)
-            encoded.sizes.append(sizes)
-            encoded.marks.append(total + marks)
-            total += len(tokens)
-            self.done[1] += len(tokens)
-            self._report_progress()
-        self.done[0] += len(shard.texts)
-        self.done[2] += sum(shard.bytes)
-        self._report_progress()
+        with ThreadPoolExecutor(1) as encoder:
+            for tokens, sizes, marks in encoder.map(self._encode_block, cut):
+                encoded.tokens.append(tokens)
+                encoded.sizes.append(sizes)
+                encoded.marks.append(total + marks)
+                total += len(tokens)
         return encoded
 
     def _cut(self, shard: TextShard, counts: list[int]) -> Iterator[Part]:
@@ -334,10 +299,6 @@ class _Builder:
         inside = flat < np.repeat(sizes, counts)  # not those of sentences without tokens
         starts = np.repeat(np.cumsum(sizes) - sizes, counts)
         return tokens, sizes, np.unique((starts + flat)[inside])
-
-    def _report_progress(self) -> None:
-        if self.progress is not None:
-            self.progress(*self.done)
 
     def _write_shard(
         self, path: Path, shard: TextShard, encoded: _EncodedShard, about: dict[str, Any]
@@ -398,3 +359,93 @@ def _copy(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as file:
         while piece := file.read(COPY_BYTES):
             yield piece
+
+
+def _special_ids(tokenizer: Encoder) -> dict[str, int]:
+    """Return the ids of special tokens by role."""
+    ids = {role: getattr(tokenizer, role, None) for role in ROLES}
+    return {role: int(number) for role, number in ids.items() if number is not None}
+
+
+# ------------------------------------------------------------------------------ texts in memory
+class TextStore(TokenStore):
+    """A `TokenStore` of `texts` in memory, one document each, with their sentences; texts without
+    tokens are left out.
+
+    Raises:
+        TokenizerError: a text that cannot be tokenized.
+        DataError: the tokenizer gives an id outside its own vocabulary.
+    """
+
+    def __init__(self, texts: Sequence[str], tokenizer: Encoder) -> None:
+        encoded = tokenizer.encode_marked(texts, [sentence_starts(text) for text in texts])
+        nonempty = [
+            (text, ids, marks)
+            for text, (ids, marks) in zip(texts, encoded, strict=True)
+            if len(ids)
+        ]
+        sizes = [len(ids) for _, ids, _ in nonempty]
+        flat = np.concatenate([np.zeros(0, np.int64), *(ids for _, ids, _ in nonempty)])
+        self.path = Path("text")
+        self.vocabulary_size = tokenizer.vocabulary_size
+        self.tokens = checked_cast(flat.astype(np.int64), self.vocabulary_size)
+        self.offsets = np.cumsum([0, *sizes])
+        starts = [
+            start + marks[marks < len(ids)].astype(np.int64)
+            for start, (_, ids, marks) in zip(self.offsets, nonempty, strict=False)
+        ]
+        self.sentences = np.unique(np.concatenate([np.zeros(0, np.int64), *starts]))
+        self.document_bytes = np.array([len(text.encode()) for text, *_ in nonempty], np.int64)
+        self.starts_word = np.asarray(tokenizer.starts_word, dtype=bool)
+        self.ends_word = np.asarray(tokenizer.ends_word, dtype=bool)
+        self.special = _special_ids(tokenizer)
+        self.largest_id = int(flat.max()) if len(flat) else -1
+        self.tokenizer_fingerprint = tokenizer.fingerprint
+        self.num_tokens, self.num_documents = len(flat), len(nonempty)
+        self.fingerprint = fingerprint(["texts", list(texts), tokenizer.fingerprint])
+
+
+# ------------------------------------------------------------------------------ sentences
+# Both alternatives begin with few characters, which makes the search fast.
+_OPENING = "\"'“‘«(\\[*–—-"
+_MARK = re.compile(
+    # Group 1: the letter after the mark; ASCII lower case is excluded at once.
+    rf"[.!?…][\"'”’»)\]]{{0,3}}(?=\s+[{_OPENING}]{{0,3}}([^a-z\s{_OPENING}]))"
+    # Scripts without spaces between words have none between sentences.
+    r"|[。！？][\"'”’»)\]」』）]{0,3}(?=\s*\S)"
+)
+_EMPTY_LINE = re.compile(r"\n[^\S\n]*\n\s*")
+_SHORT = """
+    Mr Mrs Ms Dr Prof St Sr Jr Gen Col Capt Lt Sgt Rev Hon Gov Sen Rep vs etc al cf e.g i.e viz
+    approx No Nos Vol vol pp p Fig fig Eq eq Sec sec Ch ch Inc Ltd Co Corp Jan Feb Mar Apr Jun Jul
+    Aug Sep Sept Oct Nov Dec
+"""
+_ABBREVIATIONS = frozenset(_SHORT.split())
+_LONGEST = 1 + max(map(len, _ABBREVIATIONS))
+
+
+def sentence_starts(text: str) -> list[int]:
+    """Return the character offsets where sentences start; the first is 0.
+
+    White space before a sentence belongs to it, so that tokenizers that mark words by the space
+    before them tokenize the parts like the whole.
+    """
+    starts = {0}
+    for match in _MARK.finditer(text):
+        mark = match.start()
+        small = match[1] is not None and match[1].islower()
+        if not (small or (text[mark] == "." and _abbreviated(text, mark))):
+            starts.add(match.end())
+    for match in _EMPTY_LINE.finditer(text):
+        start = match.start()
+        while start and text[start - 1].isspace():
+            start -= 1
+        if match.end() < len(text):
+            starts.add(start)
+    return sorted(starts)
+
+
+def _abbreviated(text: str, mark: int) -> bool:
+    words = text[max(0, mark - _LONGEST) : mark].split()
+    word = words[-1].lstrip(_OPENING) if words else ""
+    return word in _ABBREVIATIONS or (len(word) == 1 and word.isupper())

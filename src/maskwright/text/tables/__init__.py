@@ -1,10 +1,13 @@
 """Labelled data of the user's own, from files to examples. No torch.
 
-    rows, files        files of every form to rows; formats/ has a file for each other format
-    layout             the types of layouts, columns and tasks
-    roles, infer       which column is what, and which task the table is for
-    layouts/           sets of columns that belong together, a file each
-    prepare            rows to examples: labels, checks, splits, a survey
+    rows                 `Row` and `Table`, below everything else
+    cell_values, columns the closed grammar of cells (docs/cell-values.md), and of whole columns
+    read, files          files of every form to rows; formats/ has a file for each other format
+    layout               the types of layouts, columns and tasks
+    roles, infer         which column is what (`role_search` has the names), and which task it is
+    labelled_texts       layouts that several task types share; others are in `learn/tasks/`
+    labels, classes      the classes of a task
+    prepare              rows to examples: labels, checks, splits, a survey
 
 `prepare` does all of it in one call. `shapes` collects what task types declare of their data.
 """

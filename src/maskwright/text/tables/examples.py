@@ -13,10 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
-
-if TYPE_CHECKING:
-    pass
+from typing import Any, ClassVar
 
 Target = int | float | tuple[int, ...]
 UNKNOWN = -1  # class index of an unknown tag

@@ -1,38 +1,44 @@
-"""Load the rows of labelled files or folders, by part.
+"""Load the rows of labelled files or folders, by part, with the names of classes beside them.
 
     one file                     -> the part "all", divided later (splits.py)
-    a folder with train…, dev…   -> the parts by the files' names; `labels.json` names the classes
+    a folder with train…, dev…   -> the parts by the files' names, train-00000-of-00002.parquet or
+                                    my_set/train/part1.jsonl; `labels.json` names the classes
     train=, validation=, test=   -> the parts as given
 
-`rows.py` reads one file; this module holds the rows of all files.
+Files without a part form one table; if other files have a part, they are not read, and a finding
+lists them. `read.py` reads one file.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
-from maskwright.base.findings import Finding
 from maskwright.base.storage.files import write_file
+from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.files import IgnoredFiles, Source, find
 from maskwright.text.corpus.ledger import Counts
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.formats import unnamed_files
-from maskwright.text.tables.formats.resolve_annotations import resolve_labels
-from maskwright.text.tables.raw_text import LABEL, Names, read_names
-from maskwright.text.tables.rows import DEFAULT_READING, TABLE_FILE, Row, read_rows
-from maskwright.text.tables.split_files import (
+from maskwright.text.tables.cell_values import as_integer
+from maskwright.text.tables.formats import text_files
+from maskwright.text.tables.formats.exports import resolve_labels
+from maskwright.text.tables.formats.text_files import PART_WORDS, WORD, part_of_folder, says_part
+from maskwright.text.tables.read import noted_names, read_rows
+from maskwright.text.tables.rows import (
     ALL,
+    DEFAULT_READING,
+    LABEL,
+    PARTS,
     TEST,
     TRAIN,
     VALIDATION,
-    by_part,
-    noted_names,
-    separate_class_names,
+    Names,
+    Row,
+    Table,
 )
 
 # Also read if only a data file next to it was named.
@@ -41,55 +47,6 @@ NAMES_NEAR = "labels.json"
 ClassNames = tuple[dict[str, Names], str]
 # (sources by part; class names and their file; files without a part; ignored files).
 PartSources = tuple[dict[str, list[Source]], ClassNames, list[str], IgnoredFiles]
-
-
-@dataclass(frozen=True)
-class Table:
-    """The rows of all parts.
-
-    Attributes:
-        parts: the existing ones of `train`, `validation`, `test`; or only `all`.
-        names: class number -> name by column, from a file next to the data or their metadata; those
-            of `label` also apply if the column has another name (`names_of`).
-        names_file: the file that holds `names`, or "".
-        loose: whether `names_file` was not given by the user, so that it may be for other data.
-        counts: counts of the reading, by part.
-        rejects: the file that lists dropped rows, by part, if requested.
-    """
-
-    parts: dict[str, list[Row]]
-    names: dict[str, Names] = field(default_factory=dict)
-    names_file: str = ""
-    loose: bool = False
-    counts: dict[str, Counts] = field(default_factory=dict)
-    rejects: dict[str, Path] = field(default_factory=dict)
-
-    @property
-    def first(self) -> list[Row]:
-        """The rows from which columns and labels are learned: `train`, or `all`."""
-        return self.parts.get(TRAIN, self.parts.get(ALL, []))
-
-    def names_of(self, column: str) -> Names:
-        """Return class number -> name of a label column; empty if no file has the names."""
-        if column in self.names or LABEL in self.columns:
-            return self.names.get(column, {})
-        return self.names.get(LABEL, {})
-
-    def without_labels(self, split: str, rows: Sequence[Row], shown: str) -> bool:
-        """Drop a test part whose `rows` have no labels, as in public data sets, with a finding that
-        names the placeholder `shown`. Return False, without effect, for other parts."""
-        if split != TEST or TRAIN not in self.parts:
-            return False
-        del self.parts[split]
-        message = f"not used: {shown} in place of a label in all {len(rows):,} rows"
-        unused = Finding("part-not-used", message)
-        self.counts.setdefault(split, Counts()).notes.append(unused)
-        return True
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns of the first part, in order of occurrence."""
-        return list(dict.fromkeys(name for row in self.first for name in row.values))
 
 
 def load(
@@ -179,24 +136,9 @@ def _refuse_running_text(reading: ReadingOptions) -> None:
             )
 
 
-def _refuse_brat(files: Sequence[Source], ignored: Sequence[str]) -> None:
-    """Raise UsageError for brat annotations, which are in files next to the texts."""
-    stems = {str(source.path.with_suffix("")) for source in files if source.format == "text"}
-    if marks := [name for name in ignored if name.endswith(".ann") and name[:-4] in stems]:
-        raise UsageError(
-            "brat's marks are not in the file of their text",
-            where=marks[0],
-            found=f"{len(marks):,} files ending in .ann",
-            wanted="texts and marks in one file",
-            do='write a line for each text, {"text": …, "entities": [[0, 4, "PER"]]}, with the '
-            "places that stand behind T1, T2 and so on; name the file .jsonl",
-        )
-
-
 def _find_data(data: Path | str | Sequence[Path | str], learned: bool) -> PartSources:
     """Find the sources of one or more paths, assigned to parts by the names of files."""
-    all_files, ignored = find(data, unnamed_files.sources)
-    _refuse_brat(all_files, ignored.files)
+    all_files, ignored = find(data, text_files.sources)
     files, names, names_files = separate_class_names(all_files)
     sources = {ALL: files} if _is_one_file(data) else by_part(files, learned=learned)
     assigned = {source.shown for files in sources.values() for source in files}
@@ -226,7 +168,7 @@ def _find_parts(path_by_split: Mapping[str, Path | str]) -> PartSources:
     """Find the sources of one path for each part."""
     files_by_split, ignored = {}, IgnoredFiles()
     for split, path in path_by_split.items():
-        found_files, ignored_files = find(path, unnamed_files.sources)
+        found_files, ignored_files = find(path, text_files.sources)
         files_by_split[split] = separate_class_names(found_files)
         ignored.add(ignored_files)
     sources = {split: files for split, (files, _, _) in files_by_split.items()}
@@ -239,40 +181,238 @@ def _find_parts(path_by_split: Mapping[str, Path | str]) -> PartSources:
     return sources, (names, ", ".join(dict.fromkeys(names_files))), [], ignored
 
 
-def _check_files(split: str, rows: Sequence[Row]) -> None:
-    """Raise DataError if two tables of one part each have columns that the other lacks."""
-    first_rows: dict[str, Row] = {}
-    for row in rows:
-        first_rows.setdefault(row.file, row)
-    columns = {
-        file: frozenset(row.values) for file, row in first_rows.items() if TABLE_FILE.search(file)
-    }
-    for (first_file, first_columns), (second_file, second_columns) in itertools.combinations(
-        columns.items(), 2
-    ):
-        if first_columns - second_columns and second_columns - first_columns:
-            raise DataError(
-                f"two files of the part {split!r} have different columns",
-                where=second_file,
-                found=", ".join(sorted(second_columns)),
-                wanted=f"{', '.join(sorted(first_columns))}, as in {first_file}",
-                do="make one table of them, or move one out of the folder",
-            )
-
-
 def _check_columns(table: Table) -> None:
+    """Raise DataError if two tables of one part each have columns that the other lacks, or a part
+    has none of the columns of the first."""
     for split, rows in table.parts.items():
-        _check_files(split, rows)
-    columns_by_split = {
-        split: {n for row in rows for n in row.values} for split, rows in table.parts.items()
-    }
-    for split, split_columns in columns_by_split.items():
-        missing = [name for name in table.columns if name not in split_columns]
-        if missing and not split_columns.intersection(table.columns):
+        columns_by_file: dict[str, set[str]] = {}
+        for row in rows:
+            if row.in_table:
+                columns_by_file.setdefault(row.file, set(row.values))
+        for (file, columns), (second, other_columns) in itertools.combinations(
+            columns_by_file.items(), 2
+        ):
+            if columns - other_columns and other_columns - columns:
+                raise DataError(
+                    f"two files of the part {split!r} have different columns",
+                    where=second,
+                    found=", ".join(sorted(other_columns)),
+                    wanted=f"{', '.join(sorted(columns))}, as in {file}",
+                    do="make one table of them, or move one out of the folder",
+                )
+    for split, rows in table.parts.items():
+        names = {name for row in rows for name in row.values}
+        if table.columns and names.isdisjoint(table.columns):
             raise DataError(
                 "the parts have different columns",
-                where=table.parts[split][0].file,
-                found=f"{split}: {', '.join(sorted(split_columns))}",
+                where=rows[0].file,
+                found=f"{split}: {', '.join(sorted(names))}",
                 wanted=", ".join(table.columns),
                 do="name the columns alike in all files",
             )
+
+
+# ------------------------------------------------------------------------------ parts of a folder
+def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[Source]]:
+    """Return the files of each part in the order train, validation, test; or all files as `all`.
+
+    Args:
+        learned: whether training data are required.
+
+    Raises:
+        UsageError: a name with two parts, no training data, a part in two formats.
+    """
+    sources_by_part: dict[str, list[Source]] = {}
+    if texts := text_files.in_folders(files, says_part):
+        upper_folders = [source.path.parent.parent.name for source in texts]
+        files, has_split_folders = texts, len(set(upper_folders)) > 1
+        names = [part_of_folder(name) if has_split_folders else ALL for name in upper_folders]
+    else:
+        names = [_part_of(source) for source in files]
+        if set(names) == {ALL}:  # no name has a part: perhaps the folders have
+            folders = [source.path.parent.name.lower() for source in files]
+            names = [PART_WORDS.get(folder, ALL) for folder in folders]
+    for source, split in zip(files, names, strict=True):
+        sources_by_part.setdefault(split, []).append(source)
+    if sources_by_part.keys() == {ALL}:
+        return sources_by_part
+    sources_by_part.pop(ALL, None)  # files without part may not be data, such as languages.json
+    folder = files[0].path.parent
+    if learned and TRAIN not in sources_by_part:
+        raise UsageError(
+            "the folder has no training data",
+            where=folder,
+            found=", ".join(f"{split}: {s[0].path.name}" for split, s in sources_by_part.items()),
+            wanted="a file whose name has the word train",
+            do="rename the file, as train.csv; or name it alone: --data FILE",
+        )
+    for split, sources in sources_by_part.items():
+        if len({source.suffix for source in sources}) > 1:
+            raise UsageError(
+                "the folder has one part in two formats",
+                where=folder,
+                found=f"{split}: " + ", ".join(sorted(source.path.name for source in sources)),
+                wanted="one of them",
+                do="move what is not meant out of the folder",
+            )
+    return {split: sources_by_part[split] for split in PARTS if split in sources_by_part}
+
+
+def _part_of(source: Source) -> str:
+    words = {word.lower() for word in WORD.findall(source.path.name)}
+    splits = sorted({PART_WORDS[word] for word in words & PART_WORDS.keys()})
+    if len(splits) > 1:
+        raise UsageError(
+            "the file's name contains two parts",
+            where=source.shown,
+            found=" and ".join(splits),
+            wanted="one of train, validation, test",
+            do="rename the file, or move it out of the folder",
+        )
+    return splits[0] if splits else ALL
+
+
+# ------------------------------------------------------------------------------ names of classes
+FILE = re.compile(
+    r"(?:(.+?)[_-])?(labels?|id2label|label2id|label[_-]?map|label[_-]?names|class[_-]?names"
+    r"|classes|dataset_infos?)\.json$",
+    re.IGNORECASE,
+)
+# Files that hold more than class names, and possibly none.
+ABOUT = re.compile(r"dataset_infos?\.json$", re.IGNORECASE)
+WRAPPED = ("id2label", "label2id", "names", "labels", "classes", "label_names", "class_names")
+NUMBER_OF, NAME_OF = ("id", "label_id", "index", "value"), ("name", "label", "class")
+WANTED = '["bad", "good"], {"0": "bad", "1": "good"} or {"bad": 0, "good": 1}'
+
+
+def separate_class_names(
+    sources: Sequence[Source],
+) -> tuple[list[Source], dict[str, Names], list[str]]:
+    """Return (the data files, class names by column from files such as `labels.json`, the names of
+    these files).
+
+    Raises:
+        DataError: a file of class names holds none.
+    """
+    names: dict[str, Names] = {}
+    files, names_files = [], []
+    for source in sources:
+        if len(sources) == 1 or not is_of_names(source):
+            files.append(source)
+        elif (file_names := read_names(source)) is None:
+            files.append(source)  # holds rows despite its name
+        elif file_names:
+            names |= file_names
+            names_files.append(source.shown)
+    return files, names, names_files
+
+
+def is_of_names(source: Source) -> bool:
+    """Whether the name of a file is that of a file with class names."""
+    return FILE.search(source.path.name) is not None
+
+
+def read_names(source: Source) -> dict[str, Names] | None:
+    """Read class names by column, `label` if the file names no column; None if it holds rows.
+
+    Raises:
+        DataError: not UTF-8, not JSON, or class names of an unknown form.
+    """
+    match = FILE.search(source.path.name)
+    assert match is not None
+    column = f"{match[1]}_label" if match[1] else LABEL
+    try:
+        value = parse(source.path.read_text("utf-8-sig"), source.shown)
+    except UnicodeDecodeError as error:
+        raise _names_error(error.reason, source.shown, "not UTF-8") from error
+    except DataError:
+        if match[1]:  # train_labels.json may be JSON Lines
+            return None
+        raise
+    of_features = dict(_names_in_features(value, source.shown))
+    if of_features or ABOUT.search(source.path.name):
+        return of_features
+    while type(value) is dict and (keys := [key for key in WRAPPED if key in value]):
+        if type(value[keys[0]]) not in (list, dict):
+            break
+        value = value[keys[0]]
+    if type(value) is list and value and all(type(entry) is dict for entry in value):
+        pairs = [_number_and_name(entry) for entry in value]
+        if None in pairs and match[1]:
+            return None
+        return {column: _sort_names([p for p in pairs if p is not None], value, source.shown)}
+    return {column: _parse_names(value, source.shown)}
+
+
+def _parse_names(value: Any, file: str) -> Names:
+    """Parse a list of names, or a mapping of numbers to names or of names to numbers."""
+    if type(value) is list and all(type(name) is str for name in value):
+        return _sort_names(enumerate(value), value, file)
+    entries = list(value.items()) if type(value) is dict else []
+    numbers_first = [(as_integer(key), name) for key, name in entries]
+    numbers_last = [(as_integer(number), name) for name, number in entries]
+    are_numbers_first = all(n is not None and type(name) is str for n, name in numbers_first)
+    are_numbers_last = all(number is not None for number, _ in numbers_last)
+    are_numbers_last &= {type(number) for _, number in entries} in ({int}, {str})
+    if not entries or not (are_numbers_first or are_numbers_last):
+        raise _names_error(value, file)
+    if are_numbers_first and are_numbers_last and type(entries[0][1]) is str:
+        raise _names_error(value, file, "numbers on both sides")
+    return _sort_names(numbers_last if are_numbers_last else numbers_first, value, file)
+
+
+def _number_and_name(entry: Mapping[str, Any]) -> tuple[int, str] | None:
+    """Return (number, name) of the class that an object describes, or None."""
+    numbers = [n for key in NUMBER_OF if (n := as_integer(entry.get(key))) is not None]
+    names = [entry[key] for key in NAME_OF if type(entry.get(key)) is str]
+    is_row = "text" in entry or "sentence" in entry
+    return (numbers[0], names[0]) if len(numbers) == len(names) == 1 and not is_row else None
+
+
+def _sort_names(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) -> Names:
+    """Return the names in ascending order of their numbers.
+
+    Raises:
+        DataError: there are no names, or a name or a number occurs twice.
+    """
+    pairs_read = [(number, name) for number, name in pairs if number is not None]
+    names = dict(sorted(pairs_read))
+    if not pairs_read or len(pairs_read) < len(value):
+        raise _names_error(value, file)
+    if len(names) < len(pairs_read) or len(set(names.values())) < len(names):
+        raise _names_error(value, file, "a name or a number twice")
+    if not all(map(str.strip, names.values())):
+        raise _names_error(value, file, "an empty name")
+    return names
+
+
+def _names_in_features(value: Any, file: str) -> Iterable[tuple[str, Names]]:
+    """Yield (column, class names) from the feature descriptions of the datasets library."""
+    if type(value) is not dict:
+        return
+    features = value.get("features", value)
+    if (
+        features is value
+        and len(value)
+        and all(type(v) is dict and "features" in v for v in value.values())
+    ):
+        features = next(iter(value.values()))["features"]  # one entry for each configuration
+    if type(features) is not dict:
+        return
+    for column, feature in features.items():
+        if type(feature) is dict:
+            element_feature = feature.get("feature")
+            feature = element_feature if type(element_feature) is dict else feature
+            class_names = feature.get("names")
+            if type(class_names) is list and class_names:
+                yield column, _parse_names([str(name) for name in class_names], file)
+
+
+def _names_error(value: Any, file: str, reason: str = "") -> DataError:
+    return DataError(
+        "the names of the classes cannot be read",
+        where=file,
+        found=(f"{reason}: " if reason else "") + repr(value)[:80],
+        wanted=WANTED,
+        do="write them so, or move the file out of the folder",
+    )

@@ -8,21 +8,39 @@ with a separator between them, are multi-label. A task given by the user overrid
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from maskwright.base.errors import DataError
-from maskwright.text.tables import flags
-from maskwright.text.tables.column_contents import Column, is_empty, is_no_label, value_of
-from maskwright.text.tables.files import Table
+from maskwright.text.tables.cell_values import (
+    BY_BLANK,
+    BY_LETTER,
+    SEPARATORS,
+    as_integer,
+    is_empty,
+    is_no_label,
+    list_of,
+    refuse_list_of_numpy,
+    spells_number,
+)
+from maskwright.text.tables.columns import (
+    LISTS,
+    MOSTLY,
+    Column,
+    are_spaced_flags,
+    columns_of_marks,
+    flag_names,
+    flags_in,
+)
 from maskwright.text.tables.layout import Columns, Label, Shape, Task
-from maskwright.text.tables.raw_text import as_integer
+from maskwright.text.tables.role_search import SCORES
 from maskwright.text.tables.roles import find_columns
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.rows import Row, Table, cell_error, plain, value_of
 from maskwright.text.tables.shapes import shape_for, shape_of
-from maskwright.text.tables.spellings import plain
-from maskwright.text.tables.unclear_labels import SCORES, refuse_unclear
 
 # Up to this many distinct integers are classes; in a column named like a score, up to FEW_SCORES.
 FEW = 20
@@ -31,9 +49,6 @@ FEW_SCORES = 10
 FEW_OF_PAIRS = 3
 # Numbers 0 … n-1 without gaps are classes if each has at least this many rows on average.
 OFTEN = 5
-# Kinds of columns whose cells are lists.
-LISTS = ("texts", "wholes", "numbers", "booleans")
-SEPARATORS = ("|", ";", ",")
 # The least share of cells that contain a separator.
 MIN_SEPARATED = 0.1
 
@@ -59,6 +74,7 @@ def infer(
     requested = None if task is None else shape_of(task)
     allowed_layouts = None if requested is None else (requested.layout,)
     selected = find_columns(table, columns, allowed_layouts)
+    _refuse_unlisted(table, selected)
     if no_label is not None and len(names := selected.roles.get("label", ())) == 1:
         table = _without_unknown(table, names[0], no_label)
         selected = find_columns(table, columns, allowed_layouts)
@@ -68,7 +84,7 @@ def infer(
             raise _no_task_error(table, selected, selected.layout.reason(selected))
         return Task(shape, selected.layout.reason(selected), selected)
     if requested is None:
-        refuse_unclear(table.first, selected)
+        _refuse_unclear(table.first, selected)
     form, reason, separator = label_form(table.first, selected)
     if form == "number" and _are_named(table, selected):
         form, reason = "classes", f"the numbers in {selected['label']!r} have names"
@@ -77,8 +93,8 @@ def infer(
         reason, separator = f"it was given (otherwise {reason})", None
         if requested.label == "several":
             separator = _find_separator(table.first, selected["label"], 0.0) or SEPARATORS[0]
-            if flags.are_codes(table.first, selected["label"]):
-                separator = flags.BY_LETTER
+            if _are_digit_flags(_label_values(table.first, selected["label"])):
+                separator = BY_LETTER
         form = requested.label
     shape = requested or shape_for(selected.layout, form)
     if shape is None:
@@ -116,14 +132,14 @@ def _with_flags(task: Task, rows: Sequence[Row]) -> Task:
     """Return the task with its settings for reading flags, if its labels are flags."""
     names, column = task.columns.roles["label"], task.columns.column("label")
     if len(names) > 1:
-        mark_columns = flags.columns_of_marks([task.columns.described[name] for name in names])
+        mark_columns = columns_of_marks([task.columns.described[name] for name in names])
         signs = tuple(name for name in mark_columns if task.columns.described[name].kind == "whole")
         other_marks = set(mark_columns) - set(signs)
         empty = {name for name in names if task.columns.described[name].kind == "empty"}
         return replace(task, signs=signs, marks=tuple(other_marks | empty) if other_marks else ())
     if column.kind == "flags":
-        return replace(task, named=flags.names_in(rows, column.name))
-    if not (size := flags.flags_in(rows, column.name, task.separator)):
+        return replace(task, named=flag_names(rows, column.name))
+    if not (size := flags_in(rows, column.name, task.separator)):
         return task
     return replace(
         task, why=f"{column.name!r} holds {size} flags in each row, one for each class", flags=size
@@ -160,8 +176,8 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[Label, str, str |
             )
         notation = "written with a point" if column.integral else "with fractions"
         return "number", f"{name} holds numbers {notation}", None
-    if flags.are_spaced(rows, column.name):
-        return "several", f"{name} holds flags with blanks between", flags.BY_BLANK
+    if are_spaced_flags(rows, column.name):
+        return "several", f"{name} holds flags with blanks between", BY_BLANK
     separator = _find_separator(rows, column.name)
     if separator is not None:
         return "several", f"{name} holds names with {separator!r} between them", separator
@@ -186,6 +202,121 @@ def _integer_form(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
     return "number", f"{name} holds {distinct:,} different whole numbers"
 
 
+# ------------------------------------------------------------------------------ unclear labels
+# Cells that can be read in two ways -> the pattern of all of them, and of what at least one has.
+COMMAS = re.compile(r"\s*[-+]?(\d+(,\d+)?|\d{1,3}(,\d{3})*)\s*"), ","
+UNIT = r"[%‰°$€£¥₹]"
+UNITS = re.compile(rf"\s*([-+]?{UNIT}\s*)?[-+]?\d+([.,]\d+)*(\s*{UNIT})?\s*"), UNIT
+DIGIT_FLAGS = re.compile(r"\s*[01]{2,}\s*"), r"^\s*0"
+BRACKETS = re.compile(r"\s*(\w*(\(\s*)?[\[({].*[,|;].*[\])}]|\[[^\]]+\])\s*", re.DOTALL)
+# Fewer rows do not tell whether a fraction among whole numbers is a mistake.
+FEW_ROWS = 20
+# (row, label) of each row that has a label.
+Cells = Sequence[tuple[Row, Any]]
+
+
+def _refuse_unlisted(table: Table, columns: Columns) -> None:
+    """Raise DataError if only some cells of the label column spell lists."""
+    names = columns.roles.get("label", ()) if columns.layout.has_label_forms else ()
+    if len(names) != 1 or columns.column("label").in_cells:
+        return
+    for row in table.rows:
+        refuse_list_of_numpy(row, names[0])
+        cell = row.values.get(names[0])
+        if is_empty(cell) or type(cell) is not str or cell.strip()[0] != "[":
+            continue
+        if row.in_table and list_of(cell) is not None:
+            raise cell_error(
+                "some labels are lists, and others are not",
+                row,
+                names[0],
+                "a list in every row, or in none",
+                'write each as a list, such as ["a"]; or names with | between them',
+            )
+
+
+def _label_values(rows: Sequence[Row], name: str) -> list[tuple[Row, Any]]:
+    return [(row, v) for row in rows if not is_empty(v := value_of(row, name))]
+
+
+def _refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
+    """Refuse a column of labels that can be read in two ways.
+
+    Raises:
+        DataError: naming the ways and the options that choose one.
+    """
+    if len(columns.roles["label"]) > 1:
+        return
+    column = columns.column("label")
+    cells = _label_values(rows, column.name)
+    readings, example = _unclear_form(column, cells, is_pair="text" not in columns.roles)
+    if example is None:
+        return
+    value = example[1]
+    text = str(value).strip()
+    raise cell_error(
+        f"unclear labels: {readings}",
+        example[0],
+        column.name,
+        "labels of one form: names, whole numbers, numbers with a decimal point, lists such as "
+        '["a", "b"], or one flag (0 or 1) for each class',
+        "write them so; or say what they are: names --task classification; several labels or flags "
+        "in each cell --task multi-label; numbers --task regression; where this one means that "
+        f"there is none --read no_label={shlex.quote(text)}",
+    )
+
+
+def _unclear_form(
+    column: Column, cells: Cells, is_pair: bool
+) -> tuple[str, tuple[Row, Any] | None]:
+    """Return what the labels of a column may be and an example; None if they are clear."""
+    numbers = [(row, v) for row, v in cells if spells_number(v)]
+    integers = {number for _, v in cells if (number := as_integer(v)) is not None}
+    fractions = [(row, v) for row, v in numbers if as_integer(v) is None]
+    if example := _all_of(COMMAS, cells):
+        return "numbers with a comma, or two numbers", example
+    if len({str(v) for _, v in cells}) > FEW and (example := _all_of(UNITS, cells)):
+        return "numbers with a unit, or names", example
+    if _are_digit_flags(cells):
+        return "flags, one for each digit, or names", cells[0]
+    if column.kind == "numbers":
+        of_lists = (cell for cell in cells if type(cell[1]) is list)
+        fraction = next((cell for cell in of_lists if None in map(as_integer, cell[1])), None)
+        return "lists of fractions are neither classes nor flags", fraction
+    if column.kind == "wholes" and not flags_in([row for row, _ in cells], column.name):
+        lists = [cell for cell in cells if type(cell[1]) is list and cell[1]]
+        repeated = [cell for cell in lists if len(set(cell[1])) < len(cell[1])]
+        most = 2 * len(repeated) > len(lists)
+        return "lists of numbers that repeat within a row are no set", repeated[0] if most else None
+    if column.kind == "number" and fractions and not is_pair and plain(column.name) not in SCORES:
+        are_few = len(fractions) == 1 or len(fractions) <= (1 - MOSTLY) * len(cells)
+        few_classes = len(integers) <= FEW_SCORES and len(cells) >= FEW_ROWS
+        few = fractions[0] if are_few and few_classes else None
+        return "classes, or numbers, as a few fractions are among whole numbers", few
+    if column.kind == "text":
+        brackets = [cell for cell in cells if BRACKETS.fullmatch(str(cell[1]))]
+        if 2 * len(brackets) > len(cells):
+            return "lists without quotes, or names", brackets[0]
+        distinct = {str(v).strip() for _, v in numbers}
+        if 2 * len(numbers) >= len(cells) and (len(distinct) > FEW or fractions):
+            return "numbers, or names", next(cell for cell in cells if not spells_number(cell[1]))
+    return "", None
+
+
+def _all_of(form: tuple[re.Pattern[str], str], cells: Cells) -> tuple[Row, Any] | None:
+    """Return the first cell that has what the form requires of one, if all cells fit the form."""
+    pattern, required = form
+    example = next((cell for cell in cells if re.search(required, str(cell[1]))), None)
+    return example if example and all(pattern.fullmatch(str(value)) for _, value in cells) else None
+
+
+def _are_digit_flags(cells: Cells) -> bool:
+    """Whether all cells are texts of the digits 0 and 1 of equal length, which may be flags."""
+    lengths = {len(str(value).strip()) for _, value in cells}
+    return len(lengths) == 1 and _all_of(DIGIT_FLAGS, cells) is not None
+
+
+# ------------------------------------------------------------------------------ given tasks
 def _without_unknown(table: Table, name: str, no_label: str) -> Table:
     """Return the table without the training rows labelled `no_label`, unless all of them are."""
     rows = [row for row in table.first if not is_no_label([no_label], value_of(row, name))]
@@ -203,7 +334,7 @@ def _find_separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED
         split_cells = [[p.strip() for p in cell.split(separator)] for cell in cells]
         cells_with_separator = sum(len(pieces) > 1 for pieces in split_cells)
         piece_counts = Counter(
-            p for parts in {tuple(pieces) for pieces in split_cells} for p in parts if p
+            p for split_cell in {tuple(pieces) for pieces in split_cells} for p in split_cell if p
         )
         # 'Business, Finance' and 'Sports, Games' are two names: no piece of them comes back.
         recurring = max(piece_counts.values(), default=0) > 1

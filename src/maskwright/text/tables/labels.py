@@ -17,17 +17,16 @@ from functools import cached_property
 from typing import Any
 
 from maskwright.base.counted import counted
-from maskwright.base.errors import DataError, near, shorten
-from maskwright.text.tables.column_contents import (
+from maskwright.base.errors import DataError, near
+from maskwright.text.tables.cell_values import (
+    FLAG_WORDS,
     NO_WIDTH,
     NUMBER,
     Label,
     is_empty,
     label_of,
-    value_of,
 )
-from maskwright.text.tables.flags import WORDS
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.rows import Row, value_of
 
 RARE = 20
 LONGEST_NUMBER = 40
@@ -39,7 +38,7 @@ JOINTS = re.compile(
 )
 # First letters of yes and no, these words in full, and the numbers that may stand for them.
 LETTERS = set("yntfj")
-IN_FULL = {"true", "false", *(word for word in WORDS if len(word) > 1)}
+IN_FULL = {"true", "false", *(word for word in FLAG_WORDS if len(word) > 1)}
 AS_NUMBERS = {"true": "number 1", "yes": "number 1", "false": "number 0", "no": "number 0"}
 Keys = Callable[[str], set[str]]
 
@@ -74,17 +73,11 @@ def near_spellings(
             # Unicode forms of one letter look alike, so they are shown as escapes.
             same_nfc = len({unicodedata.normalize("NFC", s) for s in spellings}) < len(spellings)
             quote = ascii if same_nfc else repr
-            message = "labels that seem to be one value in several spellings"
-            if same_nfc:
-                message = "labels that differ only by the form of their letters (Unicode)"
-            elif len(set(map(_plain, spellings))) == 1:
-                message = "labels that differ only by case or blanks"
+            shown = (f"{quote(s)} ({counted(counts[s], 'row')})" for s in (most_common, *variants))
             raise DataError(
-                message,
+                "labels that seem to be one value in several spellings",
                 where=f"{rows[rarest].where}, column {column!r}",
-                found=", ".join(
-                    f"{quote(s)} ({counted(counts[s], 'row')})" for s in (most_common, *variants)
-                ),
+                found=", ".join(shown),
                 wanted=f"one spelling, such as {quote(most_common)}",
                 do="correct the rows, or join the spellings (--read fold_labels=true)"
                 + ", or write all spans alike (--read repair_tags=true)" * bool(also(rarest)),
@@ -274,27 +267,38 @@ def learn(
         label = label_of(value, row, column, numbers, words=bool(names))
         counts[label] += 1
         rows.setdefault(label, row)
-        if name_column is not None:
-            _record_class_name(name_by_label, label, row, name_column)
-    folded = (
-        {} if numbers else near_spellings(counts, rows, column, fold, also, set(names.values()))
-    )
-    values = sorted((label for label in counts if label not in folded), key=_sort_key)
+        name = value_of(row, name_column) if name_column is not None else None
+        if type(name) is str and not is_empty(name):
+            first_name, first_row = name_by_label.setdefault(label, (name, row))
+            if first_name != name:
+                shown = f"{label!r} is {name!r} here and {first_name!r} in {first_row.where}"
+                where = f"{row.where}, column {name_column!r}"
+                raise _names_error("a class has two names", where, shown)
+    listed = set(names.values())
+    folded = {} if numbers else near_spellings(counts, rows, column, fold, also, listed)
     if names:
         ordered_names = tuple(names.values())
         class_values: tuple[Label, ...] = tuple(names) if numbers else ordered_names
         vocabulary = LabelVocabulary(ordered_names, class_values, column, folded, NAMES)
-        _check_class_names(
-            name_by_label, vocabulary
-        )  # other labels are refused where their rows are read
-    else:
-        _refuse_shared_names(name_by_label)
-        class_names = tuple(name_by_label[v][0] if v in name_by_label else str(v) for v in values)
-        vocabulary = LabelVocabulary(class_names, tuple(values), column, folded)
-    return vocabulary
+        # Labels that are not listed are refused where their rows are read.
+        listed_name = {label: vocabulary.names[n] for label, n in vocabulary.places.items()}
+        for label, (name, row) in name_by_label.items():
+            if listed_name.get(label, name) != name:
+                shown = f"{label!r} is {name!r} in the row and {listed_name[label]!r} in the list"
+                raise _names_error("the names of the classes disagree", row.where, shown)
+        return vocabulary
+    label_by_name: dict[str, Label] = {}
+    means = meanings(name for name, _ in name_by_label.values())
+    for label, (name, row) in name_by_label.items():
+        for key in means(name):
+            if (other_label := label_by_name.setdefault(key, label)) != label:
+                shown = f"{other_label!r} and {label!r} are both {name!r}"
+                raise _names_error("two classes have the same name", row.where, shown)
+    values = tuple(sorted((label for label in counts if label not in folded), key=_sort_key))
+    class_names = tuple(name_by_label[v][0] if v in name_by_label else str(v) for v in values)
+    return LabelVocabulary(class_names, values, column, folded)
 
 
-# ------------------------------------------------------------------------------ order and names
 def _sort_key(label: Label) -> tuple[bool, int, str, str]:
     if type(label) is int:
         return False, label, "", ""
@@ -302,104 +306,35 @@ def _sort_key(label: Label) -> tuple[bool, int, str, str]:
     return name != OUTSIDE, 0, name.casefold(), name
 
 
-def _record_class_name(
-    name_by_label: dict[Label, tuple[str, Row]], label: Label, row: Row, name_column: str
-) -> None:
-    name = value_of(row, name_column)
-    if type(name) is not str or is_empty(name):
-        return
-    first = name_by_label.setdefault(label, (name, row))
-    if first[0] != name:
-        raise DataError(
-            "a class has two names",
-            where=f"{row.where}, column {name_column!r}",
-            found=f"{_shown(label)} is {name!r} here and {first[0]!r} in {first[1].where}",
-            wanted="one name for each class",
-            do="correct the row, or leave the names out",
-        )
-
-
-def _refuse_shared_names(name_by_label: Mapping[Label, tuple[str, Row]]) -> None:
-    label_by_name: dict[str, Label] = {}
-    means = meanings(name for name, _ in name_by_label.values())
-    for label, (name, row) in name_by_label.items():
-        other_label = next(
-            (o for k in means(name) if (o := label_by_name.setdefault(k, label)) != label), None
-        )
-        if other_label is not None:
-            raise DataError(
-                "two classes have the same name",
-                where=row.where,
-                found=f"{_shown(other_label)} and {_shown(label)} are both {name!r}",
-                wanted="a name of its own for each class",
-                do="correct the rows, or leave the names out",
-            )
-
-
-def _check_class_names(
-    name_by_label: Mapping[Label, tuple[str, Row]], vocabulary: LabelVocabulary
-) -> None:
-    for label, (name, row) in name_by_label.items():
-        class_number = vocabulary.places.get(label)
-        expected = name if class_number is None else vocabulary.names[class_number]
-        if name != expected:
-            raise DataError(
-                "the names of the classes disagree",
-                where=row.where,
-                found=f"{_shown(label)} is {name!r} in the row and {expected!r} in the list of "
-                "names",
-                wanted="the same name in both",
-                do="correct labels.json or the rows",
-            )
-
-
-def _unknown_label_error(label: Label, row: Row, vocabulary: LabelVocabulary) -> DataError:
-    where = f"{row.where}, column {vocabulary.column!r}"
-    if type(label) is int:
-        numbers = [value for value in vocabulary.values if type(value) is int]
-        low, high = min(numbers), max(numbers)
-        class_names = _listed_names(vocabulary.names)
-        if numbers == list(range(low, high + 1)):
-            expected = f"{low} to {high} ({len(vocabulary)} classes: {class_names})"
-        else:
-            listed = _listed_names(list(map(str, numbers)))
-            expected = f"one of {listed} ({len(vocabulary)} classes: {class_names})"
-        return DataError(
-            "the label is out of range",
-            where=where,
-            found=label,
-            wanted=expected,
-            do=f"correct the row{vocabulary.fixed or ADD}{_missing_label_advice(label)}",
-        )
+def _names_error(problem: str, where: str, shown: str) -> DataError:
     return DataError(
-        "the label is not in the label set",
+        problem,
         where=where,
-        found=repr(label),
-        wanted=f"one of {_listed_names([repr(n) for n in vocabulary.names])}",
-        do=f"correct the row ({near(str(label), vocabulary.names)}){_class_advice(vocabulary)}"
-        f"{_missing_label_advice(label)}",
+        found=shown,
+        wanted="one name for each class, which no other class has",
+        do="correct the rows or labels.json, or leave the names out",
     )
 
 
-def _class_advice(vocabulary: LabelVocabulary) -> str:
-    """Return further advice for a label that is not a class."""
-    numbered = all(any(c.isdigit() for c in name) for name in vocabulary.names)  # as LABEL_0
-    if vocabulary.fixed == MODEL and numbered:
-        return (
-            ", or say in a labels.json beside the file which number the model has for each name, "
-            'such as {"NAME": 0, …}'
+def _unknown_label_error(label: Label, row: Row, vocabulary: LabelVocabulary) -> DataError:
+    names, fixed = vocabulary.names, vocabulary.fixed or ADD
+    if type(label) is int:
+        numbers = [str(value) for value in vocabulary.values if type(value) is int]
+        problem, expected = "the label is out of range", f"one of {_listed_names(numbers)}"
+        expected += f" ({len(vocabulary)} classes: {_listed_names(names)})"
+        do = "correct the row"
+    else:
+        problem, expected = (
+            "the label is not in the label set",
+            _listed_names(list(map(repr, names))),
         )
-    return vocabulary.fixed or ADD
-
-
-def _missing_label_advice(label: Label) -> str:
-    """Return the advice for -1, which may stand for a missing label; empty for other labels."""
-    out = f"; where {label} means that there is none: --read no_label={label}"
-    return out if str(label).strip() == "-1" else ""
-
-
-def _shown(label: Label) -> str:
-    return repr(shorten(label, 60)) if type(label) is str else str(label)
+        do = f"correct the row ({near(str(label), names)})"
+        if fixed == MODEL and all(any(c.isdigit() for c in name) for name in names):  # as LABEL_0
+            fixed = ', or write the number of each name into a labels.json: {"NAME": 0, …}'
+    if str(label).strip() == "-1":
+        fixed += f"; where {label} means that there is none: --read no_label={label}"
+    where = f"{row.where}, column {vocabulary.column!r}"
+    return DataError(problem, where=where, found=repr(label), wanted=expected, do=do + fixed)
 
 
 def _listed_names(names: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """The layout of a table, its columns, and the task and dataset derived from them.
 
-`Layout` is the base class of `layouts/`: it defines the roles of columns, the search for them, and
+`Layout` is the base class of layouts: it defines the roles of columns, the search for them, and
 the reading of a row. The types refer to each other, so they are in one module.
 """
 
@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Literal
 
 from maskwright.base.findings import Finding
 from maskwright.text.corpus.ledger import Counts
-from maskwright.text.tables.column_contents import Column, is_no_label, value_of
+from maskwright.text.tables.cell_values import is_no_label, text_in
+from maskwright.text.tables.columns import Column
 from maskwright.text.tables.examples import Example
-from maskwright.text.tables.files import Table
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.role_search import ColumnSearch
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.rows import Row, Table, value_of
 
 # The form of the labels; "" if a layout has neither classes nor numbers.
 Label = Literal["classes", "several", "number", ""]
@@ -39,8 +39,8 @@ class Layout(ABC):
         lists: roles whose cells may be lists.
         learned: the role of the target; prediction does not need its column.
         ignored: answers that mean a missing answer even if the user does not name them.
-        spellings: normalised column names (`spellings.plain`) by role, the likeliest first; not
-            needed for roles in `spellings.NAMES`.
+        spellings: normalised column names (`rows.plain`) by role, the likeliest first; not
+            needed for roles in `role_search.NAMES`.
         rank: layouts are tried in ascending order, the most specific first.
         has_label_forms: whether labels may be classes, several classes or numbers, depending on the
             values of the label column.
@@ -96,6 +96,19 @@ class Layout(ABC):
         Raises:
             DataError: the row is bad; the error has its file, line and remedy.
         """
+
+    @property
+    def input_roles(self) -> tuple[str, ...]:
+        """The roles that prediction needs: all but the target."""
+        return tuple(role for role in self.roles if role != self.learned)
+
+    def inputs(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Sequence[Any]:
+        """Return the values of the `input_roles` in a row; `columns`: names by role.
+
+        Raises:
+            DataError: a value is missing or has another type.
+        """
+        return [text_in(row, columns[role]) for role in self.input_roles]
 
     @property
     def answer_role(self) -> str:
@@ -194,6 +207,8 @@ class Shape:
         selectable: further metrics by which an epoch can be selected.
         inferred: whether the task is inferred for tables of this layout and form of labels; only
             one task for each combination can be.
+        in_batch_negatives: whether the other rows of a step serve as negatives, so that a step
+            cannot be computed in portions.
     """
 
     name: str
@@ -202,6 +217,7 @@ class Shape:
     metrics: tuple[str, ...]
     selectable: tuple[str, ...] = ()
     inferred: bool = True
+    in_batch_negatives: bool = False
 
     @property
     def has_classes(self) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from maskwright.base.errors import DataError
 from maskwright.text.tables.raw_text import CONTROL, CONTROLS, as_read
-from maskwright.text.tables.spellings import plain
+from maskwright.text.tables.rows import FIX_ROW, plain
 from maskwright.text.tables.tags import OUTSIDE
 
 # Scripts without spaces between words (or, in Korean, before endings): Thai to Tibetan, Burmese,
@@ -83,57 +83,56 @@ def _word_pattern() -> re.Pattern[str]:
     return re.compile(rf"{word}|{flag}|{sign}")
 
 
-# (name in messages, function that returns the text in which the offset counts characters).
-Counting = tuple[str, Callable[[str], str]]
-COUNTINGS: tuple[Counting, ...] = (
-    ("the text without the blanks it begins with", str.lstrip),
-    ("a text that begins with a byte order mark", lambda text: "\ufeff" + text),
-    ("the text with LF for CRLF", lambda text: text.replace("\r\n", "\n")),
-    ("the text with CRLF for LF", lambda text: text.replace("\r\n", "\n").replace("\n", "\r\n")),
-    ("the text without control characters", as_read),
-    ("the text in Unicode form NFC", lambda text: unicodedata.normalize("NFC", text)),
-    ("the text in Unicode form NFD", lambda text: unicodedata.normalize("NFD", text)),
-    ("the text with single blanks", lambda text: " ".join(text.split())),
-)
+# A unit of offsets, as in "counted in …" -> the size of each character of a text in it.
+UNITS: dict[str, Callable[[str], list[int]]] = {
+    "UTF-16 units, as JavaScript and Java do": lambda text: [1 + (c > "\uffff") for c in text],
+    "bytes of UTF-8": lambda text: [len(c.encode("utf-8", "surrogatepass")) for c in text],
+    "the text with LF for CRLF": lambda text: [int(pair != "\r\n") for pair in _pairs(text)],
+    "the text with CRLF for LF": lambda text: [1 + (c == "\n") for c in text],
+    "the text without control characters": lambda text: [
+        int(CONTROL.match(c) is None) for c in text
+    ],
+    "the text in Unicode form NFC": lambda text: [
+        int(len(unicodedata.normalize("NFC", pair)) == len(pair)) for pair in _pairs(text)
+    ],
+    "the text in Unicode form NFD": lambda text: [
+        len(unicodedata.normalize("NFD", c)) for c in text
+    ],
+    "the text without the blanks it begins with": lambda text: [
+        int(bool(text[: n + 1].strip())) for n in range(len(text))
+    ],
+    "the text with single blanks": lambda text: [
+        int(not pair.isspace() or len(pair) < 2) for pair in _pairs(text)
+    ],
+}
+# Offsets of the first character other than 0: of a text with a byte order mark, too.
+FROM_ONE = "characters from 1"
 
 
-# (name in messages, function that returns the size of a character, given the next one).
-UNITS: tuple[tuple[str, Callable[[str, str], int]], ...] = (
-    ("UTF-16 units, as JavaScript and Java do", lambda one, _: 1 + (ord(one) > 0xFFFF)),
-    ("bytes of UTF-8", lambda one, _: len(one.encode("utf-8", "surrogatepass"))),
-    ("the text with LF for CRLF", lambda one, other: int((one, other) != ("\r", "\n"))),
-    ("the text with CRLF for LF", lambda one, _: 1 + (one == "\n")),
-    ("the text without control characters", lambda one, _: int(CONTROL.match(one) is None)),
-)
+def _pairs(text: str) -> list[str]:
+    """Return each character with the next one; the last alone."""
+    return [text[n : n + 2] for n in range(len(text))]
+
+
+def _indices(text: str) -> Iterator[tuple[str, dict[int, int], dict[int, int]]]:
+    """Yield (unit, offset -> last index, offset -> first index) for each unit in which offsets in
+    `text` differ from those in characters; characters of size 0 share an offset."""
+    for unit, sizes in UNITS.items():
+        offsets = [0, *itertools.accumulate(sizes(text))]
+        if offsets[-1] != len(text):
+            by_offset = list(zip(offsets, range(len(offsets)), strict=True))
+            yield unit, dict(by_offset), dict(reversed(by_offset))
+    from_one = {index + 1: index for index in range(len(text) + 1)}
+    yield FROM_ONE, from_one, from_one
 
 
 def cause_of_place(text: str, span_text: str, begin: int) -> str | None:
     """Explain why `span_text` does not begin at the offset `begin` of `text`: the unit that the
     offset seems to count, or None if no other unit explains it."""
-    if begin < 0 or not span_text:
-        return None
-    if _utf16(text, begin, len(span_text.encode("utf-16-le", "surrogatepass")) // 2) == span_text:
-        return "it seems to be counted in UTF-16 units, as JavaScript and Java do: count characters"
-    if _bytes(text, begin, len(span_text.encode("utf-8", "surrogatepass"))) == span_text:
-        return "it seems to be counted in bytes of UTF-8: count characters"
-    for counting, change in COUNTINGS:
-        changed_text, changed_span = change(text), change(span_text)
-        if (
-            changed_text != text
-            and changed_span
-            and changed_text[begin : begin + len(changed_span)] == changed_span
-        ):
-            return f"it seems to be counted in {counting}: count characters of the text as given"
-    if begin and text[begin - 1 : begin - 1 + len(span_text)] == span_text:
-        return "it seems to be counted from 1: count from 0"
+    for unit, index_of, _ in _indices(text) if span_text else ():
+        if (index := index_of.get(begin)) is not None and text.startswith(span_text, index):
+            return f"it seems to be counted in {unit}: count characters of the text as given from 0"
     return None
-
-
-def cause_of_part(text: str, span_text: str, begin: int, end: int) -> str | None:
-    """As `cause_of_place`, for a span with an end."""
-    if span_text and text[begin : end + 1] == span_text:
-        return "the end seems to be the last character: it is the one behind it here"
-    return cause_of_place(text, span_text, begin)
 
 
 def counting_that_fits(
@@ -142,30 +141,10 @@ def counting_that_fits(
     """Return the unit in which all `spans` (begin, end) of `text` begin and end where `words` do;
     "" if no unit other than characters fits."""
     begins, ends = ({word[side] for word in words} for side in (0, 1))
-    for counting, size in UNITS:
-        offsets = [0, *itertools.accumulate(map(size, text, text[1:] + " "))]
-        if offsets[-1] == len(text):
-            continue
-        # Several characters have the same offset if some have size 0.
-        first_index = {offset: number for number, offset in enumerate(offsets)}
-        last_index = {offset: number for number, offset in reversed([*enumerate(offsets)])}
-        if all(
-            first_index.get(begin) in begins and last_index.get(end) in ends for begin, end in spans
-        ):
-            return counting
-    blanks = len(text) - len(text.lstrip())
-    if blanks and all(b + blanks in begins and e + blanks in ends for b, e in spans):
-        return "the text without the blanks it begins with"
+    for unit, last_index, first_index in _indices(text):
+        if all(last_index.get(b) in begins and first_index.get(e) in ends for b, e in spans):
+            return unit
     return ""
-
-
-def _utf16(text: str, begin: int, length: int) -> str:
-    units = text.encode("utf-16-le", "surrogatepass")[2 * begin : 2 * (begin + length)]
-    return units.decode("utf-16-le", "replace")
-
-
-def _bytes(text: str, begin: int, length: int) -> str:
-    return text.encode("utf-8", "surrogatepass")[begin : begin + length].decode("utf-8", "replace")
 
 
 BEGINS = ("start", "begin", "startoffset")
@@ -179,7 +158,6 @@ TEXTS = (
     *("coveredtext", "entitytext", "spantext", "exact", "entity"),
 )
 VALUES = ("value",)
-DO = "correct the row, or take it out (--read on_bad=skip drops and counts it)"
 
 
 class MarkedSpan(NamedTuple):
@@ -223,79 +201,51 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
         DataError: not a list of spans; a span is outside the text, contains no word, or shares a
             word with another span.
     """
-    spans = [_span(element) for element in value] if type(value) is list else [None]
-    if None in spans:
+    parsed = [_span(element) for element in value] if type(value) is list else [None]
+    spans = [span for span in parsed if span is not None]
+    if len(spans) < len(parsed):
+        expected = '[[0, 4, "PER"]]: begin, end and label of each'
+        shown = repr(value)[:80]
         raise DataError(
-            "no list of marked parts",
-            where=where,
-            found=repr(value)[:80],
-            wanted='[[0, 4, "PER"]]: begin, end and label of each',
-            do=DO,
+            "no list of marked parts", where=where, found=shown, wanted=expected, do=FIX_ROW
         )
     word_spans = list(words_in(text))
     tags, widened = [OUTSIDE] * len(word_spans), 0
-    for span in sorted(span for span in spans if span is not None):
+    for span in sorted(spans):
         begin, end, label = span[:3]
-        shown_span = f"{text[max(0, begin) : max(0, end)]!r} at {begin} to {end}, {label}"
+        indices = [n for n, word in enumerate(word_spans) if word[0] < end and begin < word[1]]
+        problem, expected, do = "", "", FIX_ROW
         if span.labels is not None:
-            raise DataError(
+            problem = (
                 "a marked part with several labels"
                 if span.labels
-                else "a marked part without a label",
-                where=where,
-                found=f"{shown_span}{', '.join(span.labels) or 'none'}",
-                wanted="one label for each part",
-                do="keep one of them, or take the row out (--read on_bad=skip drops and counts it)",
+                else "a marked part without a label"
             )
-        if not 0 <= begin < end <= len(text):
-            raise DataError(
-                "a marked part that is not in the text",
-                where=where,
-                found=shown_span,
-                wanted=f"0 <= begin < end <= {len(text)}, in characters",
-                do=_advice(text, span),
-            )
-        if _text_differs(text, span):
-            raise DataError(
-                "a marked part has another text than the one at its place",
-                where=where,
-                found=shown_span,
-                wanted=repr(span.own[:80]),
-                do=_advice(text, span),
-            )
-        word_indices = [
-            n
-            for n, (word_begin, word_end) in enumerate(word_spans)
-            if word_begin < end and begin < word_end
-        ]
-        if not word_indices:
-            raise DataError(
-                "a marked part without a word",
-                where=where,
-                found=shown_span,
-                wanted="a word or a sign",
-                do=DO,
-            )
-        if any(tags[n] != OUTSIDE for n in word_indices):
-            raise DataError(
-                "two marked parts share a word",
-                where=where,
-                found=shown_span,
-                wanted="one label for each word: of parts within others keep one",
-                do=DO,
-            )
-        first_word, last_word = word_spans[word_indices[0]], word_spans[word_indices[-1]]
-        widened += first_word[0] < begin or end < last_word[1]
-        tags[word_indices[0]] = f"B-{label}"
-        for n in word_indices[1:]:
-            tags[n] = f"I-{label}"
-    offsets = [(span.begin, span.end) for span in spans if span is not None]
-    cause = counting_that_fits(text, offsets, word_spans) if widened else ""
+            expected = "one label for each part"
+        elif not 0 <= begin < end <= len(text):
+            problem, do = "a marked part that is not in the text", _advice(text, span)
+            expected = f"0 <= begin < end <= {len(text)}, in characters"
+        elif _text_differs(text, span):
+            problem = "a marked part has another text than the one at its place"
+            expected, do = repr(span.own[:80]), _advice(text, span)
+        elif not indices:
+            problem, expected = "a marked part without a word", "a word or a sign"
+        elif any(tags[n] != OUTSIDE for n in indices):
+            problem = "two marked parts share a word"
+            expected = "one label for each word: of parts within others keep one"
+        if problem:
+            shown = f"{text[max(0, begin) : max(0, end)]!r} at {begin} to {end}, "
+            shown += label or ", ".join(span.labels or ()) or "none"
+            raise DataError(problem, where=where, found=shown, wanted=expected, do=do)
+        widened += word_spans[indices[0]][0] < begin or end < word_spans[indices[-1]][1]
+        for n in indices:
+            tags[n] = f"{'B' if n == indices[0] else 'I'}-{label}"
+    offsets = [(span.begin, span.end) for span in spans]
     return TaggedText(
         tuple(text[word_begin:word_end] for word_begin, word_end in word_spans),
         tuple(tags),
         widened,
-        cause,
+        counting_that_fits(text, offsets, word_spans) if widened else "",
     )
 
 
@@ -315,23 +265,16 @@ def _normalised(text: str) -> str:
 def _advice(text: str, span: MarkedSpan) -> str:
     """Return the advice for a span with wrong offsets."""
     own_text = span.own.strip()
-    if own_text and (cause := cause_of_part(text, own_text, span.begin, span.end)):
-        return f"{cause}; {DO}"
+    if own_text and text[span.begin : span.end + 1] == own_text:
+        return f"the end seems to be the last character: it is the one behind it here; {FIX_ROW}"
+    if cause := cause_of_place(text, own_text, span.begin):
+        return f"{cause}; {FIX_ROW}"
     if own_text and text.count(own_text) == 1:
-        distance = span.begin - text.index(own_text)
-        change = "taken out before it" if distance > 0 else "put before it"
-        return (
-            f"{own_text[:40]!r} stands at {text.index(own_text)}, {abs(distance)} characters "
-            f"{'before' if distance > 0 else 'behind'} that: were blanks or other signs {change}? "
-            f"{DO}"
-        )
-    unit_count = len(text.encode("utf-16-le", "surrogatepass")) // 2
-    byte_count = len(text.encode("utf-8", "surrogatepass"))
-    if len(text) < span.end <= unit_count:
-        return f"are places counted in UTF-16 units? Count characters; {DO}"
-    if len(text) < span.end <= byte_count:
-        return f"are places counted in bytes? Count characters; {DO}"
-    return DO
+        return f"{own_text[:40]!r} stands at {text.index(own_text)}; {FIX_ROW}"
+    for unit, sizes in UNITS.items():
+        if not own_text and len(text) < span.end <= sum(sizes(text)):
+            return f"are places counted in {unit}? Count characters; {FIX_ROW}"
+    return FIX_ROW
 
 
 def _span(value: Any) -> MarkedSpan | None:

@@ -8,29 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables import splits
-from maskwright.text.tables.classes import (
-    learn_classes,
-    match_model_classes,
-    readable_labels,
-    record_finding,
+from maskwright.text.tables.cell_values import (
+    ALIKE,
+    is_empty,
+    label_of,
+    means_nothing,
+    require_field,
 )
-from maskwright.text.tables.column_contents import is_empty, label_of, means_nothing, value_of
+from maskwright.text.tables.classes import learn_classes, match_model_classes, readable_labels
 from maskwright.text.tables.examples import Example
-from maskwright.text.tables.files import Table, load
+from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Task
-from maskwright.text.tables.one_row import row_reader
-from maskwright.text.tables.rows import DEFAULT_READING, Row, list_rejected, usable
-from maskwright.text.tables.split_files import ALL
+from maskwright.text.tables.rows import (
+    ALL,
+    DEFAULT_READING,
+    Row,
+    Table,
+    has_column,
+    list_rejected,
+    usable,
+    value_of,
+)
+from maskwright.text.tables.shapes import COMMON, may_be_joined
 from maskwright.text.tables.splits import SplitOptions
 
+# Roles whose fields are checked when they are read: there may be fewer choices, and unanswerable
+# questions have no answers.
+CHECKED_LATER = (*COMMON, "choices", "answers")
+# A field may be a misspelling of another if it occurs in less than this share of its rows.
+RARE = 0.25
 # Equal answers in all rows of a part are no coincidence if less likely than this: eight rows of a
 # class that half of the training rows have may be a test set of that class.
 UNLIKELY = 1e-6
@@ -72,8 +87,8 @@ def build(
     if missing_values := {*layout.ignored, *([] if no_label is None else [no_label])} - {*classes}:
         table, unlabelled_rows = _labelled(table, task, missing_values)
     table, findings = layout.prepare(table, task, classes)
-    for message in findings:
-        record_finding(table, message)
+    for finding in findings:
+        table.note(finding)
     if repair_tags:
         if (repaired_table_and_count := layout.repair(table, task)) is None:
             raise UsageError(
@@ -89,7 +104,11 @@ def build(
             vocabulary = match_model_classes(classes, values, table, task, fold_labels, assume)
         else:
             vocabulary = learn_classes(table, task, fold_labels, reading)
-    to_example = row_reader(task, vocabulary)
+
+    def read(row: Row) -> tuple[Row, Example]:
+        _require_fields(row, task.columns)
+        return row, layout.read(row, task, vocabulary)
+
     examples_by_split: dict[str, list[Any]] = {}
     groups: dict[str, list[str]] = {}
     dropped_rows: list[tuple[str, str]] = []
@@ -100,7 +119,7 @@ def build(
                 continue
             if hidden is not None and means_nothing(hidden):
                 raise no_answers(split, rows, task.columns, hidden)
-        rows_and_examples, bad_rows = usable(rows, lambda row: (row, to_example(row)), reading)
+        rows_and_examples, bad_rows = usable(rows, read, reading)
         examples_by_split[split] = [example for _, example in rows_and_examples]
         if "group" in task.columns.roles:
             group_values = [value_of(row, task.columns["group"]) for row, _ in rows_and_examples]
@@ -126,6 +145,34 @@ def build(
     )
 
 
+def _require_fields(row: Row, columns: Columns) -> None:
+    """Check that a row has the fields of `columns`. If several columns are joined to one text, some
+    may be missing, unless the row has a rare unused field with a similar name: a misspelling.
+
+    Raises:
+        DataError: a field is missing; the error suggests similar names.
+    """
+    for role, names in columns.roles.items():
+        if role in CHECKED_LATER or role in columns.layout.optional:
+            continue
+        missing = [name for name in names if not has_column(name, row.values)]
+        if missing and (not may_be_joined(role) or len(missing) == len(names)):
+            require_field(row, role, missing[0])
+        if not missing:
+            continue
+        used_columns = {name for column_names in columns.roles.values() for name in column_names}
+        row_counts = {name: column.rows for name, column in columns.described.items()}
+        for name in missing:
+            unused_columns = [
+                candidate
+                for candidate in row.values
+                if candidate not in used_columns
+                and row_counts.get(candidate, 0) < RARE * row_counts.get(name, 0)
+            ]
+            if get_close_matches(name, unused_columns, n=1, cutoff=ALIKE):
+                require_field(row, role, name)
+
+
 def _refuse_empty(split: str, bad: Sequence[tuple[Row, DataError]]) -> None:
     if not bad:
         raise DataError(
@@ -149,11 +196,10 @@ def _folded_count(table: Table, task: Task, vocabulary: LabelVocabulary | None) 
     """Return the number of labels whose spelling was joined with another (`fold_labels`)."""
     if vocabulary is None or not vocabulary.folded:
         return 0
-    rows = (row for split_rows in table.parts.values() for row in split_rows)
     return sum(
         label_of(cell, row, vocabulary.column, vocabulary.has_numbers, words=True)
         in vocabulary.folded
-        for row in rows
+        for row in table.rows
         for cell in readable_labels(row, task)
         if not is_empty(cell)
     )

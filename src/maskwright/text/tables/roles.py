@@ -12,39 +12,29 @@ from difflib import get_close_matches
 
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, UsageError, near
-from maskwright.text.tables.column_contents import (
+from maskwright.text.tables.columns import (
     Column,
+    columns_of_flags,
+    columns_of_marks,
     describe,
-    is_empty,
-    list_of,
     read_lists,
-    refuse_list_of_numpy,
 )
-from maskwright.text.tables.files import Table
-from maskwright.text.tables.flags import columns_of_flags, columns_of_marks
 from maskwright.text.tables.layout import Columns, Layout
-from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
-from maskwright.text.tables.rows import TABLE_FILE
+from maskwright.text.tables.role_search import (
+    ANSWERED,
+    IDS,
+    MATCHES,
+    NAMES,
+    PAIRS,
+    QUESTION_CONTEXTS,
+    QUESTIONS,
+    RATINGS,
+    SEQUENCES,
+    TEXTLIKE,
+    ColumnSearch,
+)
+from maskwright.text.tables.rows import Table, plain
 from maskwright.text.tables.shapes import COMMON, as_names, layouts, may_be_list, option, roles
-from maskwright.text.tables.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
-
-# Names of columns with row numbers or identifiers.
-IDS = {
-    *("id", "ids", "index", "idx", "rowid", "rownumber", "row", "nr", "no", "number", "uid"),
-    *("guid", "uuid", ""),
-}
-# Names of questions, and of columns with the context that a question refers to.
-ASKING = {"question", "query", "prompt", "instruction", "questionstem", "stem"}
-QUESTION_CONTEXTS = {
-    *(*NAMES["context"], *NAMES["choices"], "story", "storytext", "background", "input", "text")
-}
-# (source, target) names of texts that are answered, summarised and so on; a title is no answer.
-ANSWERED = {(plain(one), plain(two)) for one, two in SEQUENCES if one != "text" and two != "title"}
-# Names of columns that rate an answer or a translation.
-JUDGING = {
-    *("label", "labels", "goldlabel", "gold", "score", "rating", "grade", "quality", "verdict"),
-    *("issafe", "safe", "iscorrect", "correct", "correctness", "helpfulness", "preference"),
-}
 
 
 def find_columns(
@@ -61,8 +51,7 @@ def find_columns(
 
     Raises:
         UsageError: an unknown role or column, or no layout has all the roles given.
-        DataError: no layout fits, a part lacks a column that another has, or only some labels are
-            lists.
+        DataError: no layout fits, or a part lacks a column that another has.
     """
     requested = as_names(given)
     list_columns = read_lists(table, _texts(table, requested))
@@ -91,25 +80,23 @@ def find_columns(
                 missing = [role for role in layout.roles if role not in search.roles]
                 if len(missing) == 1 and len(search.roles) > 1 and not by_content:
                     partial_matches.append((layout, search.roles))
-            else:
-                columns = layout.complete(table, columns)
-                _refuse_lost(table, columns, requested)
-                if "label" not in requested:  # a column named by the user is a label column
-                    _refuse_row_as_header(table, columns)
-                _check_parts(table, columns)
-                _refuse_mixed_lists(table, columns)
-                return columns
+                continue
+            columns = layout.complete(table, columns)
+            _refuse_lost(table, columns, requested)
+            if "label" not in requested:  # a column named by the user is a label column
+                _refuse_row_as_header(table, columns)
+            _check_parts(table, columns)
+            return columns
     if "group" in requested:
         without_group = {role: names for role, names in requested.items() if role != "group"}
-        columns_found = [
-            _try_layout(
-                layout, ColumnSearch(table.first, statistics, without_group, c, len(tried) == 1)
-            )
-            for c in (False, True)
-            for layout in tried
-        ]
-        if any(found and found.roles.get("label") == requested["group"] for found in columns_found):
-            raise _label_as_group_error(requested["group"][0])
+        for by_content in (False, True):
+            for layout in tried:
+                search = ColumnSearch(
+                    table.first, statistics, without_group, by_content, len(tried) == 1
+                )
+                columns = _try_layout(layout, search)
+                if columns is not None and columns.roles.get("label") == requested["group"]:
+                    raise _label_as_group_error(requested["group"][0])
     raise _unclear_roles_error(table, statistics, tried, partial_matches)
 
 
@@ -163,9 +150,16 @@ def _check_given(requested: Mapping[str, tuple[str, ...]], described: Mapping[st
 def _texts(table: Table, requested: Mapping[str, tuple[str, ...]]) -> set[str]:
     """Return the columns that hold texts by the requested roles or by their names."""
     role_of = {name: role for role, names in requested.items() for name in names}
-    list_names, text_names = _list_and_text_names()
+    list_names, text_names = set[str](), set[str]()
+    for layout in layouts():
+        for role in layout.lists:
+            list_names.update(layout.spellings.get(role) or NAMES.get(role, (role,)))
+        for role, spellings in layout.spellings.items():
+            text_names.update(spellings if role in layout.joined else ())
+    text_names.update(*PAIRS, *SEQUENCES, *MATCHES)
+    text_names.update(NAMES["question"], NAMES["context"], NAMES["text"])
     names_present = {plain(name) for name in table.columns}
-    target_names = {
+    targets = {
         target
         for source, target in SEQUENCES
         if {source, target} <= names_present and source != "text" and target != "answer"
@@ -176,24 +170,9 @@ def _texts(table: Table, requested: Mapping[str, tuple[str, ...]]) -> set[str]:
         if (
             not may_be_list(role_of[name])
             if name in role_of
-            else plain(name) in (text_names - list_names) | target_names
+            else plain(name) in (text_names - list_names) | targets
         )
     }
-
-
-def _list_and_text_names() -> tuple[set[str], set[str]]:
-    """Return (names of columns that may hold lists, names of columns that hold texts), folded."""
-    list_names, text_names = set[str](), set[str]()
-    for layout in layouts():
-        for role in layout.lists:
-            list_names.update(layout.spellings.get(role) or NAMES.get(role, (role,)))
-        for role, spellings in layout.spellings.items():
-            text_names.update(spellings if role in layout.joined else ())
-    for name_pair in (*PAIRS, *SEQUENCES, *MATCHES):
-        text_names.update(name_pair)
-    for role in ("question", "context", "text"):
-        text_names.update(NAMES[role])
-    return list_names, text_names
 
 
 def _label_as_group_error(name: str) -> UsageError:
@@ -211,7 +190,7 @@ def _refuse_row_as_header(table: Table, columns: Columns) -> None:
     """Raise DataError if the header is a row of data: its label occurs as a value below it."""
     names = columns.roles.get("label", ())
     file = table.first[0].file
-    if len(names) != 1 or not TABLE_FILE.search(file):
+    if len(names) != 1 or not table.first[0].in_table:
         return
     repetitions = sum(row.values.get(names[0]) == names[0] for row in table.first)
     if repetitions:
@@ -224,27 +203,6 @@ def _refuse_row_as_header(table: Table, columns: Columns) -> None:
         )
 
 
-def _refuse_mixed_lists(table: Table, columns: Columns) -> None:
-    """Raise DataError if only some cells of the label column spell lists."""
-    names = columns.roles.get("label", ())
-    if not columns.layout.has_label_forms or len(names) != 1 or columns.column("label").in_cells:
-        return
-    for rows in table.parts.values():
-        for row in rows:
-            refuse_list_of_numpy(row, names[0])
-            cell = row.values.get(names[0])
-            if is_empty(cell) or type(cell) is not str or cell.strip()[0] != "[":
-                continue
-            if TABLE_FILE.search(row.file) and list_of(cell) is not None:
-                raise DataError(
-                    "some labels are lists, and others are not",
-                    where=f"{row.where}, column {names[0]!r}",
-                    found=repr(cell[:80]),
-                    wanted="a list in every row, or in none",
-                    do='write each as a list, such as ["a"]; or names with | between them',
-                )
-
-
 def _refuse_lost(table: Table, columns: Columns, requested: Mapping[str, tuple[str, ...]]) -> None:
     """Refuse to drop columns that belong to the text silently: the context or the answer of a
     question, or, if targets are generated, a column that rates them.
@@ -255,14 +213,12 @@ def _refuse_lost(table: Table, columns: Columns, requested: Mapping[str, tuple[s
     text_roles = [role for role in ("text", "first", "second", "source") if role in columns.roles]
     if not text_roles or set(text_roles) & set(requested):
         return
-    options = " ".join(
-        option(role, name) for role, names in columns.roles.items() for name in names
-    )
     unused = [columns.described[name] for name in columns.left_out if columns.described[name].rows]
     numeric = ("whole", "number", "boolean")
     ratings = [
-        c.name for c in unused if plain(c.name) in JUDGING and (c.has_classes or c.kind in numeric)
+        c.name for c in unused if plain(c.name) in RATINGS and (c.has_classes or c.kind in numeric)
     ]
+    to_leave_out = " ".join(option(role, n) for role, names in columns.roles.items() for n in names)
     if "target" in columns.roles and ratings:
         pair_options = f"{option('first', columns['source'])} {option('second', columns['target'])}"
         raise DataError(
@@ -270,10 +226,10 @@ def _refuse_lost(table: Table, columns: Columns, requested: Mapping[str, tuple[s
             where=table.first[0].file,
             found=f"{ratings[0]!r} next to {columns['target']!r}",
             wanted="columns whose roles are clear",
-            do=f"to learn to write, whatever it says: {options}; to learn it: {pair_options} "
+            do=f"to learn to write, whatever it says: {to_leave_out}; to learn it: {pair_options} "
             f"{option('label', ratings[0])}",
         )
-    question = next((role for role in text_roles if plain(columns[role]) in ASKING), None)
+    question = next((role for role in text_roles if plain(columns[role]) in QUESTIONS), None)
     dropped = [c.name for c in unused if plain(c.name) in QUESTION_CONTEXTS]
     if "text" in columns.roles:
         pairs = [c.name for c in unused if (plain(columns["text"]), plain(c.name)) in ANSWERED]
@@ -283,17 +239,15 @@ def _refuse_lost(table: Table, columns: Columns, requested: Mapping[str, tuple[s
         question = question or ("text" if pairs else None)
     if question is None or not dropped:
         return
-    dropped = list(dict.fromkeys(dropped))
-    joined_advice = f"to read it behind the other: {options} {option(question, dropped[0])}; "
+    joined_advice = f"to read it behind the other: {to_leave_out} {option(question, dropped[0])}; "
+    is_text = columns.described[dropped[0]].kind in TEXTLIKE
     raise DataError(
         "a column that may belong to the question is not read",
         where=table.first[0].file,
-        found=f"{' and '.join(map(repr, dropped))} next to {columns[question]!r}",
+        found=f"{' and '.join(map(repr, dict.fromkeys(dropped)))} next to {columns[question]!r}",
         wanted="columns whose roles are clear",
-        do=f"to leave it out: {options}; "
-        + (joined_advice if columns.described[dropped[0]].kind in TEXTLIKE else "")
-        + "or say what each column is, such as --column context=NAME --column question=NAME "
-        "--column answers=NAME",
+        do=f"to leave it out: {to_leave_out}; {joined_advice if is_text else ''}or say what each "
+        "column is, such as --column context=NAME --column question=NAME --column answers=NAME",
     )
 
 
@@ -319,82 +273,65 @@ def _check_parts(table: Table, columns: Columns) -> None:
                     )
 
 
-def _missing_role_advice(
-    described: Mapping[str, Column], layout: Layout, assigned: Mapping[str, tuple[str, ...]]
-) -> str:
-    """Return the advice if all roles of a layout but one were assigned."""
-    (role,) = (role for role in layout.roles if role not in assigned)
-    used_columns = {name for names in assigned.values() for name in names}
-    unused = [c for c in described.values() if c.name not in used_columns]
-    if role == "label":
-        unused = [c for c in unused if c.has_classes or c.kind == "number"]
-    elif role in ("answers", "tags", "choices"):
-        unused = [c for c in unused if c.kind in ("text", "texts", "object", "wholes")]
-    columns_found = " and ".join(f"{names[0]!r} ({which})" for which, names in assigned.items())
-    if not unused:
-        verb = "were" if len(assigned) > 1 else "was"
-        return f"{columns_found} {verb} found: add a column with the {role}"
-    alternatives = f" (or {', '.join(c.name for c in unused[1:4])})" if len(unused) > 1 else ""
-    advice = option(role, unused[0].name)
-    return f"{columns_found} were found; say which column is the {role}: {advice}{alternatives}"
-
-
 def _unclear_roles_error(
     table: Table,
     described: Mapping[str, Column],
     tried: Sequence[Layout],
     partly: Sequence[tuple[Layout, dict[str, tuple[str, ...]]]],
 ) -> DataError:
-    """Return the error if no layout fits, with the likeliest advice; `partly` are near misses."""
-    listed_columns = ", ".join(
-        f"{c.name} ({c.kind}, {c.distinct:,} different)" for c in list(described.values())[:12]
-    )
-    candidate_columns = [c for c in described.values() if plain(c.name) not in IDS]
-    flags = columns_of_flags(candidate_columns)
-    flags += [name for name in columns_of_marks(candidate_columns) if name not in flags]
-    likely_labels = [c.name for c in candidate_columns if c.has_classes]
-    text_columns = [c.name for c in described.values() if c.kind == "text" and c.words >= 2]
+    """Return the error if no layout fits, with the options that say what the columns are; `partly`
+    are layouts that lack one role."""
+    candidates = [c for c in described.values() if plain(c.name) not in IDS]
+    texts = [c.name for c in described.values() if c.kind == "text" and c.words >= 2]
+    flags = list(dict.fromkeys([*columns_of_flags(candidates), *columns_of_marks(candidates)]))
+    labels = [c.name for c in candidates if c.has_classes and c.name not in texts]
     names_present = {plain(name) for name in described}
     if names_present & {"word", "token"} and names_present & {"tag", "ner", "nertag", "label"}:
         do = "rows seem to be single words: add a column sentence_id with the number of each "
         do += "word's sentence, make a .conll file, or write lists, a sentence in each row"
     elif partly:
-        do = _missing_role_advice(described, *partly[0])
-    elif len(tried) == 1 and not tried[0].has_label_forms:
-        (layout,) = tried
-        do = f"say which columns they are: {' '.join(option(r, 'NAME') for r in layout.roles)}; "
-        do += "or choose another task, or none"
-    elif len(text_columns) > 1 and len(tried) > 1:
-        one_text, another = text_columns[:2]
-        do = f"say what the texts are: {option('text', one_text)}, or {option('text', one_text)} "
-        do += f"{option('text', another)} for one text of both, or {option('first', one_text)} "
-        do += f"{option('second', another)} for pairs, or {option('source', one_text)} "
-        do += f"{option('target', another)} for texts to be written"
-    elif text_columns and len(flags) > 1:
-        do = f"where each of {', '.join(flags[:4])}{', …' if len(flags) > 4 else ''} is a label of "
-        do += f"its own: {' '.join(option('label', name) for name in flags)}; where one of them is "
-        do += f"the label: {option('label', flags[0])}"
-    elif text_columns and not likely_labels and len(tried) > 1:
-        candidates = [
+        layout, assigned = partly[0]
+        (role,) = (role for role in layout.roles if role not in assigned)
+        used_columns = {name for names in assigned.values() for name in names}
+        kinds = {"label": ("number", "whole", "text", "boolean"), "tags": ("texts", "wholes")}
+        unused = [
             c.name
-            for c in candidate_columns
-            if c.name not in text_columns and not (c.kind == "whole" and c.distinct == c.rows > 1)
+            for c in candidates
+            if c.name not in used_columns and c.kind in kinds.get(role, (c.kind,))
         ]
-        do = (
-            f"if {candidates[0]!r} is the label: {option('label', candidates[0])}; else "
-            if candidates
-            else ""
+        shown = " and ".join(f"{names[0]!r} ({which})" for which, names in assigned.items())
+        do = f"{shown} found; add a column with the {role}, or say which it is: "
+        do += " or ".join(option(role, name) for name in unused[:3]) or option(role, "NAME")
+    elif len(tried) == 1 and not tried[0].has_label_forms:
+        do = f"say which columns they are: {' '.join(option(r, 'NAME') for r in tried[0].roles)}; "
+        do += "or choose another task, or none"
+    elif len(texts) > 1 and len(tried) > 1:
+        first_text, second_text = texts[:2]
+
+        def options(role: str, second_role: str) -> str:
+            return f"{option(role, first_text)} {option(second_role, second_text)}"
+
+        do = f"say what the texts are: {option('text', first_text)}; or both as one text: "
+        do += (
+            f"{options('text', 'text')}; or pairs: {options('first', 'second')}; or a text to read "
         )
-        do += "add a column with labels; for text without labels use pretraining"
-    elif len(likely_labels) > 1:
-        do = f"say which column is the label: {option('label', likely_labels[0])} (or "
-        do += f"{', '.join(likely_labels[1:4])})"
+        do += f"and one to write: {options('source', 'target')}"
+    elif texts and len(flags) > 1:
+        do = f"where each is a label of its own: {' '.join(option('label', n) for n in flags)}; "
+        do += f"where one of them is the label: {option('label', flags[0])}"
+    elif labels:
+        do = f"say which column is the label: {option('label', labels[0])}"
+        do += f" (or {', '.join(labels[1:4])})" if len(labels) > 1 else ""
+    elif texts:
+        do = "add a column with labels; for text without labels use pretraining"
     else:
         do = "say what the columns are, such as --column text=NAME --column label=NAME"
     return DataError(
         "the roles of the columns are unclear",
         where=table.first[0].file,
-        found=listed_columns,
+        found=", ".join(
+            f"{c.name} ({c.kind}, {c.distinct:,} different)" for c in list(described.values())[:12]
+        ),
         wanted="; ".join(" + ".join(layout.roles) for layout in tried),
         do=do,
     )

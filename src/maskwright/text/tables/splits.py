@@ -22,22 +22,15 @@ from maskwright.base.findings import Finding
 from maskwright.base.randomness import key, uniforms
 from maskwright.text.tables.examples import Example, folded
 from maskwright.text.tables.labels import group_by_shared_keys
-from maskwright.text.tables.layout import Columns, Dataset
+from maskwright.text.tables.layout import Dataset
+from maskwright.text.tables.role_search import GROUPS
+from maskwright.text.tables.rows import ALL, PARTS, TEST, TRAIN, VALIDATION, plain
 from maskwright.text.tables.shapes import option
-from maskwright.text.tables.spellings import plain
-from maskwright.text.tables.split_files import ALL, PARTS, TEST, TRAIN, VALIDATION
 
 # A group has at most this share of the rows: otherwise too few units remain to sample from.
 MOST = 0.1
 # Texts with fewer words on average, such as the aspect of a review, cannot be memorised.
 WORDS = 3
-# Names of columns whose value rows that belong together often share.
-GROUPS = {
-    *("url", "doc", "docid", "document", "documentid", "articleid", "passageid", "contextid"),
-    *("premiseid", "promptid", "captionid", "patient", "patientid", "user", "userid", "username"),
-    *("author", "authorid", "speaker", "speakerid", "sessionid", "conversationid", "dialogid"),
-    *("dialogueid", "threadid", "group", "groupid", "subject", "subjectid", "productid"),
-}
 
 
 def texts_by_role(rows: Sequence[Example]) -> dict[str, list[str]]:
@@ -67,47 +60,31 @@ def shared_text(rows: Sequence[Example]) -> tuple[str, list[str]] | None:
 def findings(dataset: Dataset) -> Iterator[Finding]:
     """Yield a finding for each role whose texts other parts share with the training rows, and for
     each column by which rows of a sampled split may belong together."""
-    columns = dataset.task.columns
-    training_texts_by_role = texts_by_role(dataset.parts.get(TRAIN, []))
-    for role, texts in training_texts_by_role.items():
+    columns, may_group = dataset.task.columns, "group" not in dataset.task.columns.roles
+    for role, texts in texts_by_role(dataset.parts.get(TRAIN, [])).items():
         if sum(len(text.split()) for text in texts) < WORDS * len(texts):
             continue
-        name = columns.roles[role][0]
-        training_texts = set(texts)
+        name, training_texts = columns.roles[role][0], set(texts)
         for split, rows in dataset.parts.items():
             if split == TRAIN:
                 continue
-            sharing = [
-                row
-                for row, text in zip(rows, texts_by_role(rows)[role], strict=True)
-                if text in training_texts
-            ]
-            if sharing:
-                is_sampled = split in dataset.sampled and "group" not in columns.roles
+            pairs = zip(rows, texts_by_role(rows)[role], strict=True)
+            if sharing := [row for row, text in pairs if text in training_texts]:
+                message = f"{counted(len(sharing), 'row')} of {split} share their {name!r} with "
+                remedy = f"{option('group', name)} keeps them together"
                 yield Finding(
                     "text-shared-with-train",
-                    f"{counted(len(sharing), 'row')} of {split} share their {name!r} with rows of "
-                    "train, and are easier for it",
+                    f"{message}rows of train, and are easier for it",
                     f"the first: {sharing[0].where}",
-                    f"{option('group', name)} keeps them together" if is_sampled else "",
+                    remedy if split in dataset.sampled and may_group else "",
                 )
-    if dataset.sampled and "group" not in columns.roles and not dataset.together:
-        for name in _group_like_columns(columns):
-            yield Finding(
-                "possible-groups",
-                f"rows that share their {name!r} may be in different parts",
-                remedy=f"{option('group', name)} keeps them together",
-            )
-
-
-def _group_like_columns(columns: Columns) -> list[str]:
-    """Return the unused columns named like a group (`GROUPS`) whose values repeat."""
-    return [
-        name
-        for name in columns.left_out
-        if plain(name) in GROUPS
-        and 2 < columns.described[name].distinct < 0.9 * columns.described[name].rows
-    ]
+    if dataset.sampled and may_group and not dataset.together:
+        for name in columns.left_out:
+            column = columns.described[name]
+            if plain(name) in GROUPS and 2 < column.distinct < 0.9 * column.rows:
+                message = f"rows that share their {name!r} may be in different parts"
+                remedy = f"{option('group', name)} keeps them together"
+                yield Finding("possible-groups", message, remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,23 +221,26 @@ def split_rows(
         assigned[split] += unit
     for split, rows in assigned.items():
         if not rows:
-            label_counts = Counter(name for name in classes if name is not None)
-            may_be_no_classes = len(label_counts) > 1 and 2 * len(label_counts) > len(texts)
-            raise DataError(
-                f"no rows are left for {split}"
-                + f": {len(label_counts):,} labels for {len(texts):,} rows" * may_be_no_classes,
-                found=f"{len(texts):,} rows that make {len(units):,} after joining duplicates"
-                + (" and groups" if groups is not None else ""),
-                wanted="enough rows for a share of "
-                f"{shares.get(split, 1 - sum(shares.values())):g}",
-                do=(
-                    "if they are no names of classes, name another column (--column label=…); or "
-                    * may_be_no_classes
-                )
-                + "add rows, or give the parts as files of their own: a folder with train.csv, "
-                "validation.csv and test.csv",
-            )
+            share = shares.get(split, 1 - sum(shares.values()))
+            raise _empty_part_error(split, share, texts, classes, len(units))
     return {split: sorted(assigned[split]) for split in PARTS if split in assigned}
+
+
+def _empty_part_error(
+    split: str, share: float, texts: Sequence[str], classes: Sequence[Hashable], units: int
+) -> DataError:
+    distinct = len({name for name in classes if name is not None})
+    problem, do = f"no rows are left for {split}", ""
+    if distinct > 1 and 2 * distinct > len(texts):
+        problem += f": {distinct:,} labels for {len(texts):,} rows"
+        do = "if they are no names of classes, name another column (--column label=…); or "
+    return DataError(
+        problem,
+        found=f"{len(texts):,} rows that make {units:,} after joining duplicates and groups",
+        wanted=f"enough rows for a share of {share:g}",
+        do=f"{do}add rows, or give the parts as files of their own: a folder with train.csv, "
+        "validation.csv and test.csv",
+    )
 
 
 def draw_rows(

@@ -20,7 +20,7 @@ from maskwright.base.findings import Finding
 from maskwright.base.terminal import shell_word
 from maskwright.text.corpus.ledger import Counts
 from maskwright.text.tables import splits
-from maskwright.text.tables.column_contents import as_number, means_nothing
+from maskwright.text.tables.cell_values import as_number, means_nothing
 from maskwright.text.tables.examples import BETWEEN, UNKNOWN, Example, folded
 from maskwright.text.tables.labels import near_misses
 from maskwright.text.tables.layout import Dataset
@@ -91,16 +91,8 @@ class Survey:
 
     def tables(self) -> list[dict[str, Any]]:
         """Return a table of rows and lengths by part and, if the task has classes, one of them."""
-        head = [
-            "part",
-            "rows",
-            "words: mean",
-            "median",
-            "95 %",
-            "longest",
-            "copies",
-            "contradictions",
-        ]
+        head = ["part", "rows", "words: mean", "median", "95 %", "longest"]
+        head += ["copies", "contradictions"]
         rows = [
             [
                 name,
@@ -140,11 +132,8 @@ class Survey:
 def survey(dataset: Dataset) -> Survey:
     """Compute the statistics, shared texts and findings of all parts of a dataset."""
     surveys = {name: _survey_part(dataset, rows) for name, rows in dataset.parts.items()}
-    leaks = [
-        _shared_texts(name, dataset.parts[name], earlier, dataset.parts[earlier])
-        for earlier, name in combinations(dataset.parts, 2)
-    ]
-    leaks = [leak for leak in leaks if leak.rows]
+    pairs = combinations(dataset.parts, 2)
+    leaks = [leak for earlier, name in pairs if (leak := _leak(dataset, name, earlier)).rows]
     dataset_survey = Survey(dataset.task.name, surveys, leaks)
     return replace(dataset_survey, findings=list(_all_findings(dataset, dataset_survey)))
 
@@ -168,19 +157,16 @@ def _survey_part(dataset: Dataset, rows: Sequence[Example]) -> PartSurvey:
         rows=len(rows),
         classes=_classes(dataset, rows),
         values=(min(labels), float(np.mean(labels)), max(labels)) if numeric else None,
-        words=_lengths(np.array([len(t.replace(BETWEEN, " ").split()) for t in texts])),
+        words=_lengths([len(text.replace(BETWEEN, " ").split()) for text in texts]),
         copies=copies,
         contradictions=contradictions,
     )
 
 
-def _lengths(sizes: np.ndarray) -> Lengths:
-    return Lengths(
-        mean=float(sizes.mean()),
-        median=float(np.median(sizes)),
-        high=float(np.quantile(sizes, 0.95)),
-        longest=int(sizes.max()),
-    )
+def _lengths(counts: Sequence[int]) -> Lengths:
+    sizes = np.array(counts)
+    high = float(np.quantile(sizes, 0.95))
+    return Lengths(float(sizes.mean()), float(np.median(sizes)), high, int(sizes.max()))
 
 
 def _classes(dataset: Dataset, rows: Sequence[Example]) -> dict[str, int]:
@@ -194,17 +180,15 @@ def _classes(dataset: Dataset, rows: Sequence[Example]) -> dict[str, int]:
 
 
 # ------------------------------------------------------------------------------ between parts
-def _shared_texts(
-    split: str, rows: Sequence[Example], earlier_split: str, earlier_rows: Sequence[Example]
-) -> Leak:
+def _leak(dataset: Dataset, split: str, earlier_split: str) -> Leak:
+    """Compare the texts of two parts."""
     earlier_by_text: dict[str, list[Example]] = defaultdict(list)
-    for example in earlier_rows:
+    for example in dataset.parts[earlier_split]:
         earlier_by_text[folded(example.apart_by)].append(example)
     first_places: list[tuple[str, str]] = []
     count = relabelled = 0
-    for example in rows:
-        same_text = earlier_by_text.get(folded(example.apart_by))
-        if same_text is None:
+    for example in dataset.parts[split]:
+        if not (same_text := earlier_by_text.get(folded(example.apart_by))):
             continue
         count += 1
         if not example.shares_apart_by:
@@ -214,6 +198,7 @@ def _shared_texts(
     return Leak(split, earlier_split, count, relabelled, first_places)
 
 
+# ------------------------------------------------------------------------------ findings
 def reading_findings(split: str, counts: Counts) -> Iterator[Finding]:
     """Yield the findings from reading the files of `split`, and their names if it has several."""
     if len(files := list(counts.hashes)) > 1:
@@ -226,29 +211,19 @@ def reading_findings(split: str, counts: Counts) -> Iterator[Finding]:
 def left_out_findings(dataset: Dataset) -> Iterator[Finding]:
     """Yield findings on rows that were left out, and on labels and tags that were changed."""
     if dataset.dropped:
-        where, reason = dataset.dropped[0]
-        yield Finding(
-            "bad-rows",
-            f"left out: {counted(len(dataset.dropped), 'bad row')}",
-            f"the first: {where}, {reason}",
-        )
+        message = f"left out: {counted(len(dataset.dropped), 'bad row')}"
+        yield Finding("bad-rows", message, f"the first: {', '.join(dataset.dropped[0])}")
     if dataset.rejects and (dataset.dropped or any(c.rejected for c in dataset.counts.values())):
         yield Finding("list-of-bad-rows", f"rows left out are listed in {dataset.rejects}")
     if dataset.unlabelled:
-        yield Finding(
-            "rows-without-label", f"left out: {counted(dataset.unlabelled, 'row')} without a label"
-        )
+        message = f"left out: {counted(dataset.unlabelled, 'row')} without a label"
+        yield Finding("rows-without-label", message)
     if dataset.folded:
-        yield Finding(
-            "labels-joined",
-            f"{counted(dataset.folded, 'label')} joined with a commoner spelling, which "
-            "differs only by case or blanks",
-        )
+        message = f"{counted(dataset.folded, 'label')} joined with a commoner spelling, which "
+        yield Finding("labels-joined", f"{message}differs only by case or blanks")
     if dataset.repaired:
-        yield Finding(
-            "tags-changed",
-            f"{counted(dataset.repaired, 'tag')} changed, so that spans begin with B-",
-        )
+        message = f"{counted(dataset.repaired, 'tag')} changed, so that spans begin with B-"
+        yield Finding("tags-changed", message)
 
 
 def _all_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
@@ -256,18 +231,16 @@ def _all_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
     for name, counts in dataset.counts.items():
         yield from reading_findings(name, counts)
     for leak in survey.leaks:
-        where, earlier_where = leak.places[0]
         also = f", {leak.relabelled:,} of them with another label" if leak.relabelled else ""
         yield Finding(
             "rows-in-two-parts",
             f"{counted(leak.rows, 'row')} of {leak.part} stand{_s(leak.rows)} in {leak.other}, "
             f"too{also}",
-            f"the first: {where} and {earlier_where}",
+            f"the first: {' and '.join(leak.places[0])}",
         )
     yield from splits.findings(dataset)
     for name, split_survey in survey.parts.items():
-        yield from _repetition_findings(name, split_survey)
-        yield from _same_answer_findings(name, dataset.parts[name])
+        yield from _repetition_findings(name, split_survey, dataset.parts[name])
         yield from dataset.task.columns.layout.findings(name, dataset)
     yield from left_out_findings(dataset)
     yield from _missing_value_findings(dataset)
@@ -276,31 +249,21 @@ def _all_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
         yield from _class_findings(dataset, survey)
 
 
-def _repetition_findings(name: str, part_survey: PartSurvey) -> Iterator[Finding]:
-    """Yield findings on texts that occur more than once in a part."""
-    if part_survey.contradictions:
-        first_places = " and ".join(part_survey.contradictions[0][:2])
-        yield Finding(
-            "contradicting-labels",
-            f"different labels of the same text in {name}: "
-            f"{counted(len(part_survey.contradictions), 'text')}",
-            f"the first: {first_places}",
-        )
-    if part_survey.copies:
-        yield Finding(
-            "repeated-rows",
-            f"{counted(part_survey.copies, 'row')} of {name} repeat{_s(part_survey.copies)} an "
-            "earlier row, label included",
-        )
-
-
-def _same_answer_findings(name: str, rows: Sequence[Example]) -> Iterator[Finding]:
+def _repetition_findings(
+    name: str, survey: PartSurvey, rows: Sequence[Example]
+) -> Iterator[Finding]:
+    """Yield findings on texts that occur more than once in a part, and on equal answers."""
+    if survey.contradictions:
+        count = counted(len(survey.contradictions), "text")
+        message = f"different labels of the same text in {name}: {count}"
+        evidence = f"the first: {' and '.join(survey.contradictions[0][:2])}"
+        yield Finding("contradicting-labels", message, evidence)
+    if survey.copies:
+        message = f"{counted(survey.copies, 'row')} of {name} repeat{_s(survey.copies)} an earlier "
+        yield Finding("repeated-rows", f"{message}row, label included")
     if len(rows) > 1 and len({row.repeated for row in rows}) == 1:
-        yield Finding(
-            "same-answer",
-            f"all rows of {name} have the same answer: no figure on them tells answers apart",
-            f"the first: {rows[0].where}",
-        )
+        message = f"all rows of {name} have the same answer: no figure on them tells answers apart"
+        yield Finding("same-answer", message, f"the first: {rows[0].where}")
 
 
 def _missing_value_findings(dataset: Dataset) -> Iterator[Finding]:
@@ -349,71 +312,54 @@ def _is_outlier(number: float, other_numbers: Sequence[float]) -> bool:
 
 
 def _label_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
-    """Yield findings on the names of the classes."""
+    """Yield findings on the names of the classes, and on label sets: whether cells are empty, and
+    whether every set has exactly one label."""
+    assert dataset.labels is not None
     columns = dataset.task.columns
-    names = columns.roles.get("label", ())
-    if dataset.labels is not None:
-        yield from columns.layout.label_findings(dataset.labels.names)
+    yield from columns.layout.label_findings(dataset.labels.names)
     if dataset.task.shape.label == "several":
-        yield from _label_set_findings(dataset, names)
+        names = columns.roles["label"]
+        empty = columns.described[names[0]].empty if len(names) == 1 else 0
+        if empty:
+            message = f"an empty cell in the column {names[0]!r} is read as none of the labels, in "
+            remedy = "take out rows whose labels are not known"
+            yield Finding("empty-labels", message + counted(empty, "row"), remedy=remedy)
+        sets = [row.label for rows in dataset.parts.values() for row in rows]
+        if len(sets) >= RARE and all(len(label_set) == 1 for label_set in sets):
+            remedy = "where only one can be right, write a column with its name"
+            yield Finding("one-label-per-row", "every row has exactly one label", remedy=remedy)
     spaced = [name for name in next(iter(survey.parts.values())).classes if name != name.strip()]
     if spaced:
-        yield Finding(
-            "blanks-around-labels",
-            f"labels begin or end with blanks, such as {spaced[0]!r}, and so will the answers",
-            remedy="take them out of the file if that is not meant",
-        )
-
-
-def _label_set_findings(dataset: Dataset, names: Sequence[str]) -> Iterator[Finding]:
-    """Yield findings on label sets if cells are empty or every set has exactly one label."""
-    empty = dataset.task.columns.described[names[0]].empty if len(names) == 1 else 0
-    if empty:
-        yield Finding(
-            "empty-labels",
-            f"an empty cell in the column {names[0]!r} is read as none of the labels, in "
-            f"{counted(empty, 'row')}",
-            remedy="take out rows whose labels are not known",
-        )
-    sets = [row.label for rows in dataset.parts.values() for row in rows]
-    if len(sets) >= RARE and all(len(label_set) == 1 for label_set in sets):
-        yield Finding(
-            "one-label-per-row",
-            "every row has exactly one label",
-            remedy="where only one can be right, a column with its name makes the task a "
-            "classification",
-        )
+        message = f"labels begin or end with blanks, such as {spaced[0]!r}, and so will the answers"
+        remedy = "take them out of the file if that is not meant"
+        yield Finding("blanks-around-labels", message, remedy=remedy)
 
 
 def _class_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
     """Yield findings on classes that are missing, rare, uneven, or misspelt."""
-    names = list(survey.parts)
-    training = survey.parts[names[0]]
+    first_split = next(iter(survey.parts))
     for name, split_survey in survey.parts.items():
-        empty = [c for c, n in split_survey.classes.items() if n == 0]
-        if empty and name == names[0]:
-            yield Finding(
-                "class-never-seen",
-                f"{name} has no row of {_listed(empty)}: the model cannot learn what it never sees",
-            )
-        elif empty:
-            yield Finding(
-                "class-not-scored",
-                f"{name} has no row of {_listed(empty)}: no score can be given for them",
-            )
-    sizes = {c: n for c, n in training.classes.items() if n}
+        if empty := [c for c, n in split_survey.classes.items() if n == 0]:
+            message = f"{name} has no row of {_listed(empty)}: "
+            if name == first_split:
+                message += "the model cannot learn what it never sees"
+                yield Finding("class-never-seen", message)
+            else:
+                yield Finding("class-not-scored", f"{message}no score can be given for them")
+    sizes = {c: n for c, n in survey.parts[first_split].classes.items() if n}
     rare = [c for c, n in sizes.items() if n < RARE]
     if rare:
-        yield Finding("rare-classes", f"{names[0]} has fewer than {RARE} rows of {_listed(rare)}")
+        yield Finding(
+            "rare-classes", f"{first_split} has fewer than {RARE} rows of {_listed(rare)}"
+        )
     if sizes and max(sizes.values()) > UNEVEN * min(sizes.values()):
         most, fewest = (max(sizes, key=lambda c: sizes[c]), min(sizes, key=lambda c: sizes[c]))
+        has_macro = "macro_f1" in dataset.task.shape.metrics
         yield Finding(
             "uneven-classes",
             f"the classes are uneven: {sizes[most]:,} of {most!r} and {sizes[fewest]:,} of "
             f"{fewest!r}",
-            remedy="look at each class"
-            if "macro_f1" not in dataset.task.shape.metrics
-            else "look at macro F1 besides accuracy",
+            remedy="look at macro F1 besides accuracy" if has_macro else "look at each class",
         )
     for misspelt, name in near_misses(sizes):
         yield Finding(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -32,6 +32,7 @@ Weights = tuple[float, ...] | dict[str, float]
 OTHERS = "*"
 MOST_VALUES = 64
 LEAST, LARGEST = 1e-6, 1e6
+PAIRS = ("pairs", "swapped-pairs")
 
 
 def shares(corpus: Corpus, sizes: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -52,147 +53,56 @@ def shares(corpus: Corpus, sizes: Sequence[int]) -> tuple[NDArray[np.float64], N
 def _in_order(weights: Weights) -> NDArray[np.float64]:
     """The weights in the order of their stores: as listed, of a table by name."""
     values = [weights[name] for name in sorted(weights)] if isinstance(weights, dict) else weights
-    return np.array(values, dtype=np.float64)
+    return np.array(values, np.float64)
 
 
-# ------------------------------------------------------------------------------ checks
-def check(corpus: Corpus) -> None:
-    """Refuse settings that contradict each other.
-
-    Raises:
-        ConfigError: naming the field.
-    """
-    if corpus.mix_by is not None:
-        _check_column(corpus)
-    elif isinstance(corpus.weights, dict) or isinstance(corpus.weights_end, dict):
-        raise ConfigError(
-            "weights by name need the column that has these values",
-            where="corpus.mix_by",
-            found="no column",
-            wanted="a column of the files",
-            do="for example --set corpus.mix_by=source, or give a list, one for each text",
-        )
+def _contradictions(corpus: Corpus) -> Iterator[tuple[str, object, str]]:
+    """Yield (setting, its value, what is expected) for mixtures that the settings do not define."""
+    weights, weights_end, mix_by = corpus.weights, corpus.weights_end, corpus.mix_by
+    setting = "weights" if weights else "temperature"
+    if mix_by is not None:
+        if mix_by in ("", OTHERS, corpus.column):
+            yield "mix_by", repr(mix_by), "a column besides that of the text"
+        if not corpus.mixed or corpus.characters is not None:
+            yield "mix_by", mix_by, "corpus.weights or corpus.temperature; no corpus.characters"
+        if weights and not isinstance(weights, dict):
+            yield "weights", list(weights), f"a table with a weight for each value of {mix_by!r}"
+        if len(weights) > MOST_VALUES:
+            expected = f"at most {MOST_VALUES}; one weight for all other values: {OTHERS!r}"
+            yield "weights", len(weights), expected
+    elif isinstance(weights, dict) or isinstance(weights_end, dict):
+        yield "mix_by", "no column", "the column of the files that has the values with weights"
     elif corpus.mixed:
-        _check_texts(corpus)
-    if corpus.temperature is not None:
-        config.require("corpus.temperature", corpus.temperature, 0.0, 10.0)
-        if corpus.weights:
-            raise ConfigError(
-                "weights and a temperature are two ways to say the shares",
-                where="corpus.temperature",
-                found=f"{corpus.temperature:g}, and corpus.weights",
-                wanted="one of them",
-                do="leave one out",
+        if len(corpus.text) < 2 or len(weights) not in (0, len(corpus.text)):
+            counts = f"{len(weights) or 'no'} weights, {len(corpus.text)} texts"
+            yield setting, counts, "two or more files or folders, a weight for each; or a column"
+        if len(set(corpus.text)) < len(corpus.text):
+            yield setting, ", ".join(corpus.text), "each text once"
+        if corpus.characters is not None or corpus.limit_bytes is not None:
+            yield setting, "shares of texts", "no corpus.characters and no corpus.limit_bytes"
+    if corpus.temperature is not None and weights:
+        yield "temperature", f"{corpus.temperature:g}", "either weights or a temperature"
+    if weights_end:
+        if type(weights) is not type(weights_end) or _names(weights) != _names(weights_end):
+            yield (
+                "weights_end",
+                _names(weights_end),
+                f"the same as corpus.weights: {_names(weights)}",
             )
-    _check_numbers(corpus)
-
-
-def _check_column(corpus: Corpus) -> None:
-    problem = ""
-    if not corpus.mix_by or corpus.mix_by in (OTHERS, corpus.column):
-        problem = repr(corpus.mix_by)
-    elif not corpus.mixed:
-        problem = "a column without weights"
-    elif corpus.characters is not None:
-        problem = "a column, and corpus.characters"
-    if problem:
-        raise ConfigError(
-            "the text cannot be mixed by this",
-            where="corpus.mix_by",
-            found=problem,
-            wanted="a column besides that of the text, with corpus.weights or corpus.temperature",
-            do="for example --set corpus.mix_by=source --set corpus.temperature=0.7",
-        )
-    if corpus.weights and not isinstance(corpus.weights, dict):
-        raise ConfigError(
-            "weights of a column's values are a table",
-            where="corpus.weights",
-            found=list(corpus.weights),
-            wanted=f"a weight for each value of the column {corpus.mix_by!r}",
-            do="for example --set corpus.weights='{web = 1, books = 3, \"*\" = 1}'",
-        )
-    if len(corpus.weights) > MOST_VALUES:
-        raise ConfigError(
-            "too many weights",
-            where="corpus.weights",
-            found=len(corpus.weights),
-            wanted=f"at most {MOST_VALUES}",
-            do=f"give the largest a weight, and all others one together: {OTHERS!r}",
-        )
-
-
-def _check_texts(corpus: Corpus) -> None:
-    where = "corpus.weights" if corpus.weights else "corpus.temperature"
-    if corpus.weights and (len(corpus.weights) != len(corpus.text) or len(corpus.text) < 2):
-        raise ConfigError(
-            "the number of weights is not the number of texts",
-            where=where,
-            found=f"{len(corpus.weights)} weights, {len(corpus.text)} texts",
-            wanted="one for each of two or more files or folders",
-            do="name them: --text ONE TWO --set corpus.weights=[3,1]",
-        )
-    if len(corpus.text) < 2:
-        raise ConfigError(
-            "a temperature mixes two or more texts, or the values of a column",
-            where=where,
-            found=f"{len(corpus.text)} texts",
-            wanted="two or more, or corpus.mix_by",
-            do="name them: --text ONE TWO, or a column: --set corpus.mix_by=source",
-        )
-    if len(set(corpus.text)) < len(corpus.text):
-        raise ConfigError(
-            "a text has two weights",
-            where=where,
-            found=", ".join(corpus.text),
-            do="name each text once",
-        )
-    for setting in ("characters", "limit_bytes"):
-        if getattr(corpus, setting) is not None:
-            raise ConfigError(
-                f"{where.partition('.')[2]} does not go with corpus.{setting}",
-                where=where,
-                wanted="one or the other",
-                do=f"leave corpus.{setting} out",
+        elif not (_in_order(weights) + _in_order(weights_end) > 0).all():
+            yield (
+                "weights_end",
+                str(weights_end),
+                "for each text a weight above 0 at one of the ends",
             )
+    for name, values in (("weights", weights), ("weights_end", weights_end)):
+        if values and not _in_order(values).any():
+            yield name, str(values), "a weight above 0"
 
 
-def _check_numbers(corpus: Corpus) -> None:
-    """The weights in range; with a schedule one of the two may be 0."""
-    begin, end = corpus.weights, corpus.weights_end
-    if end:
-        keys = sorted(begin) if isinstance(begin, dict) else len(begin)
-        if type(begin) is not type(end) or keys != (
-            sorted(end) if isinstance(end, dict) else len(end)
-        ):
-            raise ConfigError(
-                "the weights at the end are not those of the beginning",
-                where="corpus.weights_end",
-                found=_keys(end),
-                wanted=f"a weight for each of corpus.weights: {_keys(begin)}",
-                do="give both the same texts or values",
-            )
-    least = 0.0 if end else LEAST
-    for where, weights in (("corpus.weights", begin), ("corpus.weights_end", end)):
-        for weight in weights.values() if isinstance(weights, dict) else weights:
-            config.require(where, weight, least, LARGEST)
-        if weights and not _in_order(weights).sum() > 0:
-            raise ConfigError(
-                "all weights are 0", where=where, found=_keys(weights), wanted="one above 0"
-            )
-    if end and not (_in_order(begin) + _in_order(end) > 0).all():
-        raise ConfigError(
-            "a weight is 0 at the beginning and at the end",
-            where="corpus.weights_end",
-            found=_keys(end),
-            wanted="above 0 at one of them",
-            do="leave that text out",
-        )
-
-
-def _keys(weights: Weights) -> str:
-    if isinstance(weights, dict):
-        return ", ".join(f"{name} = {weights[name]:g}" for name in sorted(weights))
-    return ", ".join(f"{weight:g}" for weight in weights) or "none"
+def _names(weights: Weights) -> list[Any]:
+    """The names of the weights in a table; the indices of those in a list."""
+    return sorted(weights) if isinstance(weights, dict) else list(range(len(weights)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,22 +173,31 @@ class Corpus(ReadingOptions):
             )
         if self.limit_bytes is not None:
             config.require("corpus.limit_bytes", self.limit_bytes, 1)
-        check(self)
-        if twice := set(self.text) & set(self.held_out_text):
+        if self.temperature is not None:
+            config.require("corpus.temperature", self.temperature, 0.0, 10.0)
+        least = 0.0 if self.weights_end else LEAST
+        for name in ("weights", "weights_end"):
+            for weight in _in_order(getattr(self, name)).tolist():
+                config.require(f"corpus.{name}", weight, least, LARGEST)
+        for setting, value, expected in _contradictions(self):
+            raise ConfigError(
+                "these settings do not define a mixture of texts",
+                where=f"corpus.{setting}",
+                found=value,
+                wanted=expected,
+                do="for example --text ONE TWO --set corpus.weights=[3,1], or --set "
+                "corpus.mix_by=source --set corpus.weights='{web = 1, \"*\" = 3}'",
+            )
+        if repeated := set(self.text) & set(self.held_out_text):
             raise ConfigError(
                 "a file is both training and held-out text",
                 where="corpus.held_out_text",
-                found=", ".join(sorted(twice)),
+                found=", ".join(sorted(repeated)),
                 wanted="other files than corpus.text",
                 do="take it out of one of the two settings",
             )
         if not 0.0 < self.held_out < 1.0:
-            raise ConfigError(
-                "a share is out of range",
-                where="corpus.held_out",
-                found=self.held_out,
-                wanted="0 < held_out < 1",
-            )
+            raise config.out_of_range("corpus.held_out", self.held_out, "0 < held_out < 1")
 
     @property
     def mixed(self) -> bool:
@@ -406,13 +325,7 @@ class RowChoice:
     ] = "auto"
 
     def __post_init__(self) -> None:
-        if not 4 <= self.length <= 1 << 20:
-            raise ConfigError(
-                "rows.length is out of range",
-                where="rows.length",
-                found=self.length,
-                wanted="4 to 1048576",
-            )
+        config.require("rows.length", self.length, 4, 1 << 20)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -442,43 +355,20 @@ class Training:
 
     def __post_init__(self) -> None:
         batches = [phase.batch for phase in self.phases] + [self.batch]
-        if min(batches) < 1:
-            raise ConfigError(
-                "a step needs rows",
-                where="training.batch",
-                found=min(batches),
-                wanted="1 or more",
-            )
+        config.require("training.batch", min(batches), 1)
         if self.microbatches < 1 or math.gcd(*batches) % self.microbatches:
-            raise ConfigError(
-                "the batch does not split into equal microbatches",
-                where="training.microbatches",
-                found=self.microbatches,
-                wanted=f"a divisor of training.batch = {', '.join(map(str, batches))}",
+            raise config.out_of_range(
+                "training.microbatches",
+                self.microbatches,
+                f"a divisor of training.batch = {', '.join(map(str, batches))}",
             )
         ends = [0.0, *(phase.until for phase in self.phases), 1.0]
         if any(end >= next_end for end, next_end in itertools.pairwise(ends)):
-            raise ConfigError(
-                "the phases do not end in rising order",
-                where="training.phases",
-                found=ends[1:-1],
-                wanted="rising shares between 0 and 1",
-                do="sort training.phases by their `until`",
-            )
+            raise config.out_of_range("training.phases", ends[1:-1], "rising shares from 0 to 1")
         if not 0.0 <= self.ema < 1.0:
-            raise ConfigError(
-                "a share is out of range",
-                where="training.ema",
-                found=self.ema,
-                wanted="0 <= ema < 1",
-            )
+            raise config.out_of_range("training.ema", self.ema, "0 <= ema < 1")
         if not 0 <= self.seed < 1 << 53:
-            raise ConfigError(
-                "a seed is out of range",
-                where="training.seed",
-                found=self.seed,
-                wanted="0 to 2^53 - 1",
-            )
+            raise config.out_of_range("training.seed", self.seed, "0 to 2^53 - 1")
         require_device(self.device, "training.device")
         config.require("training.log_seconds", self.log_seconds, 0.0)
         if self.threads is not None:
@@ -508,14 +398,7 @@ class Checkpoints:
 
     def __post_init__(self) -> None:
         config.require("checkpoints.every", self.every, 0)
-        if self.keep < 1:
-            raise ConfigError(
-                "checkpoints.keep must be at least 1",
-                where="checkpoints.keep",
-                found=self.keep,
-                wanted="1 or more",
-                do="--set checkpoints.keep=1",
-            )
+        config.require("checkpoints.keep", self.keep, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -549,6 +432,16 @@ class Recipe:
         """All phases of the run; the last has the recipe's own length and batch."""
         last_phase = Phase(until=1.0, length=self.rows.length, batch=self.training.batch)
         return (*self.training.phases, last_phase)
+
+    @property
+    def row_kind(self) -> str:
+        """The kind of the rows; by default that of the objective."""
+        return self.objective.spec.rows if self.rows.kind == "auto" else self.rows.kind
+
+    @property
+    def needs_sentences(self) -> bool:
+        """Whether a token store has to record where sentences start."""
+        return self.row_kind in ("sentences", *PAIRS) or self.objective.spec.sentences
 
     @property
     def divisors(self) -> list[int]:

@@ -8,8 +8,8 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.learn.tasks.base.choices import HIERARCHICAL, POOLINGS, Long
 from maskwright.learn.tasks.base.task_type import TaskType
 from maskwright.model.checkpoint import pretrained
-from maskwright.model.nn.chunk_pooling import layers_over
 from maskwright.model.nn.config import Head, TransformerConfig
+from maskwright.model.nn.heads import layers_over
 from maskwright.model.opening.model import Model
 
 
@@ -39,7 +39,7 @@ def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str
         if architecture.labels is not None and task_type.head in ("sequence", "token"):
             continue  # for sentence pairs, or replaced tokens
         config = pretrained.described(path, name).config
-        heads = tuple(replace(head, labels=task_type.num_outputs) for head in config.heads)
+        heads = tuple(replace(head, labels=num_outputs(task_type)) for head in config.heads)
         return replace(config, heads=heads), None if member is None else member.name
     top: tuple[Head, ...] = ()
     if task_type.writes:
@@ -53,8 +53,13 @@ def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str
             )
         return replace(loaded.config, heads=()), None
     if task_type.head is not None:
-        top = (Head(name="classifier", kind=task_type.head, labels=task_type.num_outputs),)
+        top = (Head(name="classifier", kind=task_type.head, labels=num_outputs(task_type)),)
     return replace(loaded.config, vocabulary_head=None, heads=top), None
+
+
+def num_outputs(task_type: TaskType) -> int:
+    """Return the number of outputs of the task's head."""
+    return {"span": 2, "choice": 1}.get(task_type.head or "", max(1, len(task_type.labels)))
 
 
 def reading_texts(config: TransformerConfig, task_type: TaskType, long: Long) -> TransformerConfig:

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import UsageError
-from maskwright.base.metrics import metrics
+from maskwright.base.metrics.metrics import METRICS
 from maskwright.text.tables.examples import Example, PairExample, TextExample
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
+from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
 STRENGTHS = (1.0, 10.0, 100.0)
 # Words may have a single letter: 'I' and 'a' distinguish languages.
@@ -32,50 +29,34 @@ STEPS = 300
 WEIGHTS = 10_000_000
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """Predictions of a baseline for one part.
-
-    Attributes:
-        name: `majority` (for numbers: `mean`) or `words`.
-        eval_part: the part that is predicted.
-        predicted: (rows,) classes or numbers; for several labels (rows, C) of 0 and 1.
-        description: settings, for the report.
-    """
-
-    name: str
-    eval_part: str
-    predicted: NDArray[Any]
-    description: str
-
-
-def baselines(examples: Dataset) -> list[Baseline]:
-    """Return both baselines on the test part, or on the validation part if there is no test part.
-
-    Raises:
-        UsageError: the task has no such labels, or there is no part to predict.
-    """
-    rows_by_part = examples.parts
-    if not isinstance(
-        next((row for rows in rows_by_part.values() for row in rows), None),
-        TextExample | PairExample,
-    ):
-        raise UsageError(
-            "no baseline for this task",
-            found=examples.task.name,
-            wanted="a label for each text, or for two",
-        )
-    if TRAIN not in rows_by_part or not {TEST, VALIDATION} & set(rows_by_part):
-        raise UsageError(
-            "the baseline needs a part to learn from and one to predict",
-            found=", ".join(rows_by_part),
-            wanted="train and validation or test",
-            do="divide the table first (splits.complete)",
-        )
-    eval_part = TEST if TEST in rows_by_part else VALIDATION
-    choosing = rows_by_part.get(VALIDATION, []) if eval_part == TEST else []
-    simple = _constant_baseline(examples, eval_part)
-    return [simple, _word_baseline(examples, eval_part, choosing)]
+def baselines(data: Dataset, eval_part: str) -> list[tuple[str, NDArray[Any]]]:
+    """Return (name, predictions) of both baselines for the rows of `eval_part`: (rows,) classes or
+    numbers; for several labels (rows, C) of 0 and 1."""
+    train, rows = data.parts[TRAIN], data.parts[eval_part]
+    num_classes = 0 if data.labels is None else len(data.labels)
+    truth = targets(train, num_classes)
+    if data.labels is None:
+        constant = "mean", np.full(len(rows), truth.mean())
+    elif truth.ndim == 1:
+        constant = "majority", np.full(len(rows), np.bincount(truth).argmax())
+    else:  # labels of most rows; if there are none, the most frequent
+        usual = (truth.mean(0) > 0.5).astype(np.int64)
+        usual[truth.sum(0).argmax()] = 1
+        constant = "majority", np.tile(usual, (len(rows), 1))
+    bag = _BagOfWords(train, WEIGHTS // max(1, num_classes))
+    learned = bag.features(train)
+    choosing = data.parts.get(VALIDATION, []) if eval_part == TEST else []
+    metric = METRICS[data.task.shape.metrics[0]]
+    chosen, best = STRENGTHS[1], -np.inf
+    models = {}
+    for strength in STRENGTHS if choosing else (chosen,):
+        models[strength] = _fitted(learned, truth, strength, data.labels is None)
+        if choosing:
+            predicted = models[strength].predict(bag.features(choosing))
+            score = metric(targets(choosing, num_classes), predicted)
+            if score > best:
+                chosen, best = strength, score
+    return [constant, ("words", models[chosen].predict(bag.features(rows)))]
 
 
 def targets(rows: Sequence[Example], classes: int = 0) -> NDArray[Any]:
@@ -89,54 +70,6 @@ def targets(rows: Sequence[Example], classes: int = 0) -> NDArray[Any]:
         assert isinstance(classes_of_row, tuple)
         indicators[row, list(classes_of_row)] = 1
     return indicators
-
-
-def _num_classes(examples: Dataset) -> int:
-    return 0 if examples.labels is None else len(examples.labels)
-
-
-def _constant_baseline(examples: Dataset, eval_part: str) -> Baseline:
-    truth = targets(examples.parts[TRAIN], _num_classes(examples))
-    count = len(examples.parts[eval_part])
-    if truth.ndim > 1:  # labels of most rows; if there are none, the most frequent
-        usual = (truth.mean(0) > 0.5).astype(np.int64)
-        usual[truth.sum(0).argmax()] = 1
-        assert examples.labels is not None
-        labels_text = ", ".join(repr(examples.labels.names[n]) for n in np.flatnonzero(usual))
-        return Baseline("majority", eval_part, np.tile(usual, (count, 1)), f"{labels_text} for all")
-    if examples.labels is None:
-        return Baseline(
-            "mean", eval_part, np.full(count, truth.mean()), f"{truth.mean():.3f} for all"
-        )
-    counts = Counter(truth.tolist())
-    commonest = min(counts, key=lambda c: (-counts[c], c))
-    name = examples.labels.names[commonest]
-    return Baseline("majority", eval_part, np.full(count, commonest), f"{name!r} for all")
-
-
-def _word_baseline(examples: Dataset, eval_part: str, choosing: Sequence[Example]) -> Baseline:
-    train = examples.parts[TRAIN]
-    classes = _num_classes(examples)
-    bag = _BagOfWords(train, WEIGHTS // max(1, classes))
-    learned, truth = bag.features(train), targets(train, classes)
-    metric = metrics.METRICS[examples.task.shape.metrics[0]]
-    chosen, best = STRENGTHS[1], -np.inf
-    models = {}
-    for strength in STRENGTHS if choosing else (chosen,):
-        models[strength] = _fitted(learned, truth, strength, examples.labels is None)
-        if choosing:
-            predicted = models[strength].predict(bag.features(choosing))
-            score = metric(targets(choosing, classes), predicted)
-            if score > best:
-                chosen, best = strength, score
-    description = f"TF-IDF of {learned.shape[1]:,} words and pairs of words, strength {chosen:g}"
-    description += " (chosen on validation)" if choosing else ""
-    return Baseline(
-        "words",
-        eval_part,
-        models[chosen].predict(bag.features(examples.parts[eval_part])),
-        description,
-    )
 
 
 class _ModelPerLabel:

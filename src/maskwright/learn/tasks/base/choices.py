@@ -3,6 +3,7 @@ import torch, so that invalid choices are reported quickly."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 from maskwright.base.errors import UsageError, near
@@ -39,43 +40,23 @@ PROMPTS, NAME, SKIPPED, LOWER = "prompts", "default_prompt", "prompt_tokens", "l
 COMPARED = "similarity"
 
 
-def require_long(long: str) -> None:
-    """Check that `long` is a value of `Long`.
+def require_choice(value: str, choices: Iterable[str], where: str) -> None:
+    """Check that `value` of the setting `where` is one of `choices`.
+
+    Raises:
+        UsageError: with similar choices.
+    """
+    choices = tuple(choices)
+    if value not in choices:
+        raise UsageError(
+            "no such choice", where=where, found=repr(value), wanted=near(str(value), choices)
+        )
+
+
+def require_long_text(long: str) -> None:
+    """Check that `long` is a value of `LongText`.
 
     Raises:
         UsageError: with similar values.
     """
-    if long not in LONG:
-        raise UsageError(
-            "the handling of long texts is unknown",
-            where="--long",
-            found=long,
-            wanted=near(long, LONG),
-        )
-
-
-def require_long_text(long: str, where: str = "long") -> None:
-    """Check that `long` is a value of `LongText`; `where` is the setting in the error.
-
-    Raises:
-        UsageError: with similar values.
-    """
-    if long not in LONG_TEXTS:
-        raise UsageError(
-            "the handling of long texts is unknown",
-            where=where,
-            found=repr(long),
-            wanted=near(str(long), LONG_TEXTS),
-        )
-
-
-def require_pooling(pooling: str) -> None:
-    """Check that `pooling` is a name in `POOLINGS`.
-
-    Raises:
-        UsageError: with similar names.
-    """
-    if pooling not in POOLINGS:
-        raise UsageError(
-            "no such pooling", where="--pooling", found=pooling, wanted=near(pooling, POOLINGS)
-        )
+    require_choice(long, LONG_TEXTS, "long")

@@ -1,34 +1,39 @@
-"""Encode texts as ids of bounded length with special tokens; what is truncated is counted.
+"""Encode texts as ids of bounded length with special tokens: truncated, or in overlapping windows.
 
-A single text loses its end, beginning or middle, or is divided into overlapping windows; of a pair
-the longer text is truncated first, as with `longest_first` of transformers. Special tokens are
-never removed. Truncation itself is in `learn/tasks/windows/windows.py`.
+    head         A A A A A . . . .       head and tail   A A . . . . A A A
+    tail         . . . . A A A A A       windows         A A A A A
+                                                             A A A A A
+                                                                 A A A
+
+Head and tail is Sun et al. 2019 (section 5.3.1): 128 tokens of the head and, in BERT's 512 places,
+382 of the tail. A window begins `stride` tokens after the one before it, as in BERT's `doc_stride`;
+in the `tokenizers` library the same word means the overlap. Of the windows that hold a token, it is
+*central* in the one where it has the most context on its shorter side (Devlin's `run_squad.py`), so
+every token is central once. Of a pair the longer text is truncated first, as with `longest_first`
+of transformers. Special tokens are never cut, and every cut is counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from maskwright.base.errors import ConfigError
+from maskwright.base.findings import Finding
 from maskwright.learn.tasks.base.choices import Long, LongText
-from maskwright.learn.tasks.windows.windows import (
-    HEAD,
-    Cuts,
-    Keep,
-    WindowRow,
-    fit,
-    fit_pair,
-    fit_pair_windows,
-    fit_windows,
-    room_of,
-)
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+HEAD = 128  # tokens that head-and-tail keeps of the head
+Keep = Literal["head", "tail", "head-and-tail"]
+KEEPS: tuple[Keep, ...] = get_args(Keep)
+Texts = Sequence[tuple[str, ...]]  # of each example one text, or two
+LabelArray = NDArray[np.int64] | NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -89,12 +94,204 @@ def collation_of(
     return Collation(pad=tokenizer.pad or 0, last=config.decoder is not None, decoder_start=start)
 
 
-Texts = Sequence[tuple[str, ...]]
+@dataclass(frozen=True)
+class Cuts:
+    """Counts of truncation.
+
+    Attributes:
+        rows, rows_cut: number of rows, and of those that lost tokens.
+        tokens, tokens_cut: number of tokens, and of those that were cut.
+    """
+
+    rows: int
+    rows_cut: int
+    tokens: int
+    tokens_cut: int
+
+    @classmethod
+    def of(cls, lengths: ArrayLike, cut: ArrayLike) -> Cuts:
+        """Return the counts of rows with these `lengths`, which lost `cut` tokens (N,)."""
+        before, lost = np.asarray(lengths, np.int64), np.asarray(cut, np.int64)
+        return cls(len(before), int((lost > 0).sum()), int(before.sum()), int(lost.sum()))
+
+    def findings(self, length: int, unit: str = "rows") -> tuple[Finding, ...]:
+        """Return a finding that rows were truncated to `length`; empty if none was. `unit` names
+        what was counted, such as rows or texts."""
+        if not self.rows_cut:
+            return ()
+        message = (
+            f"{self.rows_cut / self.rows:.1%} of {self.rows:,} {unit} truncated, "
+            f"{self.tokens_cut:,} of {self.tokens:,} tokens cut, at {length} tokens"
+        )
+        return (Finding("truncated", message),)
 
 
+# ------------------------------------------------------------------------------ tokens of a text
+def truncated(ids: Sequence[int], room: int, keep: Keep, head: int = HEAD) -> list[int]:
+    """Return the ids that are kept, at most `room`.
+
+    Args:
+        head: number of first ids that "head-and-tail" keeps; the rest is of the tail.
+    Raises:
+        ConfigError: no room.
+    """
+    _require_room(room)
+    if len(ids) <= room:
+        return list(ids)
+    head_length = {"head": room, "tail": 0, "head-and-tail": head}[keep]
+    return [*ids[:head_length], *ids[len(ids) - (room - head_length) :]]
+
+
+def windows(length: int, room: int, stride: int) -> NDArray[np.int64]:
+    """Return (first, stop) of overlapping windows (W, 2) that together cover `length` tokens, for a
+    stride of 1 to `room`.
+
+    The last window ends with the text and may be shorter. A text without tokens has one window.
+
+    Raises:
+        ConfigError: no room.
+    """
+    _require_room(room)
+    count = 1 + max(0, -(-(length - room) // stride))
+    start = np.arange(count) * stride
+    return np.stack([start, np.minimum(start + room, length)], axis=1)
+
+
+def central(spans: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the index of the window of `spans` (W, 2) in which each token is central, the first of
+    equals."""
+    length = int(spans[-1, 1])
+    owner = np.zeros(length, np.int64)
+    best = np.full(length, -1, np.int64)
+    for number, (start, stop) in enumerate(spans.tolist()):
+        position = np.arange(start, stop)
+        context = np.minimum(position - start, stop - 1 - position)
+        better = context > best[start:stop]
+        owner[start:stop][better] = number
+        best[start:stop] = np.maximum(best[start:stop], context)
+    return owner
+
+
+def inked(text: str, spans: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Remove whitespace at both ends from the character spans (T, 2) of tokens: a byte-level token
+    `Ġcat` covers " cat", but its span here is that of "cat". If nothing is left, begin equals
+    end."""
+    solid = np.fromiter((not c.isspace() for c in text), bool, len(text))
+    index = np.arange(len(text))
+    after = np.minimum.accumulate(np.where(solid, index, len(text))[::-1])[::-1]
+    before = np.maximum.accumulate(np.where(solid, index + 1, 0))
+    # after[i]: the first solid character from i on; before[i]: the end of the last one before i.
+    begin = np.append(after, len(text))[spans[:, 0]].astype(np.int64)
+    end = np.concatenate([[0], before])[spans[:, 1]].astype(np.int64)
+    return np.stack([begin, np.maximum(begin, end)], axis=1)
+
+
+def _require_room(room: int) -> None:
+    if room < 1:
+        raise ConfigError(
+            "no room for a token",
+            where="length",
+            found=room,
+            wanted="at least 1 besides the special tokens",
+        )
+
+
+# ------------------------------------------------------------------------------ rows of tokens
+@dataclass(frozen=True)
+class WindowRow:
+    """Ids of one text or pair, or of a window of it, with special tokens.
+
+    Attributes:
+        num_first: number of its tokens that are of the first text.
+        cut: number of tokens of its texts that were cut.
+    """
+
+    tokens: list[int]
+    segments: list[int]
+    num_first: int
+    cut: int
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+def room_of(tokenizer: Tokenizer, length: int, *, pair: bool = False) -> int:
+    """Return the number of text tokens that fit into a row of `length` with special tokens."""
+    return length - sum(tokenizer.frame_margins(pair))
+
+
+def fit(
+    tokenizer: Tokenizer, ids: Sequence[int], length: int, keep: Keep = "head", head: int = HEAD
+) -> WindowRow:
+    """Truncate one text to a row of at most `length` positions with special tokens.
+
+    Raises:
+        ConfigError: no room.
+    """
+    shortened = truncated(ids, room_of(tokenizer, length), keep, head)
+    return _framed(tokenizer, shortened, None, len(ids) - len(shortened))
+
+
+def fit_windows(
+    tokenizer: Tokenizer, ids: Sequence[int], length: int, stride: int
+) -> list[WindowRow]:
+    """Divide one text into overlapping rows."""
+    spans = windows(len(ids), room_of(tokenizer, length), stride)
+    return [_framed(tokenizer, ids[start:stop], None, 0) for start, stop in spans.tolist()]
+
+
+def fit_pair(
+    tokenizer: Tokenizer, first_ids: Sequence[int], second_ids: Sequence[int], length: int
+) -> WindowRow:
+    """Combine two texts in a row. The longer text is truncated first; if both are truncated, an odd
+    remaining position goes to the longer text, of equals to the second, as in `tokenizers`."""
+    room = room_of(tokenizer, length, pair=True)
+    _require_room(room)
+    longer_first = len(first_ids) > len(second_ids)
+    a = min(len(first_ids), max((room + longer_first) // 2, room - len(second_ids)))
+    b = min(len(second_ids), room - a)
+    cut = len(first_ids) + len(second_ids) - a - b
+    return _framed(tokenizer, first_ids[:a], second_ids[:b], cut)
+
+
+def fit_pair_windows(
+    tokenizer: Tokenizer, first_ids: Sequence[int], second_ids: Sequence[int], length: int
+) -> list[WindowRow]:
+    """Combine two texts in rows, each with the shorter text and a window of the longer one; windows
+    overlap by half. If both texts fit there is one row, that of `fit_pair`.
+
+    A shorter text that leaves less than a quarter of the room to the longer one is truncated; the
+    number of cut tokens is in `cut` of the first row.
+    """
+    room = room_of(tokenizer, length, pair=True)
+    _require_room(room)
+    if len(first_ids) + len(second_ids) <= room:
+        return [fit_pair(tokenizer, first_ids, second_ids, length)]
+    shorter = min(len(first_ids), len(second_ids), room - max(1, room // 4))
+    longer_room = room - shorter
+    rows: list[WindowRow] = []
+    cut = min(len(first_ids), len(second_ids)) - shorter
+    spans = windows(max(len(first_ids), len(second_ids)), longer_room, max(1, longer_room // 2))
+    for begin, stop in spans.tolist():
+        if len(first_ids) > len(second_ids):
+            pair = first_ids[begin:stop], second_ids[:shorter]
+        else:
+            pair = first_ids[:shorter], second_ids[begin:stop]
+        rows.append(_framed(tokenizer, *pair, 0 if rows else cut))
+    return rows
+
+
+def _framed(
+    tokenizer: Tokenizer, first_ids: Sequence[int], second_ids: Sequence[int] | None, cut: int
+) -> WindowRow:
+    tokens, segments = tokenizer.frame(list(first_ids), second_ids)
+    return WindowRow(list(tokens), list(segments), len(first_ids), cut)
+
+
+# ------------------------------------------------------------------------------ encoded examples
 def encode(
     texts: Texts,
-    labels: NDArray[np.int64] | NDArray[np.float32],
+    labels: LabelArray,
     tokenizer: Tokenizer,
     length: int,
     *,
@@ -113,21 +310,15 @@ def encode(
     Returns:
         The examples, counts of truncation, and the number of tokens cut from each example (N,).
     """
-    encoded_texts = iter(
-        tokenizer.encode_batch([text_of_row for row in texts for text_of_row in row])
-    )
-    rows, cuts = [], Cuts()
-    for text in texts:
-        first_ids, *second_ids = [next(encoded_texts).tolist() for _ in text]
+    rows, lengths = [], []
+    for first_ids, *second_ids in _token_ids(tokenizer, texts):
         if second_ids:
-            row = fit_pair(tokenizer, first_ids, second_ids[0], length)
+            rows.append(fit_pair(tokenizer, first_ids, second_ids[0], length))
         else:
-            row = fit(tokenizer, first_ids, length, keep, min(HEAD, length // 4))
-        full_length = len(first_ids) + sum(map(len, second_ids))
-        cuts += Cuts.of(full_length, full_length - row.cut)
-        rows.append(row)
+            rows.append(fit(tokenizer, first_ids, length, keep, min(HEAD, length // 4)))
+        lengths.append(len(first_ids) + sum(map(len, second_ids)))
     cut = np.array([row.cut for row in rows], np.int64)
-    return examples_of(rows, labels, tokenizer, segments), cuts, cut
+    return examples_of(rows, labels, tokenizer, segments), Cuts.of(lengths, cut), cut
 
 
 def encode_windows(
@@ -139,33 +330,47 @@ def encode_windows(
     Args:
         overlap: windows of one text overlap by half; else each token is in one window.
     """
-    encoded_texts = iter(
-        tokenizer.encode_batch([text_of_row for row in texts for text_of_row in row])
-    )
-    windows_by_text = []
-    for text in texts:
-        first_ids, *second_ids = [next(encoded_texts).tolist() for _ in text]
-        if second_ids:
-            windows_by_text.append(fit_pair_windows(tokenizer, first_ids, second_ids[0], length))
-            continue
-        stride = max(1, length // 2 - 2) if overlap else room_of(tokenizer, length)
-        windows_by_text.append(fit_windows(tokenizer, first_ids, length, stride)[0])
-    counts = [len(rows) for rows in windows_by_text]
-    return [row for rows in windows_by_text for row in rows], np.repeat(
-        np.arange(len(windows_by_text)), counts
-    )
+    stride = max(1, length // 2 - 2) if overlap else room_of(tokenizer, length)
+    windows_by_text = [
+        fit_pair_windows(tokenizer, first_ids, second_ids[0], length)
+        if second_ids
+        else fit_windows(tokenizer, first_ids, length, stride)
+        for first_ids, *second_ids in _token_ids(tokenizer, texts)
+    ]
+    owners = np.repeat(np.arange(len(windows_by_text)), [len(rows) for rows in windows_by_text])
+    return [row for rows in windows_by_text for row in rows], owners
+
+
+def _token_ids(tokenizer: Tokenizer, texts: Texts) -> list[list[list[int]]]:
+    """Return the token ids of every text of each example."""
+    ids = iter(tokenizer.encode_batch([text for example in texts for text in example]))
+    return [[next(ids).tolist() for _ in example] for example in texts]
 
 
 def examples_of(
     rows: Sequence[WindowRow],
-    labels: NDArray[np.int64] | NDArray[np.float32],
+    labels: LabelArray,
     tokenizer: Tokenizer,
     segments: bool,
     pieces: NDArray[np.int64] | None = None,
 ) -> EncodedExamples:
     """Combine encoded rows and labels; an empty row becomes one padding token. `pieces`: numbers of
     consecutive rows that share a label; None: each row has its own."""
-    texts = [row.tokens.tolist() or [tokenizer.pad or 0] for row in rows]
-    kinds = [row.segments if len(row) else np.zeros(1, np.int64) for row in rows]
-    flat = np.concatenate([np.zeros(0, np.int64), *kinds]) if segments else None
-    return EncodedExamples(framed(texts), labels, flat, pieces=pieces)
+    texts = [row.tokens or [tokenizer.pad or 0] for row in rows]
+    flat = [kind for row in rows for kind in row.segments or [0]]
+    segments_of_ids = np.array(flat, np.int64) if segments else None
+    return EncodedExamples(framed(texts), labels, segments_of_ids, pieces=pieces)
+
+
+def pool(
+    scores: NDArray[np.floating], texts: NDArray[np.integer], pooling: Literal["mean", "max"]
+) -> NDArray[np.float64]:
+    """Pool scores of windows (W, L) to scores of texts (N, L) by mean or maximum; `texts` (W,) has
+    the index of the text of each window, in any order."""
+    counts = np.bincount(texts)
+    total = np.full((len(counts), scores.shape[1]), 0.0 if pooling == "mean" else -np.inf)
+    if pooling == "max":
+        np.maximum.at(total, texts, scores)
+        return total
+    np.add.at(total, texts, scores)
+    return total / counts[:, None]

@@ -1,4 +1,4 @@
-"""Read how a sentence-transformers folder computes its vectors.
+"""Read how a sentence-transformers folder computes its vectors, and write such a folder.
 
     modules.json                        Transformer, Pooling, then Dense, LayerNorm, Dropout and
                                         Normalize in any number and order
@@ -18,6 +18,7 @@ settings whose meaning differs between its releases.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,18 +36,27 @@ from maskwright.learn.tasks.base.choices import (
     PROMPTS,
     SKIPPED,
     VECTOR_POOLINGS,
+    Long,
 )
+from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.similarities import SIMILARITIES
-from maskwright.learn.tasks.embeddings import MODES, EmbeddingTask, lowered
+from maskwright.learn.tasks.base.task_type import Encoded, TaskType
+from maskwright.learn.tasks.embeddings import EmbeddingTask, lowered
 from maskwright.model.checkpoint import files, safe_read
 from maskwright.model.checkpoint.matching import require_finite
 from maskwright.model.checkpoint.sentence_modules import Module, around, modules_of
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.base.contrastive import Contrast, Unit
 from maskwright.model.objectives.base.objective import Vocabulary
+from maskwright.model.objectives.modules.supervised import Contrast, Unit
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 ABOUT = "config_sentence_transformers.json"
+# Key of each of `VECTOR_POOLINGS` in 1_Pooling/config.json, in releases before and after 6.
+MODES = {pooling: f"pooling_mode_{pooling}_tokens" for pooling in VECTOR_POOLINGS} | {
+    "cls": "pooling_mode_cls_token",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
 # sentence_bert_config.json, and its names in old folders.
 READING = tuple(
     f"sentence_{name}_config.json"
@@ -509,8 +519,14 @@ class FolderEmbeddingTask(EmbeddingTask):
         unit = any(isinstance(layer, Unit) for layer in behind) if plain else None
         return {**super().decoding, "unit": unit}
 
-    def objective(self, model: Transformer, vocabulary: Vocabulary, long: Any = "head") -> Contrast:
-        contrast = super().objective(model, vocabulary, long)
+    def objective(
+        self,
+        model: Transformer,
+        vocabulary: Vocabulary,
+        long: Long = "head",
+        train: Encoded | None = None,
+    ) -> Contrast:
+        contrast = super().objective(model, vocabulary, long, train)
         contrast.top = self.top.to(model.device)
         return contrast
 
@@ -525,3 +541,40 @@ def task_of_folder(
     """
     options = {**described.options(tokenizer), COMPARED: described.similarity}
     return FolderEmbeddingTask("embedding", (), options, described.top(width))
+
+
+# ------------------------------------------------------------------------------- writing
+def folder_files(task_type: TaskType, frame: Frame, width: int) -> dict[str, str]:
+    """Return the text files by which sentence-transformers loads a model folder, by path; none for
+    other tasks than embeddings."""
+    if not isinstance(task_type, EmbeddingTask):
+        return {}
+    options = task_type.options
+    modes: dict[str, Any] = {mode: name in task_type.poolings for name, mode in MODES.items()}
+    if SKIPPED in options:
+        modes["include_prompt"] = False
+    modules = [
+        {
+            "idx": i,
+            "name": str(i),
+            "path": f"{i}_{name}" if i else "",
+            "type": f"{LIBRARY}models.{name}",
+        }
+        for i, name in enumerate(("Transformer", "Pooling", "Normalize"))
+    ]
+    contents: dict[str, Any] = {
+        "modules.json": modules,
+        "1_Pooling/config.json": {"word_embedding_dimension": width, **modes},
+        "2_Normalize/config.json": {},
+        "sentence_bert_config.json": {
+            "max_seq_length": frame.length,
+            "do_lower_case": bool(options.get(LOWER)),
+        },
+        ABOUT: {
+            "__version__": {},
+            "prompts": dict(options.get(PROMPTS, {})),
+            "default_prompt_name": options.get(NAME),
+            "similarity_fn_name": "cosine",
+        },
+    }
+    return {name: json.dumps(value, indent=2) + "\n" for name, value in contents.items()}

@@ -3,7 +3,8 @@
     rows of labelled/  --encode-->  Examples  --a model-->  scores  --answers-->  figures, answers
 
 Every module of `tasks/` is one task type: `SHAPES` are the tasks that it declares, with the layout
-of their data; `SERVES` names tasks of other modules that it can solve, too; `TYPE` is its class.
+of their data, and `TYPE` is its class; `SERVES` has its classes for tasks of other modules, by
+name.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,43 +21,28 @@ from maskwright.base import catalogue
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.findings import Finding
-from maskwright.base.metrics import metrics
-from maskwright.base.metrics.intervals import Estimate
+from maskwright.base.metrics.intervals import (
+    Estimate,
+    OfSums,
+    estimate_of_sums,
+    estimates,
+    estimates_of_means,
+)
+from maskwright.base.metrics.metrics import METRICS, ClassFigures
 from maskwright.base.report.tables import Table
 from maskwright.base.report.wording import figure
 from maskwright.learn.tasks.base.choices import Long
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.objectives.supervised import Options, Problem
-from maskwright.text.tables.column_contents import is_empty, text_in
-from maskwright.text.tables.layout import Dataset, Shape
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.cell_values import is_empty, text_in, text_of
+from maskwright.text.tables.layout import Dataset, Label, Shape
+from maskwright.text.tables.rows import Row, value_of
 from maskwright.text.tables.shapes import ROOM, shape_of
 from maskwright.text.tokenizer.unknown import OTHER_MODEL
 
-
-def classes_table(figures: Sequence[metrics.ClassFigures], note: str) -> Table:
-    """Return a table of precision, recall and F1 by class; a dash where one is undefined."""
-    return {
-        "title": "Class by class",
-        "head": ["", "precision", "recall", "F1", "rows"],
-        "rows": [
-            [
-                scores.name,
-                *(
-                    figure(v) if np.isfinite(v) else "–"
-                    for v in (scores.precision, scores.recall, scores.f1)
-                ),
-                f"{scores.rows:,}",
-            ]
-            for scores in figures
-        ],
-        "note": note,
-    }
-
-
 if TYPE_CHECKING:
-    from maskwright.model.inference.steps import Steps
+    from maskwright.model.inference.beam import Steps
     from maskwright.model.nn.config import ChunkPooling
     from maskwright.model.nn.transformer import Transformer
     from maskwright.model.objectives.base.objective import Objective, Vocabulary
@@ -68,6 +53,7 @@ UNTOLD, LOGIT = "untold", "logit"
 ONE_SIDED = "one-sided-answers"
 SECOND = "text_pair"
 TWO_TEXTS = {"text", SECOND}  # keys of a text pair for `pipeline`
+PROBLEMS: dict[Label, Problem] = {"classes": "single", "several": "multi", "number": "number"}
 
 Scores = NDArray[np.float32]
 Outputs = NDArray[Any]  # scores, or texts
@@ -139,9 +125,22 @@ class Encoded:
 
 
 @dataclass(frozen=True)
+class TaskMetrics:
+    """The metrics of predictions.
+
+    Attributes:
+        values: their values by name; NaN where one is not defined.
+        estimates: computes them with 95 % intervals, which takes longer.
+    """
+
+    values: dict[str, float]
+    estimates: Callable[[], dict[str, Estimate]]
+
+
+@dataclass(frozen=True)
 class Mistake:
     """A row with a wrong prediction: its location in a file, text, label, prediction and error (see
-    `TaskType.wrongness`)."""
+    `TaskReport.quantity`)."""
 
     where: str
     text: str
@@ -151,59 +150,56 @@ class Mistake:
 
 
 @dataclass(frozen=True)
+class TaskReport:
+    """What is shown of predictions beside their metrics.
+
+    Attributes:
+        mistakes: the rows with wrong predictions, the worst first.
+        quantity: name of the quantity in `Mistake.weight`.
+        num_judged: number of leading rows in which mistakes were looked for; None: all.
+        classes: precision, recall and F1 by class; None if there are no classes.
+        confusion: (L, L) counts of true label by predicted label, if the task has one of each.
+        one_sided: a warning that the answers to all rows are the same and not all of them correct,
+            which a good metric may hide.
+    """
+
+    mistakes: Sequence[Mistake] = ()
+    quantity: str = "how sure"
+    num_judged: int | None = None
+    classes: Table | None = None
+    confusion: NDArray[np.int64] | None = None
+    one_sided: Finding | None = None
+
+
+@dataclass(frozen=True)
 class TaskType(ABC):
     """A task: how rows are encoded, trained on, decoded into answers and evaluated.
 
     Attributes:
+        head: the kind of head that is trained, or None.
+        writes: whether the model generates its answers, token by token.
+        ranks: whether `as_pipeline` can return several answers for each row.
+        counts_places: whether answers hold character offsets into the text as given.
+        optional_roles: optional input roles.
+        alone: the role of a single text, where the task is trained on two texts but predicts for
+            one.
+        longest: default maximum number of tokens of a text.
         task: the name of a shape.
         labels: names of the classes in order, where there are classes.
         options: what the user or the validation data chose, JSON values by name.
     """
 
     head: ClassVar[Literal["sequence", "token", "span", "choice"] | None]
-    # Whether the model generates its answers, token by token.
     writes: ClassVar[bool] = False
-    # Number of leading rows in which mistakes are looked for; None: all.
-    judged: ClassVar[int | None] = None
-    # The role of a single text, where the task is trained on two texts but predicts for one.
+    ranks: ClassVar[bool] = False
+    counts_places: ClassVar[bool] = False
+    optional_roles: ClassVar[tuple[str, ...]] = ()
     alone: ClassVar[str] = ""
-    # Default maximum number of tokens of a text.
     longest: ClassVar[int] = 512
 
     task: str
     labels: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def problem(self) -> Problem:
-        """The kind of the labels: one class, several classes or a number."""
-        return "single"
-
-    @property
-    def rivals(self) -> bool:
-        """Whether the other examples of a step serve as negatives."""
-        return False
-
-    @property
-    def num_outputs(self) -> int:
-        """Number of outputs of the head."""
-        return max(1, len(self.labels))
-
-    @property
-    def wrongness(self) -> str:
-        """Name of the quantity in `Mistake.weight`."""
-        return "how sure"
-
-    @property
-    @abstractmethod
-    def pipeline(self) -> str:
-        """The pipeline tag of the task on the Hugging Face hub."""
-
-    @property
-    def decoding(self) -> dict[str, Any]:
-        """The settings besides head, problem and labels that turn scores into answers: JSON values
-        by name, for programs that compute the answers elsewhere."""
-        return {}
 
     @property
     def shape(self) -> Shape:
@@ -213,13 +209,17 @@ class TaskType(ABC):
     @property
     def roles(self) -> tuple[str, ...]:
         """The input roles of a row: all roles of its layout but the predicted one."""
-        layout = self.shape.layout
-        return tuple(role for role in layout.roles if role != layout.learned)
+        return self.shape.layout.input_roles
 
     @property
-    def beside(self) -> tuple[str, ...]:
-        """Optional input roles."""
-        return ()
+    def problem(self) -> Problem:
+        """The kind of the labels of whole texts: one class, several classes or a number."""
+        return PROBLEMS.get(self.shape.label, "single") if self.head == "sequence" else "single"
+
+    @property
+    @abstractmethod
+    def pipeline(self) -> str:
+        """The pipeline tag of the task on the Hugging Face hub."""
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -227,59 +227,23 @@ class TaskType(ABC):
         return self.shape.metrics
 
     @property
-    def choosable(self) -> tuple[str, ...]:
-        """The metrics by which an epoch can be selected; higher is better."""
-        ours = (name for name in self.shape.choosable if name in self.measures)
-        return (*ours, *self.shape.selectable)
-
-    @property
     def measure(self) -> str:
         """The metric that selects epoch and seed: "measure" of `options`, or the default."""
         return str(self.options.get("measure", self.measures[0]))
 
-    def objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
-    ) -> Objective:
-        """The objective around `model`; `long` as in a `Frame`."""
-        from maskwright.model.objectives.modules.supervised import Supervised
+    @property
+    def decoding(self) -> dict[str, Any]:
+        """The settings besides head, problem and labels that turn scores into answers: JSON values
+        by name, for programs that compute the answers elsewhere."""
+        return {}
 
-        pooling: ChunkPooling = "max" if long == "vectors-max" else "mean"
-        return Supervised(model, Options(problem=self.problem, pieces=pooling), vocabulary)
-
-    def training_objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
-    ) -> Objective:
-        """Return the objective for training on `train`; `after_training` is called at its end."""
-        return self.objective(model, vocabulary, long)
-
-    def after_training(self, model: Transformer, train: Encoded) -> None:
-        """Convert `model`, trained on `train` by `training_objective`, into one for
-        `objective`."""
-        return
-
-    def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
-        """The outputs of the model for `encoded` rows."""
-        from maskwright.model.inference.scores import ScoringObjective, scores
-
-        assert isinstance(objective, ScoringObjective)
-        return scores(objective, encoded.examples, collation)
-
-    def steps(self, objective: Objective, encoded: Encoded, collation: Collation) -> Steps[Outputs]:
-        """`outputs` as a generator that can be abandoned between decoding steps."""
-        yield from ()
-        return self.outputs(objective, encoded, collation)
-
-    def continues(self, labels: Sequence[str]) -> bool:
-        """Whether training can continue from a head with these `labels`."""
-        return not self.labels or tuple(labels) == self.labels
+    def with_options(self, values: Mapping[str, Any]) -> Self:
+        """The task type with these options set."""
+        return replace(self, options={**self.options, **values})
 
     def of_data(self, data: Dataset) -> Self:
         """The task type with the options that follow from column names or labels of `data`."""
         return self
-
-    def files(self, frame: Frame, width: int) -> dict[str, str]:
-        """Further text files of the model folder, by path, for programs that load such a model."""
-        return {}
 
     # ------------------------------------------------------------------------ encoding
     def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
@@ -294,30 +258,12 @@ class TaskType(ABC):
             encoded = replace(encoded, extent=Extent.whole(encoded.examples, len(rows)))
         assert encoded.extent is not None
         if frame.refuses:
-            self._require_whole(encoded, encoded.extent, frame)
+            _require_whole(encoded.rows, encoded.extent, frame, writes=self.writes)
         examples = encoded.examples
         if frame.unread is not None and examples.places is None and len(rows):
             examples = examples.without_end(frame.unread)
         findings = (*encoded.findings, *unknown.findings(OTHER_MODEL))
         return replace(encoded, examples=examples, findings=findings)
-
-    def _require_whole(self, encoded: Encoded, extent: Extent, frame: Frame) -> None:
-        """Check that no row is truncated.
-
-        Raises:
-            DataError: with the first such row.
-        """
-        for number in np.flatnonzero(extent.cut)[:1].tolist():
-            do = 'shorten it, or let its end be cut: long="as_trained"'
-            if not frame.in_windows and not self.writes:
-                do = f'{do}, or read it in windows: long="windows"'
-            raise DataError(
-                "the text is longer than the model reads",
-                where=encoded.rows[number].where,
-                found=f"{int(extent.cut[number]):,} tokens too many",
-                wanted=f"at most {frame.length:,} tokens, special tokens among them",
-                do=do,
-            )
 
     @abstractmethod
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
@@ -330,20 +276,6 @@ class TaskType(ABC):
         Raises:
             DataError: a value has another type.
         """
-
-    @property
-    def counts_places(self) -> bool:
-        """Whether answers hold character offsets into the text as given."""
-        return False
-
-    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:
-        """Return an example without a label from a row of a file; `columns`: names by role.
-
-        Raises:
-            DataError: a value is missing or has another type.
-        """
-        row = row.as_given() if self.counts_places else row
-        return self.example([text_in(row, columns[role]) for role in self.roles], row.where)
 
     def of_value(self, value: Any, where: str) -> Any:
         """Return an example without a label from a Python value: a text, a tuple of the `roles`,
@@ -368,14 +300,57 @@ class TaskType(ABC):
         return self.example(values, where)
 
     def value_of(self, example: Any) -> Any:
-        """The inverse of `of_value`, as a JSON value: a text, or a list.
+        """The inverse of `of_value`, as a JSON value: a text, or a list of the `roles`.
 
         Raises:
             UsageError: examples of this task cannot be sent to a server.
         """
-        raise UsageError("rows of this task cannot be sent to a server", found=self.task)
+        names = self.roles
+        if not all(hasattr(example, role) for role in names):  # two texts, or one, instead
+            names = getattr(example, "text_fields", ())
+        if not names:
+            raise UsageError("rows of this task cannot be sent to a server", found=self.task)
+        values = [getattr(example, name) for name in names]
+        values = [list(value) if isinstance(value, tuple) else value for value in values]
+        return values if len(values) > 1 else values[0]
+
+    # ------------------------------------------------------------------------ model
+    def objective(
+        self,
+        model: Transformer,
+        vocabulary: Vocabulary,
+        long: Long = "head",
+        train: Encoded | None = None,
+    ) -> Objective:
+        """The objective around `model`; `long` as in a `Frame`; `train`: the rows to train on, if
+        it is for training."""
+        from maskwright.model.objectives.modules.supervised import Supervised
+
+        pooling: ChunkPooling = "max" if long == "vectors-max" else "mean"
+        return Supervised(model, Options(problem=self.problem, pieces=pooling), vocabulary)
+
+    def steps(self, objective: Objective, encoded: Encoded, collation: Collation) -> Steps[Outputs]:
+        """Compute the outputs of the model for `encoded` rows, as a generator that can be abandoned
+        between decoding steps; `inference.beam.finished` runs it to its end."""
+        from maskwright.model.inference.scores import ScoringObjective, scores
+
+        yield from ()
+        assert isinstance(objective, ScoringObjective)
+        return scores(objective, encoded.examples, collation)
 
     # ------------------------------------------------------------------------ decoding
+    def calibrate(
+        self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False
+    ) -> Self:
+        """The task type with the options that are chosen on validation data, such as a threshold.
+
+        Args:
+            read: computes the outputs for these data with the options of a task type.
+            final: whether training is over, so that decoding settings may be compared, too; else
+                outputs are only computed for `self`.
+        """
+        return self
+
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
         """`outputs` with the windows of each row combined; unchanged for task types that predict
         positions or generate text."""
@@ -384,24 +359,6 @@ class TaskType(ABC):
     @abstractmethod
     def answers(self, encoded: Encoded, outputs: Outputs) -> Answers:
         """Return an answer for each row."""
-
-    @abstractmethod
-    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        """The values of `measures`; NaN where one is not defined."""
-
-    @abstractmethod
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        """The values of `measures` with 95 % intervals."""
-
-    @abstractmethod
-    def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[Any]:
-        """An answer for each row as `pipeline` of transformers gives it."""
-
-    def answer_form(self, example: Any, ranked: bool = False) -> Any:
-        """Return the form of an answer of `as_pipeline` or `ranked`, to check answers from other
-        processes: a type, the possible values, a list with the form of its items, or a mapping with
-        the form of each value; None: any."""
-        return None
 
     def scores(self, encoded: Encoded, outputs: Outputs, *, raw: bool = False) -> Scores:
         """Return the probability (N, L) of each label, or with `raw` its logit.
@@ -413,61 +370,121 @@ class TaskType(ABC):
             "such a model gives no score for each label", found=self.task, do="ask it to predict"
         )
 
-    def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
-        """Return a warning if the answers to all `rows` are the same and not all of them correct,
-        which a good metric may hide; else None."""
-        return None
-
-    def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
-        """Return a table of precision, recall and F1 by class; None if there are no classes."""
-        return None
-
-    def confusion(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64] | None:
-        """The confusion matrix (L, L), true label by predicted label, if the task has one."""
-        return None
-
-    def mistakes(self, encoded: Encoded, outputs: Outputs) -> list[Mistake]:
-        """Return the rows with wrong predictions, the worst first."""
-        return []
-
-    def ranked(self, encoded: Encoded, outputs: Outputs, top: int) -> Iterator[list[Any]]:
-        """The best `top` answers for each row, the best first, as `pipeline` gives them with
-        `top_k`.
+    @abstractmethod
+    def as_pipeline(
+        self, encoded: Encoded, outputs: Outputs, top: int | None = None
+    ) -> Iterator[Any]:
+        """An answer for each row as `pipeline` of transformers gives it; with `top`, if the type
+        `ranks`, a list of that many answers, the best first, as with `top_k`.
 
         Raises:
-            UsageError: the task has only one answer for each row.
+            UsageError: `top`, and this task has only one answer for each row.
         """
-        description = f"{self.task}, text to text" if self.writes else self.task
-        raise UsageError(
-            "such a model has one answer for each row",
-            where="--top",
-            found=description,
-            do="ask without it",
-        )
 
-    def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
-        """The task type with the options that are chosen on validation data, such as a threshold;
-        `outputs` computes the model's outputs for these data, which may take a while."""
-        return self
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        """Return the form of an answer of `as_pipeline`, or of one of several (`ranked`), to check
+        answers from other processes: a type, the possible values, a list with the form of its
+        items, or a mapping with the form of each value; None: any."""
+        return None
 
-    def decoded(self, encoded: Encoded, read: Callable[[Self], Outputs]) -> Self:
-        """The task type with the decoding options that are chosen on validation data; `read`
-        computes the model's outputs for these data with given options."""
-        return self
+    # ------------------------------------------------------------------------ evaluation
+    @abstractmethod
+    def metrics(self, rows: Sequence[Any], answers: Answers) -> TaskMetrics:
+        """Return the metrics `measures`."""
+
+    def report(self, encoded: Encoded, outputs: Outputs, answers: Answers) -> TaskReport:
+        """Return what is shown of the `answers` for `encoded` rows."""
+        return TaskReport()
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         """(name, answers) of baselines without pretraining, for the part `eval_part`."""
         return []
 
-    def with_options(self, values: Mapping[str, Any]) -> Self:
-        """The task type with these options set."""
-        return replace(self, options={**self.options, **values})
+
+def _require_whole(rows: Sequence[Any], extent: Extent, frame: Frame, *, writes: bool) -> None:
+    """Raise a `DataError` for the first row of which tokens are cut."""
+    for number in np.flatnonzero(extent.cut)[:1].tolist():
+        do = 'shorten it, or let its end be cut: long="as_trained"'
+        if not frame.in_windows and not writes:
+            do = f'{do}, or read it in windows: long="windows"'
+        raise DataError(
+            "the text is longer than the model reads",
+            where=rows[number].where,
+            found=f"{int(extent.cut[number]):,} tokens too many",
+            wanted=f"at most {frame.length:,} tokens, special tokens among them",
+            do=do,
+        )
+
+
+def pipeline_answers(
+    task_type: TaskType, encoded: Encoded, outputs: Outputs, top: int | None = None
+) -> Iterator[Any]:
+    """Return `as_pipeline` of a task type.
+
+    Raises:
+        UsageError: `top`, and the task has only one answer for each row.
+    """
+    if top is None:
+        return task_type.as_pipeline(encoded, outputs)
+    if not task_type.ranks or task_type.problem == "number":
+        task = f"{task_type.task}, text to text" if task_type.writes else task_type.task
+        raise UsageError(
+            "such a model has one answer for each row",
+            where="--top",
+            found=task,
+            do="ask without it",
+        )
+    return task_type.as_pipeline(encoded, outputs, top)
+
+
+def example_of_row(task_type: TaskType, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:
+    """Return an example without a label from a row of a file; `columns`: names by role.
+
+    Raises:
+        DataError: a value is missing or has another type.
+    """
+    if task_type.alone in columns:
+        return task_type.of_value(text_in(row, columns[task_type.alone]), row.where)
+    (second,) = columns.get(SECOND, (SECOND,))
+    if task_type.options.get(UNTOLD) and not is_empty(value_of(row, second)):
+        return task_type.of_value((text_in(row, columns["text"]), text_of(row, second)), row.where)
+    return task_type.example(task_type.shape.layout.inputs(row, columns), row.where)
+
+
+# ------------------------------------------------------------------------ metrics and reports
+def metrics_of_arrays(names: Sequence[str], truth: NDArray[Any], answers: Answers) -> TaskMetrics:
+    """Return metrics of `METRICS` for labels and answers of the same shape."""
+    predicted = np.asarray(answers)
+    return TaskMetrics(
+        {name: METRICS[name](truth, predicted) for name in names},
+        lambda: estimates(names, truth, predicted),
+    )
+
+
+def metrics_of_sums(figures: Mapping[str, tuple[OfSums, NDArray[Any]]]) -> TaskMetrics:
+    """Return metrics by name, each given as a function of sums over the rows, and the values (N, K)
+    to be summed."""
+    return TaskMetrics(
+        {
+            name: float(figure(sums.sum(0, keepdims=True))[0])
+            for name, (figure, sums) in figures.items()
+        },
+        lambda: {name: estimate_of_sums(figure, sums) for name, (figure, sums) in figures.items()},
+    )
+
+
+def metrics_of_means(names: Sequence[str], scores: NDArray[Any]) -> TaskMetrics:
+    """Return the means of the columns of `scores` (N, K), by name."""
+    means = map(float, scores.mean(0))
+    return TaskMetrics(
+        dict(zip(names, means, strict=True)), lambda: estimates_of_means(names, scores)
+    )
 
 
 def alike(
     truth: NDArray[Any], answers: Answers, name: Callable[[Any], str], unit: str = "row"
 ) -> Finding | None:
-    """Implement `TaskType.one_sided` for answers that can be compared with `truth` as arrays.
+    """Return `TaskReport.one_sided` for answers that can be compared with `truth` as arrays.
 
     Args:
         truth, answers: (N,) or (N, L).
@@ -489,6 +506,26 @@ def alike(
     )
 
 
+def classes_table(figures: Sequence[ClassFigures], note: str) -> Table:
+    """Return a table of precision, recall and F1 by class; a dash where one is undefined."""
+    return {
+        "title": "Class by class",
+        "head": ["", "precision", "recall", "F1", "rows"],
+        "rows": [
+            [
+                scores.name,
+                *(
+                    figure(v) if np.isfinite(v) else "–"
+                    for v in (scores.precision, scores.recall, scores.f1)
+                ),
+                f"{scores.rows:,}",
+            ]
+            for scores in figures
+        ],
+        "note": note,
+    }
+
+
 def text(value: Any, role: str, where: str) -> str:
     """Return `value` if it is a text.
 
@@ -506,6 +543,7 @@ def text(value: Any, role: str, where: str) -> str:
     return str(value)
 
 
+# ------------------------------------------------------------------------------ types by task
 def task_for(
     task: str, labels: Sequence[str] = (), options: Mapping[str, Any] | None = None
 ) -> TaskType:
@@ -516,20 +554,18 @@ def task_for(
         UsageError: no type serves it, or several do.
     """
     shape_of(task)  # raises if no module declares it
-    modules = [catalogue.load(ROOM, name) for name in catalogue.names(ROOM)]
-    serving = [module for module in modules if task in _served(module)]
+    serving = [(module, kind) for module, name, kind in _types() if name == task]
     as_text = "prompt" in (options or {})
-    fitting = [module for module in serving if module.TYPE.writes == as_text] or serving
+    fitting = [pair for pair in serving if pair[1].writes == as_text] or serving
     if len(fitting) > 1:
         raise UsageError(
             "two modules for one task",
             where=f"maskwright.{ROOM}",
             found=task,
-            wanted="one of " + ", ".join(module.__name__ for module in fitting),
+            wanted="one of " + ", ".join(module for module, _ in fitting),
             do="uninstall the package that brings the other",
         )
-    task_type: TaskType = fitting[0].TYPE(task, tuple(labels), options or {})
-    return task_type
+    return fitting[0][1](task, tuple(labels), options or {})
 
 
 def task_for_head(
@@ -540,35 +576,30 @@ def task_for_head(
     Raises:
         UsageError: there is no such task type.
     """
-    for name in catalogue.names(ROOM):
-        module = catalogue.load(ROOM, name)
-        if module.TYPE.head == head:
-            for task in _served(module):
-                task_type: TaskType = module.TYPE(task, tuple(labels), options)
-                if task_type.problem == problem:
-                    return task_type
+    for _, task, kind in _types():
+        task_type = kind(task, tuple(labels), options)
+        if (task_type.head, task_type.problem) == (head, problem):
+            return task_type
     raise UsageError("no task type has this head", found=f"{head}, {problem}")
 
 
 def task_for_vectors(options: Mapping[str, Any]) -> TaskType:
     """Return the task type that embeds a single text."""
-    return _first(lambda module: bool(module.TYPE.alone), options)
+    return next(kind(task, (), options) for _, task, kind in _types() if kind.alone)
 
 
 def task_for_writing(options: Mapping[str, Any]) -> TaskType:
     """Return the task type that generates a text for a text."""
-    return _first(lambda module: module.TYPE.writes and hasattr(module, "SHAPES"), options)
+    declared = _types(declared_only=True)
+    return next(kind(task, (), options) for _, task, kind in declared if kind.writes)
 
 
-def _first(fits: Callable[[ModuleType], bool], options: Mapping[str, Any]) -> TaskType:
-    modules = (catalogue.load(ROOM, name) for name in catalogue.names(ROOM))
-    if (module := next(filter(fits, modules), None)) is None:
-        raise UsageError("no task type is of this kind", where=f"maskwright.{ROOM}")
-    task_type: TaskType = module.TYPE(_served(module)[0], (), options)
-    return task_type
-
-
-def _served(module: ModuleType) -> tuple[str, ...]:
-    """Return the names of the tasks that a module declares, or serves for another module."""
-    declared = tuple(shape.name for shape in getattr(module, "SHAPES", ()))
-    return (*declared, *getattr(module, "SERVES", ()))
+def _types(*, declared_only: bool = False) -> Iterator[tuple[str, str, type[TaskType]]]:
+    """Yield (module, task, type) of all tasks that modules declare, or serve for others."""
+    for name in catalogue.names(ROOM):
+        module = catalogue.load(ROOM, name)
+        for shape in getattr(module, "SHAPES", ()):
+            yield module.__name__, shape.name, module.TYPE
+        served = {} if declared_only else getattr(module, "SERVES", {})
+        for task, kind in served.items():
+            yield module.__name__, task, kind

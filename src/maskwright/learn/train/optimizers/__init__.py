@@ -1,1 +1,1 @@
-"""Optimizers over flat vectors: `settings`, the contract in `optimizer`, and `states`."""
+"""Optimizers over flat vectors: their `settings`, and their `states` with the updates."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from maskwright.base.errors import ConfigError
+from maskwright.base.config import out_of_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +41,7 @@ class Optimizer:
             ConfigError: naming the setting, its value and what is `expected`.
         """
         if not fits:
-            raise ConfigError(
-                "a setting of the optimizer is out of range",
-                where=f"training.optimizer.{name}",
-                found=getattr(self, name),
-                wanted=expected,
-            )
+            raise out_of_range(f"training.optimizer.{name}", getattr(self, name), expected)
 
 
 @dataclass(frozen=True, kw_only=True)

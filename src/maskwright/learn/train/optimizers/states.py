@@ -2,15 +2,67 @@
 
 from __future__ import annotations
 
+import abc
+from collections.abc import Callable, Iterable, Mapping
+
 import torch
 from torch import Tensor, nn
 
-from maskwright.base.errors import IncompatibleError
-from maskwright.learn.train.optimizers.optimizer import OptimizerState
+from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError
 from maskwright.learn.train.optimizers.settings import Adafactor, Adam, Lamb, Muon, Optimizer
 from maskwright.learn.train.parameters import Parameters
 
 _LATE_STEP = 1e8
+
+
+class OptimizerState(abc.ABC):
+    """The state of an optimizer for `parameters`, and its update."""
+
+    def __init__(self, parameters: Parameters, settings: Optimizer) -> None:
+        self.parameters = parameters
+        self.settings = settings
+        self.steps = 0
+
+    def step(self, learning_rate: float) -> None:
+        """Update the master weights from the gradient, and their copies in the compute dtype."""
+        self.steps += 1
+        self._update(learning_rate)
+        self.parameters.publish()
+
+    @abc.abstractmethod
+    def _update(self, learning_rate: float) -> None:
+        """Update the masters; `steps` counts this step already."""
+
+    def norm(self) -> Tensor:
+        """Return the norm, for clipping, of the gradient of the parameters that the next step
+        updates."""
+        return self.parameters.norm()
+
+    @abc.abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """Return the state by parameter name: `first.<name>`, `second.<name>`, … (views)."""
+
+    def load(self, state: dict[str, Tensor], steps: int) -> None:
+        """Load a state by name.
+
+        Raises:
+            CheckpointError: a tensor is missing or of another shape.
+        """
+        current = self.state()
+        wrong = [n for n, t in current.items() if n not in state or state[n].shape != t.shape]
+        if wrong:
+            raise CheckpointError(
+                "the optimizer's state does not fit the model",
+                found=wrong[:10],
+                do="resume from an older checkpoint: remove this one",
+            )
+        for name, tensor in current.items():
+            tensor.copy_(state[name])
+        self.steps = steps
+
+    def named(self, moment: str, vector: Tensor, names: Iterable[str]) -> dict[str, Tensor]:
+        """Return views of each parameter's part of `vector`, by the names used in `state`."""
+        return {f"{moment}.{n}": self.parameters.view(vector, n) for n in names}
 
 
 def _adam_step(
@@ -252,3 +304,70 @@ def start_optimizer(settings: Optimizer, parameters: Parameters) -> OptimizerSta
         IncompatibleError: Muon, for a model without matrices in layers.
     """
     return STATES[settings.kind](parameters, settings)
+
+
+# Number of steps before this one -> learning rate factor by parameter name.
+RateFactors = Callable[[int], Mapping[str, float]]
+
+
+class ParameterRates(OptimizerState):
+    """Learning rates that differ by parameter, or change for some parameters only: the step of
+    `inner` is taken in full and then scaled, parameter by parameter.
+
+        w  <-  w + factor * (step(w) - w)
+
+    For a step that is proportional to its learning rate, weight decay included, that is a learning
+    rate `factor` times as large. A factor of 0 freezes a parameter; the optimizer's moments of it
+    are updated meanwhile, so that they are ready when it is released.
+    """
+
+    def __init__(self, inner: OptimizerState, rate_factors: RateFactors) -> None:
+        super().__init__(inner.parameters, inner.settings)
+        self.inner, self.rate_factors = inner, rate_factors
+        if missing := [n for n in self.parameters.named if n not in rate_factors(0)]:
+            raise ConfigError(
+                "a parameter has no learning-rate factor", where="rate_factors", found=missing[:5]
+            )
+
+    def _update(self, learning_rate: float) -> None:
+        masters = self.parameters.masters
+        changed = self._changed(self.steps - 1)
+        before = [masters[span].clone() for span, _ in changed]
+        self.inner.steps = self.steps
+        self.inner._update(learning_rate)
+        for (span, factor), old in zip(changed, before, strict=True):
+            masters[span] = old.lerp(masters[span], factor)
+
+    def norm(self) -> Tensor:
+        """Return the norm without frozen parameters; NaN or infinite if theirs is not finite."""
+        gradient = self.parameters.gradient
+        held = [span for span, factor in self._changed(self.steps) if factor == 0.0]
+        if not held:
+            return super().norm()
+        ends = [0, *(end for span in held for end in (span.start, span.stop)), len(gradient)]
+        moved = zip(ends[::2], ends[1::2], strict=True)
+        lengths = torch._foreach_norm([gradient[begin:end] for begin, end in moved])
+        still = torch._foreach_norm([gradient[span] for span in held])
+        return torch.linalg.vector_norm(torch.stack(lengths)) + 0.0 * sum(still)
+
+    def _changed(self, before: int) -> list[tuple[slice, float]]:
+        """Return (slice of the masters, factor) for factors other than 1, with `before` steps done;
+        adjacent slices with the same factor are merged."""
+        factors = self.rate_factors(before)
+        changed: list[tuple[slice, float]] = []
+        for name, span in self.parameters.spans.items():
+            factor = factors[name]
+            if factor == 1.0:
+                continue
+            if changed and (changed[-1][0].stop, changed[-1][1]) == (span.start, factor):
+                changed[-1] = slice(changed[-1][0].start, span.stop), factor
+            else:
+                changed.append((slice(span.start, span.stop), factor))
+        return changed
+
+    def state(self) -> dict[str, Tensor]:
+        return self.inner.state()
+
+    def load(self, state: dict[str, Tensor], steps: int) -> None:
+        self.inner.load(state, steps)
+        self.steps = steps

@@ -1,6 +1,6 @@
 """Save and load folders with an adapter of any method, without the model.
 
-Methods that `peft` supports are saved in its format (`peft_form`), all others in ours:
+Methods that `peft` supports are saved in its format (`peft_format`), all others in ours:
 
     adapter.json             settings of the method, heads trained as well, and the base; for a
                              separate head also the hash of the base, and the config with the head
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,9 @@ from maskwright.base import catalogue
 from maskwright.base.config import fingerprint, from_plain, to_plain
 from maskwright.base.errors import CheckpointError, IncompatibleError
 from maskwright.base.storage import commit
+from maskwright.model.adapters.base import peft_format
 from maskwright.model.adapters.base.adapter import Adapter, attach, head_of
 from maskwright.model.adapters.base.settings import Settings
-from maskwright.model.adapters.peft import folder as peft_form
-from maskwright.model.adapters.peft import names as peft_names
 from maskwright.model.checkpoint import files, layout, safe_read
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
@@ -54,40 +54,43 @@ def save(
         base: folder or name of the model it belongs to, which is recorded.
         base_sha256: hash of that folder, for a separate head that is opened with its base
             (`base_of`).
-        readme: text of README.md; None for none.
+        readme: text of README.md; None for none. The format of `peft` has one of its own.
         family: the family of the model, if its shape fits several.
 
     Raises:
         CheckpointError: a value is not finite.
         OutputError, StoppedError, StorageError: the folder cannot be written, or the disk is full.
     """
+    model, state = adapter.model, adapter.state()
+    form = layout.of_config(model.config, family)
     # `peft` only supports models of transformers, which belong to a family.
-    of_a_family = layout.of_config(adapter.model.config, family).family is not None
-    if of_a_family and adapter.settings.kind in peft_form.KINDS:
-        return peft_form.save(adapter, folder, base=base, family=family, replace=replace)
-    model = adapter.model
-    state = {name: tensor.contiguous() for name, tensor in adapter.state().items()}
-    non_finite = [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
-    if non_finite:
-        raise CheckpointError("a value of the adapter is not finite", where=non_finite[0])
-    config = {
-        "base": base,
-        "format": FORMAT,
-        "heads": sorted({head_of(name) for name in adapter.own_names} - {""}),
-        "model": fingerprint(_shape(model)),
-        "settings": to_plain(adapter.settings),
-    }
-    if base_sha256 is not None:
-        relative_base = os.path.relpath(base, Path(folder).absolute())
-        config |= {
-            "base_sha256": base_sha256,
-            "base_from_here": relative_base,
-            "config": to_plain(model.config),
+    if form.family is not None and adapter.settings.kind in peft_format.KINDS:
+        config_name, weights_name = peft_format.CONFIG, peft_format.WEIGHTS
+        config, tensors = peft_format.encoded(adapter, form, base)
+        readme = peft_format.card(adapter.settings, base)
+    else:
+        config_name, weights_name = CONFIG, WEIGHTS
+        tensors = {name: tensor.contiguous() for name, tensor in state.items()}
+        config = {
+            "base": base,
+            "format": FORMAT,
+            "heads": sorted({head_of(name) for name in adapter.own_names} - {""}),
+            "model": fingerprint(_shape(model)),
+            "settings": to_plain(adapter.settings),
         }
+        if base_sha256 is not None:
+            config |= {
+                "base_sha256": base_sha256,
+                "base_from_here": os.path.relpath(base, Path(folder).absolute()),
+                "config": to_plain(model.config),
+            }
+    for name, tensor in (state | tensors).items():
+        if not bool(tensor.isfinite().all()):
+            raise CheckpointError("a value of the adapter is not finite", where=name)
 
     def write(staging: commit.Staging) -> None:
-        staging.write_bytes(CONFIG, safe_read.write_json(config))
-        staging.write_bytes(WEIGHTS, files.chunks(state))
+        staging.write_bytes(config_name, safe_read.write_json(config))
+        staging.write_bytes(weights_name, files.chunks(tensors))
         if readme is not None:
             staging.write_bytes("README.md", readme.encode())
 
@@ -95,17 +98,16 @@ def save(
         Path(folder),
         write,
         about={"kind": "adapter", "base": base},
-        expected_bytes=files.num_bytes(state),
+        expected_bytes=files.num_bytes(tensors),
         replace=replace,
     )
 
 
 def base_named(folder: Path) -> Any:
     """Return the base that the adapter in `folder`, of either format, names."""
-    name, key = (
-        (CONFIG, "base") if (folder / CONFIG).is_file() else (peft_names.CONFIG, peft_names.BASE)
-    )
-    return safe_read.read_json(folder, name).get(key)
+    if (folder / CONFIG).is_file():
+        return safe_read.read_json(folder, CONFIG).get("base")
+    return safe_read.read_json(folder, peft_format.CONFIG).get(peft_format.BASE)
 
 
 @dataclass(frozen=True)
@@ -113,12 +115,12 @@ class BaseReference:
     """The base model of a separately saved head.
 
     Attributes:
-        places: possible paths of the base, in order of preference.
+        paths: possible paths of the base, in order of preference.
         sha256: the hash of its folder.
         config: the config of the base with this head instead of its own.
     """
 
-    places: tuple[Path, ...]
+    paths: tuple[Path, ...]
     sha256: str
     config: TransformerConfig
 
@@ -166,16 +168,37 @@ def load(
         IncompatibleError: it was made for a model of another shape.
     """
     folder = safe_read.model_folder(folder)
-    if not (folder / CONFIG).exists():
-        return peft_form.load(model, folder, name=name, family=family)
-    config = safe_read.read_json(folder, CONFIG)
-    tensors = files.open_file(safe_read.regular_file(folder, WEIGHTS))
+    is_ours = (folder / CONFIG).exists()
+    names = (CONFIG, WEIGHTS) if is_ours else (peft_format.CONFIG, peft_format.WEIGHTS)
+    config = safe_read.read_json(folder, names[0])
+    tensors = files.open_file(safe_read.regular_file(folder, names[1]))
     if (folder / commit.MANIFEST).exists():
         commit.verify(folder)
+    if is_ours:
+        settings, heads = _read_config(model, folder / CONFIG, config)
+        values = {key: tensors.read(key) for key in tensors.entries}
+    else:
+        form = layout.of_config(model.config, family)
+        settings, values, heads = peft_format.read(model, form, config, tensors)
+    # All initial values are overwritten.
+    generator = torch.Generator().manual_seed(0)
+    adapter = attach(settings, model, generator, name=name, heads=heads)
+    try:
+        adapter.load_state(values)
+    except CheckpointError:
+        adapter.detach()
+        raise
+    return adapter
+
+
+def _read_config(
+    model: Transformer, path: Path, config: Mapping[str, Any]
+) -> tuple[Settings, Collection[str]]:
+    """Return the settings and the heads in an `adapter.json`."""
     if config.get("format") != FORMAT:
         raise CheckpointError(
             "the folder was written in another version of the format",
-            where=folder / CONFIG,
+            where=path,
             found=config.get("format"),
             wanted=FORMAT,
             do="load it with the version that wrote it",
@@ -183,34 +206,18 @@ def load(
     if config.get("model") != fingerprint(_shape(model)):
         raise IncompatibleError(
             "the adapter was made for a model of another shape",
-            where=folder / CONFIG,
+            where=path,
             found=config.get("model"),
             wanted=fingerprint(_shape(model)),
             do=f"load it beside {config.get('base')}",
         )
-    settings = _settings(config.get("settings"))
-    heads = config.get("heads", [])
-    if not isinstance(heads, list) or not all(isinstance(head, str) for head in heads):
-        raise CheckpointError(
-            "not a list of heads", where=f"{folder / CONFIG}: heads", found=repr(heads)[:80]
-        )
-    # All initial values are overwritten.
-    generator = torch.Generator().manual_seed(0)
-    adapter = attach(settings, model, generator, name=name, heads=heads)
-    try:
-        adapter.load_state({key: tensors.read(key) for key in tensors.entries})
-    except CheckpointError:
-        adapter.detach()
-        raise
-    return adapter
-
-
-def _settings(plain: Any) -> Settings:
+    plain, heads = config.get("settings"), config.get("heads", [])
     if not isinstance(plain, dict) or not isinstance(plain.get("kind"), str):
-        raise CheckpointError(
-            "the folder does not say which method it is of", where=f"{CONFIG}: settings.kind"
-        )
-    return from_plain(catalogue.load("adapters", plain["kind"]).SETTINGS, plain, "settings")
+        raise CheckpointError("the method is not named", where=f"{path}: settings.kind")
+    if not isinstance(heads, list) or not all(isinstance(head, str) for head in heads):
+        raise CheckpointError("not a list of heads", where=f"{path}: heads", found=repr(heads)[:80])
+    kind = catalogue.load("adapters", plain["kind"]).SETTINGS
+    return from_plain(kind, plain, "settings"), heads
 
 
 def _shape(model: Transformer) -> Any:

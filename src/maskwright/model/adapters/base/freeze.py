@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
 from maskwright.model.adapters.base.adapter import ends_in, share_of
 from maskwright.model.nn.transformer import Transformer
@@ -28,13 +29,7 @@ def last_layers(model: Transformer, count: int) -> list[str]:
         ConfigError: the model has fewer layers.
     """
     depths = depths_of(model)
-    if not 0 <= count < max(depths.values()):
-        raise ConfigError(
-            "the model has not so many layers",
-            where="layers",
-            found=count,
-            wanted=f"0 to {max(depths.values()) - 1}",
-        )
+    require("layers", count, 0, max(depths.values()) - 1)
     return [name for name, depth in depths.items() if depth <= count]
 
 
@@ -46,10 +41,7 @@ def top_blocks(model: Transformer, count: int) -> list[str]:
     """
     stacks = model.config.stacks.values()
     layers = sum(len(stack.blocks) for stack in stacks)
-    if not 1 <= count <= layers:
-        raise ConfigError(
-            "the model has not so many layers", where="layers", found=count, wanted=f"1 to {layers}"
-        )
+    require("layers", count, 1, layers)
     if any(len(set(stack.weights_of)) < len(stack.blocks) for stack in stacks):
         raise ConfigError(
             "the layers of this model have weights in common",
@@ -83,15 +75,10 @@ def gradual(model: Transformer, progress: float, *, until: float = 1.0) -> list[
     layer at a time, and all from `until` on.
 
     Raises:
-        ConfigError: `progress` or `until` is out of range.
+        ConfigError: `progress` is out of range.
     """
-    if not (0.0 <= progress <= 1.0 and 0.0 < until <= 1.0):
-        raise ConfigError(
-            "progress and until are shares of the run",
-            where="gradual",
-            found=(progress, until),
-            wanted="0 to 1",
-        )
+    require("gradual", progress, 0.0, 1.0)
+    assert 0.0 < until <= 1.0
     depths = depths_of(model)
     deepest = max(depths.values())
     max_depth = min(deepest, 1 + int(progress / until * (deepest - 1)))

@@ -12,8 +12,9 @@ The contract of a member module:
     MODEL_TYPE, PAPERS, STYLE    its name, who described it, which tokenizers it goes with
     COORDINATES, CONSTANTS       keys of config.json: read from the config, or always the same
     ARCHITECTURES, SIZES         classes of transformers and their heads; published shapes
-    PREFIX, IGNORED, SWITCHES    how a body is prefixed, which tensors are no weights, and which key
-                                 is false where a file lacks a part
+    PREFIX                       how the names of a body begin below a head
+    IGNORED, SWITCHES            if it has any: ends of names of tensors that are no weights, and
+                                 keys that are false where a file lacks a part
     TOKEN_IDS                    if it has any: further ids in config.json, each by its token's role
     FORMERLY                     if it has any: old names of classes, each with today's
     config(fields)               HF config -> our config
@@ -31,7 +32,7 @@ from maskwright.base import catalogue
 from maskwright.base.dotted import differences
 from maskwright.base.errors import ConfigError, IncompatibleError, near
 from maskwright.model.families.base.fields import Fields
-from maskwright.model.families.base.weights import Rule, carriers, linear, ties
+from maskwright.model.families.base.weights import Rename, Rule, Tie, carriers, linear, ties
 from maskwright.model.nn.config import Head, TransformerConfig
 from maskwright.text.tokenizer.file.roles import Style
 
@@ -75,8 +76,8 @@ class Family:
         self.name: str = module.MODEL_TYPE
         self.style: Style = module.STYLE
         self.prefix: str = module.PREFIX
-        self.ignored: tuple[str, ...] = module.IGNORED
-        self.switches: dict[str, str] = module.SWITCHES
+        self.ignored: tuple[str, ...] = getattr(module, "IGNORED", ())
+        self.switches: dict[str, str] = getattr(module, "SWITCHES", {})
         self.token_ids: dict[str, str] = getattr(module, "TOKEN_IDS", {})
         self.architectures: dict[str, Architecture] = module.ARCHITECTURES
         self._formerly: dict[str, str] = getattr(module, "FORMERLY", {})
@@ -265,6 +266,14 @@ def head_rules(config: TransformerConfig, names: Mapping[str, tuple[str, ...]]) 
         for theirs, layer in zip(before, ("transform", "norm"), strict=False):
             rules += linear(theirs, f"{ours}.{layer}", bias=has_bias)
     return rules
+
+
+def projection_rules(config: TransformerConfig, theirs: str) -> list[Rule]:
+    """The rule for the weight `theirs` of the projection to the vocabulary, if there is one."""
+    if config.vocabulary_head is None:
+        return []
+    weight = Rename(theirs, "vocabulary_head.weight")
+    return [Tie(theirs, "tokens.weight") if config.vocabulary_head.tied else weight]
 
 
 def bare(config: TransformerConfig) -> bool:

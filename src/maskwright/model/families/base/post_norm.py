@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from maskwright.model.families.base.family import Architecture, Coordinate, bare, head_field, tied
+from maskwright.model.families.base.family import (
+    Architecture,
+    Coordinate,
+    bare,
+    head_field,
+    projection_rules,
+    tied,
+)
 from maskwright.model.families.base.fields import ACTIVATIONS, Fields, head_width
 from maskwright.model.families.base.weights import Rename, Rule, Tie, linear, norm
 from maskwright.model.nn.config import (
@@ -217,6 +224,4 @@ def vocabulary_rules(
     else:
         # Untied, the newer generation adds its own and the older one `bias`: both are written.
         rules.append(Rename(own_bias, f"{ours}.bias", copies=(bias,)))
-    weight = f"{projection}.weight"
-    rules.append(Tie(weight, "tokens.weight") if head.tied else Rename(weight, f"{ours}.weight"))
-    return rules
+    return [*rules, *projection_rules(config, f"{projection}.weight")]

@@ -138,6 +138,15 @@ def norm(theirs: str, ours: str, *, bias: bool = True) -> list[Rule]:
     return linear(theirs, ours, bias=bias)
 
 
+def fused(
+    theirs: str, ours: Sequence[str], *, bias: bool = True, transpose: bool = False
+) -> list[Rule]:
+    """Weight and bias of several projections that are one in the file."""
+    names = {end: tuple(f"{module}.{end}" for module in ours) for end in ("weight", "bias")}
+    weight = Fuse(f"{theirs}.weight", names["weight"], transpose)
+    return [weight, Fuse(f"{theirs}.bias", names["bias"])] if bias else [weight]
+
+
 def carriers(rules: Iterable[Rule]) -> list[Carrier]:
     """The rules that carry a tensor of ours."""
     return [rule for rule in rules if isinstance(rule, Carrier)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from maskwright.model.graph.eight_bits import write_eight_bits
 from maskwright.model.graph.engines.onnxruntime import NEEDS, OnnxRuntime
+from maskwright.model.graph.session import write_eight_bits
 
 EXACT = False
 PRECISIONS = ("int8",)

@@ -44,8 +44,8 @@ def vocabulary_divergence(
     if is_plain():
         divergences = _whole(inputs)
         return divergences.sum(), divergences.detach()
-    total, each = _Divergence.apply(*inputs)
-    return total, each
+    total, divergences = _Divergence.apply(*inputs)
+    return total, divergences
 
 
 def _whole(inputs: tuple[Tensor | None, ...]) -> Tensor:

@@ -17,20 +17,17 @@ from maskwright.model.batch import Batch
 from maskwright.model.nn import mask as masks
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import (
-    Loss,
-    Objective,
-    Part,
+    TokenPrediction,
     Vocabulary,
     at_targets,
     encode,
     refuse_leak,
-    token_loss,
 )
 from maskwright.model.objectives.base.sequences import Origin, Sequences, pack
 from maskwright.model.objectives.base.spec import Start
 
 
-class EncoderDecoder(Objective):
+class EncoderDecoder(TokenPrediction):
     """Prediction of one text by the decoder from another in the encoder.
 
     Args:
@@ -89,15 +86,6 @@ class EncoderDecoder(Objective):
             index=None if documents is None else documents.reshape(-1).nonzero()[:, 0],
             targets=torch.from_numpy(targets.tokens),
         )
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        assert batch.targets is not None
-        return {self.name: batch.targets.numel()}
-
-    def forward(self, batch: Batch) -> Loss:
-        assert batch.targets is not None
-        total = token_loss(self.product, self.target_states(batch), batch.targets)
-        return Loss({self.name: Part(total)})
 
     def target_states(self, batch: Batch) -> Tensor:
         assert batch.decoder_tokens is not None

@@ -144,6 +144,28 @@ class Objective(nn.Module, abc.ABC):
         return batch.targets
 
 
+class TokenPrediction(Objective):
+    """An objective with one part, the cross-entropy of the tokens at the targets; `name` is that of
+    the objective and of the part."""
+
+    name: str
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.targets is not None
+        return {self.name: batch.targets.numel()}
+
+    def forward(self, batch: Batch) -> Loss:
+        return Loss({self.name: self.part(self.target_states(batch), batch)})
+
+    def part(self, states: Tensor, batch: Batch) -> Part:
+        """Compute the part from the hidden states (N, D) at the targets."""
+        assert batch.targets is not None
+        return Part(token_loss(self.product, states, batch.targets))
+
+    def target_states(self, batch: Batch) -> Tensor:
+        return encode_targets(self.product, batch)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
     """Size and special token ids of the tokenizer.
@@ -215,11 +237,11 @@ def at_targets(hidden: Tensor, batch: Batch) -> Tensor:
     return flat if batch.index is None else flat.index_select(0, batch.index)
 
 
-def token_loss(network: Network, states: Tensor, targets: Tensor, z_loss: float = 0.0) -> Tensor:
+def token_loss(network: Network, states: Tensor, targets: Tensor) -> Tensor:
     """Return the summed loss of the vocabulary head for hidden states (N, D), `targets` (N,)."""
     head_inputs = network.head_hidden(states)
     weight, bias = network.head_weight, network.head_bias
-    return vocabulary_loss(head_inputs, weight, bias, targets, z_loss)[0]
+    return vocabulary_loss(head_inputs, weight, bias, targets)[0]
 
 
 def refuse_leak(name: str, stack: Stack, where: str, remedy: str) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from maskwright.base import catalogue, config
+from maskwright.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
@@ -108,6 +109,24 @@ class Member:
         module = catalogue.load_modules("objectives", self.name)
         objective: Objective = module.build(model, options, vocabulary, **networks)
         return objective
+
+
+def require_option(
+    options: object, name: str, fits: bool, valid: str, *, value: Any = None, do: str | None = None
+) -> None:
+    """Check the option `name`, with `value` or that of the field.
+
+    Raises:
+        ConfigError: it does not fit; the message says what is `valid`.
+    """
+    if not fits:
+        raise ConfigError(
+            "an option of the objective is out of range",
+            where=name,
+            found=getattr(options, name) if value is None else value,
+            wanted=valid,
+            do=do,
+        )
 
 
 def member_of(name: str) -> Member:

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import (
-    Loss,
-    Objective,
-    Part,
+    TokenPrediction,
     Vocabulary,
-    encode_targets,
     facts,
     refuse_leak,
-    token_loss,
 )
 from maskwright.model.objectives.causal import Options
 from maskwright.text.store.rows import Rows
 
 
-class Causal(Objective):
+class Causal(TokenPrediction):
     """Next-token prediction over one causal stack."""
 
+    name = "causal"
     is_language_model = True
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
@@ -48,18 +44,6 @@ class Causal(Objective):
         # The first special token of the next text is no target.
         next_document = rows.documents[:, 1:] != rows.documents[:, :-1]
         return next_tokens(rows, real & ~(next_document & special[:, 1:] & special[:, :-1]))
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        assert batch.targets is not None
-        return {"causal": batch.targets.numel()}
-
-    def forward(self, batch: Batch) -> Loss:
-        assert batch.targets is not None
-        states = encode_targets(self.product, batch)
-        return Loss({"causal": Part(token_loss(self.product, states, batch.targets))})
-
-    def target_states(self, batch: Batch) -> Tensor:
-        return encode_targets(self.product, batch)
 
 
 def next_tokens(rows: Rows, is_target: np.ndarray) -> Batch:

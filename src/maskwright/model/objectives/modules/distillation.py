@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
 from maskwright.model.nn.config import Block, Learned, TransformerConfig
 from maskwright.model.nn.kernels.vocabulary_divergence import vocabulary_divergence
@@ -26,6 +26,7 @@ from maskwright.model.objectives.base.objective import (
     encode,
     encode_targets,
 )
+from maskwright.model.objectives.base.spec import require_option
 from maskwright.model.objectives.distillation import Options
 from maskwright.model.objectives.modules.causal import Causal
 from maskwright.model.objectives.modules.masked import Masked
@@ -131,13 +132,7 @@ class Distillation(Objective):
 
 def alternate_layers(count: int, number: int) -> tuple[int, ...]:
     """Return `number` of `count` layer indices, evenly spaced from first to last."""
-    if not 1 <= number <= count:
-        raise ConfigError(
-            "the student needs at least one layer, and no more than its teacher",
-            where="layers",
-            found=number,
-            wanted=f"1 to {count}",
-        )
+    require_option(None, "layers", 1 <= number <= count, f"1 to {count}", value=number)
     return tuple(round(layer) for layer in np.linspace(0, count - 1, number).tolist())
 
 
@@ -149,12 +144,16 @@ def start_from(student: Transformer, teacher: Transformer) -> None:
         IncompatibleError: corresponding weights differ in shape or meaning.
     """
     ((name, ours),), ((_, theirs),) = student.config.stacks.items(), teacher.config.stacks.items()
+    remedy = "make both alike, or set objective.options.initialise = false"
     chosen = alternate_layers(len(theirs.blocks), len(ours.blocks))
     for block, layer in zip(ours.blocks, chosen, strict=True):
-        _require_like_block(block, theirs.blocks[layer])
-    table, given_table = ours.embeddings.positions, theirs.embeddings.positions
-    if isinstance(table, Learned) and isinstance(given_table, Learned):
-        _require_like("embeddings.positions.offset", table.offset, given_table.offset)
+        pairs = zip(_meanings(block), _meanings(theirs.blocks[layer]), strict=True)
+        for (field, value), (_, teachers) in pairs:
+            _require_equal(f"model: {field}", value, teachers, remedy)
+    table, teachers_table = ours.embeddings.positions, theirs.embeddings.positions
+    if isinstance(table, Learned) and isinstance(teachers_table, Learned):
+        where = "model: embeddings.positions.offset"
+        _require_equal(where, table.offset, teachers_table.offset, remedy)
     source = {
         f"{name}.blocks.{student_layer}.": f"{name}.blocks.{theirs.weights_of[layer]}."
         for student_layer, layer in zip(ours.weights_of, chosen, strict=True)
@@ -165,41 +164,30 @@ def start_from(student: Transformer, teacher: Transformer) -> None:
         for student_prefix, teacher_prefix in source.items():
             if parameter_name.startswith(student_prefix):
                 teacher_name = teacher_prefix + parameter_name.removeprefix(student_prefix)
-        if teacher_name not in teacher_parameters:
-            continue
-        if teacher_parameters[teacher_name].shape != parameter.shape:
-            raise IncompatibleError(
-                "the student cannot start from its teacher",
-                where=f"model: {parameter_name}",
-                found=tuple(parameter.shape),
-                wanted=tuple(teacher_parameters[teacher_name].shape),
-                do="give both the same widths, or set objective.options.initialise = false",
-            )
-        parameter.copy_(teacher_parameters[teacher_name])
+        weight = teacher_parameters.get(teacher_name)
+        if weight is not None:
+            shapes = tuple(parameter.shape), tuple(weight.shape)
+            _require_equal(f"model: {parameter_name}", *shapes, remedy)
+            parameter.copy_(weight)
 
 
-def _require_like_block(student: Block, teacher: Block) -> None:
-    """Check that two blocks have equal heads, activation and placement of norms."""
-    for field, ours, theirs in (
-        ("attention.heads", student.attention.heads, teacher.attention.heads),
-        (
-            "feed_forward.activation",
-            student.feed_forward.activation,
-            teacher.feed_forward.activation,
-        ),
-        ("placement", student.placement, teacher.placement),
-    ):
-        _require_like(field, ours, theirs)
+def _meanings(block: Block) -> list[tuple[str, object]]:
+    """The fields that change what weights of equal shapes mean."""
+    return [
+        ("attention.heads", block.attention.heads),
+        ("feed_forward.activation", block.feed_forward.activation),
+        ("placement", block.placement),
+    ]
 
 
-def _require_like(field: str, ours: object, theirs: object) -> None:
+def _require_equal(where: str, ours: object, theirs: object, remedy: str) -> None:
     if ours != theirs:
         raise IncompatibleError(
-            "the student cannot start from its teacher",
-            where=f"model: {field}",
+            "the student does not fit its teacher",
+            where=where,
             found=ours,
             wanted=theirs,
-            do="make both alike, or set objective.options.initialise = false",
+            do=remedy,
         )
 
 
@@ -217,22 +205,15 @@ def _require_fit(student: TransformerConfig, teacher: TransformerConfig, options
             where="objective.options.teacher",
             do="name a teacher that was pretrained to predict tokens",
         )
-    if student.tokens.vocabulary != teacher.tokens.vocabulary:
-        raise IncompatibleError(
-            "student and teacher score different vocabularies",
-            where="model.tokens.vocabulary",
-            found=student.tokens.vocabulary,
-            wanted=teacher.tokens.vocabulary,
-            do="take the teacher's tokenizer: --set tokenizer.folder=TEACHER",
-        )
-    if options.alpha_cos and student.width != teacher.width:
-        raise IncompatibleError(
-            "student and teacher have different widths, so their states cannot be compared",
-            where="model.width",
-            found=student.width,
-            wanted=teacher.width,
-            do="give the student its teacher's width, or set objective.options.alpha_cos = 0",
-        )
+    _require_equal(
+        "model.tokens.vocabulary",
+        student.tokens.vocabulary,
+        teacher.tokens.vocabulary,
+        "take the teacher's tokenizer: --set tokenizer.folder=TEACHER",
+    )
+    if options.alpha_cos:
+        remedy = "give the student its teacher's width, or set objective.options.alpha_cos = 0"
+        _require_equal("model.width", student.width, teacher.width, remedy)
 
 
 build = Distillation

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.base.randomness import key
@@ -12,20 +11,18 @@ from maskwright.model.batch import Batch
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base import corruption
 from maskwright.model.objectives.base.objective import (
-    Loss,
-    Objective,
-    Part,
+    TokenPrediction,
     Vocabulary,
-    encode_targets,
     facts,
-    token_loss,
 )
 from maskwright.model.objectives.masked import Options
 from maskwright.text.store.rows import Rows
 
 
-class Masked(Objective):
+class Masked(TokenPrediction):
     """Masked language modelling over one bidirectional encoder."""
+
+    name = "masked"
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -100,21 +97,6 @@ class Masked(Objective):
     def _epochs(self, epochs: np.ndarray) -> np.ndarray:
         """Return the epochs for the keys of the masks: zeros for static masks."""
         return np.zeros_like(epochs) if self.options.static else epochs
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        assert batch.targets is not None
-        return {"masked": batch.targets.numel()}
-
-    def read(self, states: Tensor, batch: Batch) -> Part:
-        """Return the masked part of the loss, from hidden states (N, D) at the targets."""
-        assert batch.targets is not None
-        return Part(token_loss(self.product, states, batch.targets))
-
-    def forward(self, batch: Batch) -> Loss:
-        return Loss({"masked": self.read(self.target_states(batch), batch)})
-
-    def target_states(self, batch: Batch) -> Tensor:
-        return encode_targets(self.product, batch)
 
 
 build = Masked

@@ -6,28 +6,24 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.base.randomness import key, uniforms
 from maskwright.model.batch import Batch
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import (
-    Loss,
-    Objective,
-    Part,
+    TokenPrediction,
     Vocabulary,
-    encode_targets,
-    token_loss,
 )
 from maskwright.model.objectives.modules.causal import next_tokens
 from maskwright.model.objectives.prefix_lm import SPEC, Options
 from maskwright.text.store.rows import Rows
 
 
-class PrefixLM(Objective):
+class PrefixLM(TokenPrediction):
     """Next-token prediction after a prefix with bidirectional attention."""
 
+    name = "prefix-lm"
     bidirectional_prefix = SPEC.bidirectional_prefix
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
@@ -53,18 +49,6 @@ class PrefixLM(Objective):
         shortest = np.maximum(1, np.ceil(self.options.shortest * most))
         longest = np.maximum(shortest, np.floor(self.options.longest * most))
         return (shortest + draws * (longest - shortest + 1)).astype(np.int64)
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        assert batch.targets is not None
-        return {"prefix-lm": batch.targets.numel()}
-
-    def forward(self, batch: Batch) -> Loss:
-        assert batch.targets is not None
-        total = token_loss(self.product, self.target_states(batch), batch.targets)
-        return Loss({"prefix-lm": Part(total)})
-
-    def target_states(self, batch: Batch) -> Tensor:
-        return encode_targets(self.product, batch)
 
 
 build = PrefixLM

@@ -75,7 +75,7 @@ class SentencePair(Objective):
         at = _read(batch)
         states = encode(self.product, batch, at)
         masked, first_states = states.tensor_split([len(at) - len(batch.pooled)])
-        parts = {} if self.masked is None else {"masked": self.masked.read(masked, batch)}
+        parts = {} if self.masked is None else {"masked": self.masked.part(masked, batch)}
         scores = self.judge(first_states)
         parts["pair"] = Part(
             functional.cross_entropy(scores.float(), batch.labels, reduction="sum")

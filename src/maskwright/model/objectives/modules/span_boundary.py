@@ -91,7 +91,7 @@ class SpanBoundary(Objective):
         )
         return Loss(
             {
-                "masked": self.masked.read(hidden.index_select(0, masked), batch),
+                "masked": self.masked.part(hidden.index_select(0, masked), batch),
                 "boundary": Part(total, self.options.boundary_weight),
             }
         )

@@ -1,19 +1,34 @@
-"""The module of `supervised`; for its options see `../supervised.py`."""
+"""The module of `supervised`, for its options see `../supervised.py`; and `Contrast`, which learns
+vectors of texts from pairs:
+
+    similarity   (cos(a, b) - y)²                           Reimers & Gurevych 2019, section 3
+    ranking      -log softmax_j(20 cos(a, b_j))[own b]      Henderson et al. 2017, section 4, with
+                                                            in-batch negatives: the b of other rows
+                                                            and all hard negatives, if any
+
+Both may pool the hidden states of a text:
+
+    cls, lasttoken               the first state, the last
+    max, mean                    the maximum or mean of each dimension
+    mean_sqrt_len_tokens         the sum divided by the square root of the length
+    weightedmean                 the mean with weights 1, 2, 3, …        Muennighoff 2022, section 3
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
 from maskwright.model.nn import mask as masks
-from maskwright.model.nn.chunk_pooling import in_rows
 from maskwright.model.nn.config import Head, TextPooling
+from maskwright.model.nn.heads import HeadModule, in_rows
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.encoder_decoder import memory_visible
 from maskwright.model.objectives.base.objective import (
@@ -29,6 +44,9 @@ from maskwright.model.objectives.base.objective import (
 )
 from maskwright.model.objectives.supervised import Options
 from maskwright.text.store.rows import Rows
+
+SCALE = 20.0
+Aim = Literal["similarity", "ranking"]
 
 
 class Supervised(Objective):
@@ -107,7 +125,7 @@ class Supervised(Objective):
         for tokens; or (N, 2) log-probabilities, normalised within a text, that an answer begins or
         ends at each place."""
         if self._read_whole:
-            return self.scores_of(self.states(batch), batch)
+            return self.scores_of(last_states(self.product, batch), batch)
         positions = batch.pooled if self.head.pools else batch.index
         return self._scored(last_states(self.product, batch, positions), batch)
 
@@ -147,21 +165,12 @@ class Supervised(Objective):
         scores = self.product.head(head.name, read).float()
         return _within_texts(scores, batch.targets) if head.kind == "span" else scores
 
-    def states(self, batch: Batch) -> Tensor:
-        """Return the `last_states` of the model."""
-        return last_states(self.product, batch)
-
     def work(self, batch: Batch) -> list[NetworkWork]:
         positions = batch.pooled if self.head.pools else batch.index
         return [NetworkWork(self.product, None if self._read_whole else positions)]
 
     def target_states(self, batch: Batch) -> Tensor:
-        raise IncompatibleError(
-            "a classifier has no scores over the vocabulary",
-            where="objective",
-            found="supervised",
-            wanted="masked or causal",
-        )
+        raise _no_vocabulary_scores("supervised")
 
 
 class Standardised(Supervised):
@@ -187,7 +196,114 @@ class Standardised(Supervised):
     def _scored(self, read: Tensor, batch: Batch) -> Tensor:
         return super()._scored(read, batch) * self.spread + self.centre
 
+    def fold_into_head(self) -> None:
+        """Change the weights of the head so that it predicts the numbers themselves."""
+        head = self.product.heads[self.head.name]
+        assert isinstance(head, HeadModule)
+        head.rescale(self.centre, self.spread)
 
+
+def _within_texts(scores: Tensor, texts: Tensor) -> Tensor:
+    """Return the log softmax of each column of `scores` (N, 2) over the places of each text."""
+    count = int(texts.max()) + 1 if len(texts) else 0
+    where = texts[:, None].expand_as(scores)
+    top = scores.new_full((count, 2), -torch.inf).scatter_reduce(0, where, scores.detach(), "amax")
+    shifted = scores - top.gather(0, where)
+    total = scores.new_zeros(count, 2).scatter_add(0, where, shifted.exp())
+    return shifted - total.log().gather(0, where)
+
+
+def _lost_ends(logs: Tensor, ends: Tensor) -> Tensor:
+    """Return the summed loss of all known ends; `ends` (R, 2) are rows of `logs` (N, 2), or -1."""
+    is_known = ends >= 0
+    losses = logs.gather(0, ends.clamp(min=0)).masked_fill(~is_known, 0.0)
+    return -losses.sum()
+
+
+class Unit(nn.Module):
+    """Vectors (R, D) scaled to length 1."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return functional.normalize(vectors, dim=1)
+
+
+class Contrast(Objective):
+    """A model without a head, trained on the similarities of its vectors of texts.
+
+    Args:
+        poolings: poolings as above, concatenated in this order.
+        skip: number of initial tokens of each text that are not pooled.
+    """
+
+    def __init__(
+        self, model: Transformer, aim: Aim, poolings: Sequence[str] = ("mean",), skip: int = 0
+    ) -> None:
+        super().__init__()
+        self.poolings, self.skip = tuple(poolings), skip
+        self.product = model
+        self.aim = aim
+        self.top: nn.Module = Unit()
+
+    def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
+        raise IncompatibleError(
+            "the contrastive objective learns from pairs of texts, not from a corpus",
+            where="objective",
+            do="use finetune with a file of pairs",
+        )
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.labels is not None
+        return {self.aim: len(batch.labels)}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.labels is not None
+        vectors = self.scores(batch)
+        if self.aim == "similarity":
+            anchor_vectors, other_vectors = vectors.chunk(2, dim=1)  # R, D each
+            similarities = (anchor_vectors * other_vectors).sum(1)
+            return Loss({self.aim: Part((similarities - batch.labels.float()).square().sum())})
+        anchors, *codes = batch.labels.T  # numbers of the texts a, b and of hard negatives
+        anchor_vectors, *candidates = vectors.chunk(1 + len(codes), dim=1)
+        own_indices = torch.arange(len(anchor_vectors), device=anchor_vectors.device)
+        # Exclude candidates that are also a correct b of an equal a.
+        same_anchor = (anchors[:, None] == anchors).float()
+        is_positive = same_anchor @ (codes[0][:, None] == torch.cat(codes)).float() > 0
+        similarities = SCALE * anchor_vectors @ torch.cat(candidates).T
+        similarities = similarities.masked_fill(is_positive.fill_diagonal_(False), -torch.inf)
+        total = functional.cross_entropy(similarities, own_indices, reduction="sum")
+        return Loss({self.aim: Part(total)})
+
+    def scores(self, batch: Batch) -> Tensor:
+        """Return (R, 2 D) float32: the concatenated vectors of each pair, of length 1 unless `top`
+        was replaced; more columns with hard negatives."""
+        return self.scores_of(last_states(self.product, batch), batch)
+
+    @property
+    def reads_place(self) -> bool:
+        """Whether only one state of each text is used: False, since tokens are pooled."""
+        return False
+
+    def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """Compute `scores` from the hidden states (B, T, D) of the batch."""
+        assert batch.labels is not None
+        pooled_states = pool(hidden, batch, self.poolings, self.skip)
+        vectors: Tensor = self.top(pooled_states)
+        return vectors.view(len(batch.labels), -1)
+
+    def target_states(self, batch: Batch) -> Tensor:
+        raise _no_vocabulary_scores("contrast")
+
+
+def _no_vocabulary_scores(name: str) -> IncompatibleError:
+    return IncompatibleError(
+        "the objective has no scores over the vocabulary",
+        where="objective",
+        found=name,
+        wanted="masked or causal",
+    )
+
+
+# ------------------------------------------------------------------------------ states of texts
 def last_states(model: Network, batch: Batch, at: Tensor | None = None) -> Tensor:
     """Return hidden states (B, T, D) of the last stack, or (N, D) at the flat positions `at`."""
     if batch.decoder_tokens is None:
@@ -207,8 +323,7 @@ def read_texts(hidden: Tensor, batch: Batch, pooling: TextPooling) -> Tensor:
     assert batch.pooled is not None
     if pooling == "place":
         return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
-    has_decoder = batch.decoder_tokens is not None
-    documents = batch.decoder_documents if has_decoder else batch.documents
+    documents = _last_documents(batch)
     numbers = numbered(documents, hidden)[0]
     return pool_texts(hidden, documents, pooling)[numbers[batch.pooled] - 1]
 
@@ -218,12 +333,58 @@ def pool_texts(hidden: Tensor, documents: Tensor | None, pooling: Literal["mean"
     numbers, total = numbered(documents, hidden)
     flat = hidden.reshape(len(numbers), -1)
     if pooling == "max":
-        largest = flat.new_full((total + 1, flat.shape[1]), -torch.inf)
-        return largest.scatter_reduce(0, numbers[:, None].expand_as(flat), flat, "amax")[1:]
+        return _maxima(flat, numbers, total)[1:]
+    sums, counts = _sums(flat, numbers, total)
+    return (sums / counts)[1:].to(hidden.dtype)
+
+
+def pool(hidden: Tensor, batch: Batch, poolings: Sequence[str], skip: int = 0) -> Tensor:
+    """Return (R, D len(poolings)) float32: the pooled hidden states (B, T, D) of each text without
+    its first `skip` tokens, in the order of `batch.pooled`."""
+    assert batch.pooled is not None
+    numbers, total = numbered(_last_documents(batch), hidden)
+    flat = hidden.reshape(len(numbers), -1)
+    positions = torch.arange(len(numbers), device=hidden.device)
+    ends = numbers.new_zeros(2, total + 1)
+    ends[0] = ends[0].scatter_reduce(0, numbers, positions, "amin", include_self=False)
+    ends[1] = ends[1].scatter_reduce(0, numbers, positions, "amax", include_self=False)
+    order = positions - ends[0][numbers]  # of each token within its text, from 0
+    included = torch.where(order >= skip, numbers, 0)
+
+    def pooled_by(pooling: str) -> Tensor:
+        if pooling in ("cls", "lasttoken"):
+            return flat.index_select(0, ends[0 if pooling == "cls" else 1])
+        if pooling == "max":
+            return _maxima(flat, included, total)
+        weights = order + 1 if pooling == "weightedmean" else None
+        sums, counts = _sums(flat, included, total, weights)
+        return sums / (counts.sqrt() if pooling == "mean_sqrt_len_tokens" else counts)
+
+    vectors = torch.cat([pooled_by(pooling).float() for pooling in poolings], dim=1)
+    return vectors.index_select(0, numbers[batch.pooled])
+
+
+def _maxima(flat: Tensor, numbers: Tensor, total: int) -> Tensor:
+    """Return (total + 1, D) the maxima of the states (N, D) with each of the `numbers` (N,)."""
+    lowest = flat.new_full((total + 1, flat.shape[1]), -torch.inf)
+    return lowest.scatter_reduce(0, numbers[:, None].expand_as(flat), flat, "amax")
+
+
+def _sums(
+    flat: Tensor, numbers: Tensor, total: int, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return (total + 1, D) float32 the weighted sums of the states (N, D) with each of the
+    `numbers` (N,), and (total + 1, 1) the sums of the weights, at least 1."""
+    terms = flat.float() if weights is None else flat.float() * weights[:, None]
+    weights = torch.ones_like(numbers) if weights is None else weights
     sums = flat.new_zeros(total + 1, flat.shape[1], dtype=torch.float32)
-    sums = sums.index_add(0, numbers, flat.float())
-    lengths = torch.bincount(numbers, minlength=total + 1)
-    return (sums[1:] / lengths[1:, None]).to(hidden.dtype)
+    counts = weights.new_zeros(total + 1).index_add(0, numbers, weights)
+    return sums.index_add(0, numbers, terms), counts[:, None].clamp(min=1).float()
+
+
+def _last_documents(batch: Batch) -> Tensor | None:
+    """Return the documents of the positions of the last stack."""
+    return batch.documents if batch.decoder_tokens is None else batch.decoder_documents
 
 
 def numbered(documents: Tensor | None, hidden: Tensor) -> tuple[Tensor, int]:
@@ -237,23 +398,6 @@ def numbered(documents: Tensor | None, hidden: Tensor) -> tuple[Tensor, int]:
     offsets = counts.cumsum(0) - counts
     numbers = torch.where(documents > 0, documents + offsets[:, None], 0).reshape(-1)
     return numbers, int(counts.sum())
-
-
-def _within_texts(scores: Tensor, texts: Tensor) -> Tensor:
-    """Return the log softmax of each column of `scores` (N, 2) over the places of each text."""
-    count = int(texts.max()) + 1 if len(texts) else 0
-    where = texts[:, None].expand_as(scores)
-    top = scores.new_full((count, 2), -torch.inf).scatter_reduce(0, where, scores.detach(), "amax")
-    shifted = scores - top.gather(0, where)
-    total = scores.new_zeros(count, 2).scatter_add(0, where, shifted.exp())
-    return shifted - total.log().gather(0, where)
-
-
-def _lost_ends(logs: Tensor, ends: Tensor) -> Tensor:
-    """Return the summed loss of all known ends; `ends` (R, 2) are rows of `logs` (N, 2), or -1."""
-    is_known = ends >= 0
-    losses = logs.gather(0, ends.clamp(min=0)).masked_fill(~is_known, 0.0)
-    return -losses.sum()
 
 
 build = Supervised

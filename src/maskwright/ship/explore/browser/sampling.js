@@ -1,4 +1,4 @@
-// What the next token is drawn from, as `maskwright.model.inference.decode` has it: scores divided by the
+// What the next token is drawn from, as `maskwright.model.inference.generation` has it: scores divided by the
 // temperature, the likeliest k, the likeliest that together reach p, of equal ones the smaller id.
 
 import { softmax } from "./numbers.js";

@@ -34,12 +34,12 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
 
     Raises:
         UsageError: the folder has no adapter.
-        Others: as `model_folder.write`.
+        Others: as `folder.write`.
     """
     import torch
 
     from maskwright.model.checkpoint.fine_tuned import ADAPTER
-    from maskwright.ship.export import model_folder
+    from maskwright.ship.export import folder
 
     if not (model.is_adapter or (model.home / ADAPTER).is_dir()):
         raise UsageError(
@@ -58,9 +58,9 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         changes = _weight_changes(model, base)
         message = f"merging moved a weight by at most {changes['largest']:.3g}"
         note(Finding("weights-moved", message, f"{changes['count']} of {changes['of']} tensors"))
-    content = model_folder.content_of(model, getattr(torch, options.weights))
+    content = folder.content_of(model, getattr(torch, options.weights))
     about = {"base": None if base is None else str(base), "merged": changes}
-    return model_folder.write(content, out, target="merged", source=model, note=note, about=about)
+    return folder.write(content, out, target="merged", source=model, note=note, about=about)
 
 
 def _base_of(adapter: Path) -> Path | None:

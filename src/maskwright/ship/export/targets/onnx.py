@@ -4,23 +4,37 @@ model.onnx                                  an encoder, or a decoder with its pa
 encoder.onnx decoder_first.onnx decoder_step.onnx      an encoder-decoder that generates text
 onnx/model.onnx                             an embedding model, where sentence-transformers
                                             expects it
+
+Each graph is read again and compared with the model before the folder is committed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from maskwright.base import packages
 from maskwright.base.config import require
 from maskwright.base.errors import UsageError
-from maskwright.base.findings import Note
+from maskwright.base.findings import Finding, Note
+from maskwright.base.storage import commit
+from maskwright.ship.export.target import Report
 
 if TYPE_CHECKING:
+    from maskwright.ask.predict.predictor import Predictor
+    from maskwright.model.graph.graphs import Port
     from maskwright.model.opening.model import Model
-    from maskwright.ship.export.target import Report
+    from maskwright.ship.export.int8 import EvaluationRows, Quantization
+    from maskwright.ship.export.proof import GraphComparison
 
 SUMMARY = "graphs of ONNX, in float32 or with 8-bit weights, compared after they were read again"
+QUANTIZATION = "quantization.json"
+MOST_ROWS = 500  # maximum number of rows for measuring the loss of 8-bit weights
+TRUNCATIONS = ("head", "tail", "head-and-tail")
+SUBFOLDER = "onnx"  # where sentence-transformers expects a graph
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +70,179 @@ class Options:
 
 
 def export(model: Model, out: Path, options: Options, note: Note) -> Report:
-    from maskwright.ship.export.onnx_folder import export_onnx
+    """Write the graphs of `model` with tokenizer and configuration into the new folder `out`.
 
-    return export_onnx(model, out, note, **vars(options))
+    Raises:
+        UsageError: a package is missing.
+        IncompatibleError: the model cannot be exported as a graph.
+        CheckpointError: outputs of a written graph differ from those of the model.
+    """
+    from maskwright.model.checkpoint import files as weights
+    from maskwright.model.graph import onnx
+    from maskwright.model.graph.session import Session
+    from maskwright.ship.export import folder, proof
+    from maskwright.ship.export.int8 import quantise
+
+    packages.require("an export to ONNX", "onnx", "onnxscript", "onnxruntime")
+    predictor = folder.predictor_of(model)
+    graphs = folder.graphs(model, predictor, "int32" if options.int32 else "int64")
+    subfolder = SUBFOLDER if folder.vectors_of(predictor) is not None else ""
+    if predictor is not None and predictor.frame.long not in TRUNCATIONS:
+        note(
+            Finding(
+                "pieces-are-not-joined",
+                f"longer texts were read in pieces ({predictor.frame.long}), and a graph reads one "
+                "piece",
+                remedy="join the answers of the pieces where the graph is used",
+                severity="warning",
+            )
+        )
+    rows = _evaluation_rows(model, predictor, options.data, note) if options.int8 else None
+    # By the name of the graph.
+    comparisons: dict[str, GraphComparison] = {}
+    int8_comparisons: dict[str, GraphComparison] = {}
+    quantizations: dict[str, Quantization] = {}
+
+    def fill(staging: commit.Staging) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory(dir=staging.path.parent, prefix=".tmp-graph-") as scratch:
+            for graph in graphs:
+                files = onnx.write(graph, Path(scratch), opset=options.opset)
+                size = folder.add_files(staging, files, subfolder)
+                if len(files) > 1:
+                    note(_external_weights(graph.name, files))
+                graph_file = staging.path / subfolder / files[0].name
+                comparison = proof.compare(graph, Session(graph_file).run, size)
+                proof.require_equal(comparison, out)
+                comparisons[graph.name] = comparison
+                if options.int8:
+                    int8_file = Path(scratch) / f"{graph.name}{_int8_ending(subfolder)}"
+                    quantizations[graph.name] = quantise(
+                        graph, graph_file, int8_file, options.max_loss, rows
+                    )
+                    size = folder.add_files(staging, [int8_file], subfolder)
+                    int8_run = Session(staging.path / subfolder / int8_file.name).run
+                    comparison = proof.compare(graph, int8_run, size)
+                    int8_comparisons[graph.name] = replace(comparison, graph=int8_file.stem)
+        about: dict[str, Any] = {
+            **folder.about_source(model),
+            "target": "onnx",
+            "opset": options.opset,
+            "asked": _output_settings(model),
+            "graphs": [
+                {
+                    "file": "/".join(filter(None, (subfolder, f"{graph.name}{onnx.ENDING}"))),
+                    "inputs": [_port(port) for port in graph.inputs],
+                    "outputs": [_port(port) for port in graph.outputs],
+                    "longest": graph.longest,
+                    "measured": comparisons[graph.name].plain(),
+                }
+                for graph in graphs
+            ],
+        }
+        if options.int8:
+            plain = {name: quantized.plain() for name, quantized in quantizations.items()}
+            staging.write_json(QUANTIZATION, plain)
+            about["int8"] = [comparison.plain() for comparison in int8_comparisons.values()]
+        return about
+
+    about = folder.write_folder(
+        out,
+        fill,
+        folder.documents(model, predictor),
+        target="onnx",
+        expected_bytes=2 * weights.num_bytes(dict(model.network.named_parameters())),
+    )
+    compared = [
+        by_name[graph.name]
+        for graph in graphs
+        for by_name in (comparisons, int8_comparisons)
+        if graph.name in by_name
+    ]
+    load = [f'onnxruntime.InferenceSession("{out / graph.name}{onnx.ENDING}")' for graph in graphs]
+    if subfolder:
+        load = [f'SentenceTransformer("{out}", backend="onnx")   # optimum-onnx is needed']
+    return Report(
+        target="onnx",
+        folder=out,
+        about=about,
+        tables=[
+            *(quantized.table(name) for name, quantized in quantizations.items()),
+            proof.table("read again and compared with the model", compared),
+        ],
+        load=load,
+    )
+
+
+def _evaluation_rows(
+    model: Model, predictor: Predictor | None, data: str | None, note: Note
+) -> EvaluationRows | None:
+    """Return the held-out rows for measuring the loss of 8-bit weights; None without `data`.
+
+    Raises:
+        UsageError: rows are given for a model without a task.
+        Others: as `rows_for`.
+    """
+    import numpy as np
+
+    from maskwright.ask.evaluate.labelled_rows import rows_for
+    from maskwright.ship.export.int8 import EvaluationRows
+    from maskwright.text.tables.rows import TEST, VALIDATION
+
+    if data is None:
+        message = "the cost of 8 bits is measured on random ids, not on texts"
+        do = "give labelled rows: --data FILE" if predictor is not None else ""
+        note(Finding("measured-on-random-ids", message, remedy=do))
+        return None
+    if predictor is None:
+        raise UsageError(
+            "rows are for a model that answers a task",
+            where="--data",
+            found=data,
+            do="leave it out",
+        )
+    split, rows, task_type = rows_for(
+        model.folder,
+        predictor,
+        data,
+        parts=(VALIDATION, TEST),
+        say=lambda text: note(Finding.of_line("rows", text)) if text.strip() else None,
+    )
+    if len(rows) > MOST_ROWS:
+        rows = [rows[index] for index in np.linspace(0, len(rows) - 1, MOST_ROWS).astype(int)]
+    encoded = task_type.encode(rows, predictor.frame)
+    for finding in encoded.findings:
+        note(finding)
+    return EvaluationRows(task_type, encoded, predictor.collation, split)
+
+
+def _int8_ending(subfolder: str) -> str:
+    """Return the suffix of an 8-bit graph's file; in a subfolder that of sentence-transformers."""
+    from maskwright.model.graph.onnx import ENDING
+    from maskwright.model.graph.session import has_vnni
+
+    if not subfolder:
+        return f"_int8{ENDING}"
+    return f"_qint8_avx512_vnni{ENDING}" if has_vnni() else f"_qint8{ENDING}"
+
+
+def _output_settings(model: Model) -> dict[str, Any]:
+    """Return the settings that are needed to interpret the outputs of the graphs."""
+    labels = list(model.about.labels)
+    return {
+        "prediction_offset": model.conventions.prediction_offset,
+        "problem_type": model.about.problem_type,
+        **({"labels": labels} if labels else {}),
+    }
+
+
+def _port(port: Port) -> dict[str, Any]:
+    return {"name": port.name, "shape": list(port.axes), "type": port.dtype}
+
+
+def _external_weights(name: str, files: Sequence[Path]) -> Finding:
+    return Finding(
+        "weights-beside-the-graph",
+        f"{name}: the weights lie in {files[1].name}, beside {files[0].name}",
+        "a file of ONNX cannot be larger than 2 GB",
+        "keep both together",
+    )

@@ -1,21 +1,33 @@
 """OpenVINO: the graphs of the model in its own form, compiled again and compared.
 
 model.xml model.bin     an encoder, or a decoder with its past; names as of the target onnx
+
+The graphs are those of the target onnx, read by `Core.read_model`. The precision of products is not
+stored: it is chosen at compilation (`INFERENCE_PRECISION_HINT`). The effect of bfloat16 is measured
+if the processor has matrix units for it.
 """
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from maskwright.base.findings import Note
+from maskwright.base.findings import Finding, Note
+from maskwright.base.packages import require
+from maskwright.base.storage import commit
+from maskwright.ship.export.target import Report
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from maskwright.model.opening.model import Model
-    from maskwright.ship.export.target import Report
+    from maskwright.ship.export.proof import GraphComparison, Run
 
 SUMMARY = "graphs in the form of OpenVINO, compiled again and compared"
+HALF = 0.05  # maximum relative difference of an output with float16 weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +42,90 @@ class Options:
 
 
 def export(model: Model, out: Path, options: Options, note: Note) -> Report:
-    from maskwright.ship.export.openvino_folder import export_openvino
+    """Write the graphs of `model` with tokenizer and configuration into the new folder `out`.
 
-    return export_openvino(model, out, options.half, note)
+    Raises:
+        UsageError: a package is missing.
+        IncompatibleError: the model cannot be exported as a graph.
+        CheckpointError: outputs of a written graph differ from those of the model.
+    """
+    from maskwright.model.checkpoint import files as weights
+    from maskwright.model.device.machine import matrix_units
+    from maskwright.model.graph import onnx
+    from maskwright.model.graph.engines import openvino as engine
+    from maskwright.ship.export import folder, proof
+
+    require("an export to OpenVINO", *engine.NEEDS)
+    predictor = folder.predictor_of(model)
+    graphs = folder.graphs(model, predictor)
+    comparisons: dict[str, GraphComparison] = {}
+    bfloat16_comparisons: dict[str, GraphComparison] = {}
+
+    def fill(staging: commit.Staging) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory(dir=staging.path.parent, prefix=".tmp-graph-") as scratch:
+            for graph in graphs:
+                (source, *_) = onnx.write(graph, Path(scratch))
+                size = folder.add_files(staging, _convert(source, half=options.half))
+                graph_file = staging.path / f"{graph.name}.xml"
+                comparison = proof.compare(graph, _runner(graph_file, "float32"), size)
+                proof.require_equal(comparison, out, HALF if options.half else proof.TOLERANCE)
+                comparisons[graph.name] = comparison
+                if matrix_units("cpu"):
+                    run = _runner(graph_file, "bfloat16")
+                    comparison = proof.compare(graph, run, size, timed=False)
+                    bfloat16_comparisons[graph.name] = comparison
+        return {
+            **folder.about_source(model),
+            "target": "openvino",
+            "weights": "float16" if options.half else "float32",
+            "graphs": [comparison.plain() for comparison in comparisons.values()],
+            "bfloat16": [comparison.plain() for comparison in bfloat16_comparisons.values()],
+        }
+
+    documents = folder.documents(model, predictor)
+    size = weights.num_bytes(dict(model.network.named_parameters()))
+    about = folder.write_folder(out, fill, documents, target="openvino", expected_bytes=3 * size)
+    for comparison in bfloat16_comparisons.values():
+        note(
+            Finding(
+                "bfloat16-measured",
+                f"{comparison.graph}: products in bfloat16, which OpenVINO takes by itself here, "
+                f"move an output by at most {comparison.difference:.2g}",
+                f"{comparison.agreement:.2%} of the answers are the same",
+            )
+        )
+    names = [f"{graph.name}.xml" for graph in graphs]
+    return Report(
+        target="openvino",
+        folder=out,
+        about=about,
+        tables=[proof.table("compiled again and compared with the model", [*comparisons.values()])],
+        load=[f'openvino.Core().compile_model("{out / name}", "CPU")' for name in names],
+    )
+
+
+def _convert(source: Path, *, half: bool) -> list[Path]:
+    """Convert the ONNX graph in `source`. Return the OpenVINO files in the same folder."""
+    import openvino
+
+    target = source.with_suffix(".xml")
+    model = openvino.Core().read_model(str(source))
+    openvino.save_model(model, str(target), compress_to_fp16=half)
+    return [target, target.with_suffix(".bin")]
+
+
+def _runner(file: Path, precision: str) -> Run:
+    """Return a function that runs an OpenVINO graph, from inputs by name to outputs by name."""
+    import numpy as np
+    import torch
+
+    from maskwright.model.graph.engines import openvino as engine
+
+    model = engine.compiled(file, torch.get_num_threads(), precision)
+    inputs = [port.get_any_name() for port in model.inputs]
+
+    def run(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        results = model({name: np.asarray(arrays[name]) for name in inputs})
+        return {port.get_any_name(): np.array(results[port]) for port in model.outputs}
+
+    return run

@@ -23,7 +23,7 @@ class Options:
 def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     import torch
 
-    from maskwright.ship.export import model_folder
+    from maskwright.ship.export import folder
 
-    content = model_folder.content_of(model, torch.bfloat16)
-    return model_folder.write(content, out, target="safetensors-bf16", source=model, note=note)
+    content = folder.content_of(model, torch.bfloat16)
+    return folder.write(content, out, target="safetensors-bf16", source=model, note=note)

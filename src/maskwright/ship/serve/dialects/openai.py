@@ -9,7 +9,6 @@ text-embeddings-inference beside it. Unsupported parameters are refused by name,
 
 from __future__ import annotations
 
-import base64
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -21,12 +20,19 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from maskwright.model.opening import special_tokens
-from maskwright.ship.serve.dialects.base.answers import embeddings_of, event_stream, headers_of
+from maskwright.ship.serve.dialects.base.answers import (
+    embeddings_of,
+    event_stream,
+    plain_embedding,
+    respond,
+)
 from maskwright.ship.serve.dialects.base.bodies import (
     Body,
+    Number,
     Text,
     Texts,
-    refuse_unsupported,
+    as_list,
+    only,
     texts_in,
 )
 from maskwright.ship.serve.dialects.base.model_reference import (
@@ -75,9 +81,6 @@ class _StreamOptions(Body):
     include_obfuscation: bool | None = None
 
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
-
-
 class CompletionsRequest(Body):
     """Prompts to continue."""
 
@@ -85,17 +88,17 @@ class CompletionsRequest(Body):
     model: Text | None = None
     best_of: int | None = None
     echo: bool | None = None
-    frequency_penalty: Number | None = None
-    logit_bias: dict[str, Number] | None = None
+    frequency_penalty: Annotated[Number | None, only(0)] = None
+    logit_bias: Annotated[dict[str, Number] | None, only({})] = None
     logprobs: int | None = Field(default=None, ge=0, le=LOGPROBS)
     max_tokens: int | None = Field(default=None, ge=0)
     n: int | None = Field(default=None, ge=1, le=CHOICES)
-    presence_penalty: Number | None = None
+    presence_penalty: Annotated[Number | None, only(0)] = None
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
     stop: Text | list[Text] | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
-    suffix: Text | None = None
+    suffix: Annotated[Text | None, only("")] = None
     temperature: Number | None = Field(default=None, ge=0, le=2)
     top_p: Number | None = Field(default=None, gt=0, le=1)
     user: Text | None = None
@@ -125,7 +128,21 @@ def routes(host: Host) -> APIRouter:
     @router.post("/v1/embeddings", response_model=None)
     @router.post("/embeddings", response_model=None)
     async def embeddings(body: EmbeddingsRequest) -> Response:
-        return await _embeddings(resolve(host, body.model), body)
+        model = resolve(host, body.model)
+        texts = texts_in(body.input, model, "input")
+        vectors, response = await embeddings_of(
+            model,
+            texts,
+            field="input",
+            truncate=bool(body.truncate),
+            dimensions=body.dimensions,
+        )
+        plain = [plain_embedding(vector, body.encoding_format) for vector in vectors]
+        data = [{"object": "embedding", "embedding": e, "index": n} for n, e in enumerate(plain)]
+        tokens = response.prompt_tokens
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        value = {"object": "list", "data": data, "model": model.called, "usage": usage}
+        return respond(model, value, [response])
 
     @router.post("/v1/completions", response_model=None)
     async def completions(body: CompletionsRequest) -> Response:
@@ -134,48 +151,18 @@ def routes(host: Host) -> APIRouter:
     return router
 
 
-async def _embeddings(model: ModelReference, body: EmbeddingsRequest) -> Response:
-    embeddings, response = await embeddings_of(
-        model,
-        texts_in(body.input, model, "input"),
-        field="input",
-        truncate=bool(body.truncate),
-        dimensions=body.dimensions,
-    )
-    is_base64 = body.encoding_format == "base64"
-    data = [
-        {
-            "object": "embedding",
-            "embedding": base64.b64encode(embedding.astype("<f4").tobytes()).decode()
-            if is_base64
-            else embedding.tolist(),
-            "index": number,
-        }
-        for number, embedding in enumerate(embeddings)
-    ]
-    tokens = sum(response.tokens)
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    value = {"object": "list", "data": data, "model": model.called, "usage": usage}
-    return JSONResponse(value, headers=headers_of(model, [response]))
-
-
 async def _completions(model: ModelReference, body: CompletionsRequest) -> Response:
     """Validate a completion request, score its prompts if needed, and generate or stream texts."""
-    if "generate" not in model.opened.abilities:
+    if "generate" not in model.engine.abilities:
         raise model.unable("a model that writes")
-    refuse_unsupported(
-        body, {"best_of": body.n or 1}, "only as many texts are written as are returned"
-    )
-    refuse_unsupported(body, {"logit_bias": {}, "suffix": ""}, "not supported")
-    refuse_unsupported(
-        body, {"frequency_penalty": 0, "presence_penalty": 0}, "penalties are not supported"
-    )
+    if body.best_of not in (None, body.n or 1):
+        raise Refusal("validation", "only as many texts are written as returned", field="best_of")
     if body.stream_options is not None and not body.stream:
         raise Refusal("validation", "only with stream", field="stream_options")
     tokens = 16 if body.max_tokens is None else body.max_tokens
     if not tokens and not body.echo:
         raise Refusal("validation", "nothing to answer with; ask with echo", field="max_tokens")
-    stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
+    stop = [] if body.stop is None else as_list(body.stop)
     if len(stop) > STOPS or not all(stop):
         reason = "strings that end a text, none of them empty"
         raise Refusal("validation", reason, field="stop", limit=STOPS)
@@ -201,13 +188,11 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
         scored = await model.host.prompt_scores(model.name, prompts, score_options)
     completions = _CompletionsResponse(model, body, prompts, copies, scored)
     if body.stream:
-        pieces = (
-            model.host.stream(
+        pieces = _none()
+        if tokens:
+            pieces = model.host.stream(
                 model.name, prompts[0], variants[0], options, completions.set_prompt_tokens
             )
-            if tokens
-            else _none()
-        )
         return await event_stream(pieces, completions.events, failure, {"x-windows": "1"})
     texts: list[GeneratedText] = []
     if tokens:
@@ -222,7 +207,7 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
         scored = scored or replace(response, truncated=response.truncated[first_copies])
     assert scored is not None
     completions.set_prompt_tokens(sum(scored.tokens))
-    return JSONResponse(completions.whole(texts), headers=headers_of(model, [scored]))
+    return respond(model, completions.whole(texts), [scored])
 
 
 async def _none() -> AsyncIterator[Piece]:
@@ -272,16 +257,8 @@ class _CompletionsResponse:
         for number in range(len(self.prompts) * self.copies):
             generated = texts[number] if texts else GeneratedText()
             echoed = self.prompts[number // self.copies] if self.body.echo else ""
-            choices.append(
-                {
-                    "index": number,
-                    "text": echoed + generated.text,
-                    "logprobs": self._logprobs(
-                        generated.pieces, len(echoed), number // self.copies
-                    ),
-                    "finish_reason": _reason(generated.finished),
-                }
-            )
+            logprobs = self._logprobs(generated.pieces, len(echoed), number // self.copies)
+            choices.append(_choice(number, echoed + generated.text, logprobs, generated.finished))
         num_written = sum(len(text.ids) for text in texts)
         return {**self.head, "choices": choices, "usage": _usage(self.prompt_tokens, num_written)}
 
@@ -301,16 +278,15 @@ class _CompletionsResponse:
             if piece.text or piece.finished:
                 text = "".join(pending_piece.text for pending_piece in pending)
                 logprobs = self._logprobs(pending, offset)
-                yield self._chunk(text, logprobs, _reason(piece.finished)) | usage_field
+                yield self._chunk(text, logprobs, piece.finished) | usage_field
                 offset += len(text)
                 pending = []
         if wants_usage:
             yield {**self.head, "choices": [], "usage": _usage(self.prompt_tokens, count)}
         yield "[DONE]"
 
-    def _chunk(self, text: str, logprobs: Any, reason: str | None) -> dict[str, Any]:
-        choice = {"index": 0, "text": text, "logprobs": logprobs, "finish_reason": reason}
-        return {**self.head, "choices": [choice]}
+    def _chunk(self, text: str, logprobs: Any, finished: str | None) -> dict[str, Any]:
+        return {**self.head, "choices": [_choice(0, text, logprobs, finished)]}
 
     def _logprobs(
         self, pieces: list[Piece], offset: int = 0, number: int | None = None
@@ -339,9 +315,10 @@ class _CompletionsResponse:
         }
 
 
-def _reason(finished: str | None) -> str | None:
-    """Return the finish_reason of OpenAI; None while the text is incomplete."""
-    return None if finished is None else "length" if finished == "length" else "stop"
+def _choice(number: int, text: str, logprobs: Any, finished: str | None) -> dict[str, Any]:
+    """Return a choice; `finished` None: the text is incomplete."""
+    reason = "stop" if finished in ("end", "stop") else finished
+    return {"index": number, "text": text, "logprobs": logprobs, "finish_reason": reason}
 
 
 def _usage(prompt: int, completion: int) -> dict[str, int]:

@@ -70,11 +70,11 @@ def routes(host: Host) -> APIRouter:
 
 def _described(model: ModelReference) -> dict[str, Any]:
     model.task()  # raises Refusal for a model without one
-    variant = model.served.variant(model.adapter)  # once: another model may take the name meanwhile
-    predictor, task = variant.predictor, variant.predictor.task_type
+    engine = model.engine  # once: another model may take the name meanwhile
+    predictor, task = engine.predictor, engine.predictor.task_type
     return {
         "model": model.called,
-        "fingerprint": variant.fingerprint,
+        "fingerprint": engine.fingerprint,
         "task": task.task,
         "labels": list(task.labels),
         "options": dict(task.options),

@@ -16,7 +16,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Response
 from fastapi.responses import JSONResponse
@@ -24,12 +24,14 @@ from pydantic import Field
 
 from maskwright.base.counted import rounded
 from maskwright.base.version import VERSION
+from maskwright.learn.tasks.base.add_head import num_outputs
 from maskwright.ship.serve.dialects.base.answers import (
+    Reply,
     add_prompt,
     class_scores,
     classes,
     embeddings_of,
-    headers_of,
+    respond,
     similarities_to,
 )
 from maskwright.ship.serve.dialects.base.bodies import (
@@ -39,13 +41,15 @@ from maskwright.ship.serve.dialects.base.bodies import (
     Text,
     Texts,
     TextsOrPairs,
+    as_list,
+    parse,
     texts_in,
 )
 from maskwright.ship.serve.dialects.base.model_reference import ModelReference, resolve
 from maskwright.ship.serve.errors import Kind, Refusal
-from maskwright.ship.serve.host import Host, HostResponse, all_of
+from maskwright.ship.serve.host import Host, all_of
 
-BodyType = TypeVar("BodyType", bound=Body)
+Handler = Callable[[ModelReference, Any], Awaitable[Reply]]
 Name = Annotated[str, Path(description="A model or an adapter.")]
 # Estimated bytes per token of an answer of /tokenize.
 BYTES_A_TOKEN = 80
@@ -190,11 +194,12 @@ class VertexRequest(Body):
 
 def routes(host: Host) -> APIRouter:
     router = APIRouter(tags=["text-embeddings-inference"])
-    for path, function in _routes(host).items():
+    for path, (body_type, handler) in HANDLERS.items():
         options: dict[str, Any] = {"methods": ["POST"], "response_model": None}
-        router.add_api_route(path, _without_name(function), **options)
+        only, named = _endpoints(host, body_type, handler)
+        router.add_api_route(path, only, **options)
         if path != "/":
-            router.add_api_route(f"/{{model}}{path}", function, **options)
+            router.add_api_route(f"/{{model}}{path}", named, **options)
 
     @router.get("/info", response_model=None)
     async def info() -> dict[str, Any]:
@@ -213,86 +218,25 @@ def routes(host: Host) -> APIRouter:
     return router
 
 
-def _routes(host: Host) -> dict[str, Callable[..., Any]]:
-    """Return the function of each path, which takes a body and the name of a model."""
+def _endpoints(
+    host: Host, body_type: Any, handler: Handler
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the functions of a route for the only served model, and for the model in the path."""
 
-    async def embed(body: EmbedRequest, model: Name) -> Response:
-        return _response(*await _embed(resolve(host, model), body))
-
-    async def embed_all(body: EmbedAllRequest, model: Name) -> Response:
-        return _response(*await _embed_all(resolve(host, model), body))
-
-    async def embed_sparse(body: EmbedAllRequest, model: Name) -> Response:
-        raise resolve(host, model).unable("a model that makes sparse vectors (SPLADE)")
-
-    async def predict(body: PredictRequest, model: Name) -> Response:
-        return _response(*await _predict(resolve(host, model), body))
-
-    async def rerank(body: RerankRequest, model: Name) -> Response:
-        return _response(*await _rerank(resolve(host, model or body.model), body))
-
-    async def similarity(body: SimilarityRequest, model: Name) -> Response:
-        return _response(*await _similarity(resolve(host, model), body))
-
-    async def tokenize(body: TokenizeRequest, model: Name) -> Response:
-        return JSONResponse(await asyncio.to_thread(_tokenize, resolve(host, model), body))
-
-    async def decode(body: DecodeRequest, model: Name) -> Response:
-        return JSONResponse(await asyncio.to_thread(_decode, resolve(host, model), body))
-
-    async def own(body: dict[str, Any], model: Name) -> Response:
-        return _response(*await _own(resolve(host, model), body)())
-
-    async def vertex(body: VertexRequest, model: Name) -> Response:
-        reference = resolve(host, model)
-        _require_some(body.instances, "instances")
-        host.budget().require_inputs(len(body.instances), "instances")
-        handlers = [
-            _own(reference, instance, f"instances[{n}]")
-            for n, instance in enumerate(body.instances)
-        ]
-        results = await all_of(handler() for handler in handlers)
-        responses = [response for _, _, responses in results for response in responses]
-        return _response({"predictions": [value for value, _, _ in results]}, reference, responses)
-
-    return {
-        "/v1/rerank": rerank,  # before /{model}/rerank
-        "/v2/rerank": rerank,
-        "/embed": embed,
-        "/embed_all": embed_all,
-        "/embed_sparse": embed_sparse,
-        "/predict": predict,
-        "/rerank": rerank,
-        "/similarity": similarity,
-        "/tokenize": tokenize,
-        "/decode": decode,
-        "/vertex": vertex,
-        "/invocations": own,
-        "/": own,
-    }
-
-
-def _without_name(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function without the parameter `model`, for the only served model."""
-    body = function.__annotations__["body"]
+    async def named(body: Any, model: Name) -> Response:
+        reference = resolve(host, model or getattr(body, "model", None))
+        return respond(reference, *await handler(reference, body))
 
     async def only(body: Any) -> Response:
-        response: Response = await function(body, None)
-        return response
+        return await named(body, "")
 
-    only.__annotations__["body"] = body
-    only.__name__, only.__doc__ = function.__name__, function.__doc__
-    return only
-
-
-Reply = tuple[Any, ModelReference, list[HostResponse]]
+    for endpoint in (only, named):
+        endpoint.__annotations__["body"] = body_type
+        endpoint.__name__ = handler.__name__
+    return only, named
 
 
-def _response(value: Any, model: ModelReference, responses: list[HostResponse]) -> Response:
-    return JSONResponse(value, headers=headers_of(model, responses) if responses else {})
-
-
-async def _embed(model: ModelReference, body: EmbedRequest) -> Reply:
+async def embed(model: ModelReference, body: EmbedRequest) -> Reply:
     texts = texts_in(body.inputs, model, "inputs")
     _require_some(texts, "inputs")
     embeddings, response = await embeddings_of(
@@ -304,43 +248,43 @@ async def _embed(model: ModelReference, body: EmbedRequest) -> Reply:
         dimensions=body.dimensions,
         prompt=body.prompt_name,
     )
-    return [embedding.tolist() for embedding in embeddings], model, [response]
+    return [embedding.tolist() for embedding in embeddings], [response]
 
 
-async def _embed_all(model: ModelReference, body: EmbedAllRequest) -> Reply:
+async def embed_all(model: ModelReference, body: EmbedAllRequest) -> Reply:
     texts = add_prompt(model, texts_in(body.inputs, model, "inputs"), body.prompt_name)
     _require_some(texts, "inputs")
-    if "embed" not in model.opened.abilities:
+    if "embed" not in model.engine.abilities:
         raise model.unable("a model that reads texts")
     options = model.options("inputs", truncate=body.cuts)
     response = await model.host.token_states(model.name, texts, options)
-    return [states.tolist() for states in response.values], model, [response]
+    return [states.tolist() for states in response.values], [response]
 
 
-async def _predict(model: ModelReference, body: PredictRequest) -> Reply:
+async def embed_sparse(model: ModelReference, body: EmbedAllRequest) -> Reply:
+    raise model.unable("a model that makes sparse vectors (SPLADE)")
+
+
+async def predict(model: ModelReference, body: PredictRequest) -> Reply:
     is_single = isinstance(body.inputs, str) or isinstance(next(iter(body.inputs), None), str)
     inputs = [body.inputs] if is_single else body.inputs
     _require_some(inputs, "inputs")
-    rows = [texts if isinstance(texts, str) else _row(texts) for texts in inputs]
+    rows = [texts[0] if len(texts) == 1 else tuple(texts) for texts in map(as_list, inputs)]
     response = await class_scores(
         model, rows, field="inputs", truncate=body.cuts, raw=body.raw_scores
     )
     classifications = [classes(model.labels, scores) for scores in response.values]
-    return classifications[0] if is_single else classifications, model, [response]
+    return classifications[0] if is_single else classifications, [response]
 
 
-def _row(texts: Any) -> Any:
-    return texts[0] if len(texts) == 1 else tuple(texts)
-
-
-async def _rerank(model: ModelReference, body: RerankRequest) -> Reply:
+async def rerank(model: ModelReference, body: RerankRequest) -> Reply:
     """Score texts by their relevance for a query and sort them, in the format of the request."""
     field, texts = body.text_field
     if body.model not in (None, model.called):
         reason = f"the path names another model, {model.called}"
         raise Refusal("validation", reason, field="model")
     _require_some(texts, field)
-    if not (model.scores_whole_texts and model.takes_pairs and model.task().num_outputs == 1):
+    if not (model.scores_whole_texts and model.takes_pairs and num_outputs(model.task()) == 1):
         raise model.unable("a model that gives one score for two texts (a reranker)")
     rows = [(body.query, text) for text in texts]
     response = await class_scores(model, rows, field=field, truncate=body.cuts, raw=body.raw_scores)
@@ -351,7 +295,7 @@ async def _rerank(model: ModelReference, body: RerankRequest) -> Reply:
     else:
         documents = [{}] * len(texts)
     if field == "texts":
-        return [{"index": n, **documents[n], "score": scores[n]} for n in order], model, [response]
+        return [{"index": n, **documents[n], "score": scores[n]} for n in order], [response]
     value = {
         "id": str(uuid.uuid4()),
         "object": "list",
@@ -363,10 +307,10 @@ async def _rerank(model: ModelReference, body: RerankRequest) -> Reply:
         ],
         "usage": {"total_tokens": response.prompt_tokens},
     }
-    return value, model, [response]
+    return value, [response]
 
 
-async def _similarity(model: ModelReference, body: SimilarityRequest) -> Reply:
+async def similarity(model: ModelReference, body: SimilarityRequest) -> Reply:
     _require_some(body.inputs.sentences, "inputs.sentences")
     parameters = body.parameters or _SimilarityFields()
     similarities, response = await similarities_to(
@@ -377,44 +321,43 @@ async def _similarity(model: ModelReference, body: SimilarityRequest) -> Reply:
         truncate=parameters.cuts,
         prompt=parameters.prompt_name,
     )
-    return similarities, model, [response]
+    return similarities, [response]
 
 
-def _tokenize(model: ModelReference, body: TokenizeRequest) -> list[list[dict[str, Any]]]:
+async def tokenize(model: ModelReference, body: TokenizeRequest) -> Reply:
+    return await asyncio.to_thread(_tokens, model, body), []
+
+
+def _tokens(model: ModelReference, body: TokenizeRequest) -> list[list[dict[str, Any]]]:
     """Return the tokens of each text with their ids, texts and character offsets."""
-    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    texts = as_list(body.inputs)
     _require_some(texts, "inputs")
     budget, tokenizer = model.host.budget(), model.tokenizer
     texts = add_prompt(model, texts, body.prompt_name)
     budget.take_rows(texts, "inputs")
-    leading, trailing = _margins(model) if body.add_special_tokens else ([], [])
     encoded = tokenizer.encode_batch(texts, offsets=True)
     budget.take_answer(BYTES_A_TOKEN * sum(len(ids) for ids, _ in encoded), "inputs")
+    framing_ids = tokenizer.frame([])[0] if body.add_special_tokens else []
+    framing: list[dict[str, Any]] = [
+        {"id": token_id, "text": token, "special": True, "start": None, "stop": None}
+        for token_id, token in zip(framing_ids, tokenizer.tokens(framing_ids), strict=True)
+    ]
+    num_leading = tokenizer.frame_margins()[0]
     token_lists = []
     for text, (ids, spans) in zip(texts, encoded, strict=True):
         text_tokens: list[dict[str, Any]] = [
             {"id": int(n), "text": text[a:b], "special": False, "start": int(a), "stop": int(b)}
             for n, (a, b) in zip(ids.tolist(), spans.tolist(), strict=True)
         ]
-        special: list[list[dict[str, Any]]] = [
-            [
-                {"id": n, "text": token, "special": True, "start": None, "stop": None}
-                for n, token in zip(special_ids, tokenizer.tokens(special_ids), strict=True)
-            ]
-            for special_ids in (leading, trailing)
-        ]
-        token_lists.append([*special[0], *text_tokens, *special[1]])
+        token_lists.append([*framing[:num_leading], *text_tokens, *framing[num_leading:]])
     return token_lists
 
 
-def _margins(model: ModelReference) -> tuple[list[int], list[int]]:
-    """Return the ids of the special tokens before and after a text."""
-    tokenizer = model.tokenizer
-    special_ids, num_leading = tokenizer.frame([])[0], tokenizer.frame_margins()[0]
-    return special_ids[:num_leading], special_ids[num_leading:]
+async def decode(model: ModelReference, body: DecodeRequest) -> Reply:
+    return await asyncio.to_thread(_decoded_texts, model, body), []
 
 
-def _decode(model: ModelReference, body: DecodeRequest) -> list[str]:
+def _decoded_texts(model: ModelReference, body: DecodeRequest) -> list[str]:
     _require_some(body.ids, "ids")
     is_single = isinstance(body.ids[0], int)
     rows: Any = [body.ids] if is_single else body.ids
@@ -427,35 +370,42 @@ def _decode(model: ModelReference, body: DecodeRequest) -> list[str]:
     return [model.tokenizer.decode(row, body.skip_special_tokens) for row in rows]
 
 
-def _own(
+async def own(model: ModelReference, body: dict[str, Any]) -> Reply:
+    return await _reply_of(model, body)()
+
+
+async def vertex(model: ModelReference, body: VertexRequest) -> Reply:
+    _require_some(body.instances, "instances")
+    model.host.budget().require_inputs(len(body.instances), "instances")
+    replies = await all_of(
+        reply()
+        for reply in [
+            _reply_of(model, instance, f"instances[{n}]")
+            for n, instance in enumerate(body.instances)
+        ]
+    )
+    responses = [response for _, responses in replies for response in responses]
+    return {"predictions": [value for value, _ in replies]}, responses
+
+
+def _reply_of(
     model: ModelReference, body: dict[str, Any], field: str = "body"
 ) -> Callable[[], Awaitable[Reply]]:
-    """Return the handler of a body that was sent to no particular route: rerank, predict or embed.
+    """Return a function that answers a body of no particular route: rerank, predict or embed.
 
     Raises:
         Refusal: the body does not match its schema.
     """
     if "query" in body:
-        return partial(_rerank, model, _checked(RerankRequest, body, field))
+        return partial(rerank, model, parse(RerankRequest, body, field))
     if model.scores_whole_texts:
-        return partial(_predict, model, _checked(PredictRequest, body, field))
-    return partial(_embed, model, _checked(EmbedRequest, body, field))
-
-
-def _checked(body_type: type[BodyType], body: dict[str, Any], field: str) -> BodyType:
-    from pydantic import ValidationError
-
-    try:
-        return body_type.model_validate(body)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        where = ".".join([field, *map(str, fault["loc"])])
-        raise Refusal("validation", fault["msg"], field=where) from None
+        return partial(predict, model, parse(PredictRequest, body, field))
+    return partial(embed, model, parse(EmbedRequest, body, field))
 
 
 def _info(model: ModelReference) -> dict[str, Any]:
     """Return the body of /info: the model, its type and the limits of the server."""
-    limits, opened = model.host.limits, model.opened
+    limits, engine = model.host.limits, model.engine
     task, longest = model.task_type, model.served.longest
     labels = model.labels if model.scores_whole_texts else ()
     label_maps = {
@@ -463,14 +413,14 @@ def _info(model: ModelReference) -> dict[str, Any]:
         "label2id": {label: n for n, label in enumerate(labels)},
     }
     if model.scores_whole_texts:
-        is_reranker = task is not None and task.num_outputs == 1 and model.takes_pairs
+        is_reranker = task is not None and num_outputs(task) == 1 and model.takes_pairs
         model_type: dict[str, Any] = {"reranker" if is_reranker else "classifier": label_maps}
     elif model.makes_vectors:
         pooling = "mean" if task is None else str(task.options.get("pooling", "mean"))
         model_type = {"embedding": {"pooling": pooling}}
     else:
         model_type = {task.pipeline if task is not None else "text-generation": {}}
-    precision = str(opened.network().dtype).removeprefix("torch.")
+    precision = str(engine.network().dtype).removeprefix("torch.")
     return {
         "model_id": model.called,
         "model_sha": model.fingerprint,
@@ -493,3 +443,20 @@ def _info(model: ModelReference) -> dict[str, Any]:
 def _require_some(inputs: Any, field: str) -> None:
     if not len(inputs):
         raise _EmptyInput(field)
+
+
+HANDLERS: dict[str, tuple[Any, Handler]] = {
+    "/v1/rerank": (RerankRequest, rerank),  # before /{model}/rerank
+    "/v2/rerank": (RerankRequest, rerank),
+    "/embed": (EmbedRequest, embed),
+    "/embed_all": (EmbedAllRequest, embed_all),
+    "/embed_sparse": (EmbedAllRequest, embed_sparse),
+    "/predict": (PredictRequest, predict),
+    "/rerank": (RerankRequest, rerank),
+    "/similarity": (SimilarityRequest, similarity),
+    "/tokenize": (TokenizeRequest, tokenize),
+    "/decode": (DecodeRequest, decode),
+    "/vertex": (VertexRequest, vertex),
+    "/invocations": (dict[str, Any], own),
+    "/": (dict[str, Any], own),
+}

@@ -1,4 +1,4 @@
-"""The lines of many texts as arrays: where they begin and end, which are equal.
+"""The lines, sentences and passages of many texts as arrays.
 
 A line is the text between two line feeds without outer white space. Blank lines are left out.
 """
@@ -6,12 +6,25 @@ A line is the text between two line feeds without outer white space. Blank lines
 from __future__ import annotations
 
 import functools
+import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.text.curate.arrays.characters import LINE_END, SPACE, Characters, section_hashes
+from maskwright.text.curate.arrays.characters import LINE_END, SPACE, Characters
+from maskwright.text.curate.arrays.hashes import is_first, ranges, starts_of
+
+# Ends of a sentence before white space, ends of one in scripts without spaces, what may follow.
+STOPS = ".!?…։؟۔।॥"
+WIDE_STOPS = "。！？｡"
+CLOSERS = "\"'”’»›“‘)]}）」』*_"
+# Last characters of a line of prose.
+TERMINALS = STOPS + WIDE_STOPS + "\"'”’»"
+SIZE = 256  # bytes of a passage
+HALF = SIZE // 2
+FAR = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,7 @@ class Lines:
     @functools.cached_property
     def hashes(self) -> NDArray[np.uint64]:
         """(L,) a hash of each line, equal for lines with equal characters."""
-        return section_hashes(self.characters.sums, self.begins, self.ends)
+        return self.characters.hashes.of(self.begins, self.ends)
 
     def total(self, values: NDArray[np.generic]) -> NDArray[np.int64]:
         """(B,) the sum of `values`, (L,), over the lines of each text."""
@@ -111,10 +124,74 @@ def find_repeats(hashes: NDArray[np.uint64], texts: NDArray[np.int64]) -> NDArra
         hashes: (L,) a hash of each item.
         texts: (L,) the index of the text of each item, ascending.
     """
-    if not hashes.size:
-        return np.zeros(0, np.bool_)
     order = np.lexsort((hashes, texts))
-    equal = (hashes[order][1:] == hashes[order][:-1]) & (texts[order][1:] == texts[order][:-1])
     repeated = np.zeros(len(hashes), np.bool_)
-    repeated[order[1:][equal]] = True  # lexsort is stable: the first of equal ones stays false
+    # lexsort is stable: the first of equal ones stays false.
+    repeated[order[~is_first(hashes[order], texts[order])]] = True
     return repeated
+
+
+def sentences_of(lines: Lines) -> NDArray[np.int64]:
+    """Return (L,) the number of sentences of each line. A sentence ends in `.`, `!`, `?` or the
+    like, with following quotes and brackets, before white space, or at the end of the line."""
+    points, classes = lines.characters.points, lines.characters.classes
+    marks_of = np.zeros(0x10000, np.uint8)
+    for number, members in enumerate((STOPS, WIDE_STOPS, CLOSERS), 1):
+        marks_of[[ord(c) for c in members]] = number
+    kinds = np.where(points < 0x10000, marks_of[np.minimum(points, 0xFFFF)], 0)
+    marks = np.flatnonzero((kinds == 1) | (kinds == 2))
+    if not marks.size:
+        return np.ones(len(lines.begins), np.int64)
+    # The position after the closers of each mark, and whether another mark follows directly.
+    other_points = np.flatnonzero(kinds != 3)
+    after = other_points[np.searchsorted(other_points, marks, "right")]
+    is_stop = (kinds[marks] == 2) | ((classes[after] & SPACE) != 0)
+    is_stop &= (kinds[after] != 1) & (kinds[after] != 2)
+    stops, after = marks[is_stop], after[is_stop]
+    if not stops.size:
+        return np.ones(len(lines.begins), np.int64)
+    # A line whose last sentence has no final mark has one sentence more.
+    last_stops = np.maximum(np.searchsorted(stops, lines.ends) - 1, 0)
+    inside = (stops[last_stops] >= lines.begins) & (stops[last_stops] < lines.ends)
+    return lines.count_positions(stops) + ~(inside & (after[last_stops] >= lines.ends))
+
+
+def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[np.int64]]:
+    """Return at most `most` passages of each text, evenly spread, as UTF-8, and (P,) the index of
+    the text of each. A passage has about `SIZE` bytes and ends at a line end or blank if it can."""
+    encoded = [_plain(text).encode("utf-8", "replace") for text in texts]
+    joined = b"".join(encoded)
+    data = np.frombuffer(joined, np.uint8)
+    sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    starts = starts_of(sizes)
+    counts = np.maximum((sizes + HALF) // SIZE - 1, 0)  # of cuts
+    owners = np.repeat(np.arange(len(texts)), counts)
+    targets = starts[owners] + ranges(np.ones_like(counts), counts) * SIZE
+    feeds = np.concatenate([[-FAR], np.flatnonzero(data == 10), [FAR]])
+    right = np.searchsorted(feeds, targets)
+    cuts = np.where(
+        targets - feeds[right - 1] <= feeds[right] - targets, feeds[right - 1], feeds[right]
+    )
+    for candidates in (np.flatnonzero(data == 32), np.flatnonzero((data & 0xC0) != 0x80) - 1):
+        is_far = np.abs(cuts - targets) >= HALF
+        breaks = np.concatenate([candidates, [FAR]])
+        cuts[is_far] = breaks[np.searchsorted(candidates, targets[is_far])]
+    begins = np.concatenate([starts[:-1], cuts + 1])
+    owners = np.concatenate([np.arange(len(texts)), owners])
+    order = np.lexsort((begins, owners))
+    begins, owners = begins[order], owners[order]
+    stops = np.concatenate([begins[1:], starts[-1:]])
+    # At most `most` of them, from the first to the last in even steps, in whole numbers.
+    sample_sizes = np.minimum(counts + 1, most)
+    steps = ranges(np.zeros_like(counts), sample_sizes) * np.repeat(counts, sample_sizes)
+    steps //= np.repeat(np.maximum(sample_sizes - 1, 1), sample_sizes)
+    chosen = steps + np.repeat(starts_of(counts + 1)[:-1], sample_sizes)
+    pairs = zip(begins[chosen].tolist(), stops[chosen].tolist(), strict=True)
+    return [joined[begin:stop] for begin, stop in pairs], owners[chosen]
+
+
+def _plain(text: str) -> str:
+    """Normalise to NFC, and convert text in capitals alone to lower case, for language models."""
+    if text.isupper():
+        text = text.lower()
+    return text if text.isascii() else unicodedata.normalize("NFC", text)

@@ -18,6 +18,7 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import inspect
 import itertools
 import os
 import re
@@ -38,20 +39,14 @@ from maskwright.base.storage.manifest import hash_file
 from maskwright.base.version import VERSION
 from maskwright.text.corpus.files import Paths, find, listed
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.curate.engine.corpus import (
-    Progress,
-    ShardCorpus,
-    TableWriter,
-    pass_folder,
-    slices,
-)
-from maskwright.text.curate.engine.daft_engine import DaftEngine
-from maskwright.text.curate.engine.pack import FACTS as PACK_FACTS
-from maskwright.text.curate.engine.pack import pack_shard
+from maskwright.text.curate.engine.corpus import ShardCorpus, pass_folder, write_side_inputs
+from maskwright.text.curate.engine.daft_engine import DaftEngine, Progress
 from maskwright.text.curate.engine.segment import FACTS_FILE, TEXT_FILE, open_step, run_segment
 from maskwright.text.curate.engine.shards import (
+    PACKED_FACTS,
     CurationShard,
     group_files,
+    pack_shard,
     read_facts,
     read_group,
     require_once,
@@ -69,32 +64,6 @@ EMPTY = "empty-files"  # a finding of the reader
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """The pieces of a curation in its work folder, in order.
-
-    Attributes:
-        reading: the counts and findings of the reading of each group of files.
-        segments: for each segment, the names of its steps and the folder of each shard.
-        packed: the folders of the packed shards, without empty ones.
-        findings: the findings of each step about the whole corpus.
-        read: the folders of the groups of files.
-        pass_files: the folders of passes, and the files of their side inputs.
-    """
-
-    reading: list[dict[str, Any]]
-    segments: list[tuple[list[str], list[Path]]]
-    packed: list[Path]
-    findings: dict[str, list[Finding]] = field(default_factory=dict)
-    read: list[Path] = field(default_factory=list)
-    pass_files: set[Path] = field(default_factory=set)
-
-    @functools.cached_property
-    def facts(self) -> list[dict[str, Any]]:
-        """The facts of each packed shard."""
-        return [read_facts(folder / PACK_FACTS) for folder in self.packed]
-
-
-@dataclass(frozen=True)
 class ReadFiles:
     """The result of reading files.
 
@@ -107,6 +76,30 @@ class ReadFiles:
     shards: list[CurationShard]
     facts: list[dict[str, Any]]
     folders: list[Path] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The pieces of a curation in its work folder, in order.
+
+    Attributes:
+        read: the files that were read.
+        segments: for each segment, the names of its steps and the folder of each shard.
+        packed: the folders of the packed shards, without empty ones.
+        findings: the findings of each step about the whole corpus.
+        pass_files: the folders of passes, and the files of their side inputs.
+    """
+
+    read: ReadFiles
+    segments: list[tuple[list[str], list[Path]]] = field(default_factory=list)
+    packed: list[Path] = field(default_factory=list)
+    findings: dict[str, list[Finding]] = field(default_factory=dict)
+    pass_files: set[Path] = field(default_factory=set)
+
+    @functools.cached_property
+    def facts(self) -> list[dict[str, Any]]:
+        """The facts of each packed shard."""
+        return [read_facts(folder / PACKED_FACTS) for folder in self.packed]
 
 
 def require_files(recipe: CurationRecipe) -> None:
@@ -153,24 +146,19 @@ def read_files(
     broken: list[UsageError] = []
     sources, ignored = find(paths, pages=True, broken=broken if skip else None)
     groups = group_files(require_once(sources, broken if skip else None), reading, skip)
-    plain = to_plain(reading)
     (work / "reading").mkdir(parents=True, exist_ok=True)
+    options = {"reading": to_plain(reading), "skip": skip}
     tasks = [
-        {
-            "files": list(g.files),
-            "reading": plain,
-            "skip": skip,
-            "out": str(work / "reading" / g.key),
-        }
-        for g in groups
+        {"files": group.files, **options, "out": str(work / "reading" / group.key)}
+        for group in groups
     ]
-    size = sum(g.bytes for g in groups)
     try:
-        engine.run(read_group, tasks, size, lambda done: progress("reading", len(tasks), done))
+        folders = engine.run(
+            "reading", read_group, tasks, sum(group.bytes for group in groups), progress
+        )
     except BaseException:
         _drop_empty(work)
         raise
-    folders = [work / "reading" / g.key for g in groups]
     results = [shards_of(folder) for folder in folders]
     results[0][1].update(ignored=ignored, broken=[unreadable_record(e, e.where) for e in broken])
     results[0][1]["unreadable"] += results[0][1]["broken"]
@@ -215,26 +203,30 @@ def run(
 
     Raises:
         DataError: a step would remove all documents.
-        UsageError, ConfigError, ResourceError, StoppedError, StorageError: as their parts say.
+        UsageError, ConfigError, ResourceError, StoppedError, StorageError: from the steps and from
+            writing.
     """
-    findings: dict[str, list[Finding]] = {}
-    shards: list[CurationShard] = read.shards
-    segments: list[tuple[list[str], list[Path]]] = []
-    pass_files: set[Path] = set()
-    planned = _segments(recipe)
-    for names, following in itertools.pairwise([*planned, []]):
-        side_input: Any = None
-        first_step = recipe.steps[names[0]]
-        key = _step_key(names[0], first_step)
+    pieces = Pieces(read)
+
+    def record(step: str, finding: Finding) -> None:
+        pieces.findings.setdefault(step, []).append(finding)
+        note(finding)
+
+    shards = read.shards
+    for names, (next_name, *_) in itertools.pairwise([*_segments(recipe), [""]]):
+        first_name, first_step = names[0], recipe.steps[names[0]]
+        side_input = None
         if isinstance(first_step, CorpusStep):
-            noted = _FindingRecorder(note, findings.setdefault(names[0], []))
-            corpus = ShardCorpus(engine, shards, names[0], key, work, noted, progress, pass_files)
-            side_input = first_step.gather(corpus, open_step(names[0], first_step))
-        tasks = _tasks(recipe, names, following[:1], shards, side_input, work)
-        pass_files.update(Path(task["known"]) for task in tasks)
-        name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-        folders = _run_tasks(name, run_segment, tasks, shards, engine, progress)
-        segments.append((names, folders))
+            key, say = _step_key(first_name, first_step), functools.partial(record, first_name)
+            corpus = ShardCorpus(
+                engine, shards, first_name, key, work, say, progress, pieces.pass_files
+            )
+            side_input = first_step.gather(corpus, open_step(first_name, first_step))
+        tasks = _tasks(recipe, names, next_name, shards, side_input, work)
+        pieces.pass_files.update(Path(task["side_input"]) for task in tasks)
+        title = first_name if len(names) == 1 else f"{first_name} … {names[-1]}"
+        folders = engine.run(title, run_segment, tasks, sum(s.bytes for s in shards), progress)
+        pieces.segments.append((names, folders))
         facts = [read_facts(folder / FACTS_FILE) for folder in folders]
         shards = [
             CurationShard(folder / TEXT_FILE, folder.name, fact["documents"], fact["bytes"])
@@ -242,23 +234,24 @@ def run(
         ]
         for name in names:
             for finding in _replaced_columns(fact["steps"][name]["replaced"] for fact in facts):
-                _FindingRecorder(note, findings.setdefault(name, []))(finding)
+                record(name, finding)
         if not any(shard.documents for shard in shards):
-            raise _removes_all(names, folders)
-    remaining = [shard for shard in shards if shard.documents]
+            raise _removes_all(names, [fact["steps"] for fact in facts])
     tasks = []
-    for shard in remaining:
-        key = fingerprint(["pack", 1, _code("engine.pack"), shard.key, folder_key(tokenizer)])
-        out = work / "packed" / key
-        tasks.append({"shard": str(shard.path), "tokenizer": tokenizer, "out": str(out)})
-    packed = _run_tasks("packing", pack_shard, tasks, remaining, engine, progress)
-    return Pieces(read.facts, segments, packed, findings, read.folders, pass_files)
+    for shard in shards:
+        if shard.documents:
+            key = fingerprint(["pack", 1, _code(pack_shard), shard.key, folder_key(tokenizer)])
+            out = work / "packed" / key
+            tasks.append({"shard": str(shard.path), "tokenizer": tokenizer, "out": str(out)})
+    size = sum(shard.bytes for shard in shards)
+    pieces.packed.extend(engine.run("packing", pack_shard, tasks, size, progress))
+    return pieces
 
 
 def prune(work: Path, pieces: Pieces) -> None:
     """Remove the pieces of other files and settings from the work folder."""
     used = {folder for _, folders in pieces.segments for folder in folders} | set(pieces.packed)
-    used |= set(pieces.read) | pieces.pass_files
+    used |= set(pieces.read.folders) | pieces.pass_files
     for room in ("reading/*", "segments/*", "packed/*", "passes/*/*"):
         for folder in work.glob(room):
             if folder not in used and OWN.fullmatch(folder.name) and folder.is_dir():
@@ -271,18 +264,6 @@ def prune(work: Path, pieces: Pieces) -> None:
             folder.rmdir()  # where it is empty
     for temporary in work.glob(f"passes/*/{TEMPORARY}*"):  # of a process that was killed
         shutil.rmtree(temporary)
-
-
-@dataclass(frozen=True)
-class _FindingRecorder:
-    """A `Note` that also keeps the findings."""
-
-    note: Note
-    findings: list[Finding]
-
-    def __call__(self, finding: Finding) -> None:
-        self.findings.append(finding)
-        self.note(finding)
 
 
 def _segments(recipe: CurationRecipe) -> list[list[str]]:
@@ -298,7 +279,7 @@ def _segments(recipe: CurationRecipe) -> list[list[str]]:
 def _tasks(
     recipe: CurationRecipe,
     names: Sequence[str],
-    following: Sequence[str],
+    next_name: str,
     shards: Sequence[CurationShard],
     side_input: Any,
     work: Path,
@@ -307,57 +288,39 @@ def _tasks(
 
     Args:
         names: the steps of the segment.
-        following: the next step, or nothing, whose first pass is run ahead.
+        next_name: the next step, whose first pass is run ahead, or "".
         side_input: the table that the first step gathered, or None.
     """
-    plain = {name: to_plain(step) for name, step in recipe.steps.items()}
+    plain = recipe.plain()
     later = list(plain)[list(plain).index(names[0]) :]
-    private = [[name, plain[name]] for name in later if recipe.steps[name].PRIVATE]
+    private = [(name, plain[name]) for name in later if recipe.steps[name].PRIVATE]
     keys = [[_step_key(name, recipe.steps[name]) for name in names], private]
+    first_pass, next_key = None, ""
+    if next_name:
+        next_step = recipe.steps[next_name]
+        first_pass = next_step.first_pass() if isinstance(next_step, CorpusStep) else None
+        next_key = _step_key(next_name, next_step)
     tasks: list[dict[str, Any]] = []
     (work / "segments").mkdir(parents=True, exist_ok=True)
-    write = TableWriter(work)
-    next_pass = _first_pass_ahead(recipe, following, work)
-    for shard, shard_input in zip(shards, slices(side_input, len(shards)), strict=True):
-        path = write(shard_input)
-        known_key = Path(path).name
-        key = fingerprint(["segment", 1, _code("engine.segment"), keys, shard.key, known_key])
-        out = work / "segments" / key
-        task = {"shard": str(shard.path), "known": path, "out": str(out), "private": private}
-        steps = [[name, plain[name]] for name in names]
-        tasks.append({**task, "steps": steps, "ahead": next_pass(key)})
-    return tasks
-
-
-def _run_tasks(
-    name: str,
-    function: Callable[[dict[str, Any]], dict[str, Any]],
-    tasks: Sequence[dict[str, Any]],
-    shards: Sequence[CurationShard],
-    engine: DaftEngine,
-    progress: Progress,
-) -> list[Path]:
-    """Run one task for each shard. Return the output folders."""
-    size = sum(shard.bytes for shard in shards)
-    engine.run(function, tasks, size, lambda done: progress(name, len(tasks), done))
-    return [Path(task["out"]) for task in tasks]
-
-
-def _first_pass_ahead(
-    recipe: CurationRecipe, following: Sequence[str], work: Path
-) -> Callable[[str], dict[str, Any] | None]:
-    """Return a function from the key of a segment to its additional task `ahead`: the first pass of
-    the following step, run while the documents are in memory; the task is None without one."""
-    for name in following:
-        step = recipe.steps[name]
-        first_pass = step.first_pass() if isinstance(step, CorpusStep) else None
+    inputs = write_side_inputs(work, side_input, len(shards))
+    for shard, (_, path) in zip(shards, inputs, strict=True):
+        hashes = [_code(run_segment), keys, shard.key, Path(path).name]
+        key = fingerprint(["segment", 1, *hashes])
+        ahead = None
         if first_pass is not None:
-            key, title, plain = _step_key(name, step), first_pass[0], to_plain(step)
-            return lambda shard_key: {
-                "step": [name, plain],
-                "out": str(pass_folder(work, name, key, title, shard_key)),
+            out = pass_folder(work, next_name, next_key, first_pass[0], key)
+            ahead = {"step": (next_name, plain[next_name]), "out": str(out)}
+        tasks.append(
+            {
+                "shard": str(shard.path),
+                "steps": [(name, plain[name]) for name in names],
+                "private": private,
+                "side_input": path,
+                "out": str(work / "segments" / key),
+                "ahead": ahead,
             }
-    return lambda shard_key: None
+        )
+    return tasks
 
 
 def _replaced_columns(counts: Iterable[Mapping[str, int]]) -> Iterator[Finding]:
@@ -374,9 +337,9 @@ def _replaced_columns(counts: Iterable[Mapping[str, int]]) -> Iterator[Finding]:
         )
 
 
-def _removes_all(names: Sequence[str], folders: Sequence[Path]) -> DataError:
-    """Return the error of a segment that leaves no document, naming the step that removed all."""
-    facts = [read_facts(folder / FACTS_FILE)["steps"] for folder in folders]
+def _removes_all(names: Sequence[str], facts: Sequence[Mapping[str, Any]]) -> DataError:
+    """Return the error of a segment that leaves no document, naming the step that removed all;
+    `facts`: for each shard those of the steps."""
     for name in names:
         if not any(f[name]["documents_out"] for f in facts):
             break
@@ -456,10 +419,9 @@ def _source(state: tuple[str, int, int, int, int], package: str) -> tuple[str, l
     return hashlib.sha256(source).hexdigest()[:16], names
 
 
-def _code(module: str) -> str:
-    spec = importlib.util.find_spec(f"maskwright.text.curate.{module}")
-    assert spec is not None and spec.origin is not None
-    return _source(file_state(Path(spec.origin)), spec.parent or "")[0]
+def _code(function: Callable[..., Any]) -> str:
+    """Return the hash of the source of the module of a function."""
+    return _source(file_state(Path(inspect.getfile(function))), "")[0]
 
 
 def folder_key(folder: str) -> str:

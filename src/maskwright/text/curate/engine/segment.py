@@ -18,6 +18,7 @@ import hashlib
 import heapq
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,11 +31,12 @@ from numpy.typing import NDArray
 from maskwright.base.config import fingerprint, to_plain
 from maskwright.base.storage.commit import Staging, commit_once
 from maskwright.base.storage.files import file_state
+from maskwright.text.curate.engine.corpus import PASS_FILE, read_side_input, rows_about
+from maskwright.text.curate.engine.shards import MOST_SOURCES, own_id, utf8_size
 from maskwright.text.curate.engine.tables import (
     RemainingRows,
     compressed,
     read_batches,
-    read_columns,
     write_left,
     write_tables,
 )
@@ -53,6 +55,7 @@ from maskwright.text.curate.step import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+StepTables = Sequence[tuple[str, Mapping[str, Any]]]  # (name, settings) of steps
 _OPENED: dict[str, tuple[list[Any], Any]] = {}
 
 
@@ -64,9 +67,9 @@ def open_step(name: str, step: Step) -> Any:
     return _OPENED[key][1]
 
 
+PLACE = re.compile(r"(.+)([:#])(\d+)", re.DOTALL)  # the location of a document
 TEXT_FILE, FACTS_FILE = "text.parquet", "facts.json"
 REMOVED, CHANGED = "removed", "changed"  # folders with a file for each step that has records
-PASS_FILE = "table.parquet"  # in the folder of a pass
 NOTHING_LEFT = "nothing-left"
 NOT_SHOWN = "(not shown)"  # in place of a text in the records of a private step
 EXCERPT = 300  # characters of a text in an example
@@ -74,66 +77,58 @@ AROUND = 60  # characters before a change in an example of it
 EXAMPLES = 3  # for each rule and shard
 BORDER = 4  # examples on each side of each limit
 SAMPLE = 500  # values of each rule and shard, for a histogram
-MOST_SOURCES = 200
 
 
-def run_segment(task: dict[str, Any]) -> dict[str, Any]:
-    """Apply steps to a shard, unless the output folder exists. Return {}.
+def run_segment(
+    shard: str,
+    steps: StepTables,
+    private: StepTables,
+    side_input: str,
+    out: str,
+    ahead: Mapping[str, Any] | None,
+) -> None:
+    """Apply steps to the file `shard`, and write the folder `out`.
 
     Args:
-        task: `shard` (a path), `steps` (names with their settings, in order), `private` (the
-            private ones of these and later steps), `known` (the path of the side input of the first
-            step, or ""), `out` (the output folder) and `ahead`: None, or {"step", "out"} of the
-            next step, whose first pass is run over the remaining documents.
+        steps: the steps in order.
+        private: the private ones of these and later steps.
+        side_input: the path of the side input of the first step, or "".
+        ahead: {"step", "out"} of the next step, whose first pass is run over the remaining
+            documents; or None.
     """
-    out = Path(task["out"])
-    if not out.is_dir():
-        steps = _steps(task["steps"])
-        side_input = read_known(task["known"])
-        ahead = _NextPass.of(task["ahead"])
-        shard = Path(task["shard"])
-        private = _steps(task["private"])
-        commit_once(out, lambda stage: _write(stage, out, shard, steps, private, side_input, ahead))
-        ahead.finish()
-    return {}
+    next_pass = _NextPass(ahead)
+
+    def write(stage: Staging) -> None:
+        next_pass.tables.clear()  # a segment may be written a second time
+        _write(stage, Path(out), Path(shard), _steps(steps), _steps(private), side_input, next_pass)
+
+    commit_once(Path(out), write)
+    next_pass.finish()
 
 
-def _steps(listed: Sequence[Sequence[Any]]) -> Mapping[str, Step]:
-    return make([name for name, _ in listed], {name: plain for name, plain in listed}).steps
+def _steps(tables: StepTables) -> Mapping[str, Step]:
+    return make([name for name, _ in tables], {name: plain for name, plain in tables}).steps
 
 
 class _NextPass:
     """The first pass of the next step, run over the documents that remain after a segment."""
 
-    def __init__(self, function: Pass | None, out: Path | None) -> None:
-        self.function, self.out = function, out
+    def __init__(self, task: Mapping[str, Any] | None) -> None:
         self.tables: list[pa.Table] = []
-
-    @classmethod
-    def of(cls, task: Mapping[str, Any] | None) -> _NextPass:
-        if task is None or Path(task["out"]).is_dir():
-            return cls(None, None)
-        (step,) = _steps([task["step"]]).values()
-        first_pass = step.first_pass() if isinstance(step, CorpusStep) else None
-        return cls(None if first_pass is None else first_pass[1], Path(task["out"]))
-
-    def begin(self) -> None:
-        """Drop collected tables, as a segment may be written a second time."""
-        self.tables.clear()
+        self._pass: Pass | None = None
+        if task is not None and not Path(task["out"]).is_dir():
+            (step,) = _steps([task["step"]]).values()
+            first_pass = step.first_pass() if isinstance(step, CorpusStep) else None
+            self._pass = first_pass and first_pass[1]
+            self._out = Path(task["out"])
 
     def see(self, batch: CurationBatch) -> None:
-        if self.function is not None:
-            self.tables.append(self.function(batch, None))
+        if self._pass is not None:
+            self.tables.append(self._pass(batch, None))
 
     def finish(self) -> None:
-        if self.out is not None and self.tables:
-            commit_once(self.out, lambda stage: write_tables(stage, PASS_FILE, self.tables))
-
-
-@functools.lru_cache(maxsize=1)
-def read_known(path: str) -> pa.Table | None:
-    """Read a side input, or return None for "". Cached, as consecutive tasks often share it."""
-    return read_columns(Path(path)) if path else None
+        if self.tables:
+            commit_once(self._out, lambda stage: write_tables(stage, PASS_FILE, self.tables))
 
 
 def _write(
@@ -142,11 +137,11 @@ def _write(
     shard: Path,
     steps: Mapping[str, Step],
     private: Mapping[str, Step],
-    side_input: pa.Table | None,
+    side_input: str,
     ahead: _NextPass,
 ) -> None:
     """Apply the steps and write the files of the segment; arguments as in `run_segment`."""
-    ahead.begin()
+    gathered = read_side_input(side_input)
     keeps_texts = not any(step.CHANGES_TEXT for step in steps.values())
     remaining: list[RemainingRows] = []
     notes: set[str] = set()
@@ -159,7 +154,7 @@ def _write(
     for batch in read_batches(shard):
         flow = Flow.of(batch)
         for name, step in steps.items():
-            rows = rows_about(side_input, flow.batch) if isinstance(step, CorpusStep) else None
+            rows = rows_about(gathered, flow.batch) if isinstance(step, CorpusStep) else None
             outcome = step.apply(flow.batch, open_step(name, step), rows)
             flow = record.take(name, flow, outcome)
             notes.update(outcome.notes)
@@ -225,23 +220,6 @@ def _examples(facts: Any) -> Iterator[dict[str, Any]]:
             yield from _examples(member)
 
 
-def rows_of(side_input: pa.Table | None) -> NDArray[np.int64] | None:
-    """Return the row numbers in a side input, sorted and distinct; None: it concerns all rows."""
-    if side_input is None or "row" not in side_input.schema.names:
-        return None
-    return np.unique(side_input.column("row").to_numpy())
-
-
-def rows_about(side_input: pa.Table | None, batch: CurationBatch) -> pa.Table | None:
-    """Return the rows of a side input for the documents of a batch; without `row`, all of them."""
-    if side_input is None or "row" not in side_input.schema.names:
-        return side_input
-    import pyarrow as pa
-
-    chosen = np.isin(side_input.column("row").to_numpy(), batch.rows)
-    return side_input.filter(pa.array(chosen))
-
-
 def _lines(records: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     for record in records:
         yield (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
@@ -264,7 +242,8 @@ class Flow:
     def of(cls, batch: CurationBatch) -> Flow:
         names = (name.encode("utf-8", "surrogatepass") for name in batch.ids)
         keys = [hashlib.blake2b(name, digest_size=8).hexdigest() for name in names]
-        return cls(batch, keys, _sizes(batch.texts))
+        sizes = np.fromiter(map(utf8_size, batch.texts), np.int64, len(batch))
+        return cls(batch, keys, sizes)
 
     def with_texts(self, texts: Sequence[str]) -> Flow:
         """Return the documents with other texts, or `self` if all texts are equal."""
@@ -282,24 +261,17 @@ class Flow:
         """(B,) the rank of each key."""
         return np.argsort(np.argsort(np.array(self.keys)))
 
-    def least(self, count: int) -> list[int]:
-        """Return the indices of the `count` smallest keys, in ascending order of the keys."""
-        return heapq.nsmallest(count, range(len(self.keys)), key=self.keys.__getitem__)
+    def least(self, count: int, chosen: NDArray[np.bool_] | None = None) -> list[int]:
+        """Return the indices of the `count` smallest keys, in ascending order of the keys; of the
+        documents where `chosen`, if given."""
+        indices = range(len(self.keys)) if chosen is None else np.flatnonzero(chosen).tolist()
+        return heapq.nsmallest(count, indices, key=self.keys.__getitem__)
 
     def take(self, chosen: NDArray[np.bool_]) -> Flow:
         if chosen.all():
             return self
         keys = [self.keys[index] for index in np.flatnonzero(chosen).tolist()]
         return Flow(self.batch.take(chosen), keys, self.sizes[chosen])
-
-
-def utf8_size(text: str) -> int:
-    """Return the number of bytes of a text in UTF-8."""
-    return len(text) if text.isascii() else len(text.encode())
-
-
-def _sizes(texts: Sequence[str]) -> NDArray[np.int64]:
-    return np.fromiter(map(utf8_size, texts), np.int64, len(texts))
 
 
 @dataclass
@@ -325,21 +297,11 @@ class Record:
     sources: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.steps = {
-            name: {
-                "documents_in": 0,
-                "bytes_in": 0,
-                "documents_out": 0,
-                "bytes_out": 0,
-                "rules": {},
-                "changes": {},
-                "replaced": {},
-                "change_examples": {},
-                "measures": {},
-                "kept": [],
-            }
-            for name in self.names
-        }
+        counts = dict.fromkeys(("documents_in", "bytes_in", "documents_out", "bytes_out"), 0)
+        for name in self.names:
+            facts = {"rules": {}, "change_examples": {}, "measures": {}, "kept": list[Any]()}
+            counters = {"changes": Counter[str](), "replaced": Counter[str]()}
+            self.steps[name] = {**counts, **facts, **counters}
 
     def take(self, name: str, flow: Flow, outcome: Outcome) -> Flow:
         """Record the outcome of a step. Return the remaining documents, with their new texts."""
@@ -352,7 +314,7 @@ class Record:
         removals: dict[int, Removal] = {}
         for measure in outcome.measures:
             for index in np.flatnonzero(measure.outside).tolist():
-                value, allowed = measure.values[index].item(), _allowed(measure)
+                value, allowed = measure.values[index].item(), range_text(measure.low, measure.high)
                 removals.setdefault(index, Removal(index, measure.rule, value, None, allowed))
         for removal in outcome.removals:
             removals.setdefault(removal.index, removal)
@@ -367,7 +329,7 @@ class Record:
         with_before: set[int] = set()
         wordless = self.wordless.get(name, ())
         for change in outcome.changes:
-            facts["changes"][change.rule] = facts["changes"].get(change.rule, 0) + 1
+            facts["changes"][change.rule] += 1
             entry = {**place_of(batch, change.index), "step": name, "rule": change.rule}
             entry |= {"value": _plain(change.value), "where": change.where}
             index, shows_text = change.index, public is flow and change.rule not in wordless
@@ -386,11 +348,10 @@ class Record:
         self._measure(facts["measures"], public, outcome.measures)
         is_kept = np.ones(len(batch), np.bool_)
         is_kept[list(removals)] = False
-        new_examples = [example(public, index) for index in _first(flow.keys, is_kept)]
+        new_examples = [example(public, index) for index in flow.least(EXAMPLES, is_kept)]
         facts["kept"] = least_examples(facts["kept"] + new_examples)
         if outcome.notes:
-            for note, n in batch.differing(outcome.notes).items():
-                facts["replaced"][note] = facts["replaced"].get(note, 0) + n
+            facts["replaced"].update(batch.differing(outcome.notes))
             result = replace(result, batch=result.batch.with_notes(outcome.notes))
         result = result.take(is_kept)
         facts["documents_out"] += len(result.batch)
@@ -435,7 +396,7 @@ class Record:
             facts["low"], facts["high"] = measure.low, measure.high
             values = np.asarray(measure.values, np.float64)
             usable = np.isfinite(values)
-            sampled = common if usable.all() else _first(flow.keys, usable, SAMPLE)
+            sampled = common if usable.all() else flow.least(SAMPLE, usable)
             sample = facts["sample"]
             largest_key = sample[-1][0] if len(sample) == SAMPLE else "~"
             count = bisect.bisect_left(sampled, largest_key, key=flow.keys.__getitem__)
@@ -545,11 +506,6 @@ def least_examples(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return heapq.nsmallest(EXAMPLES, examples, key=lambda entry: str(entry["key"]))
 
 
-def _first(keys: Sequence[str], chosen: NDArray[np.bool_], count: int = EXAMPLES) -> list[int]:
-    """Return the `count` indices with the smallest keys where `chosen` is true."""
-    return heapq.nsmallest(count, np.flatnonzero(chosen).tolist(), key=keys.__getitem__)
-
-
 def _without_none(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if value is not None}
 
@@ -560,24 +516,13 @@ def example(flow: Flow, index: int) -> dict[str, Any]:
     return {"id": name, "place": flow.batch.ids[index], "text": text, "key": flow.keys[index]}
 
 
-def own_id(batch: CurationBatch, index: int) -> str:
-    """Return the id of a document: its note `id`, or else its location."""
-    return batch.note("id")[index] or batch.ids[index]
-
-
 def place_of(batch: CurationBatch, index: int) -> dict[str, Any]:
     """Return the entries of a record that identify a document: `id`, `file`, `line` or `row`."""
-    location = batch.ids[index]
-    file, sign, number = location, "", ""
-    for mark in "#:":
-        head, separator, tail = location.rpartition(mark)
-        if separator and tail.isdigit():
-            file, sign, number = head, mark, tail
-            break
-    entry: dict[str, Any] = {"id": own_id(batch, index), "file": file}
-    if sign:
-        entry["row" if sign == "#" else "line"] = int(number)
-    return entry
+    match = PLACE.fullmatch(batch.ids[index])
+    entry: dict[str, Any] = {"id": own_id(batch, index)}
+    if match is None:
+        return {**entry, "file": batch.ids[index]}
+    return {**entry, "file": match[1], "row" if match[2] == "#" else "line": int(match[3])}
 
 
 def location_of(record: Mapping[str, Any]) -> str:
@@ -593,12 +538,10 @@ def excerpt(text: str) -> str:
     return text if len(text) <= EXCERPT else text[:EXCERPT].rstrip() + "…"
 
 
-def _allowed(measure: RuleMeasure) -> str:
-    if measure.low is None:
-        return f"at most {measure.high:g}"
-    return f"at least {measure.low:g}" + (
-        "" if measure.high is None else f", at most {measure.high:g}"
-    )
+def range_text(low: float | None, high: float | None) -> str:
+    """Return an allowed range in words; "" without limits."""
+    bounds = [f"at least {low:g}"] if low is not None else []
+    return ", ".join(bounds + ([f"at most {high:g}"] if high is not None else []))
 
 
 def _number(value: Any) -> float | int:
@@ -611,22 +554,3 @@ def _plain(value: str | float) -> str | float:
     if isinstance(value, str):
         return value
     return _number(value) if math.isfinite(value) else str(float(value))
-
-
-def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
-    """Run a pass over a shard, unless the output folder exists. Return {}.
-
-    Args:
-        task: `shard` (a path), `known` (the path of a side input, or "") and `out`, the output
-            folder. With a side input only the batches are read whose rows it contains.
-    """
-    out = Path(task["out"])
-    if not out.is_dir():
-        side_input = read_known(task["known"])
-        tables = []
-        for batch in read_batches(Path(task["shard"]), rows_of(side_input)):
-            batch_input = rows_about(side_input, batch)
-            if batch_input is None or batch_input.num_rows:
-                tables.append(function(batch, batch_input))
-        commit_once(out, lambda stage: write_tables(stage, PASS_FILE, tables))
-    return {}

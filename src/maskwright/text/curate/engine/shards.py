@@ -1,4 +1,7 @@
-"""Raw files to shards: Parquet files of some MiB of documents, the unit of all further work.
+"""Raw files to shards, and shards to the result.
+
+    files --read--> shards: Parquet files of some MiB of documents, the unit of all further work
+    shards of the remaining documents --pack--> JSON Lines in gzip, a document per line
 
 Files are read in groups. The end of a group depends on the names and sizes of its own files, so
 that a new file changes one group, and the shards of the other groups are reused.
@@ -10,7 +13,8 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +26,12 @@ from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.base.storage.commit import Staging, commit_once
 from maskwright.base.storage.files import file_state
 from maskwright.base.storage.strict_json import parse_object
-from maskwright.text.corpus.document import Document, JsonText
+from maskwright.text.corpus.document import Document, JsonText, as_text
 from maskwright.text.corpus.files import Source
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.curate.engine.tables import write_parts
+from maskwright.text.curate.arrays.words import count_words
+from maskwright.text.curate.engine.tables import compressed, read_batches, write_parts
 from maskwright.text.curate.step import CurationBatch
 
 SHARD_BYTES = 16 << 20  # text in a shard; a document is never split
@@ -38,6 +43,10 @@ REJECTED = "rejected.jsonl"  # the rows that could not be read
 UNREAD = "not read"  # the extent of a file of which nothing was read
 COUNTED = ("rows", "blank", "rejected")
 LARGEST_FACTS = 1 << 30
+PACKED, PACKED_FACTS = "text.jsonl.gz", "facts.json"
+READ_AT = "read_at"
+NOTES_COUNTED = ("language", "licence", "license", "source")  # the card counts their values
+MOST_SOURCES = 200
 
 
 @dataclass(frozen=True)
@@ -71,15 +80,8 @@ class FileGroup:
     key: str
 
 
-def group_files(
-    sources: Sequence[Source], reading: ReadingOptions, skip: bool = False
-) -> list[FileGroup]:
-    """Divide the files into groups of consecutive files.
-
-    Raises:
-        UsageError: a file occurs twice.
-    """
-    require_once(sources)
+def group_files(sources: Sequence[Source], reading: ReadingOptions, skip: bool) -> list[FileGroup]:
+    """Divide the files into groups of consecutive files."""
     settings_key = fingerprint([to_plain(reading), skip])
     groups, files, states, text_bytes = list[FileGroup](), list[str](), list[Any](), 0
     for number, source in enumerate(sources):
@@ -128,19 +130,22 @@ def require_once(sources: Sequence[Source], broken: list[UsageError] | None = No
     return list(by_real_path.values())
 
 
-def read_group(task: dict[str, Any]) -> dict[str, Any]:
-    """Read the files of a group into a folder of shards, unless it exists.
+def read_group(files: Sequence[str], reading: Mapping[str, Any], skip: bool, out: str) -> None:
+    """Read the files of a group into a folder of shards.
 
     Args:
-        task: `files`, `reading` (options as plain values), `skip` (whether unreadable files are
-            listed instead of raising an error) and `out`, the output folder.
+        reading: the options as plain values.
+        skip: whether unreadable files are listed instead of raising an error.
     """
-    out = Path(task["out"])
-    if not out.is_dir():
-        reading = from_plain(ReadingOptions, task["reading"])
-        files = _DocumentReader([Path(name) for name in task["files"]], reading, task["skip"])
-        commit_once(out, lambda stage: _write(stage, files))
-    return {}
+    options = from_plain(ReadingOptions, reading)
+
+    def write(stage: Staging) -> None:
+        facts, rejected = no_facts(), list[bytes]()
+        write_shards(stage, _documents(files, options, skip, facts, rejected), facts)
+        if rejected:
+            stage.write_bytes(REJECTED, iter(rejected))
+
+    commit_once(Path(out), write)
 
 
 def shards_of(folder: Path) -> tuple[list[CurationShard], dict[str, Any]]:
@@ -170,78 +175,61 @@ def unreadable_record(error: MaskwrightError, file: object, extent: str = UNREAD
     return {**record, "extent": extent}
 
 
-class _DocumentReader:
-    """Iterates over the documents of some files.
+def no_facts() -> dict[str, Any]:
+    """Return the facts about reading no file."""
+    return {"files": [], "unreadable": [], "findings": [], **dict.fromkeys(COUNTED, 0)}
 
-    Attributes:
-        facts: counts, findings and unreadable files; complete at the end of an iteration.
-        rejected: a line of JSON for each row and each file that could not be read.
-    """
 
-    def __init__(self, paths: Sequence[Path], reading: ReadingOptions, skip: bool) -> None:
-        self.paths, self.reading, self.skip = paths, reading, skip
-
-    def __iter__(self) -> Iterator[Document]:
-        self.facts: dict[str, Any] = {
-            **{"files": [], "unreadable": [], "findings": []},
-            **dict.fromkeys(COUNTED, 0),
-        }
-        self.rejected: list[bytes] = []
-        for path in self.paths:
-            rejects = io.StringIO()  # in memory, as creating a file is slower than reading one
-            reader = Reader([path], self.reading, rejects=rejects, pages=True)
-            try:
-                yield from reader
-            except MaskwrightError as error:
-                self._handle_error(reader, error)
-            self._add_counts(reader)
-            self.rejected += [rejects.getvalue().encode()] if rejects.tell() else []
-
-    def _handle_error(self, reader: Reader, error: MaskwrightError) -> None:
-        """Raise the error of a file, unless the file is merely empty or errors are skipped."""
-        counts, (source,) = reader.counts, reader.sources
-        read_to_end = bool(counts.hashes)
-        if read_to_end and not counts.documents and not counts.rejected:
-            return
-        if not self.skip or not isinstance(error, DataError | UsageError):
-            if not self.skip and isinstance(error, DataError):
-                error.advising(
-                    f"{error.do or 'correct the file'}; or --skip-unreadable leaves out "
-                    "files from there on, and lists them"
-                )
-            raise error
-        extent = f"read up to document {counts.documents:,}" if counts.documents else UNREAD
-        fact = unreadable_record(error, source.shown, extent)
-        self.facts["unreadable"].append(fact)
-        self.rejected.append((json.dumps(fact) + "\n").encode())
-
-    def _add_counts(self, reader: Reader) -> None:
-        counts, (source,) = reader.counts, reader.sources
-        size = os.stat(source.path).st_size
-        for name, digest in counts.hashes.items():
-            self.facts["files"].append({"file": name, "sha256": digest, "bytes": size})
+def _documents(
+    files: Sequence[str],
+    options: ReadingOptions,
+    skip: bool,
+    facts: dict[str, Any],
+    rejected: list[bytes],
+) -> Iterator[Document]:
+    """Yield the documents of some files. Add counts, findings and unreadable files to `facts`, and
+    to `rejected` a line of JSON for each row and each file that could not be read."""
+    for path in map(Path, files):
+        rejects = io.StringIO()  # in memory, as creating a file is slower than reading one
+        reader = Reader([path], options, rejects=rejects, pages=True)
+        try:
+            yield from reader
+        except MaskwrightError as error:
+            if record := _fault(reader, error, skip):
+                facts["unreadable"].append(record)
+                rejected.append((json.dumps(record) + "\n").encode())
+        size = os.stat(path).st_size
+        for name, digest in reader.counts.hashes.items():
+            facts["files"].append({"file": name, "sha256": digest, "bytes": size})
         for name in COUNTED:
-            self.facts[name] += getattr(counts, name)
-        self.facts["findings"] += [finding.to_json() for finding in counts.findings]
+            facts[name] += getattr(reader.counts, name)
+        facts["findings"] += [finding.to_json() for finding in reader.counts.findings]
+        rejected += [rejects.getvalue().encode()] if rejects.tell() else []
 
 
-def _write(stage: Staging, files: _DocumentReader) -> None:
-    def facts() -> dict[str, Any]:
-        if files.rejected:
-            stage.write_bytes(REJECTED, iter(files.rejected))
-        return files.facts
+def _fault(reader: Reader, error: MaskwrightError, skip: bool) -> dict[str, str] | None:
+    """Return the record of a file that cannot be read; None if it is merely empty.
 
-    write_shards(stage, iter(files), facts)
-
-
-def write_shards(
-    stage: Staging, documents: Iterator[Document], facts: Callable[[], dict[str, Any]]
-) -> None:
-    """Write documents as shards, and `SHARDS`, which lists them.
-
-    Args:
-        facts: returns further entries of `SHARDS`; called after all documents were written.
+    Raises:
+        MaskwrightError: `error`, unless it is to be skipped.
     """
+    counts, (source,) = reader.counts, reader.sources
+    read_to_end = bool(counts.hashes)
+    if read_to_end and not counts.documents and not counts.rejected:
+        return None
+    if skip and isinstance(error, DataError | UsageError):
+        extent = f"read up to document {counts.documents:,}" if counts.documents else UNREAD
+        return unreadable_record(error, source.shown, extent)
+    if not skip and isinstance(error, DataError):
+        error.advising(
+            f"{error.do or 'correct the file'}; or --skip-unreadable leaves out "
+            "files from there on, and lists them"
+        )
+    raise error
+
+
+def write_shards(stage: Staging, documents: Iterable[Document], facts: Mapping[str, Any]) -> None:
+    """Write documents as shards, and then `SHARDS`, which lists them beside `facts`."""
     shards: list[dict[str, Any]] = []
     for batch in _batched(documents):
         name = f"{len(shards):05}.parquet"
@@ -250,19 +238,16 @@ def write_shards(
             for text in texts:
                 digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
         digest.update(json.dumps([batch.notes, batch.values], sort_keys=True).encode())
-        size = sum(len(text.encode()) for text in batch.texts)
+        size = sum(map(utf8_size, batch.texts))
         write_parts(stage, name, batch)
         shards.append(
             {"name": name, "key": digest.hexdigest()[:32], "documents": len(batch), "bytes": size}
         )
-    no_facts: dict[str, Any] = {"files": [], "unreadable": [], "findings": []} | dict.fromkeys(
-        COUNTED, 0
-    )
     total = sum(shard["documents"] for shard in shards)
-    stage.write_json(SHARDS, {**no_facts, **facts(), "shards": shards, "documents": total})
+    stage.write_json(SHARDS, {**facts, "shards": shards, "documents": total})
 
 
-def _batched(documents: Iterator[Document]) -> Iterator[CurationBatch]:
+def _batched(documents: Iterable[Document]) -> Iterator[CurationBatch]:
     """Yield the documents of one shard after the other, within the limits of a shard."""
     pending: list[Document] = []
     columns: set[str] = set()
@@ -304,3 +289,78 @@ def _values(document: Document) -> str | None:
     pairs = document.notes.items()
     values = [f"{json.dumps(name)}:{text}" for name, text in pairs if isinstance(text, JsonText)]
     return f"{{{','.join(values)}}}" if values else None
+
+
+def own_id(batch: CurationBatch, index: int) -> str:
+    """Return the id of a document: its note `id`, or else its location."""
+    return batch.note("id")[index] or batch.ids[index]
+
+
+def utf8_size(text: str) -> int:
+    """Return the number of bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+# ------------------------------------------------------------------------------ the result
+def pack_shard(shard: str, tokenizer: str, out: str) -> None:
+    """Write the documents of the file `shard` into the folder `out`: `PACKED`, a document per line,
+    and `PACKED_FACTS`, counts and the most frequent values of some notes.
+
+    Args:
+        tokenizer: the folder of the tokenizer that counts tokens, or "".
+    """
+    commit_once(Path(out), lambda stage: _pack(stage, Path(shard), tokenizer))
+
+
+def _pack(stage: Staging, shard: Path, tokenizer: str) -> None:
+    count_tokens = None
+    if tokenizer:
+        from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+        encode_batch = Tokenizer.load(Path(tokenizer)).encode_batch
+        count_tokens = lambda texts: sum(map(len, encode_batch(list(texts))))  # noqa: E731
+    facts: dict[str, Any] = {"documents": 0, "bytes": 0, "words": 0, "tokens": 0}
+    counts: dict[str, Counter[str]] = {name: Counter() for name in NOTES_COUNTED}
+
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+
+    def lines() -> Iterator[bytes]:
+        for batch in read_batches(shard):
+            facts["documents"] += len(batch)
+            facts["words"] += count_words(batch.texts)
+            if count_tokens is not None:
+                facts["tokens"] += count_tokens(batch.texts)
+            for name, counter in counts.items():
+                if name in batch.notes:
+                    counter.update(value or "" for value in batch.notes[name])
+            facts["bytes"] += sum(map(utf8_size, batch.texts))
+            yield "".join([encode(row) + "\n" for row in _rows(batch)]).encode()
+
+    stage.write_bytes(PACKED, compressed(lines()))
+    common = {n: dict(c.most_common(MOST_SOURCES)) for n, c in counts.items() if c}
+    stage.write_json(PACKED_FACTS, {**facts, "values": common})
+
+
+def _rows(batch: CurationBatch) -> Iterator[dict[str, Any]]:
+    """Yield each document as a row: `id`, `text`, notes that are not None, and the location as
+    `READ_AT` if the document has an id of its own; an existing column of that name is renamed."""
+    columns = {name: column for name, column in batch.notes.items() if name not in ("id", "text")}
+    if READ_AT in columns:
+        free_name = f"{READ_AT}_before"
+        while free_name in columns:
+            free_name += "_before"
+        columns[free_name] = columns.pop(READ_AT)
+    notes = sorted(columns.items())
+    for index, (text, name) in enumerate(zip(batch.texts, batch.ids, strict=True)):
+        values = json.loads((batch.values[index] if batch.values else None) or "{}")
+        row: dict[str, Any] = {"id": own_id(batch, index), "text": text}
+        for note, column in notes:
+            if column[index] is not None:
+                row[note] = column[index]
+        for note, value in values.items():
+            # Restore the original JSON value unless a step has replaced the note.
+            if note != "text" and as_text(value) == row.get(note):
+                row[note] = value
+        if row["id"] != name:
+            row[READ_AT] = name
+        yield row

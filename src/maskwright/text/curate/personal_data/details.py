@@ -28,8 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.text.curate.personal_data.identity_numbers import identity_numbers
-from maskwright.text.curate.personal_data.telephones import phones
+from maskwright.text.curate.personal_data.numbers import identity_numbers, phones
 
 BETWEEN = "\x00"  # separates texts; no text contains it
 # Of two details that overlap, the one whose type is first here is kept.
@@ -109,16 +108,11 @@ def _plain_digits() -> dict[int, str]:
 
 def _clusters(positions: NDArray[np.int64], size: int, least: int = 4) -> list[tuple[int, int]]:
     """Return (begin, end) of each span with at least `least` positions near to each other."""
-    if positions.size < least:
-        return []
-    breaks = np.flatnonzero(np.diff(positions) > GAP) + 1
-    firsts = np.concatenate([[0], breaks])
-    lasts = np.concatenate([breaks, [positions.size]]) - 1
-    large = lasts - firsts + 1 >= least
-    begins = positions[firsts[large]] - AROUND
+    runs = np.split(positions, np.flatnonzero(np.diff(positions) > GAP) + 1)
     return [
-        (max(0, b), min(size, e))
-        for b, e in zip(begins.tolist(), (positions[lasts[large]] + AROUND).tolist(), strict=True)
+        (max(0, int(run[0]) - AROUND), min(size, int(run[-1]) + AROUND))
+        for run in runs
+        if len(run) >= least
     ]
 
 

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError, near
 from maskwright.base.findings import Finding
-from maskwright.text.curate.arrays.winnow import BALANCE, draws, fill_groups, hashes
+from maskwright.text.curate.arrays.selection import (
+    BALANCE,
+    check_seed,
+    draw_columns,
+    drawn_order,
+    fill_groups,
+)
 from maskwright.text.curate.step import (
     DOCUMENT,
     CorpusHandle,
@@ -23,9 +29,12 @@ from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
     Removal,
+    arrow_table,
     check_shares,
+    refuse_both,
+    strings,
+    without_effect,
 )
-from maskwright.text.curate.steps.sample import check_seed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,14 +73,7 @@ class Settings(CorpusStep):
                 wanted="one of weights and temperature, or caps",
                 do="set temperature = 0.7, or leave the step out",
             )
-        if self.weights and self.temperature is not None:
-            raise ConfigError(
-                "weights and a temperature contradict each other",
-                where="temperature",
-                found=f"{self.temperature} beside weights",
-                wanted="one of them",
-                do="leave one out",
-            )
+        refuse_both(self, "weights", "temperature")
         if any(not 0 <= w < np.inf for w in self.weights.values()) or (
             self.weights and not any(self.weights.values())
         ):
@@ -89,31 +91,19 @@ class Settings(CorpusStep):
                 require(name, most, 0)
         check_shares(self, "keep", positive=True)
         if self.keep is not None and not self.weights and self.temperature is None:
-            raise ConfigError(
-                "`keep` has no effect without weights or a temperature",
-                where="keep",
-                found=self.keep,
-                do="leave it out",
-            )
+            raise without_effect(self, "keep", "without weights or a temperature")
         check_seed(self.seed)
 
     def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return the domain, words, random number and hash of the id of each document."""
+        """Pass: return the domain and words of each document, and its place in a random order."""
         import pyarrow as pa
 
-        return pa.table(
-            {
-                "row": batch.rows,
-                "domain": pa.array([v or NONE for v in batch.note(self.column)], pa.string()),
-                "words": batch.words.counts,
-                "draw": draws(batch.texts, BALANCE, self.seed),
-                "place": hashes(batch.ids),
-                # The names of the columns, in the row of the first document.
-                "columns": pa.array(
-                    [sorted(batch.notes), *[None] * (len(batch) - 1)][: len(batch)],
-                    pa.list_(pa.string()),
-                ),
-            }
+        # The names of the columns, in the row of the first document.
+        names = [sorted(batch.notes), *[None] * (len(batch) - 1)][: len(batch)]
+        return arrow_table(
+            **draw_columns(batch, BALANCE, self.seed),
+            domain=strings([v or NONE for v in batch.note(self.column)]),
+            columns=pa.array(names, pa.list_(pa.string())),
         )
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
@@ -122,8 +112,6 @@ class Settings(CorpusStep):
         Raises:
             ConfigError: the corpus lacks a column or a domain, or a domain has no weight.
         """
-        import pyarrow as pa
-
         table = corpus.map("count", self.count).read()
         columns = {name for names in table.column("columns").to_pylist() for name in names or ()}
         if self.column not in columns:
@@ -142,15 +130,11 @@ class Settings(CorpusStep):
         sizes = words if self.unit == "words" else np.ones(len(words), np.int64)
         totals = _sums(groups, sizes, len(domains))
         limits = self.targets(domains, totals)
-        order = np.lexsort((table.column("place").to_numpy(), table.column("draw").to_numpy()))
+        order = drawn_order(table)
         is_kept = fill_groups(order, sizes, groups, limits)
         self._say(corpus, domains, totals, _sums(groups[is_kept], sizes[is_kept], len(domains)))
-        return pa.table(
-            {
-                DOCUMENT: table.column(DOCUMENT).filter(pa.array(~is_kept)),
-                "wanted": pa.array(np.floor(limits)[groups][~is_kept], pa.float64()),
-            }
-        )
+        documents = table.column(DOCUMENT).to_numpy()
+        return arrow_table(document=documents[~is_kept], wanted=np.floor(limits)[groups[~is_kept]])
 
     def targets(self, domains: list[str], totals: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (G,) the largest size to keep of each domain, given the sizes `totals`, (G,)."""
@@ -231,14 +215,11 @@ class Settings(CorpusStep):
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         assert gathered is not None
-        rows, most = (gathered.column(name).to_pylist() for name in ("row", "wanted"))
-        limits = dict(zip(rows, most, strict=True))
-        domains = batch.note(self.column)
-        removals = []
-        for index, row in enumerate(batch.rows.tolist()):
-            if row in limits:
-                allowed = f"at most {limits[row]:,.0f} {self.unit} of it"
-                removals.append(Removal(index, "balance", domains[index] or NONE, None, allowed))
+        domains, removals = batch.note(self.column), []
+        indices, limits = batch.indices_in(gathered).tolist(), gathered.column("wanted").to_pylist()
+        for index, limit in sorted(zip(indices, limits, strict=True)):
+            allowed = f"at most {limit:,.0f} {self.unit} of it"
+            removals.append(Removal(index, "balance", domains[index] or NONE, None, allowed))
         return Outcome(removals=removals)
 
 

@@ -28,14 +28,20 @@ from maskwright.text.curate.arrays.characters import (
     LINE_END,
     SPACE,
     Characters,
+    case_fold,
     classes_of,
-    prefix_sums,
     running_counts,
-    section_hashes,
+)
+from maskwright.text.curate.arrays.hashes import (
+    SpanHashes,
+    group_equal,
+    is_first,
+    mix,
+    ranges,
+    true_runs,
 )
 from maskwright.text.curate.arrays.lines import Lines
-from maskwright.text.curate.arrays.phrases import line_changes, remove_lines
-from maskwright.text.curate.arrays.words import case_fold, group_equal, mix
+from maskwright.text.curate.arrays.spans import line_changes, remove_lines
 from maskwright.text.curate.step import (
     Change,
     CorpusHandle,
@@ -44,6 +50,7 @@ from maskwright.text.curate.step import (
     Outcome,
     Pass,
     RuleMeasure,
+    arrow_table,
     check_counts,
     check_shares,
     shares,
@@ -129,8 +136,6 @@ class Settings(CorpusStep):
     def count_lines(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """Pass: return the keys of the distinct lines and templates of each document, with a count
         of 1, and the number of documents of the batch under the key `EVERY`."""
-        import pyarrow as pa
-
         line_keys, template_hashes, owner = self._keys(batch.lines)
         texts = batch.lines.texts
         chosen = batch.lines.lengths <= self.max_line_length
@@ -140,37 +145,30 @@ class Settings(CorpusStep):
         keys, rows = keys[is_line], batch.rows[texts[first_rows[is_line]]]
         counts = np.ones(len(keys) + 1, np.int64)
         counts[0] = len(batch)
-        return pa.table(
-            {
-                "row": pa.array(np.concatenate([batch.rows[:1], rows]), pa.int64()),
-                "line": pa.array(np.concatenate([[EVERY], keys]), pa.int64()),
-                "documents": pa.array(counts),
-            }
+        return arrow_table(
+            row=np.concatenate([batch.rows[:1], rows]),
+            line=np.concatenate([[EVERY], keys]),
+            documents=counts,
         )
 
-    def count_places(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def count_places(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
         """Pass: count, for each line in `side_input`, the documents (`documents`) and those with
         the line at an edge (`edge`), by `bucket`, a hash of the rest of the document, which is
         mostly equal for copies; and the documents for each companion at an edge (`other`)."""
-        import pyarrow as pa
-
-        assert side_input is not None
-        batch = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
+        batch = batch.mentioned_in(side_input)
         lines = batch.lines
         keys, frequent, _ = self._match_lines(lines, side_input.column("line").to_numpy())
-        frequent_texts = np.unique(lines.texts[frequent])
-        edge = at_edge(lines, frequent | self._has_phrase_in(batch, frequent_texts))
+        edge = at_edge(lines, frequent | self._notices(batch))
         line_indices = np.flatnonzero(frequent)
         _, first_rows = _distinct(keys[line_indices], lines.texts[line_indices])
         line_indices = line_indices[np.sort(first_rows)]
         texts = lines.texts[line_indices]
         is_edge = edge[line_indices]
-        edge_texts = np.unique(texts[is_edge])
         buckets = np.zeros(len(batch), np.int64)
         has_edge = np.zeros(len(batch), np.bool_)
-        has_edge[edge_texts] = True
+        has_edge[texts[is_edge]] = True
         if has_edge.any():
-            buckets[edge_texts] = _rest_buckets(batch.take(has_edge), edge[has_edge[lines.texts]])
+            buckets[has_edge] = _rest_buckets(batch.take(has_edge), edge[has_edge[lines.texts]])
         line_rows = np.stack(
             [keys[line_indices], np.full(len(line_indices), EVERY), buckets[texts]]
         )
@@ -184,16 +182,13 @@ class Settings(CorpusStep):
         rows = rows[:, chosen_rows]
         size = rows.shape[1]
         edges = np.concatenate([is_edge, np.zeros(pairs.shape[1], np.bool_)])
-        return pa.table(
-            {
-                "row": pa.array(np.full(size, batch.rows[0]), pa.int64()),
-                **{
-                    name: pa.array(column, pa.int64())
-                    for name, column in zip(("line", "other", "bucket"), rows, strict=True)
-                },
-                "documents": pa.array(np.bincount(groups, minlength=size), pa.int64()),
-                "edge": pa.array(np.bincount(groups, edges, minlength=size).astype(np.int64)),
-            }
+        return arrow_table(
+            row=np.full(size, batch.rows[0]),
+            line=rows[0],
+            other=rows[1],
+            bucket=rows[2],
+            documents=np.bincount(groups, minlength=size),
+            edge=np.bincount(groups, edges, minlength=size).astype(np.int64),
         )
 
     def _boilerplate(self, occurrences: pa.Table, document_count: int) -> NDArray[np.int64]:
@@ -223,53 +218,65 @@ class Settings(CorpusStep):
         ]
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
-        remaining_shares = np.ones(len(batch))
-        keys, chosen = np.zeros(0, np.int64), self._with_phrase(batch.texts)
+        keys, chosen = np.zeros(0, np.int64), np.zeros(len(batch), np.bool_)
         if gathered is not None and gathered.num_rows:
             keys = gathered.column("line").to_numpy()
-            chosen |= np.isin(batch.rows, gathered.column("row").to_numpy())
+            chosen[batch.indices_in(gathered)] = True
+        chosen[self._phrase_lines(batch.texts)[0]] = True
         indices = np.flatnonzero(chosen)
-        texts, changes = self._cut(batch.take(chosen), keys, remaining_shares, indices)
+        texts, changes, remaining_shares = self._cut(batch.take(chosen), keys)
+        measured = np.ones(len(batch))
+        measured[indices] = remaining_shares
+        rewritten = list(batch.texts)
+        for index, text in zip(indices.tolist(), texts, strict=True):
+            rewritten[index] = text
         return Outcome(
-            texts=_replace_texts(batch.texts, indices, texts) if changes else None,
-            measures=[RuleMeasure("boilerplate_left", remaining_shares, low=self.min_left)],
-            changes=changes,
+            texts=rewritten if changes else None,
+            measures=[RuleMeasure("boilerplate_left", measured, low=self.min_left)],
+            changes=[replace(change, index=int(indices[change.index])) for change in changes],
         )
 
     def _cut(
-        self,
-        batch: CurationBatch,
-        boilerplate_keys: NDArray[np.int64],
-        remaining_shares: NDArray[np.float64],
-        indices: NDArray[np.int64],
-    ) -> tuple[Sequence[str], list[Change]]:
-        """Return the texts of a batch without boilerplate, and the changes. Set `remaining_shares`
-        at `indices`, the indices of these documents in the whole batch."""
+        self, batch: CurationBatch, boilerplate_keys: NDArray[np.int64]
+    ) -> tuple[Sequence[str], list[Change], NDArray[np.float64]]:
+        """Return the texts of a batch without boilerplate, the changes, and the share of each text
+        that is left."""
         lines = batch.lines
         _, cut, is_own = self._match_lines(lines, boilerplate_keys)
         inside = np.zeros(len(cut), np.bool_)
         if self.inside_words and cut.any():
-            inside = cut & is_own & (_word_counts(lines) >= self.inside_words)
-        has_phrase = self._has_phrase_in(batch, np.arange(len(batch)))
-        edge = at_edge(lines, cut | has_phrase)
+            begins, _ = lines.characters.tokens()
+            inside = cut & is_own & (lines.count_positions(begins) >= self.inside_words)
+        notices = self._notices(batch)
+        edge = at_edge(lines, cut | notices)
         cut = (cut & edge) | inside
-        has_phrase = has_phrase & edge & ~cut
-        changes = [*line_changes(lines, "line", cut), *line_changes(lines, "phrase", has_phrase)]
-        cut |= has_phrase
+        notices &= edge & ~cut
+        changes = [*line_changes(lines, "line", cut), *line_changes(lines, "phrase", notices)]
+        cut |= notices
         sizes = lines.total(lines.lengths)
-        remaining_shares[indices] = 1.0 - shares(lines.total(cut * lines.lengths), sizes)
-        changes = [replace(change, index=int(indices[change.index])) for change in changes]
-        return remove_lines(batch.texts, lines, cut), changes
+        remaining_shares = 1.0 - shares(lines.total(cut * lines.lengths), sizes)
+        return remove_lines(batch.texts, lines, cut), changes, remaining_shares
 
-    def _with_phrase(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Return (B,) whether each text has a phrase of a notice."""
+    def _phrase_lines(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the text and the number of each line with a phrase of a notice."""
         lowered = [text.lower() for text in texts]
         joined = "\n".join(lowered)
+        # All texts are searched at once, as few have any.
         hits = [hit for phrase in self.phrases for hit in _places_of(phrase.casefold(), joined)]
-        ends = np.cumsum([len(text) + 1 for text in lowered])
-        has_phrase = np.zeros(len(texts), np.bool_)
-        has_phrase[np.searchsorted(ends, np.array(hits, np.int64), "right")] = True
-        return has_phrase
+        if not hits:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
+        feeds = np.flatnonzero(points == LINE_END)
+        begins = np.cumsum([0, *(len(text) + 1 for text in lowered)])[:-1]
+        owners = np.searchsorted(begins, hits, "right") - 1
+        return owners, np.searchsorted(feeds, hits) - np.searchsorted(feeds, begins[owners])
+
+    def _notices(self, batch: CurationBatch) -> NDArray[np.bool_]:
+        """Return (L,) whether each line has a phrase of a notice, and may be cut."""
+        lines = batch.lines
+        owners, numbers = self._phrase_lines(batch.texts)
+        codes = lines.texts << 32 | lines.numbers
+        return np.isin(codes, owners << 32 | numbers) & (lines.lengths <= self.max_line_length)
 
     def _keys(self, lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return (L,) the key of each line; (T,) the keys of templates, and (T,) their lines."""
@@ -294,35 +301,6 @@ class Settings(CorpusStep):
         is_boilerplate = (is_own | has_template) & (lines.lengths <= self.max_line_length)
         return np.where(has_template, least, line_keys), is_boilerplate, is_own
 
-    def _has_phrase_in(self, batch: CurationBatch, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return (L,) whether each line of the texts at `indices` has a phrase of a notice."""
-        lines = batch.lines
-        lowered = [batch.texts[index].lower() for index in indices.tolist()]
-        joined = "\n".join(lowered)
-        # All texts are searched at once, as few have any.
-        hits = [hit for phrase in self.phrases for hit in _places_of(phrase.casefold(), joined)]
-        if not hits:
-            return np.zeros(len(lines.begins), np.bool_)
-        points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
-        feeds = np.flatnonzero(points == LINE_END)
-        rows = np.searchsorted(feeds, hits)  # the line of each hit in `joined`
-        begins = np.cumsum([0, *(len(text) + 1 for text in lowered)])[:-1]
-        firsts = np.full(len(batch), -1)
-        firsts[indices] = np.searchsorted(feeds, begins)
-        first_lines = firsts[lines.texts]
-        is_notice = (first_lines >= 0) & np.isin(first_lines + lines.numbers, rows)
-        return is_notice & (lines.lengths <= self.max_line_length)
-
-
-def _replace_texts(
-    texts: Sequence[str], indices: NDArray[np.int64], replacements: Sequence[str]
-) -> Sequence[str]:
-    """Return the texts with replacements at `indices`."""
-    replaced = list(texts)
-    for index, text in zip(indices.tolist(), replacements, strict=True):
-        replaced[index] = text
-    return replaced
-
 
 def _places_of(phrase: str, text: str) -> Iterator[int]:
     """Yield the positions of a phrase; none for one of several lines."""
@@ -343,12 +321,9 @@ def template_keys(
         number - lines.starts[lines.texts], lines.starts[lines.texts + 1] - 1 - number
     )
     chosen = (distance < NEAR) & (lines.lengths <= longest)
-    visible = _covered(lines, chosen)
-    visible &= (characters.classes & SPACE) == 0
-    edges = np.flatnonzero(visible[1:] != visible[:-1]) + 1
-    edges = np.concatenate([[0], edges]) if len(visible) and visible[0] else edges
-    begins, ends = edges[0::2], edges[1::2]
-    counts = np.searchsorted(begins, lines.ends) - np.searchsorted(begins, lines.begins)
+    visible = (characters.classes & SPACE) == 0
+    begins, ends = true_runs(visible & _covered(lines, chosen))
+    counts = lines.count_positions(begins)
     line = np.repeat(number, counts)
     chosen &= (counts >= least) & (counts <= MOST_WORDS)
     in_chosen = np.repeat(chosen, counts)
@@ -356,9 +331,9 @@ def template_keys(
     if not line.size:
         return line, line
     hashes = folded.hashes(begins, ends)
-    line_begins = np.flatnonzero(np.concatenate([[True], line[1:] != line[:-1]]))
-    sizes = np.diff(np.concatenate([line_begins, [len(line)]]))
-    word_numbers = np.arange(len(line)) - np.repeat(line_begins, sizes)
+    line_begins = np.flatnonzero(is_first(line))
+    sizes = np.diff(np.append(line_begins, len(line)))
+    word_numbers = ranges(np.zeros_like(sizes), sizes)
     with np.errstate(over="ignore"):
         terms = hashes * _weights()[word_numbers]
         line_sums = np.repeat(np.add.reduceat(terms, line_begins) + sizes.astype(np.uint64), sizes)
@@ -366,14 +341,6 @@ def template_keys(
         return mix(line_sums - terms + mix(word_numbers.astype(np.uint64) + np.uint64(1))).view(
             np.int64
         ), line
-
-
-def _word_counts(lines: Lines) -> NDArray[np.int64]:
-    """Return (L,) the number of runs of visible characters of each line."""
-    space = (lines.characters.classes & SPACE) != 0
-    return lines.count_positions(np.flatnonzero(~space[1:] & space[:-1]) + 1) + (
-        lines.begins == 0 if len(space) and not space[0] else 0
-    )
 
 
 @functools.cache
@@ -399,11 +366,11 @@ class FoldedCharacters:
         keep = covered & ((classes & SPACE) == 0)
         keep[1:] &= ~(digit[1:] & digit[:-1])
         self._place = running_counts(keep)
-        self._sums = prefix_sums(characters.points[keep], _numbers)
+        self._hashes = SpanHashes(characters.points[keep], _numbers)
 
     def hashes(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return the hashes of sections that have white space on both sides."""
-        return section_hashes(self._sums, self._place[begins], self._place[ends])
+        return self._hashes.of(self._place[begins], self._place[ends])
 
 
 def _numbers(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
@@ -424,10 +391,10 @@ def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
         where = slice(2 + step, 2 + step + count)
         return padded[where] & (text_of[where] == texts)
 
-    is_first, is_last = (text_of[where : where + count] != texts for where in (1, 3))
-    allowed = chosen | ((beside(-1) | is_first) & beside(1) & beside(2))
+    begins_text, ends_text = (text_of[where : where + count] != texts for where in (1, 3))
+    allowed = chosen | ((beside(-1) | begins_text) & beside(1) & beside(2))
     in_head = _unbroken(allowed, lines.starts, texts, forwards=True)
-    allowed = chosen | ((beside(1) | is_last) & beside(-1) & beside(-2))
+    allowed = chosen | ((beside(1) | ends_text) & beside(-1) & beside(-2))
     return chosen & (in_head | _unbroken(allowed, lines.starts, texts, forwards=False))
 
 
@@ -469,7 +436,7 @@ def _rest_buckets(batch: CurationBatch, edge: NDArray[np.bool_]) -> NDArray[np.i
     words, lines = batch.words, batch.lines
     hashes, starts = words.shingles(5)
     counts = np.diff(starts)
-    first_words = np.arange(len(hashes)) + np.repeat(words.starts[:-1] - starts[:-1], counts)
+    first_words = ranges(words.starts[:-1], counts)
     begins = words.begins[first_words] + batch.characters.offsets[words.texts[first_words]]
     line = np.searchsorted(lines.begins, begins, "right") - 1
     values = np.where(edge[line], np.uint64(2**64 - 1), hashes) if len(hashes) else hashes

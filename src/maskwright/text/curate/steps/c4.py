@@ -13,21 +13,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.text.curate.arrays.characters import SPACE
-from maskwright.text.curate.arrays.lines import Lines
-from maskwright.text.curate.arrays.phrases import (
+from maskwright.text.curate.arrays.lines import TERMINALS, sentences_of
+from maskwright.text.curate.arrays.spans import (
     Phrases,
     line_changes,
     phrases_of,
     read_entries,
     remove_lines,
 )
-from maskwright.text.curate.arrays.sentences import TERMINALS, sentences_of
 from maskwright.text.curate.step import (
     Change,
     CurationBatch,
@@ -41,15 +39,16 @@ from maskwright.text.curate.step import (
     where_applies,
 )
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 SUMMARY = "C4's rules: whole sentences, words per line, curly brackets, policy lines, bad words"
-# The phrases of the published code.
-POLICY = (
-    *("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies"),
-    "use cookies",
-)
+# Phrases by rule: those of the published code.
+PHRASES = {
+    "javascript": ("javascript",),
+    "policy": (
+        *("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies"),
+        "use cookies",
+    ),
+    "lorem_ipsum": ("lorem ipsum",),
+}
 CURLY = "{"
 
 
@@ -85,7 +84,7 @@ class Settings(Step):
 
     def check(self) -> None:
         check_counts(self, "min_words_per_line", "max_word_length", "min_num_sentences")
-        self._bad_words()
+        self.open()
 
     def check_beside(self, name: str, steps: Mapping[str, Step]) -> None:
         require_kept_language(self.languages, steps)
@@ -93,20 +92,28 @@ class Settings(Step):
     def files(self) -> Sequence[Path]:
         return [Path(self.bad_words)] if self.bad_words else []
 
-    def open(self) -> Mapping[str, Phrases | None]:
-        """The phrases of each rule."""
-        return {
-            "javascript": _listed(("javascript",) if self.javascript else ()),
-            "policy": _listed(POLICY if self.policy else ()),
-            "lorem_ipsum": _listed(("lorem ipsum",) if self.lorem_ipsum else ()),
-            "bad_words": self._bad_words(),
+    def open(self) -> Mapping[str, Phrases]:
+        """The phrases of each rule that is on.
+
+        Raises:
+            UsageError: the file of bad words does not exist.
+            DataError: the file is no list of words.
+        """
+        entries = {
+            rule: [(text, 0, "") for text in texts]
+            for rule, texts in PHRASES.items()
+            if getattr(self, rule)
         }
+        if self.bad_words:
+            listed = read_entries(self.bad_words, "bad_words")
+            entries["bad_words"] = [(text, line, self.bad_words) for text, line in listed]
+        return {rule: phrases_of(listed) for rule, listed in entries.items()}
 
     def apply(
         self,
         batch: CurationBatch,
-        opened: Mapping[str, Phrases | None],
-        gathered: pa.Table | None = None,
+        opened: Mapping[str, Phrases],
+        gathered: Any = None,
     ) -> Outcome:
         applies = in_languages(batch, self.languages)
         lines = batch.lines
@@ -137,19 +144,20 @@ class Settings(Step):
                         Removal(index, "curly_bracket", CURLY, f"character {where}", "none")
                     )
         for rule in ("lorem_ipsum", "bad_words"):
-            removals += _removals(batch, rule, opened[rule], applies)
+            if rule in opened:
+                removals += _removals(batch, rule, opened[rule], applies)
         return Outcome(
             texts=texts if changes else None, measures=measures, removals=removals, changes=changes
         )
 
     def _line_rules(
-        self, batch: CurationBatch, opened: Mapping[str, Phrases | None]
+        self, batch: CurationBatch, opened: Mapping[str, Phrases]
     ) -> Sequence[tuple[str, NDArray[np.bool_]]]:
         """Return (rule, (L,) whether it cuts each line), in the order of the published code."""
         lines = batch.lines
         points = batch.characters.points
         rules = []
-        begins, ends = _tokens(lines)
+        begins, ends = batch.characters.tokens()
         if self.max_word_length:
             long = begins[ends - begins > self.max_word_length]
             rules.append(("too_long_word", lines.count_positions(long) > 0))
@@ -161,39 +169,19 @@ class Settings(Step):
             rules.append(("no_terminal_punct", ~ends_well))
         if self.min_words_per_line:
             rules.append(("too_few_words", lines.count_positions(begins) < self.min_words_per_line))
+        words = batch.words
         for rule in ("javascript", "policy"):
-            hit = np.zeros(len(lines.begins), np.bool_)
-            phrases, words = opened[rule], batch.words
-            if phrases is not None:
-                first_words, _, _ = phrases.find(words)
-                at = words.begins[first_words] + batch.characters.offsets[words.texts[first_words]]
-                hit[np.searchsorted(lines.begins, at, "right") - 1] = True
-            rules.append((rule, hit))
+            if rule in opened:
+                firsts, _, _ = opened[rule].find(words)
+                positions = words.begins[firsts] + batch.characters.offsets[words.texts[firsts]]
+                rules.append((rule, lines.count_positions(positions) > 0))
         return rules
-
-    def _bad_words(self) -> Phrases | None:
-        """Read the bad words; None if there are none.
-
-        Raises:
-            UsageError: the file does not exist.
-            DataError: the file is no list of words.
-        """
-        if not self.bad_words:
-            return None
-        listed = read_entries(self.bad_words, "bad_words")
-        return phrases_of([(text, line, self.bad_words) for text, line in listed])
-
-
-def _listed(phrases: Sequence[str]) -> Phrases | None:
-    return phrases_of([(phrase, 0, "") for phrase in phrases]) if phrases else None
 
 
 def _removals(
-    batch: CurationBatch, rule: str, phrases: Phrases | None, applies: NDArray[np.bool_]
+    batch: CurationBatch, rule: str, phrases: Phrases, applies: NDArray[np.bool_]
 ) -> list[Removal]:
     """Return a removal for each document with a phrase, naming the first."""
-    if phrases is None:
-        return []
     begins, _, numbers = phrases.find(batch.words)
     texts, first_matches = np.unique(batch.words.texts[begins], return_index=True)
     return [
@@ -207,10 +195,3 @@ def _removals(
         for text, at in zip(texts.tolist(), first_matches.tolist(), strict=True)
         if applies[text]
     ]
-
-
-def _tokens(lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return begins and ends of the runs of visible characters."""
-    space = (lines.characters.classes & SPACE) != 0
-    edges = np.flatnonzero(np.diff(np.concatenate([[True], space]).view(np.int8)))
-    return edges[0::2], edges[1::2]  # the last character is a line end

@@ -7,6 +7,7 @@ cross-validation; one no better than chance is refused. Alternatively a fine-tun
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.ask.curation_scores import good_class, model_files, probabilities
-from maskwright.base.errors import ConfigError, DataError
+from maskwright.ask.curation_scores import class_names, model_files, probabilities
+from maskwright.base.errors import ConfigError, DataError, MaskwrightError, near
 from maskwright.base.findings import Finding
 from maskwright.base.storage.files import file_state
-from maskwright.text.curate.arrays.winnow import hashes
-from maskwright.text.curate.arrays.words import BASE, mix
-from maskwright.text.curate.labelled_texts import LabelledTexts, read_labelled_texts
+from maskwright.text.curate.arrays.hashes import BASE, mix, starts_of
+from maskwright.text.curate.arrays.selection import hashes
 from maskwright.text.curate.step import (
     DOCUMENT,
     CorpusHandle,
@@ -30,24 +30,149 @@ from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
     RuleMeasure,
+    arrow_table,
     check_shares,
+    refuse_both,
+    require_one,
 )
+from maskwright.text.tables import files
+from maskwright.text.tables.examples import TextExample
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.prepare import build
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = (
+    "notes the quality of each document by your examples of good and bad texts, and keeps the best"
+)
+LIKELY = 0.01  # the largest probability of the classifier's success by chance
 BITS = 18
 SIZE = 4  # characters of a character n-gram
 FOLDS = 5
+FEWEST = 20  # examples of each class
+GOOD_NAMES = {"good", "yes", "keep", "true", "1", "positive", "pos", "high", "accept", "ok"}
+BAD_NAMES = {"bad", "no", "drop", "false", "0", "negative", "neg", "low", "reject", "remove", "-1"}
 SCALE = 10.0  # features are shares; this brings their sums near 1
 STRENGTHS = (1.0, 10.0, 100.0)  # inverse regularisation, chosen by cross-validation
 # The dual problem: there are fewer examples than features.
 SOLVER: dict[str, Any] = dict(solver="liblinear", dual=True, random_state=0, tol=0.01)
 FIXED = 1 << 24  # scale of weights, which are stored as integers
 
+# Hashed features of B texts by kind: (F,) columns, (B + 1,) the first feature of each text.
+Features = Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
-@dataclass(frozen=True)
-class Features:
-    """Hashed features of B texts by kind: (F,) columns, (B + 1,) the first feature of each text."""
 
-    sorts: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
+@dataclass(frozen=True, kw_only=True)
+class Settings(CorpusStep):
+    NOTES: ClassVar[tuple[str, ...]] = ("quality",)
+
+    examples: str = ""
+    """A file of texts labelled with two classes (csv, jsonl, ...), at least 20 of each."""
+    model: str = ""
+    """The folder of a model that was fine-tuned on two classes, in place of `examples`."""
+    good_label: str = ""
+    """The class of good texts; may be left out where the names say it (yes and no, good and bad,
+    keep and drop, true and false, 1 and 0)."""
+    least: float | None = None
+    """The least probability of a good text; without this and `keep_share` all are kept, and their
+    quality is noted."""
+    keep_share: float | None = None
+    """The share of the documents that is kept, the best ones."""
+
+    def check(self) -> None:
+        require_one(self, "examples", "model", example='examples = "judged.csv"')
+        refuse_both(self, "model", "examples")
+        refuse_both(self, "least", "keep_share")
+        check_shares(self, "least", "keep_share", positive=True)
+
+    def files(self) -> Sequence[Path]:
+        if self.model:
+            return model_files(self.model)
+        return [Path(self.examples)] if self.examples else []
+
+    def require(self) -> None:
+        if self.model:
+            good_label(class_names(self.model), self.good_label)
+        else:
+            self._learned()
+
+    def score_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
+        """Pass: return the quality of each document, by the classifier in `side_input`."""
+        weights = side_input.column("weights").to_numpy()
+        bias, slope, shift = side_input.column("numbers").slice(0, 3).to_pylist()
+        quality = LinearClassifier(weights, bias, slope, shift).probabilities(features_of(batch))
+        return arrow_table(row=batch.rows, quality=quality)
+
+    def model_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+        """Pass: return the quality of each document, by the model."""
+        label = good_label(class_names(self.model), self.good_label)
+        quality = probabilities(self.model, batch.texts, label)
+        return arrow_table(row=batch.rows, quality=quality)
+
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+        """Return the quality of each document, and the least one that is kept (`least`).
+
+        Raises:
+            UsageError, DataError, ConfigError: the examples are not texts of two classes, or the
+                classifier is no better than chance.
+            CheckpointError, IncompatibleError: the model cannot be used.
+        """
+        if self.model:
+            table = corpus.map("model", self.model_pass).read()
+        else:
+            table = corpus.map("score", self.score_pass, self._weights(corpus)).read()
+        quality = table.column("quality").to_numpy()
+        least = 0.0 if self.least is None else self.least
+        if self.keep_share is not None and len(quality):
+            kept_count = max(1, round(self.keep_share * len(quality)))
+            least = float(np.sort(quality)[len(quality) - kept_count])
+        documents, limits = table.column(DOCUMENT), np.full(len(quality), least)
+        return arrow_table(document=documents, quality=quality, least=limits)
+
+    def _learned(self) -> tuple[LabelledTexts, LinearClassifier, HeldOutScores]:
+        """Train on the examples, cached per process; raise the errors of `gather`."""
+        examples, linear, trial = _train_on_file(
+            self.examples, self.good_label, *map(file_state, filter(Path.is_file, self.files()))
+        )
+        if trial.chance > LIKELY:
+            raise DataError(
+                "the classifier is no better than chance",
+                where=f"classifier.examples, {self.examples}",
+                found=f"{trial.accuracy:.1%} right on examples it had not learned from "
+                f"(area under the curve {trial.area:.2f}, {len(examples.good)} examples)",
+                wanted=f"clearly more than {trial.usual:.1%} (area 0.5)",
+                do="label more texts, by a judgement that the text itself shows",
+            )
+        return examples, linear, trial
+
+    def _weights(self, corpus: CorpusHandle) -> pa.Table:
+        """Return the classifier as a side input of `score_pass`; report its metrics."""
+        examples, linear, trial = self._learned()
+        corpus.say(
+            Finding(
+                "quality-classifier",
+                f"the classifier of quality is right for {trial.accuracy:.1%} of the examples that "
+                "it had not learned from",
+                f"{len(examples.good):,} examples, {examples.good.sum():,} of them "
+                f"{examples.label!r}; the usual class alone: {trial.usual:.1%}; area under the "
+                f"curve {trial.area:.3f}",
+            )
+        )
+        numbers = np.zeros(len(linear.weights))
+        numbers[:3] = linear.bias, linear.slope, linear.shift
+        return arrow_table(weights=linear.weights, numbers=numbers)
+
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        assert gathered is not None
+        order = np.argsort(batch.indices_in(gathered))
+        quality = gathered.column("quality").to_numpy()[order]
+        limited = self.least is not None or self.keep_share is not None
+        low = float(gathered.column("least")[0].as_py()) if limited else None
+        return Outcome(
+            measures=[RuleMeasure("quality", quality, low=low)],
+            notes={"quality": [f"{value:.6f}" for value in quality.tolist()]},
+        )
 
 
 @dataclass(frozen=True)
@@ -67,9 +192,9 @@ class LinearClassifier:
 
     def probabilities(self, features: Features) -> NDArray[np.float64]:
         """Return (B,) the probability of the class of good texts, rounded to six decimals."""
-        decisions = np.zeros(len(features.sorts[0][1]) - 1)
-        for columns, starts in features.sorts:
-            sums = np.concatenate([[0], np.cumsum(self.weights[columns])])
+        decisions = np.zeros(len(features[0][1]) - 1)
+        for columns, starts in features:
+            sums = starts_of(self.weights[columns])
             counts = np.maximum(np.diff(starts), 1)
             decisions += (sums[starts[1:]] - sums[starts[:-1]]) / counts * (SCALE / FIXED)
         return _logistic(self.slope * (decisions + self.bias) + self.shift).round(6)
@@ -109,19 +234,13 @@ def features_of(batch: CurationBatch) -> Features:
     for back in range(1, SIZE):
         tails = characters.offsets[1:] - back
         complete[tails[tails < count]] = False
-    lengths = np.maximum(np.diff(characters.offsets) - SIZE + 1, 0)
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    return Features(
-        (
-            (_places(words.hashes), words.starts),
-            (_places(pairs), pair_starts),
-            (_places(mix(sequence[complete] + BASE)), starts),
-        )
+    starts = starts_of(np.maximum(np.diff(characters.offsets) - SIZE + 1, 0))
+    kinds = (
+        (words.hashes, words.starts),
+        (pairs, pair_starts),
+        (mix(sequence[complete] + BASE), starts),
     )
-
-
-def _places(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
-    return (numbers >> np.uint64(64 - BITS)).astype(np.int64)
+    return [((h >> np.uint64(64 - BITS)).astype(np.int64), starts) for h, starts in kinds]
 
 
 def train_classifier(
@@ -140,7 +259,10 @@ def train_classifier(
     # Sort the examples, so that their order has no effect.
     keys = hashes(batch.texts)
     order = np.lexsort((good, keys))
-    batch, good, keys = _reorder(batch, order), good[order], keys[order]
+    indices, good, keys = order.tolist(), good[order], keys[order]
+    batch = CurationBatch(
+        np.arange(len(good)), [batch.ids[n] for n in indices], [batch.texts[n] for n in indices]
+    )
     shares = _matrix(features_of(batch))
     document_counts = np.asarray((shares > 0).sum(axis=0)).ravel()
     rarity = np.log((1 + len(good)) / (1 + document_counts)) + 1
@@ -200,19 +322,12 @@ def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(1 / (1 + np.exp(-np.clip(values, -50, 50))))
 
 
-def _reorder(batch: CurationBatch, order: NDArray[np.int64]) -> CurationBatch:
-    indices = order.tolist()
-    return CurationBatch(
-        np.arange(len(indices)), [batch.ids[n] for n in indices], [batch.texts[n] for n in indices]
-    )
-
-
 def _matrix(features: Features) -> Any:
     """Return (B, 2**18), sparse: the share of each feature in those of its kind, times `SCALE`."""
     import scipy.sparse
 
     total: Any = 0
-    for columns, starts in features.sorts:
+    for columns, starts in features:
         counts = np.diff(starts)
         block = scipy.sparse.csr_matrix(
             (np.repeat(SCALE / np.maximum(counts, 1), counts), columns, starts),
@@ -232,156 +347,107 @@ def _folds(keys: NDArray[np.uint64], good: NDArray[np.bool_]) -> NDArray[np.int6
     return folds
 
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-SUMMARY = (
-    "notes the quality of each document by your examples of good and bad texts, and keeps the best"
-)
-LIKELY = 0.01  # the largest probability of the classifier's success by chance
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings(CorpusStep):
-    NOTES: ClassVar[tuple[str, ...]] = ("quality",)
-
-    examples: str = ""
-    """A file of texts labelled with two classes (csv, jsonl, ...), at least 20 of each."""
-    model: str = ""
-    """The folder of a model that was fine-tuned on two classes, in place of `examples`."""
-    good_label: str = ""
-    """The class of good texts; may be left out where the names say it (yes and no, good and bad,
-    keep and drop, true and false, 1 and 0)."""
-    least: float | None = None
-    """The least probability of a good text; without this and `keep_share` all are kept, and their
-    quality is noted."""
-    keep_share: float | None = None
-    """The share of the documents that is kept, the best ones."""
-
-    def check(self) -> None:
-        if bool(self.examples) == bool(self.model):
-            raise ConfigError(
-                "two classifiers" if self.model else "nothing to learn quality from",
-                where="examples",
-                found="both `examples` and `model`" if self.model else "no file",
-                wanted="a labelled file, or a fine-tuned model",
-                do="leave one out"
-                if self.model
-                else 'set examples = "judged.csv": a column of texts and one of yes and no',
-            )
-        if self.least is not None and self.keep_share is not None:
-            raise ConfigError(
-                "two limits",
-                where="keep_share",
-                found=f"least = {self.least} and keep_share = {self.keep_share}",
-                wanted="one of them",
-                do="leave one out",
-            )
-        check_shares(self, "least", "keep_share", positive=True)
-
-    def files(self) -> Sequence[Path]:
-        if self.model:
-            return model_files(self.model)
-        return [Path(self.examples)] if self.examples else []
-
-    def require(self) -> None:
-        if self.model:
-            good_class(self.model, self.good_label, "classifier")
-        else:
-            self._learned()
-
-    def score_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
-        """Pass: return the quality of each document, by the classifier in `side_input`."""
-        import pyarrow as pa
-
-        weights = side_input.column("weights").to_numpy()
-        bias, slope, shift = side_input.column("numbers").slice(0, 3).to_pylist()
-        quality = LinearClassifier(weights, bias, slope, shift).probabilities(features_of(batch))
-        return pa.table({"row": batch.rows, "quality": quality})
-
-    def model_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return the quality of each document, by the model."""
-        import pyarrow as pa
-
-        quality = probabilities(self.model, batch.texts, self.good_label)
-        return pa.table({"row": batch.rows, "quality": quality})
-
-    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Return the quality of each document, and the least one that is kept (`least`).
-
-        Raises:
-            UsageError, DataError, ConfigError: the examples are not texts of two classes, or the
-                classifier is no better than chance.
-            CheckpointError, IncompatibleError: the model cannot be used.
-        """
-        import pyarrow as pa
-
-        if self.model:
-            table = corpus.map("model", self.model_pass).read()
-        else:
-            table = corpus.map("score", self.score_pass, self._weights(corpus)).read()
-        quality = table.column("quality").to_numpy()
-        least = 0.0 if self.least is None else self.least
-        if self.keep_share is not None and len(quality):
-            kept_count = max(1, round(self.keep_share * len(quality)))
-            least = float(np.sort(quality)[len(quality) - kept_count])
-        return table.select([DOCUMENT, "quality"]).append_column(
-            "least", pa.array(np.full(len(quality), least))
-        )
-
-    def _learned(self) -> tuple[LabelledTexts, LinearClassifier, HeldOutScores]:
-        """Train on the examples, cached per process; raise the errors of `gather`."""
-        examples, linear, trial = _train_on_file(
-            self.examples, self.good_label, *map(file_state, filter(Path.is_file, self.files()))
-        )
-        if trial.chance > LIKELY:
-            raise DataError(
-                "the classifier is no better than chance",
-                where=f"classifier.examples, {self.examples}",
-                found=f"{trial.accuracy:.1%} right on examples it had not learned from "
-                f"(area under the curve {trial.area:.2f}, {len(examples.good)} examples)",
-                wanted=f"clearly more than {trial.usual:.1%} (area 0.5)",
-                do="label more texts, by a judgement that the text itself shows",
-            )
-        return examples, linear, trial
-
-    def _weights(self, corpus: CorpusHandle) -> pa.Table:
-        """Return the classifier as a side input of `score_pass`; report its metrics."""
-        import pyarrow as pa
-
-        examples, linear, trial = self._learned()
-        corpus.say(
-            Finding(
-                "quality-classifier",
-                f"the classifier of quality is right for {trial.accuracy:.1%} of the examples that "
-                "it had not learned from",
-                f"{len(examples.good):,} examples, {examples.good.sum():,} of them "
-                f"{examples.label!r}; the usual class alone: {trial.usual:.1%}; area under the "
-                f"curve {trial.area:.3f}",
-            )
-        )
-        numbers = np.zeros(len(linear.weights))
-        numbers[:3] = linear.bias, linear.slope, linear.shift
-        return pa.table({"weights": linear.weights, "numbers": numbers})
-
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
-        assert gathered is not None
-        rows = gathered.column("row").to_numpy()
-        order = np.argsort(rows, kind="stable")
-        quality = gathered.column("quality").to_numpy()[
-            order[np.searchsorted(rows[order], batch.rows)]
-        ]
-        limited = self.least is not None or self.keep_share is not None
-        low = float(gathered.column("least")[0].as_py()) if limited else None
-        return Outcome(
-            measures=[RuleMeasure("quality", quality, low=low)],
-            notes={"quality": [f"{value:.6f}" for value in quality.tolist()]},
-        )
-
-
 @functools.lru_cache(maxsize=2)
 def _train_on_file(
-    path: str, good_label: str, *state: object
+    path: str, label: str, *state: object
 ) -> tuple[LabelledTexts, LinearClassifier, HeldOutScores]:
-    examples = read_labelled_texts(path, good_label, "classifier")
+    examples = read_labelled_texts(path, label)
     return examples, *train_classifier(examples.batch, examples.good)
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """B labelled texts.
+
+    `good`: (B,) whether each is good; `label`: the name of the class of good texts."""
+
+    batch: CurationBatch
+    good: NDArray[np.bool_]
+    label: str
+
+
+def read_labelled_texts(path: str, label: str) -> LabelledTexts:
+    """Read the examples of a labelled file.
+
+    Args:
+        label: the class of good texts; "": infer it from its name (yes, good, keep, ...).
+
+    Raises:
+        UsageError, DataError: the file cannot be read, is no classification of texts into two
+            classes, has too few of one, or a text in both.
+        ConfigError: the class of good texts cannot be inferred.
+    """
+    where = f"classifier.examples, {path}"
+    try:
+        rows = files.load(path)
+        task = infer(rows)
+        examples = build(rows, task)
+    except MaskwrightError as error:
+        if error.where is None or path not in error.where:
+            raise error.under(f"{where}: ") from None
+        raise
+    every = itertools.chain.from_iterable(examples.parts.values())
+    singles = [example for example in every if isinstance(example, TextExample)]
+    names = () if examples.labels is None else examples.labels.names
+    if len(names) != 2 or not all(isinstance(single.label, int) for single in singles):
+        raise DataError(
+            "the examples are not texts of two classes",
+            where=where,
+            found=f"{task.name} with {len(names)} classes" if names else task.name,
+            wanted="a column of texts and one of labels such as yes and no",
+            do="label each text with one of two names",
+        )
+    number = names.index(good_label(names, label))
+    good = np.array([single.label == number for single in singles])
+    for count, name in ((int(good.sum()), names[number]), (int((~good).sum()), names[1 - number])):
+        if count < FEWEST:
+            raise DataError(
+                "too few examples to learn from",
+                where=where,
+                found=f"{count} of {name!r}",
+                wanted=f"{FEWEST} or more of each class; some hundred are better",
+                do="label more texts",
+            )
+    by_text: dict[str, TextExample] = {}
+    for single in singles:
+        previous = by_text.setdefault(single.text, single)
+        if previous.label != single.label:
+            raise DataError(
+                "one text is in both classes",
+                where=f"{previous.where} and {single.where}",
+                found=single.text[:80],
+                wanted="one label for each text",
+                do="correct one of the labels",
+            )
+    texts = [single.text for single in singles]
+    ids = [single.where for single in singles]
+    return LabelledTexts(CurationBatch(np.arange(len(texts)), ids, texts), good, names[number])
+
+
+def good_label(names: Sequence[str], label: str) -> str:
+    """Return the class of good texts: `label`, or for "" the one inferred from `names`.
+
+    Raises:
+        ConfigError: there is no class `label`, or it cannot be inferred.
+    """
+    if label and label not in names:
+        raise ConfigError(
+            "there is no such class",
+            where="classifier.good_label",
+            found=repr(label),
+            wanted=" or ".join(names),
+            do=near(label, names),
+        )
+    if label:
+        return label
+    good = [name for name in names if name.casefold() in GOOD_NAMES]
+    bad = [name for name in names if name.casefold() in BAD_NAMES]
+    if len(good) == 1 and len(good) + len(bad) == len(names):
+        return good[0]
+    raise ConfigError(
+        "which class is that of good texts is unclear",
+        where="classifier.good_label",
+        found=", ".join(names[:10]),
+        wanted="the class of texts to keep",
+        do=f"set good_label = {names[0]!r}, or another of them",
+    )

@@ -28,9 +28,9 @@ from maskwright.base.storage.files import file_state
 from maskwright.text.corpus.files import Source, find_all
 from maskwright.text.corpus.read import Reader
 from maskwright.text.curate.arrays.characters import characters_of
-from maskwright.text.curate.arrays.phrases import Spans, cut_spans, merge_spans
-from maskwright.text.curate.arrays.winnow import Stretches
-from maskwright.text.curate.arrays.words import Words, mix, words_of
+from maskwright.text.curate.arrays.hashes import HashTable, is_first, mix, ranges, starts_of
+from maskwright.text.curate.arrays.spans import Spans, character_ranges, cut_spans, merge_spans
+from maskwright.text.curate.arrays.words import words_of
 from maskwright.text.curate.step import (
     DOCUMENT,
     Change,
@@ -39,15 +39,126 @@ from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
     Removal,
+    arrow_table,
+    require_one,
 )
-from maskwright.text.tables.formats import unnamed_files
-from maskwright.text.tables.rows import read_rows
-from maskwright.text.tables.split_files import separate_class_names
+from maskwright.text.tables.files import separate_class_names
+from maskwright.text.tables.formats import text_files
+from maskwright.text.tables.read import read_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "remove documents with texts of evaluation files, or cut these texts out"
+RULE = "contaminated"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CorpusStep):
+    UNLESS: ClassVar[str] = (
+        "the corpus was not compared with evaluation files: figures on public benchmarks may be "
+        "too high"
+    )
+    CHANGES_TEXT = True
+
+    evaluation: tuple[str, ...] = ()
+    """Files or folders with the texts that the corpus must not hold, of any labelled or text
+    format; all columns of text count."""
+    overlap: int = 13
+    """Words in a row that a document and an evaluation text may not share."""
+    shortest: int = 6
+    """Words of the shortest text that is looked for; below `overlap` it must be a whole line or
+    sentence of the document."""
+    action: Literal["remove", "cut"] = "remove"
+    """Whether the document is removed, or the shared words are cut out of it."""
+
+    def check(self) -> None:
+        require_one(self, "evaluation", example='evaluation = ["test.jsonl"]')
+        require("overlap", self.overlap, 2)
+        require("shortest", self.shortest, 1)
+        try:
+            sources_of(self.evaluation)
+        except MaskwrightError as error:
+            raise ConfigError(
+                "the evaluation files cannot be read",
+                where="evaluation",
+                found=f"{error.what}: {error.where or error.found}",
+                wanted=error.wanted,
+                do=error.do,
+            ) from error
+
+    def files(self) -> Sequence[Path]:
+        return [path for source in sources_of(self.evaluation) for path in source.paths]
+
+    def open(self) -> Index:
+        """Return the index of the evaluation texts.
+
+        Raises:
+            DataError, StorageError, UsageError: a file cannot be read.
+        """
+        return opened_index(self)
+
+    # -------------------------------------------------------------------------- passes
+    def hits(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+        """Pass: return the sets of evaluation texts that each document shares words with."""
+        spans, sets = opened_index(self).matches(batch)
+        pairs = np.unique(np.stack([spans.texts, sets], axis=1), axis=0)
+        return arrow_table(row=batch.rows[pairs[:, 0]], set=pairs[:, 1].copy())
+
+    def gather(self, corpus: CorpusHandle, opened: Index) -> pa.Table:
+        """Return contaminated documents, each with its first evaluation text and their number."""
+        pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])
+        documents, sets = (pairs.column(name).to_numpy() for name in (DOCUMENT, "set"))
+        for finding in findings(opened, documents, sets):
+            corpus.say(finding)
+        order = np.lexsort((sets, documents))
+        documents, sets = documents[order], sets[order]
+        begins = np.flatnonzero(is_first(documents))
+        combinations = [tuple(block.tolist()) for block in np.split(sets, begins[1:])]
+        first_texts = opened.sets.texts[opened.sets.starts[sets]]
+        least = np.minimum.reduceat(first_texts, begins) if len(begins) else first_texts
+        sizes = opened.sets.union_sizes(combinations)[: len(begins)]
+        return arrow_table(document=documents[begins], text=least, texts=np.array(sizes, np.int64))
+
+    def apply(
+        self, batch: CurationBatch, opened: Index, gathered: pa.Table | None = None
+    ) -> Outcome:
+        if gathered is None or not gathered.num_rows:
+            return Outcome()
+        indices = batch.indices_in(gathered)
+        order = np.argsort(indices)
+        indices = indices[order]
+        hit = batch.mentioned_in(gathered)
+        spans = merge_spans(opened.matches(hit)[0])
+        texts, counts = (gathered.column(name).to_numpy()[order] for name in ("text", "texts"))
+        values = []
+        for text, count in zip(texts.tolist(), counts.tolist(), strict=True):
+            more = f" and {counted(count - 1, 'further text')}" if count > 1 else ""
+            values.append(f"{opened.texts[text]}{more}")
+        where = character_ranges(hit.words, spans)
+        of_text = np.searchsorted(spans.texts, np.arange(len(hit) + 1)).tolist()
+        if self.action == "remove":
+            limit = f"no {self.overlap} words in a row, or whole short text, of an evaluation file"
+            rows = zip(indices.tolist(), values, of_text, of_text[1:], strict=False)
+            return Outcome(
+                removals=[
+                    Removal(index, RULE, value, next(iter(where[begin:end]), None), limit)
+                    for index, value, begin, end in rows
+                ]
+            )
+        rewritten = list(batch.texts)
+        for index, text in zip(indices.tolist(), cut_spans(hit, spans), strict=True):
+            rewritten[index] = text
+        changes = [
+            Change(int(indices[number]), RULE, values[number], span)
+            for number, span in zip(spans.texts.tolist(), where, strict=True)
+        ]
+        return Outcome(texts=rewritten, changes=changes)
 
 
 @dataclass(frozen=True)
-class EvaluationText:
-    """A text of an evaluation file.
+class TextPlace:
+    """The place of a text in an evaluation file.
 
     Attributes:
         file: the file, as the user named it.
@@ -60,10 +171,8 @@ class EvaluationText:
     row: int
     unit: str
     column: str
-    text: str
 
-    @property
-    def place(self) -> str:
+    def __str__(self) -> str:
         column = f", {self.column}" if self.column else ""
         return f"{self.file}, {self.unit} {self.row}{column}"
 
@@ -74,11 +183,11 @@ def sources_of(paths: Sequence[str | Path]) -> list[Source]:
     Raises:
         UsageError: a path does not exist, or cannot be read.
     """
-    return separate_class_names(find_all(list(paths), unnamed_files.sources))[0]
+    return separate_class_names(find_all(list(paths), text_files.sources))[0]
 
 
-def read_texts(source: Source) -> Iterator[EvaluationText]:
-    """Yield the texts of a file.
+def read_texts(source: Source) -> Iterator[tuple[TextPlace, str]]:
+    """Yield the texts of a file, each with its place.
 
     Raises:
         DataError, StorageError, UsageError: bad rows; the file cannot be read.
@@ -86,12 +195,12 @@ def read_texts(source: Source) -> Iterator[EvaluationText]:
     if source.format == "text":
         for document in Reader(source.path):
             number = int(document.id.rpartition(":")[2])
-            yield EvaluationText(source.shown, number, "line", "", document.text)
+            yield TextPlace(source.shown, number, "line", ""), document.text
         return
     for row in read_rows([source]):
         for column, value in row.values.items():
             for text in texts_in(value):
-                yield EvaluationText(source.shown, row.number, row.unit, str(column), text)
+                yield TextPlace(source.shown, row.number, row.unit, str(column)), text
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -114,44 +223,15 @@ WITHIN = " \t\u00a0,'\u2019-"
 
 
 @dataclass(frozen=True)
-class Matches:
-    """Spans of words that are in the index, and (R,) the set of texts of each, in `TextSets`."""
-
-    spans: Spans
-    sets: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
 class Grams:
     """N distinct n-grams of `size` words of the evaluation texts.
 
     `complete`: whether each is a whole text, which must be a line or sentence of a document;
-    `hashes`: (N,), sorted; `sets`: (N,) the index in `TextSets` of the texts that contain it;
-    `sieve`: (2**b,) whether a hash begins with these bits, which excludes most other hashes."""
+    `sets`: the index in `TextSets` of the texts that contain it, by its hash."""
 
     size: int
     complete: bool
-    hashes: NDArray[np.uint64]
-    sets: NDArray[np.int64]
-    sieve: NDArray[np.bool_]
-
-    @classmethod
-    def of(
-        cls, size: int, complete: bool, hashes: NDArray[np.uint64], sets: NDArray[np.int64]
-    ) -> Grams:
-        bits = min(26, max(12, len(hashes).bit_length() + 4))
-        sieve = np.zeros(1 << bits, np.bool_)
-        sieve[hashes >> np.uint64(64 - bits)] = True
-        return cls(size, complete, hashes, sets, sieve)
-
-    def find(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return (M,) the indices of `hashes` that are among these, and (M,) the set of each."""
-        bits = len(self.sieve).bit_length() - 1
-        likely = np.flatnonzero(self.sieve[hashes >> np.uint64(64 - bits)])
-        entries = np.searchsorted(self.hashes, hashes[likely])
-        entries = np.minimum(entries, len(self.hashes) - 1)
-        equal = self.hashes[entries] == hashes[likely]
-        return likely[equal], self.sets[entries[equal]]
+    sets: HashTable
 
 
 @dataclass(frozen=True)
@@ -211,21 +291,21 @@ class Index:
     """The n-grams of all evaluation texts.
 
     Attributes:
-        texts: the texts that are searched for; their attribute `text` is empty.
+        texts: the places of the texts that are searched for.
         grams: the n-grams by size.
         sets: the sets of texts of the n-grams.
         rows: by file, (the number of its rows, the number of rows that are searched for).
     """
 
-    texts: Sequence[EvaluationText]
+    texts: Sequence[TextPlace]
     grams: Sequence[Grams]
     sets: TextSets
     rows: dict[str, tuple[int, int]]
 
-    def matches(self, batch: CurationBatch) -> Matches:
-        """Find the spans of words that documents share with evaluation texts."""
-        words = batch.words
-        stretches, boundaries = Stretches(words), boundaries_of(batch)
+    def matches(self, batch: CurationBatch) -> tuple[Spans, NDArray[np.int64]]:
+        """Return the spans of words that documents share with evaluation texts, and (R,) the set of
+        texts of each."""
+        words, boundaries = batch.words, boundaries_of(batch)
         at_boundary = np.flatnonzero(boundaries[:-1])
         matched = [(np.zeros(0, np.int64),) * 4]
         for grams in self.grams:
@@ -235,14 +315,14 @@ class Index:
                 firsts = firsts[boundaries[firsts + grams.size]]
             else:
                 firsts = np.arange(len(words.hashes) - grams.size + 1)
-            indices, sets = grams.find(stretches.hashes(firsts, grams.size))
+            indices, sets = grams.sets.find(words.spans.of(firsts, firsts + grams.size))
             firsts = firsts[indices]
             texts = np.searchsorted(words.starts, firsts, "right") - 1
             inside = firsts + grams.size <= words.starts[texts + 1]
             texts, begins = texts[inside], (firsts - words.starts[texts])[inside]
             matched.append((texts, begins, begins + grams.size, sets[inside]))
         texts, begins, ends, sets = map(np.concatenate, zip(*matched, strict=True))
-        return Matches(Spans(texts, begins, ends), sets)
+        return Spans(texts, begins, ends), sets
 
 
 def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
@@ -251,15 +331,15 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
     Raises:
         DataError, StorageError, UsageError: a file cannot be read.
     """
-    texts: list[EvaluationText] = []
+    texts: list[TextPlace] = []
     hashes: dict[tuple[int, bool], list[NDArray[np.uint64]]] = {}
     owners: dict[tuple[int, bool], list[NDArray[np.int64]]] = {}
     row_counts: dict[str, tuple[int, int]] = {}
     for source in sources_of(paths):
         entries = list(read_texts(source))
-        words = words_of([entry.text for entry in entries])
-        lengths, stretches = words.counts, Stretches(words)
-        letters = characters_of([entry.text for entry in entries]).letters_per_word
+        characters = characters_of([text for _, text in entries])
+        words, letters = words_of(characters), characters.letters_per_word
+        lengths = words.counts
         long_enough = lengths >= min(shortest, overlap) * letters
         numbers = np.cumsum(long_enough) - 1 + len(texts)
         for letters_each in np.unique(letters).tolist():
@@ -269,19 +349,19 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
                 fits = lengths == size if complete else lengths >= size
                 chosen = (letters == letters_each) & fits
                 counts = np.where(chosen, lengths - size + 1, 0)
-                starts = np.cumsum(counts) - counts
-                firsts = np.arange(counts.sum()) + np.repeat(words.starts[:-1] - starts, counts)
+                firsts = ranges(words.starts[:-1], counts)
                 key = (size, complete)
-                hashes.setdefault(key, []).append(stretches.hashes(firsts, size))
+                hashes.setdefault(key, []).append(words.spans.of(firsts, firsts + size))
                 owners.setdefault(key, []).append(np.repeat(numbers, counts))
-        sought = [entries[index] for index in np.flatnonzero(long_enough).tolist()]
-        texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in sought]
-        row_counts[source.shown] = (len({t.row for t in entries}), len({t.row for t in sought}))
+        sought = [entries[index][0] for index in np.flatnonzero(long_enough).tolist()]
+        texts += sought
+        rows = {origin.row for origin, _ in entries}
+        row_counts[source.shown] = (len(rows), len({origin.row for origin in sought}))
     keys = [key for key in sorted(hashes) if any(len(block) for block in hashes[key])]
     runs = [_runs(np.concatenate(hashes[key]), np.concatenate(owners[key])) for key in keys]
     sets, sets_of_runs = _sets([(starts, members) for _, starts, members in runs])
     grams = [
-        Grams.of(*key, distinct, own_sets)
+        Grams(*key, HashTable(distinct, own_sets))
         for key, (distinct, _, _), own_sets in zip(keys, runs, sets_of_runs, strict=True)
     ]
     return Index(texts, grams, sets, row_counts)
@@ -293,11 +373,9 @@ def _runs(
     """Group owners by hash. Return (H,) the sorted distinct hashes, (H + 1,) the index of the first
     owner of each, and the distinct owners of each hash, ascending."""
     order = np.lexsort((owners, hashes))
+    order = order[is_first(hashes[order], owners[order])]
     hashes, owners = hashes[order], owners[order]
-    is_first = np.concatenate([[True], hashes[1:] != hashes[:-1]])
-    distinct = is_first | np.concatenate([[True], owners[1:] != owners[:-1]])
-    hashes, owners, is_first = hashes[distinct], owners[distinct], is_first[distinct]
-    starts = np.append(np.flatnonzero(is_first), len(hashes))
+    starts = np.append(np.flatnonzero(is_first(hashes)), len(hashes))
     return hashes[starts[:-1]], starts, owners
 
 
@@ -318,10 +396,11 @@ def _sets(
     rank = np.argsort(largest_first)
     first_runs = first_runs[largest_first]
     set_sizes = sizes[first_runs]
-    starts = np.concatenate([[0], np.cumsum(set_sizes)])
-    members = np.arange(starts[-1]) + np.repeat(begins[first_runs] - starts[:-1], set_sizes)
+    members = ranges(begins[first_runs], set_sizes)
     cuts = np.cumsum([len(run_starts) - 1 for run_starts, _ in runs])
-    return TextSets(starts, owners[members]), np.split(rank[inverse], cuts)[: len(runs)]
+    return TextSets(starts_of(set_sizes), owners[members]), np.split(rank[inverse], cuts)[
+        : len(runs)
+    ]
 
 
 def boundaries_of(batch: CurationBatch) -> NDArray[np.bool_]:
@@ -329,7 +408,7 @@ def boundaries_of(batch: CurationBatch) -> NDArray[np.bool_]:
     words, characters = batch.words, batch.characters
     is_boundary = np.ones(len(words.hashes) + 1, np.bool_)
     offsets = characters.offsets[words.texts]
-    marks = np.concatenate([[0], np.cumsum(_ends_a_sentence()[characters.points], dtype=np.int64)])
+    marks = starts_of(_ends_a_sentence()[characters.points])
     begins, ends = (words.begins + offsets)[1:], (words.ends + offsets)[:-1]
     is_boundary[1:-1] = marks[begins] > marks[ends]
     return is_boundary
@@ -341,149 +420,6 @@ def _ends_a_sentence() -> NDArray[np.bool_]:
     ends = np.ones(0x110000, np.bool_)
     ends[[ord(sign) for sign in WITHIN]] = False
     return ends
-
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-SUMMARY = "remove documents with texts of evaluation files, or cut these texts out"
-RULE = "contaminated"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings(CorpusStep):
-    UNLESS: ClassVar[str] = (
-        "the corpus was not compared with evaluation files: figures on public benchmarks may be "
-        "too high"
-    )
-    CHANGES_TEXT = True
-
-    evaluation: tuple[str, ...] = ()
-    """Files or folders with the texts that the corpus must not hold, of any labelled or text
-    format; all columns of text count."""
-    overlap: int = 13
-    """Words in a row that a document and an evaluation text may not share."""
-    shortest: int = 6
-    """Words of the shortest text that is looked for; below `overlap` it must be a whole line or
-    sentence of the document."""
-    action: Literal["remove", "cut"] = "remove"
-    """Whether the document is removed, or the shared words are cut out of it."""
-
-    def check(self) -> None:
-        if not self.evaluation:
-            raise ConfigError(
-                "no evaluation files are named",
-                where="evaluation",
-                found="an empty list",
-                wanted="the files whose texts the corpus must not hold",
-                do='name them: --set contamination.evaluation=["test.jsonl"]',
-            )
-        require("overlap", self.overlap, 2)
-        require("shortest", self.shortest, 1)
-        try:
-            sources_of(self.evaluation)
-        except MaskwrightError as error:
-            evidence = f"{error.what}: {error.where or error.found}"
-            raise ConfigError(
-                "the evaluation files cannot be read",
-                where="evaluation",
-                found=evidence,
-                wanted=error.wanted,
-                do=error.do,
-            ) from error
-
-    def files(self) -> Sequence[Path]:
-        return [path for source in sources_of(self.evaluation) for path in source.paths]
-
-    def open(self) -> Index:
-        """Return the index of the evaluation texts.
-
-        Raises:
-            DataError, StorageError, UsageError: a file cannot be read.
-        """
-        return opened_index(self)
-
-    # -------------------------------------------------------------------------- passes
-    def hits(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return the sets of evaluation texts that each document shares words with."""
-        import pyarrow as pa
-
-        matches = opened_index(self).matches(batch)
-        pairs = np.unique(np.stack([matches.spans.texts, matches.sets], axis=1), axis=0)
-        return pa.table(
-            {
-                "row": pa.array(batch.rows[pairs[:, 0]], pa.int64()),
-                "set": pa.array(pairs[:, 1], pa.int64()),
-            }
-        )
-
-    def gather(self, corpus: CorpusHandle, opened: Index) -> pa.Table:
-        """Return contaminated documents, each with its first evaluation text and their number."""
-        import pyarrow as pa
-
-        pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])
-        documents, sets = (pairs.column(name).to_numpy() for name in (DOCUMENT, "set"))
-        for finding in findings(opened, documents, sets):
-            corpus.say(finding)
-        order = np.lexsort((sets, documents))
-        documents, sets = documents[order], sets[order]
-        begins = np.flatnonzero(np.append(True, np.diff(documents) != 0)[: len(documents)])
-        combinations = [tuple(block.tolist()) for block in np.split(sets, begins[1:])]
-        first_texts = opened.sets.texts[opened.sets.starts[sets]]
-        least = np.minimum.reduceat(first_texts, begins) if len(begins) else first_texts
-        sizes = opened.sets.union_sizes(combinations)[: len(begins)]
-        return pa.table(
-            {
-                DOCUMENT: pa.array(documents[begins], pa.int64()),
-                "text": pa.array(least, pa.int64()),
-                "texts": pa.array(sizes, pa.int64()),
-            }
-        )
-
-    def apply(
-        self, batch: CurationBatch, opened: Index, gathered: pa.Table | None = None
-    ) -> Outcome:
-        if gathered is None or not gathered.num_rows:
-            return Outcome()
-        indices = np.searchsorted(batch.rows, gathered.column("row").to_numpy())
-        order = np.argsort(indices)
-        indices = indices[order]
-        chosen = np.zeros(len(batch), np.bool_)
-        chosen[indices] = True
-        hit = batch.take(chosen)
-        spans = merge_spans(opened.matches(hit).spans)
-        texts, counts = (gathered.column(name).to_numpy()[order] for name in ("text", "texts"))
-        values = []
-        for text, count in zip(texts.tolist(), counts.tolist(), strict=True):
-            more = f" and {counted(count - 1, 'further text')}" if count > 1 else ""
-            values.append(opened.texts[text].place + more)
-        where = span_places(spans, hit.words)
-        of_text = np.searchsorted(spans.texts, np.arange(len(hit) + 1)).tolist()
-        if self.action == "remove":
-            limit = f"no {self.overlap} words in a row, or whole short text, of an evaluation file"
-            rows = zip(indices.tolist(), values, of_text, of_text[1:], strict=False)
-            return Outcome(
-                removals=[
-                    Removal(index, RULE, value, next(iter(where[begin:end]), None), limit)
-                    for index, value, begin, end in rows
-                ]
-            )
-        rewritten, cuts = list(batch.texts), cut_spans(hit, spans)
-        for index, text in zip(indices.tolist(), cuts.texts, strict=True):
-            rewritten[index] = text
-        changes = [
-            Change(int(indices[number]), RULE, values[number], span)
-            for number, span in zip(spans.texts.tolist(), where, strict=True)
-        ]
-        return Outcome(texts=rewritten, changes=changes)
-
-
-def span_places(spans: Spans, words: Words) -> list[str]:
-    """Return the range of characters of each span, in words."""
-    firsts = words.starts[spans.texts] + spans.begins
-    lasts = words.starts[spans.texts] + spans.ends - 1
-    characters = zip(words.begins[firsts].tolist(), words.ends[lasts].tolist(), strict=True)
-    return [f"characters {begin} to {end}" for begin, end in characters]
 
 
 def opened_index(step: Settings) -> Index:

@@ -7,13 +7,12 @@ The thresholds were found on web pages in English; dialogue and verse have short
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from maskwright.text.curate.arrays.characters import LINE_END
-from maskwright.text.curate.arrays.lines import find_repeats
-from maskwright.text.curate.arrays.sentences import TERMINALS
+from maskwright.text.curate.arrays.lines import TERMINALS, find_repeats
 from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
@@ -25,9 +24,6 @@ from maskwright.text.curate.step import (
     shares,
     where_applies,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "FineWeb's rules: lines without punctuation, short lines, repeated lines, lists"
 
@@ -52,7 +48,7 @@ class Settings(Step):
         check_shares(self, "line_punct_thr", "short_line_thr", "char_duplicates_ratio")
         check_counts(self, "short_line_length", "new_line_ratio")
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
         applies = in_languages(batch, self.languages)
         lines, characters = batch.lines, batch.characters
         short = lines.total(lines.lengths <= self.short_line_length)

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.characters import ALPHABETIC, DIGIT, LOWER, SPACE, SYMBOL, UPPER
+from maskwright.text.curate.arrays.hashes import ranges, starts_of
 from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
@@ -21,9 +22,6 @@ from maskwright.text.curate.step import (
     check_shares,
     shares,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "characters that are no language: symbols, random letters, keys at random, encoded bytes"
 # Consonants in a row that a word of few languages has.
@@ -62,7 +60,7 @@ class Settings(Step):
         check_shares(self, *names, "max_long_words")
         check_counts(self, "min_characters", "min_words")
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
         characters, points = batch.characters, batch.characters.points
         classes = characters.classes
         visible = characters.count((classes & SPACE) == 0)
@@ -177,6 +175,5 @@ def _count_flags(
     if not begins.size:
         return np.zeros(0, np.int32)
     sizes = ends - begins
-    starts = np.cumsum(sizes) - sizes
-    positions = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins - starts, sizes)
-    return np.add.reduceat(flags[positions], starts, dtype=np.int32)
+    positions = ranges(begins, sizes)
+    return np.add.reduceat(flags[positions], starts_of(sizes)[:-1], dtype=np.int32)

@@ -11,13 +11,14 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import ConfigError, UsageError
-from maskwright.text.curate.arrays.characters import ALPHABETIC, MARK, SPACE
+from maskwright.text.curate.arrays.characters import ALPHABETIC, MARK, characters_of
+from maskwright.text.curate.arrays.hashes import HashTable, ranges, starts_of
 from maskwright.text.curate.arrays.words import words_of
 from maskwright.text.curate.step import (
     LANGUAGE,
@@ -34,9 +35,6 @@ from maskwright.text.curate.step import (
     shares,
     where_applies,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "Gopher's quality rules: words, their length, symbols, bullets, ellipses, stop words"
 ENGLISH = ("the", "be", "to", "of", "and", "that", "have", "with")
@@ -103,17 +101,18 @@ class Settings(Step):
     def files(self) -> Sequence[Path]:
         return [Path(self.stop_words)] if self.stop_words else []
 
-    def open(self) -> Mapping[str, NDArray[np.uint64]]:
-        """Return the sorted hashes of the stop words of each language."""
+    def open(self) -> Mapping[str, HashTable]:
+        """Return the stop words of each language."""
         return {
-            language: np.unique(words_of(words).hashes) for language, words in self._lists().items()
+            language: HashTable(np.unique(words_of(characters_of(words)).hashes))
+            for language, words in self._lists().items()
         }
 
     def apply(
         self,
         batch: CurationBatch,
-        opened: Mapping[str, NDArray[np.uint64]],
-        gathered: pa.Table | None = None,
+        opened: Mapping[str, HashTable],
+        gathered: Any = None,
     ) -> Outcome:
         languages = {*self.languages, *opened} if self.languages else ()
         applies = in_languages(batch, tuple(languages))
@@ -159,12 +158,12 @@ class Settings(Step):
         return Outcome(measures=[*measures, stop_word_rule])
 
     def _stop_words(
-        self, batch: CurationBatch, opened: Mapping[str, NDArray[np.uint64]]
+        self, batch: CurationBatch, opened: Mapping[str, HashTable]
     ) -> NDArray[np.float64]:
         """Return (B,) the distinct stop words of the document's language; NaN without a list."""
         words, stop_word_counts = batch.words, np.full(len(batch), np.nan)
         notes = batch.note(LANGUAGE)
-        for language, hashes in opened.items():
+        for language, table in opened.items():
             # A document whose language is not known is taken for English.
             in_language = np.fromiter(
                 (n == language or (language == "en" and n in (None, UNDECIDED)) for n in notes),
@@ -173,11 +172,10 @@ class Settings(Step):
             )
             if not in_language.any():
                 continue
-            index = np.searchsorted(hashes, words.hashes).clip(max=len(hashes) - 1)
-            is_stop = hashes[index] == words.hashes
             # A bit for each stop word of each text.
-            present = np.zeros((len(batch), len(hashes)), np.bool_)
-            present[words.texts[is_stop], index[is_stop]] = True
+            present = np.zeros((len(batch), len(table)), np.bool_)
+            indices, numbers = table.find(words.hashes)
+            present[words.texts[indices], numbers] = True
             stop_word_counts = np.where(in_language, present.sum(axis=1), stop_word_counts)
         return stop_word_counts
 
@@ -204,7 +202,7 @@ class Settings(Step):
             ) from error
         for language, words in plain.items():
             is_list = isinstance(words, list) and all(isinstance(w, str) for w in words)
-            is_valid = is_list and (words_of(words).counts == 1).all()
+            is_valid = is_list and (words_of(characters_of(words)).counts == 1).all()
             if not is_valid:
                 raise ConfigError(
                     "not a list of words",
@@ -224,21 +222,15 @@ def _ends_of_dots(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
 def _tokens(batch: CurationBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return (B,) the number of tokens between white space, and (B,) of those with a letter."""
     characters = batch.characters
-    visible = (characters.classes & SPACE) == 0
     letter = (characters.classes & ALPHABETIC) != 0
-    is_start = visible.copy()
-    is_start[1:] &= ~visible[:-1]
-    begins = np.flatnonzero(is_start)
+    begins, ends = characters.tokens()
     has_letter = letter[begins]
     # Most tokens begin with a letter; all characters of the others are searched.
     undecided = np.flatnonzero(~has_letter)
     if undecided.size:
-        # The end of a text is white space, so every token has one behind it.
-        ends = np.flatnonzero(visible[:-1] & ~visible[1:])[undecided] + 1
-        sizes = ends - begins[undecided]
-        starts = np.cumsum(sizes) - sizes
-        positions = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins[undecided] - starts, sizes)
-        has_letter[undecided] = np.logical_or.reduceat(letter[positions], starts)
+        sizes = ends[undecided] - begins[undecided]
+        positions = ranges(begins[undecided], sizes)
+        has_letter[undecided] = np.logical_or.reduceat(letter[positions], starts_of(sizes)[:-1])
     starts = np.searchsorted(begins, characters.offsets)
-    counts = np.concatenate([[0], np.cumsum(has_letter)])
+    counts = starts_of(has_letter)
     return np.diff(starts), np.diff(counts[starts])

@@ -13,14 +13,16 @@ letters, an n-gram has n times as many as a word has letters. Blank lines are ig
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from maskwright.text.curate.arrays.characters import section_hashes
+from maskwright.text.curate.arrays.hashes import BASE, group_equal, is_first, mix, starts_of
 from maskwright.text.curate.arrays.lines import find_repeats
-from maskwright.text.curate.arrays.ngrams import repeated_ngrams
+from maskwright.text.curate.arrays.words import Words
 from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
@@ -31,9 +33,6 @@ from maskwright.text.curate.step import (
     shares,
     where_applies,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "Gopher's repetition rules: lines, paragraphs and n-grams that occur again"
 TOP, DUPLICATED = (2, 3, 4), (5, 6, 7, 8, 9, 10)
@@ -80,8 +79,8 @@ class Settings(Step):
         check_shares(self, *(name for name in vars(self) if not name.endswith(("words", "lines"))))
         check_counts(self, "top_min_words", "min_lines")
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
-        measures = [*self._lines(batch), *self._paragraphs(batch)]
+    def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
+        measures = self._lines(batch)
         letters = batch.characters.letters_per_word
         top = {n: np.zeros(len(batch)) for n in TOP}
         duplicated = {n: np.zeros(len(batch)) for n in DUPLICATED}
@@ -100,38 +99,115 @@ class Settings(Step):
         return Outcome(measures=measures)
 
     def _lines(self, batch: CurationBatch) -> list[RuleMeasure]:
-        lines = batch.lines
-        repeated = find_repeats(lines.hashes, lines.texts)
-        frac = shares(lines.total(repeated), lines.counts)
-        frac[lines.counts < self.min_lines] = 0.0
-        chars = shares(lines.total(repeated * lines.lengths), lines.total(lines.lengths))
-        return [
-            RuleMeasure("dup_line_frac", frac, high=self.dup_line_frac),
-            RuleMeasure("dup_line_char_frac", chars, high=self.dup_line_char_frac),
-        ]
-
-    def _paragraphs(self, batch: CurationBatch) -> list[RuleMeasure]:
-        """Measure repeated paragraphs, by number and by characters."""
+        """Measure repeated lines, and repeated paragraphs, by number and by characters."""
         lines = batch.lines
         # A paragraph begins at the beginning of a text, and after a blank line.
-        is_first = np.ones(len(lines.begins), np.bool_)
-        is_first[1:] = (np.diff(lines.numbers) != 1) | (np.diff(lines.texts) != 0)
-        first_lines = np.flatnonzero(is_first)
-        last_lines = np.concatenate([first_lines[1:], [len(is_first)]])[: len(first_lines)] - 1
-        texts, begins = lines.texts[first_lines], lines.begins[first_lines]
-        ends = lines.ends[last_lines]
-        hashes = section_hashes(batch.characters.sums, begins, ends)
-        repeated = find_repeats(hashes, texts)
-        size = len(batch)
-        counts = np.bincount(texts, minlength=size)
-        frac = shares(np.bincount(texts, repeated, minlength=size), counts)
-        frac[counts < self.min_lines] = 0.0
-        lengths = ends - begins
-        chars = shares(
-            np.bincount(texts, repeated * lengths, minlength=size),
-            np.bincount(texts, lengths, minlength=size),
-        )
-        return [
-            RuleMeasure("dup_para_frac", frac, high=self.dup_para_frac),
-            RuleMeasure("dup_para_char_frac", chars, high=self.dup_para_char_frac),
-        ]
+        opens = is_first(lines.texts)
+        opens[1:] |= np.diff(lines.numbers) != 1
+        first_lines = np.flatnonzero(opens)
+        last_lines = np.append(first_lines[1:], len(opens))[: len(first_lines)] - 1
+        measures = []
+        for name, firsts, lasts in (
+            ("line", slice(None), slice(None)),
+            ("para", first_lines, last_lines),
+        ):
+            texts, begins, ends = lines.texts[firsts], lines.begins[firsts], lines.ends[lasts]
+            repeated = find_repeats(batch.characters.hashes.of(begins, ends), texts)
+            counts, repeats, lengths, repeated_lengths = (
+                np.bincount(texts, weights, minlength=len(batch))
+                for weights in (None, repeated, ends - begins, repeated * (ends - begins))
+            )
+            by_number = np.where(counts < self.min_lines, 0.0, shares(repeats, counts))
+            for rule, values in (
+                (f"dup_{name}_frac", by_number),
+                (f"dup_{name}_char_frac", shares(repeated_lengths, lengths)),
+            ):
+                measures.append(RuleMeasure(rule, values, high=getattr(self, rule)))
+        return measures
+
+
+Shares = Mapping[int, NDArray[np.float64]]
+
+
+def repeated_ngrams(
+    words: Words, top: Sequence[int], duplicated: Sequence[int]
+) -> tuple[Shares, Shares]:
+    """Return the shares of the characters of each text's words that are in repeated n-grams.
+
+    An n-gram can only be repeated where the (n - 1)-gram at its position is. So each size considers
+    only the positions that the size before left, and all cost little more than the first.
+
+    Args:
+        top, duplicated: sizes n of n-grams, at least 2.
+
+    Returns:
+        For each size of `top`, (B,) the share in the most frequent n-gram that occurs at least
+        twice (at most 1, even if occurrences overlap). For each size of `duplicated`, (B,) the
+        share in n-grams that also occur earlier in the text.
+    """
+    size = len(words.starts) - 1
+    lengths = words.ends - words.begins
+    sums = starts_of(lengths)
+    totals = sums[words.starts[1:]] - sums[words.starts[:-1]]
+    text_ends = words.starts[words.texts + 1] if len(lengths) else lengths  # of each word's text
+    empty = np.zeros(size)
+    tops: dict[int, NDArray[np.float64]] = dict.fromkeys(top, empty)
+    duplicates: dict[int, NDArray[np.float64]] = dict.fromkeys(duplicated, empty)
+
+    positions = np.arange(len(lengths))
+    # The index of the text is part of the value, as equal n-grams of two texts are distinct.
+    with np.errstate(over="ignore"):
+        values = words.hashes + mix(words.texts.astype(np.uint64)) * BASE
+    for n in range(2, max(*top, *duplicated) + 1):
+        inside = positions + n <= text_ends[positions]
+        positions, values = positions[inside], values[inside]
+        if not positions.size:
+            break
+        with np.errstate(over="ignore"):
+            values = values * BASE + words.hashes[positions + n - 1]
+        order, firsts = group_equal(values)
+        begins = np.flatnonzero(firsts)
+        counts = np.diff(np.append(begins, len(order)))
+        first_occurrences = order[begins]  # of each n-gram
+        multiple = counts > 1
+        if n in tops:
+            at = positions[first_occurrences[multiple]]
+            tops[n] = _largest(words.texts[at], counts[multiple], sums[at + n] - sums[at], totals)
+        in_group = np.repeat(multiple, counts)
+        repeated = np.zeros(len(positions), np.bool_)
+        repeated[order[in_group]] = True
+        if n in duplicates:
+            is_later = repeated.copy()
+            is_later[first_occurrences] = False
+            duplicates[n] = _covered(words, positions[is_later], n, lengths, totals)
+        positions, values = positions[repeated], values[repeated]
+    return tops, duplicates
+
+
+def _largest(
+    texts: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    totals: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """(B,) count * length / total of the most frequent n-gram of each text, ties by length."""
+    order = np.lexsort((-lengths, -counts, texts))
+    chosen = order[is_first(texts[order])]
+    covered = np.zeros(len(totals))
+    covered[texts[chosen]] = counts[chosen] * lengths[chosen]
+    return np.minimum(shares(covered, totals), 1.0)
+
+
+def _covered(
+    words: Words,
+    begins: NDArray[np.int64],
+    n: int,
+    lengths: NDArray[np.int64],
+    totals: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """(B,) the share of the words' characters covered by the n-grams that begin at `begins`."""
+    edges = np.zeros(len(lengths) + 1, np.int64)
+    np.add.at(edges, begins, 1)
+    np.add.at(edges, begins + n, -1)
+    inside = np.cumsum(edges[:-1]) > 0
+    return shares(np.bincount(words.texts[inside], lengths[inside], minlength=len(totals)), totals)

@@ -23,12 +23,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from maskwright.text.curate.step import Change, CurationBatch, Outcome, Step, check_counts
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "markup left in text becomes plain text: tags, scripts, comments, character references"
 # Elements that are removed with their content.
@@ -84,6 +81,8 @@ CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 # What texts about HTML write on purpose.
 SUBJECTS = frozenset(("&lt;", "&gt;", "&amp;", "&#60;", "&#62;", "&#38;"))
+# To lower case for A to Z only, which keeps the length.
+LOWER_ASCII = {ord(c): c.lower() for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 LINE_BEGIN = "\n>"
 LINE_BEHIND = re.compile(r"[ \t]*(?:[\r\n<]|\Z)")
 
@@ -100,7 +99,7 @@ class Settings(Step):
     def check(self) -> None:
         check_counts(self, "min_tags")
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
         texts, changes = list(batch.texts), []
         for index, text in enumerate(batch.texts):
             counts = {"tags": 0, "elements": 0, "references": 0}
@@ -191,7 +190,7 @@ def _plain(text: str, counts: dict[str, int]) -> str:
         if name in DROPPED and not match["close"]:
             end_tag = f"</{name}"
         if end_tag and end_tag not in unclosed:
-            lower = lower or _lower_ascii(text)
+            lower = lower or text.translate(LOWER_ASCII)
             close_end = lower.find(end_tag, end)
             if close_end < 0:
                 unclosed.add(end_tag)  # its tag alone goes
@@ -245,14 +244,6 @@ def _without_end(text: str, matches: Sequence[re.Match[str]]) -> set[int]:
         ):
             begins.add(match.start())
     return begins
-
-
-def _lower_ascii(text: str) -> str:
-    """Convert A to Z to lower case, which keeps the length."""
-    return text.translate(LOWER)
-
-
-LOWER = {ord(c): c.lower() for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
 
 def _line_before(text: str, begin: int) -> bool:

@@ -20,7 +20,8 @@ from maskwright.base.errors import ConfigError, DataError, UsageError, near
 from maskwright.base.findings import Finding
 from maskwright.base.packages import install, require
 from maskwright.base.storage.files import refusal
-from maskwright.text.curate.arrays.words import passages_of
+from maskwright.text.curate.arrays.hashes import is_first, starts_of
+from maskwright.text.curate.arrays.lines import passages_of
 from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
@@ -28,11 +29,134 @@ from maskwright.text.curate.step import (
     RuleMeasure,
     Step,
     check_shares,
+    without_effect,
 )
 
+SUMMARY = "notes the language of each document, and keeps those in the languages you name"
+UNDECIDED, NO_LANGUAGE = "und", "zxx"  # ISO 639-2
+DOMINANT = 0.8  # least share of documents for which a first look proposes to keep one language
+LEAST_LETTERS = 20  # bytes of letters in UTF-8: 20 Latin letters, 10 Cyrillic, 7 Chinese
+# Least difference of log-likelihoods, per square root of the bytes, by which another language must
+# exceed a kept one for a document, or that of its document for a passage. Danish and Norwegian
+# seldom reach it, German in an English text always does.
+MARGIN = 2.0
+_WORDS = re.compile(r"[\W\d_]+")
+SHORT = 64  # passages of fewer bytes have no second language
 LANES = 8192
 RESET = 0xFF  # a byte that UTF-8 never has; it resets the automaton to the first state
 LEAST = -30.0  # log-probability of languages that fastText does not return
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Step):
+    UNLESS: ClassVar[str] = "languages were not identified"
+    NOTES: ClassVar[tuple[str, ...]] = ("language",)
+
+    keep: tuple[str, ...] = ()
+    """The languages that are kept (ISO 639 codes: en, de, zh, ...); none: all are, and noted. A
+    text that another language does not explain much better, as Malay does not Indonesian, stays."""
+    least: float | None = None
+    """The least probability of a language in `keep`."""
+    most_other: float | None = None
+    """The largest share of a document in other languages than its own and those in `keep`."""
+    keep_undecided: bool = True
+    """Whether documents stay of which no language is said: with fewer than 20 bytes of letters."""
+    passages: int = 8
+    """How many passages of some 300 bytes of a document are read, at even distances."""
+    model: str = "py3langid"
+    """py3langid (its model comes with it) or fasttext:PATH."""
+
+    def proposed(self, counts: Mapping[str, int]) -> tuple[Self, Finding | None]:
+        """Keep only the language of at least `DOMINANT` of the documents, if there is one."""
+        decided = Counter(
+            {name: n for name, n in counts.items() if name not in ("", UNDECIDED, NO_LANGUAGE)}
+        )
+        if self.keep or not decided:
+            return self, None
+        name, count = decided.most_common(1)[0]
+        share = count / decided.total()
+        if share < DOMINANT:
+            listed = ", ".join(f"{n} {c / decided.total():.0%}" for n, c in decided.most_common(5))
+            remedy = f"name those to keep: --set 'language.keep=[\"{name}\"]'"
+            message = "several languages, all are kept"
+            return self, Finding("several-languages", message, listed, remedy)
+        message = f"only documents in the language {name!r} are kept, that of {share:.1%}"
+        remedy = "to keep all: --set 'language.keep=[]'"
+        return replace(self, keep=(name,)), Finding("one-language", message, "", remedy)
+
+    def check(self) -> None:
+        if self.model != "py3langid" and not self._path:
+            raise ConfigError(
+                "an unknown model of languages",
+                where="model",
+                found=repr(self.model),
+                wanted='"py3langid" or "fasttext:PATH"',
+                do="leave it out for py3langid",
+            )
+        for name, is_used in (
+            ("least", self.least is not None),
+            ("keep_undecided", not self.keep_undecided),
+        ):
+            if is_used and not self.keep:
+                raise without_effect(self, name, "where all languages are kept (keep = [])")
+        check_shares(self, "least", "most_other")
+        config.require("passages", self.passages, 1)
+
+    @property
+    def _path(self) -> str:
+        """The file of a fastText model; empty for py3langid and for a model of another kind."""
+        prefix, _, path = self.model.partition("fasttext:")
+        return "" if prefix else path.strip()
+
+    def files(self) -> Sequence[Path]:
+        return (Path(self._path),) if self._path else ()
+
+    def open(self) -> Identifier:
+        """Load the model.
+
+        Raises:
+            UsageError: it is not installed, or the file does not exist.
+            DataError: the model is damaged.
+            ConfigError: the model does not know a language in `keep`.
+        """
+        model = open_fasttext(Path(self._path)) if self._path else open_py3langid()
+        for code in self.keep:
+            if code not in model.languages and code != UNDECIDED:
+                raise ConfigError(
+                    "the model does not know this language",
+                    where="language.keep",
+                    found=repr(code),
+                    wanted="a code of ISO 639 that it knows",
+                    do=near(code, model.languages),
+                )
+        return model
+
+    def apply(self, batch: CurationBatch, opened: Identifier, gathered: Any = None) -> Outcome:
+        languages = identify(batch.texts, opened, self.passages, self.keep)
+        decided = languages.probabilities > 0
+        measures, removals = [], []
+        if self.keep:
+            for index, code in enumerate(languages.codes):
+                if code in self.keep or (self.keep_undecided and not decided[index]):
+                    continue
+                removals.append(Removal(index, "language", code, None, ", ".join(self.keep)))
+            if self.least is not None:
+                values = np.where(decided, languages.probabilities, np.nan)
+                measures.append(RuleMeasure("language_probability", values, low=self.least))
+        if self.most_other is not None:
+            shares = languages.other_shares
+            measures.append(RuleMeasure("other_language_share", shares, high=self.most_other))
+        numbers = [f"{p:.4f}" if p else None for p in languages.probabilities.tolist()]
+        second = [
+            f"{code} {share:.2f}" if code else None
+            for code, share in zip(languages.second, languages.other_shares.tolist(), strict=True)
+        ]
+        notes = {
+            "language": languages.codes,
+            "language_probability": numbers,
+            "second_language": second,
+        }
+        return Outcome(measures=measures, removals=removals, notes=notes)
 
 
 class Identifier(Protocol):
@@ -40,9 +164,14 @@ class Identifier(Protocol):
 
     Attributes:
         languages: L language codes.
+        priors: (L,) log-probabilities of the languages.
     """
 
-    languages: Sequence[str]
+    @property
+    def languages(self) -> Sequence[str]: ...
+
+    @property
+    def priors(self) -> NDArray[np.float32]: ...
 
     def scores(self, passages: Sequence[bytes]) -> NDArray[np.float32]:
         """Return (P, L) log-likelihoods of each passage in each language, without priors; they are
@@ -75,18 +204,16 @@ class NaiveBayes:
         lengths = np.fromiter(map(len, passages), np.int64, len(passages)) + 1
         completed = self._walk(data)
         gram_ends = np.flatnonzero(completed >= 0)
-        gram_counts = np.diff(np.searchsorted(gram_ends, np.concatenate([[0], np.cumsum(lengths)])))
+        gram_counts = np.diff(np.searchsorted(gram_ends, starts_of(lengths)))
         passage_of = np.repeat(np.arange(len(passages)), gram_counts)
         # By n-gram, so that the large table of weights is read once, in order.
         bits = len(passages).bit_length()
         pairs = _by_gram(completed[gram_ends], passage_of, bits)
-        is_first = np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)]
-        begins = np.flatnonzero(is_first)
+        begins = np.flatnonzero(is_first(pairs))
         frequencies = np.diff(np.append(begins, len(pairs))).astype(np.float32)
         pairs = pairs[begins]
         grams, rows = pairs >> bits, (pairs & ((1 << bits) - 1)).astype(np.int32)
-        begins = np.zeros(len(self.weights) + 1, np.int32)
-        np.cumsum(np.bincount(grams, minlength=len(self.weights)), out=begins[1:])
+        begins = starts_of(np.bincount(grams, minlength=len(self.weights))).astype(np.int32)
         counts = scipy.sparse.csc_matrix(
             (np.log1p(frequencies), rows, begins), (len(passages), len(self.weights))
         )
@@ -238,30 +365,6 @@ def _code(label: str) -> str:
     return label.removeprefix("__label__").partition("_")[0]
 
 
-def require_model(model: str) -> None:
-    """Raise ConfigError unless `model` is `py3langid` or `fasttext:PATH`."""
-    if model != "py3langid" and not model.removeprefix("fasttext:").strip() == model[9:] != "":
-        raise ConfigError(
-            "an unknown model of languages",
-            where="model",
-            found=repr(model),
-            wanted='"py3langid" or "fasttext:PATH"',
-            do="leave it out for py3langid",
-        )
-
-
-SUMMARY = "notes the language of each document, and keeps those in the languages you name"
-UNDECIDED, NO_LANGUAGE = "und", "zxx"  # ISO 639-2
-DOMINANT = 0.8  # least share of documents for which a first look proposes to keep one language
-LEAST_LETTERS = 20  # bytes of letters in UTF-8: 20 Latin letters, 10 Cyrillic, 7 Chinese
-# Least difference of log-likelihoods, per square root of the bytes, by which another language must
-# exceed a kept one for a document, or that of its document for a passage. Danish and Norwegian
-# seldom reach it, German in an English text always does.
-MARGIN = 2.0
-_WORDS = re.compile(r"[\W\d_]+")
-SHORT = 64  # passages of fewer bytes have no second language
-
-
 @dataclass(frozen=True)
 class Languages:
     """The languages of B documents.
@@ -279,118 +382,6 @@ class Languages:
     second: Sequence[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings(Step):
-    UNLESS: ClassVar[str] = "languages were not identified"
-    NOTES: ClassVar[tuple[str, ...]] = ("language",)
-
-    keep: tuple[str, ...] = ()
-    """The languages that are kept (ISO 639 codes: en, de, zh, ...); none: all are, and noted. A
-    text that another language does not explain much better, as Malay does not Indonesian, stays."""
-    least: float | None = None
-    """The least probability of a language in `keep`."""
-    most_other: float | None = None
-    """The largest share of a document in other languages than its own and those in `keep`."""
-    keep_undecided: bool = True
-    """Whether documents stay of which no language is said: with fewer than 20 bytes of letters."""
-    passages: int = 8
-    """How many passages of some 300 bytes of a document are read, at even distances."""
-    model: str = "py3langid"
-    """py3langid (its model comes with it) or fasttext:PATH."""
-
-    def proposed(self, counts: Mapping[str, int]) -> tuple[Self, Finding | None]:
-        """Keep only the language of at least `DOMINANT` of the documents, if there is one."""
-        decided = Counter(
-            {name: n for name, n in counts.items() if name not in ("", UNDECIDED, NO_LANGUAGE)}
-        )
-        if self.keep or not decided:
-            return self, None
-        name, count = decided.most_common(1)[0]
-        share = count / decided.total()
-        if share < DOMINANT:
-            listed = ", ".join(f"{n} {c / decided.total():.0%}" for n, c in decided.most_common(5))
-            remedy = f"name those to keep: --set 'language.keep=[\"{name}\"]'"
-            message = "several languages, all are kept"
-            return self, Finding("several-languages", message, listed, remedy)
-        message = f"only documents in the language {name!r} are kept, that of {share:.1%}"
-        remedy = "to keep all: --set 'language.keep=[]'"
-        return replace(self, keep=(name,)), Finding("one-language", message, "", remedy)
-
-    def check(self) -> None:
-        require_model(self.model)
-        if self.least is not None and not self.keep:
-            raise ConfigError(
-                "`least` has no effect where all languages are kept",
-                where="least",
-                found=f"{self.least} with keep = []",
-                wanted="the languages that are kept",
-                do='set keep = ["en"], or leave `least` out',
-            )
-        if not self.keep_undecided and not self.keep:
-            raise ConfigError(
-                "undecided documents are removed only where languages are chosen",
-                where="keep_undecided",
-                found="false with keep = []",
-                do='set keep = ["en"], or leave it out',
-            )
-        check_shares(self, "least", "most_other")
-        config.require("passages", self.passages, 1)
-
-    def files(self) -> Sequence[Path]:
-        return () if self.model == "py3langid" else (Path(self.model[9:]),)
-
-    def open(self) -> NaiveBayes | FastText:
-        """Load the model.
-
-        Raises:
-            UsageError: it is not installed, or the file does not exist.
-            DataError: the model is damaged.
-            ConfigError: the model does not know a language in `keep`.
-        """
-        model: NaiveBayes | FastText
-        if self.model == "py3langid":
-            model = open_py3langid()
-        else:
-            model = open_fasttext(Path(self.model[9:]))
-        for code in self.keep:
-            if code not in model.languages and code != UNDECIDED:
-                raise ConfigError(
-                    "the model does not know this language",
-                    where="language.keep",
-                    found=repr(code),
-                    wanted="a code of ISO 639 that it knows",
-                    do=near(code, model.languages),
-                )
-        return model
-
-    def apply(self, batch: CurationBatch, opened: Identifier, gathered: Any = None) -> Outcome:
-        languages = identify(batch.texts, opened, self.passages, self.keep)
-        decided = languages.probabilities > 0
-        measures, removals = [], []
-        if self.keep:
-            for index, code in enumerate(languages.codes):
-                if code in self.keep or (self.keep_undecided and not decided[index]):
-                    continue
-                removals.append(Removal(index, "language", code, None, ", ".join(self.keep)))
-            if self.least is not None:
-                values = np.where(decided, languages.probabilities, np.nan)
-                measures.append(RuleMeasure("language_probability", values, low=self.least))
-        if self.most_other is not None:
-            shares = languages.other_shares
-            measures.append(RuleMeasure("other_language_share", shares, high=self.most_other))
-        numbers = [f"{p:.4f}" if p else None for p in languages.probabilities.tolist()]
-        second = [
-            f"{code} {share:.2f}" if code else None
-            for code, share in zip(languages.second, languages.other_shares.tolist(), strict=True)
-        ]
-        notes = {
-            "language": languages.codes,
-            "language_probability": numbers,
-            "second_language": second,
-        }
-        return Outcome(measures=measures, removals=removals, notes=notes)
-
-
 def identify(
     texts: Sequence[str], model: Identifier, most: int, preferred: Sequence[str] = ()
 ) -> Languages:
@@ -405,7 +396,7 @@ def identify(
     scores = model.scores(passages)  # (P, L)
     starts = np.searchsorted(owners, np.arange(len(texts)))
     text_bytes = np.add.reduceat(sizes, starts)
-    total = np.add.reduceat(scores, starts, axis=0, dtype=np.float64) + _priors(model)
+    total = np.add.reduceat(scores, starts, axis=0, dtype=np.float64) + model.priors
     logits = total / np.sqrt(text_bytes)[:, None]
     names, columns, duplicates = _merged(model.languages)
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -446,10 +437,6 @@ def identify(
         by_language = np.bincount(best_columns[span], foreign_sizes, len(names))
         second[n] = names[int(by_language.argmax())]
     return Languages(codes, probabilities, other_shares, second)
-
-
-def _priors(model: Identifier) -> NDArray[np.float32]:
-    return getattr(model, "priors", np.zeros(len(model.languages), np.float32))
 
 
 def _merged(languages: Sequence[str]) -> tuple[list[str], list[int], list[tuple[int, int]]]:

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maskwright.base.config import require
-from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.winnow import LIMIT, draws, fill_groups, hashes
+from maskwright.text.curate.arrays.selection import (
+    LIMIT,
+    check_seed,
+    draw_columns,
+    drawn_order,
+    fill_groups,
+)
 from maskwright.text.curate.step import (
     DOCUMENT,
     CorpusHandle,
@@ -17,8 +22,9 @@ from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
     Removal,
+    arrow_table,
+    require_one,
 )
-from maskwright.text.curate.steps.sample import check_seed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,51 +43,30 @@ class Settings(CorpusStep):
     larger one keeps."""
 
     def check(self) -> None:
-        if self.documents is None and self.words is None:
-            raise ConfigError(
-                "no limit",
-                where="documents",
-                found="neither `documents` nor `words`",
-                wanted="at least one of them",
-                do="set words = 1000000, or leave the step out",
-            )
+        require_one(self, "documents", "words", example="words = 1000000")
         for name in ("documents", "words"):
             if (value := getattr(self, name)) is not None:
                 require(name, value, 1)
         check_seed(self.seed)
 
     def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return the words, random number and hash of the id (for ties) of each document."""
-        import pyarrow as pa
-
-        return pa.table(
-            {
-                "row": batch.rows,
-                "words": batch.words.counts,
-                "draw": draws(batch.texts, LIMIT, self.seed),
-                "place": hashes(batch.ids),
-            }
-        )
+        """Pass: return the words of each document, and its place in a random order."""
+        return arrow_table(**draw_columns(batch, LIMIT, self.seed))
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """Return the documents to remove."""
-        import pyarrow as pa
-
         table = corpus.map("count", self.count).read()
         words = table.column("words").to_numpy()
-        order = np.lexsort((table.column("place").to_numpy(), table.column("draw").to_numpy()))
-        single_group = np.zeros(len(words), np.int64)
+        order = drawn_order(table)
         is_kept = np.ones(len(words), np.bool_)
-        if self.documents is not None:
-            units = np.ones(len(words), np.int64)
-            is_kept &= fill_groups(order, units, single_group, np.array([self.documents]))
-        if self.words is not None:
-            is_kept &= fill_groups(order, words, single_group, np.array([self.words]))
-        return pa.table({DOCUMENT: table.column(DOCUMENT).filter(pa.array(~is_kept))})
+        for most, sizes in ((self.documents, np.ones_like(words)), (self.words, words)):
+            if most is not None:
+                is_kept &= fill_groups(order, sizes, np.zeros_like(order), np.array([most]))
+        return arrow_table(document=table.column(DOCUMENT).to_numpy()[~is_kept])
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         assert gathered is not None
-        indices = np.flatnonzero(np.isin(batch.rows, gathered.column("row").to_numpy())).tolist()
+        indices = np.sort(batch.indices_in(gathered)).tolist()
         limits = [("documents", self.documents), ("words", self.words)]
         allowed = " and ".join(f"at most {n:,} {name}" for name, n in limits if n is not None)
         return Outcome(removals=[Removal(p, "limit", "not drawn", None, allowed) for p in indices])

@@ -24,9 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.config import require
-from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.winnow import ORDER, OrderedStep, ids_of, in_order, rows_to_keep
-from maskwright.text.curate.arrays.words import BASE, Words, mix
+from maskwright.text.curate.arrays.hashes import BASE, is_first, mix, starts_of
+from maskwright.text.curate.arrays.selection import (
+    ORDER,
+    OrderedStep,
+    ids_of,
+    in_order,
+    rows_to_keep,
+)
+from maskwright.text.curate.arrays.words import Words
 from maskwright.text.curate.step import (
     DOCUMENT,
     NO_NEAR_COPIES,
@@ -36,11 +42,182 @@ from maskwright.text.curate.step import (
     Pass,
     Removal,
     Tables,
+    arrow_table,
+    check_shares,
+    strings,
 )
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "remove all but one of documents that are nearly the same (MinHash, true Jaccard)"
+RULE = "near-duplicate"
+# Shingles in memory at a time when candidates are compared: 256 MB.
+COMPARED_AT_ONCE = 1 << 25
 # Shingles that are processed at once: with their products they fit into the L2 cache.
 BLOCK = 1 << 15
 SEED = 0x6D696E68617368
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(OrderedStep):
+    UNLESS: ClassVar[str] = "near-duplicates were not looked for"
+    LEAVES: ClassVar[tuple[str, ...]] = (NO_NEAR_COPIES,)
+
+    shingle: int = 5
+    """Words in a shingle; a text with fewer words is one shingle."""
+    bands: int = 14
+    """Bands of the signature; more find more pairs."""
+    rows: int = 8
+    """Values in a band; more find fewer pairs of low similarity."""
+    threshold: float = 0.7
+    """The Jaccard similarity of two documents' shingles from which they are near-duplicates."""
+
+    def check(self) -> None:
+        super().check()
+        for name, most in (("shingle", 100), ("bands", 1000), ("rows", 100)):
+            require(name, getattr(self, name), 1, most)
+        check_shares(self, "threshold", positive=True)
+
+    # -------------------------------------------------------------------------- passes
+    def signatures(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+        """Pass: the bands, set hash, number of shingles, order and id of documents with words."""
+        hashes, starts = shingles_of(batch.words, self.shingle)
+        with_words = np.diff(starts) > 0
+        nonempty = batch.take(with_words)
+        starts = np.append(starts[:-1][with_words], len(hashes))
+        minima = signatures(hashes, starts, self.bands * self.rows)
+        hashed = band_hashes(minima, self.bands, self.rows)
+        sets = set_hashes(hashes, starts) if len(nonempty) else np.zeros(0, np.uint64)
+        return arrow_table(
+            row=nonempty.rows,
+            **dict(zip(self._bands(), hashed, strict=True)),
+            set=sets,
+            size=np.diff(starts).astype(np.int32),
+            **self.order(nonempty),
+            id=strings(nonempty.ids),
+        )
+
+    def sets(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
+        """Pass: return the sorted set of shingles of each document in `side_input`."""
+        import pyarrow as pa
+
+        chosen = batch.mentioned_in(side_input)
+        hashes, starts = shingles_of(chosen.words, self.shingle)
+        for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+            hashes[begin:end].sort()
+        is_new = is_first(hashes)
+        is_new[starts[:-1][np.diff(starts) > 0]] = True
+        cuts = starts_of(is_new)[starts]
+        return pa.table(
+            {"row": chosen.rows, "set": pa.LargeListArray.from_arrays(cuts, hashes[is_new])}
+        )
+
+    # -------------------------------------------------------------------------- gather
+    def first_pass(self) -> tuple[str, Pass]:
+        return "signatures", self.signatures
+
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+        """Return the documents to remove, each with the id of the document that is kept (`kept`),
+        and the id and similarity of the one that links them (`linked`, `jaccard`)."""
+        tables = corpus.map("signatures", self.signatures)
+        size_table = tables.read([DOCUMENT, "size"])
+        documents = size_table.column(DOCUMENT).to_numpy()
+        sizes = size_table.column("size").to_numpy().astype(np.int64)
+        firsts = self._equal_sets(tables, documents)
+        candidates = self._candidates(tables, documents, firsts)
+        pairs, similarities = self._compared(corpus, candidates, documents, sizes)
+        # Documents with equal sets are linked with similarity 1.
+        equal = np.flatnonzero(firsts != np.arange(len(firsts)))
+        pairs = np.concatenate([pairs, np.stack([firsts[equal], equal], axis=1)])
+        similarities = np.concatenate([similarities, np.ones(len(equal))])
+        return self._removals(tables, documents, pairs, similarities)
+
+    def _bands(self) -> list[str]:
+        return [f"band_{number}" for number in range(self.bands)]
+
+    def _equal_sets(self, tables: Tables, documents: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return (D,) for each document the index of the first one in order with the same set."""
+        repeated = tables.repeated(["set"], [DOCUMENT, *ORDER])
+        keys = repeated.column("set").to_numpy()
+        indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
+        firsts = np.arange(len(documents))
+        firsts[indices] = indices[rows_to_keep(repeated, np.cumsum(is_first(keys)))]
+        return firsts
+
+    def _candidates(
+        self, tables: Tables, documents: NDArray[np.int64], equal: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return (P, 2) the pairs that share a band, as indices into `documents`; of documents with
+        equal sets only the first. One band is in memory at a time."""
+        names = self._bands()
+        is_unique = equal == np.arange(len(equal))
+        pairs = np.zeros((0, 2), np.int64)
+        for number, name in enumerate(names):
+            next_names = dict.fromkeys(names[(number + step) % len(names)] for step in (1, 2))
+            order_names = [*(column for column in next_names if column != name), "set"]
+            repeated = tables.repeated([name], [DOCUMENT, *order_names])
+            indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
+            rows = is_unique[indices]
+            keys, *order = (repeated.column(key).to_numpy()[rows] for key in (name, *order_names))
+            band_pairs = pairs_in_buckets(keys, indices[rows], np.stack(order))
+            pairs = unique_pairs(np.concatenate([pairs, band_pairs]))
+        return pairs
+
+    def _compared(
+        self,
+        corpus: CorpusHandle,
+        candidates: NDArray[np.int64],
+        documents: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return (P, 2) the candidates whose exact similarity reaches the threshold, and (P,) the
+        similarities; all numbers of documents are indices into `documents`."""
+        pairs, similarities = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
+        for number, portion in enumerate(portions(candidates, sizes, COMPARED_AT_ONCE)):
+            members = np.unique(portion)
+            side_input = arrow_table(document=documents[members])
+            table = corpus.map(f"sets-{number}", self.sets, side_input).read([DOCUMENT, "set"])
+            jaccard = jaccards(np.searchsorted(members, portion), table.column("set"))
+            passed = jaccard >= self.threshold
+            pairs.append(portion[passed])
+            similarities.append(jaccard[passed])
+        return np.concatenate(pairs), np.concatenate(similarities)
+
+    def _removals(
+        self,
+        tables: Tables,
+        documents: NDArray[np.int64],
+        pairs: NDArray[np.int64],
+        similarities: NDArray[np.float64],
+    ) -> pa.Table:
+        """Return the table of `gather`, given all links between documents."""
+        used = np.unique(pairs)
+        rows = np.searchsorted(used, pairs)
+        order = tables.read([DOCUMENT, *ORDER]).take(used)
+        kept_rows = rows_to_keep(order, components(rows, len(used)))
+        removed = np.flatnonzero(kept_rows != np.arange(len(used)))
+        ranks = np.argsort(in_order(order))
+        linked, closest = closest_links(rows, similarities, kept_rows, ranks)
+        return arrow_table(
+            document=documents[used[removed]],
+            kept=ids_of(tables, documents[used[kept_rows[removed]]]),
+            linked=ids_of(tables, documents[used[linked[removed]]]),
+            jaccard=closest[removed],
+        )
+
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        if gathered is None or not gathered.num_rows:
+            return Outcome()
+        columns = [gathered.column(name).to_pylist() for name in ("kept", "linked", "jaccard")]
+        indices = batch.indices_in(gathered).tolist()
+        removals = []
+        for index, kept_id, linked, similarity in sorted(zip(indices, *columns, strict=True)):
+            via = "" if linked == kept_id else f" through {linked}"
+            value = f"{kept_id}{via}, Jaccard {similarity:.3f}"
+            allowed = f"below {self.threshold:g} to every document that is kept before it"
+            removals.append(Removal(index, RULE, value, allowed=allowed, survivor=kept_id))
+        return Outcome(removals=removals)
 
 
 def shingles_of(words: Words, size: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -56,7 +233,7 @@ def shingles_of(words: Words, size: int) -> tuple[NDArray[np.uint64], NDArray[np
     counts = np.diff(starts)
     counts[short] = 1
     shingles = np.empty(len(hashes) + len(short), np.uint64)
-    begins = np.concatenate([[0], np.cumsum(counts)])
+    begins = starts_of(counts)
     is_whole_text = np.zeros(len(shingles), np.bool_)
     is_whole_text[begins[short]] = True
     shingles[~is_whole_text] = hashes
@@ -143,7 +320,7 @@ def pairs_in_buckets(
     rows = np.lexsort((*order[::-1], keys))
     all_keys, unsorted = keys, documents
     keys, documents = keys[rows], documents[rows]
-    begins = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))[: len(keys)]
+    begins = np.flatnonzero(is_first(keys))
     sizes = np.diff(np.append(begins, len(keys)))
     pair_blocks = []
     offsets = np.arange(len(keys)) - np.repeat(begins, sizes)
@@ -197,31 +374,16 @@ def portions(
     members = np.unique(pairs)
     if sizes[members].sum() <= limit:
         return [pairs]
-    groups = components(pairs, len(sizes))[members]
-    rows = np.lexsort((members, groups))
-    members, groups = members[rows], groups[rows]
-    member_sizes = sizes[members]
-    is_first = np.concatenate([[True], np.diff(groups) != 0])
-    group_of = np.cumsum(is_first) - 1
-    group_sizes = np.add.reduceat(member_sizes, np.flatnonzero(is_first))
-    half = max(1, limit // 2)
-    is_small = (group_sizes <= half)[group_of]
-    # Small groups fill blocks up to the limit. Larger ones are divided into blocks of half the
-    # limit, so that two blocks fit into a portion.
-    small_sizes, large_sizes = member_sizes * is_small, member_sizes * ~is_small
-    small_offsets = np.cumsum(small_sizes) - small_sizes
-    large_offsets = np.cumsum(large_sizes) - large_sizes
-    block_size = limit - int(group_sizes[group_sizes <= half].max(initial=0))
-    blocks = small_offsets[is_first][group_of] // block_size
+    # Blocks of half the limit, in the order of components, so that two of them fit into a portion.
+    ordered = members[np.lexsort((members, components(pairs, len(sizes))[members]))]
     block_of = np.zeros(len(sizes), np.int64)
-    block_of[members] = np.where(is_small, blocks, blocks.max() + 1 + large_offsets // half)
+    block_of[ordered] = starts_of(sizes[ordered])[:-1] // max(1, limit // 2)
     low, high = np.sort(block_of[pairs], axis=1).T
     codes = low * (block_of.max() + 1) + high
     order = np.argsort(codes, kind="stable")
-    cuts = np.flatnonzero(np.diff(codes[order])) + 1
     portions: list[NDArray[np.int64]] = []
     size_left = 0
-    for rows in np.split(order, cuts):
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         size = int(sizes[np.unique(pairs[rows])].sum())
         if portions and size <= size_left:
             portions[-1] = np.concatenate([portions[-1], pairs[rows]])
@@ -230,198 +392,6 @@ def portions(
             size_left = limit
         size_left -= size
     return portions
-
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-SUMMARY = "remove all but one of documents that are nearly the same (MinHash, true Jaccard)"
-RULE = "near-duplicate"
-# Shingles in memory at a time when candidates are compared: 256 MB.
-COMPARED_AT_ONCE = 1 << 25
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings(OrderedStep):
-    UNLESS: ClassVar[str] = "near-duplicates were not looked for"
-    LEAVES: ClassVar[tuple[str, ...]] = (NO_NEAR_COPIES,)
-
-    shingle: int = 5
-    """Words in a shingle; a text with fewer words is one shingle."""
-    bands: int = 14
-    """Bands of the signature; more find more pairs."""
-    rows: int = 8
-    """Values in a band; more find fewer pairs of low similarity."""
-    threshold: float = 0.7
-    """The Jaccard similarity of two documents' shingles from which they are near-duplicates."""
-
-    def check(self) -> None:
-        super().check()
-        for name, most in (("shingle", 100), ("bands", 1000), ("rows", 100)):
-            require(name, getattr(self, name), 1, most)
-        if not 0 < self.threshold <= 1:
-            raise ConfigError(
-                "out of range",
-                where="threshold",
-                found=self.threshold,
-                wanted="a Jaccard similarity above 0, at most 1",
-                do="use 0.7, which fits the default bands",
-            )
-
-    # -------------------------------------------------------------------------- passes
-    def signatures(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: the bands, set hash, number of shingles, order and id of documents with words."""
-        import pyarrow as pa
-
-        hashes, starts = shingles_of(batch.words, self.shingle)
-        with_words = np.diff(starts) > 0
-        nonempty = batch.take(with_words)
-        starts = np.append(starts[:-1][with_words], len(hashes))
-        minima = signatures(hashes, starts, self.bands * self.rows)
-        hashed = band_hashes(minima, self.bands, self.rows)
-        sets = set_hashes(hashes, starts) if len(nonempty) else np.zeros(0, np.uint64)
-        return pa.table(
-            {
-                "row": pa.array(nonempty.rows, pa.int64()),
-                **{name: pa.array(hashed[n]) for n, name in enumerate(self._bands())},
-                "set": pa.array(sets),
-                "size": pa.array(np.diff(starts).astype(np.int32)),
-                **self.order(nonempty),
-                "id": pa.array(nonempty.ids, pa.large_string()),
-            }
-        )
-
-    def sets(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return the sorted set of shingles of each document in `side_input`."""
-        import pyarrow as pa
-
-        assert side_input is not None
-        chosen = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
-        hashes, starts = shingles_of(chosen.words, self.shingle)
-        for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-            hashes[begin:end].sort()
-        is_new = np.ones(len(hashes), np.bool_)
-        is_new[1:] = hashes[1:] != hashes[:-1]
-        is_new[starts[:-1][np.diff(starts) > 0]] = True
-        cuts = np.concatenate([[0], np.cumsum(is_new)])[starts]
-        sets = pa.LargeListArray.from_arrays(pa.array(cuts), pa.array(hashes[is_new]))
-        return pa.table({"row": pa.array(chosen.rows, pa.int64()), "set": sets})
-
-    # -------------------------------------------------------------------------- gather
-    def first_pass(self) -> tuple[str, Pass]:
-        return "signatures", self.signatures
-
-    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Return the documents to remove, each with the id of the document that is kept (`kept`),
-        and the id and similarity of the one that links them (`linked`, `jaccard`)."""
-        tables = corpus.map("signatures", self.signatures)
-        size_table = tables.read([DOCUMENT, "size"])
-        documents = size_table.column(DOCUMENT).to_numpy()
-        sizes = size_table.column("size").to_numpy().astype(np.int64)
-        firsts = self._equal_sets(tables, documents)
-        candidates = self._candidates(tables, documents, firsts)
-        pairs, similarities = self._compared(corpus, candidates, documents, sizes)
-        # Documents with equal sets are linked with similarity 1.
-        equal = np.flatnonzero(firsts != np.arange(len(firsts)))
-        pairs = np.concatenate([pairs, np.stack([firsts[equal], equal], axis=1)])
-        similarities = np.concatenate([similarities, np.ones(len(equal))])
-        return self._removals(tables, documents, pairs, similarities)
-
-    def _bands(self) -> list[str]:
-        return [f"band_{number}" for number in range(self.bands)]
-
-    def _equal_sets(self, tables: Tables, documents: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return (D,) for each document the index of the first one in order with the same set."""
-        repeated = tables.repeated(["set"], [DOCUMENT, *ORDER])
-        keys = repeated.column("set").to_numpy()
-        indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
-        firsts = np.arange(len(documents))
-        if len(keys):
-            is_first = np.concatenate([[True], keys[1:] != keys[:-1]])
-            firsts[indices] = indices[rows_to_keep(repeated, np.cumsum(is_first))]
-        return firsts
-
-    def _candidates(
-        self, tables: Tables, documents: NDArray[np.int64], equal: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Return (P, 2) the pairs that share a band, as indices into `documents`; of documents with
-        equal sets only the first. One band is in memory at a time."""
-        names = self._bands()
-        is_unique = equal == np.arange(len(equal))
-        pairs = np.zeros((0, 2), np.int64)
-        for number, name in enumerate(names):
-            further_columns = [names[(number + step) % len(names)] for step in (1, 2)]
-            order_names = [
-                column for column in dict.fromkeys(further_columns) if column != name
-            ] + ["set"]
-            repeated = tables.repeated([name], [DOCUMENT, *order_names])
-            indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
-            rows = is_unique[indices]
-            keys, *order = (repeated.column(key).to_numpy()[rows] for key in (name, *order_names))
-            band_pairs = pairs_in_buckets(keys, indices[rows], np.stack(order))
-            pairs = unique_pairs(np.concatenate([pairs, band_pairs]))
-        return pairs
-
-    def _compared(
-        self,
-        corpus: CorpusHandle,
-        candidates: NDArray[np.int64],
-        documents: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return (P, 2) the candidates whose exact similarity reaches the threshold, and (P,) the
-        similarities; all numbers of documents are indices into `documents`."""
-        import pyarrow as pa
-
-        pairs, similarities = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
-        for number, portion in enumerate(portions(candidates, sizes, COMPARED_AT_ONCE)):
-            members = np.unique(portion)
-            side_input = pa.table({DOCUMENT: pa.array(documents[members], pa.int64())})
-            table = corpus.map(f"sets-{number}", self.sets, side_input).read([DOCUMENT, "set"])
-            jaccard = jaccards(np.searchsorted(members, portion), table.column("set"))
-            passed = jaccard >= self.threshold
-            pairs.append(portion[passed])
-            similarities.append(jaccard[passed])
-        return np.concatenate(pairs), np.concatenate(similarities)
-
-    def _removals(
-        self,
-        tables: Tables,
-        documents: NDArray[np.int64],
-        pairs: NDArray[np.int64],
-        similarities: NDArray[np.float64],
-    ) -> pa.Table:
-        """Return the table of `gather`, given all links between documents."""
-        import pyarrow as pa
-
-        used = np.unique(pairs)
-        rows = np.searchsorted(used, pairs)
-        order = tables.read([DOCUMENT, *ORDER]).take(pa.array(used))
-        kept_rows = rows_to_keep(order, components(rows, len(used)))
-        removed = np.flatnonzero(kept_rows != np.arange(len(used)))
-        ranks = np.argsort(in_order(order))
-        linked, closest = closest_links(rows, similarities, kept_rows, ranks)
-        return pa.table(
-            {
-                DOCUMENT: pa.array(documents[used[removed]], pa.int64()),
-                "kept": ids_of(tables, documents[used[kept_rows[removed]]]),
-                "linked": ids_of(tables, documents[used[linked[removed]]]),
-                "jaccard": pa.array(closest[removed], pa.float64()),
-            }
-        )
-
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
-        if gathered is None or not gathered.num_rows:
-            return Outcome()
-        columns = [gathered.column(name).to_pylist() for name in ("kept", "linked", "jaccard")]
-        indices = np.searchsorted(batch.rows, gathered.column("row").to_numpy()).tolist()
-        removals = []
-        for index, kept_id, linked, similarity in sorted(zip(indices, *columns, strict=True)):
-            via = "" if linked == kept_id else f" through {linked}"
-            value = f"{kept_id}{via}, Jaccard {similarity:.3f}"
-            allowed = f"below {self.threshold:g} to every document that is kept before it"
-            removals.append(Removal(index, RULE, value, allowed=allowed, survivor=kept_id))
-        return Outcome(removals=removals)
 
 
 def jaccards(pairs: NDArray[np.int64], sets: Any) -> NDArray[np.float64]:
@@ -453,10 +423,8 @@ def closest_links(
     kept one if they were compared, or else the most similar, ties by order."""
     links = np.concatenate([pairs, pairs[:, ::-1]])
     weights = np.concatenate([similarities, similarities])
-    if not len(links):
-        return np.zeros(0, np.int64), np.zeros(0)
     to_kept = links[:, 1] == kept_rows[links[:, 0]]
     rows = np.lexsort((ranks[links[:, 1]], -weights, ~to_kept, links[:, 0]))
-    is_first = np.concatenate([[True], np.diff(links[rows, 0]) != 0])
+    firsts = rows[is_first(links[rows, 0])]
     # Every document of a pair has a link, so these are all of them in their order.
-    return links[rows, 1][is_first], weights[rows][is_first]
+    return links[firsts, 1], weights[firsts]

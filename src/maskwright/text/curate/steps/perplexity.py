@@ -22,7 +22,7 @@ from maskwright.base.config import require
 from maskwright.base.errors import ConfigError, DataError, MaskwrightError
 from maskwright.base.findings import Finding
 from maskwright.text.corpus.read import Reader
-from maskwright.text.curate.arrays.winnow import PERPLEXITY, draws
+from maskwright.text.curate.arrays.selection import PERPLEXITY, check_seed, draws
 from maskwright.text.curate.arrays.words import word_counts
 from maskwright.text.curate.markov import (
     NgramCounts,
@@ -44,78 +44,19 @@ from maskwright.text.curate.step import (
     Outcome,
     Pass,
     RuleMeasure,
+    arrow_table,
+    check_shares,
+    refuse_both,
+    strings,
+    without_effect,
 )
-from maskwright.text.curate.steps.sample import check_seed
-
-SIZE = 1000
-
-
-def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iterator[CurationBatch]:
-    """Yield batches of the documents of files, in order, until `most_words` words were read.
-
-    Raises:
-        UsageError, DataError: from the reader, with `where` as a prefix of the place.
-    """
-    words, texts, ids = 0, list[str](), list[str]()
-    try:
-        for document in Reader(list(paths)):
-            texts.append(document.text)
-            ids.append(document.id)
-            if len(texts) == SIZE:
-                batch = CurationBatch(np.arange(SIZE), ids, texts)
-                words += int(batch.words.counts.sum())
-                yield batch
-                texts, ids = [], []
-                if words >= most_words:
-                    return
-    except MaskwrightError as error:
-        raise error.under(f"{where}: ") from None
-    if texts:
-        yield CurationBatch(np.arange(len(texts)), ids, texts)
-
-
-MAD = 1.4826  # the standard deviation of a normal distribution, in median absolute deviations
-FEWEST = 20  # fewest values of a group that has a median
-NARROWEST = 0.1  # least standard deviation, as many equal texts would make all others outliers
-
-
-def robust(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the median and the robust standard deviation of values without NaN."""
-    median = float(np.median(values))
-    return median, max(NARROWEST, MAD * float(np.median(np.abs(values - median))))
-
-
-def deviations(
-    values: NDArray[np.float64], groups: Sequence[str], reference: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
-    """Return (N,) the distance of each value from the median of its group, or of `reference` if it
-    is not None, in robust standard deviations; NaN in groups of fewer than 20 values."""
-    scaled = np.full(len(values), np.nan)
-    if reference is not None:
-        usable = reference[~np.isnan(reference)]
-        if len(usable) >= FEWEST:
-            median, scale = robust(usable)
-            scaled = (values - median) / scale
-        return scaled.round(6)
-    _, numbers, counts = np.unique(
-        np.array(groups, dtype=object).astype(str), return_inverse=True, return_counts=True
-    )
-    ends = np.cumsum(counts)
-    order = np.argsort(numbers, kind="stable")
-    for number in np.flatnonzero(counts >= FEWEST).tolist():
-        members = order[ends[number] - counts[number] : ends[number]]
-        usable = values[members][~np.isnan(values[members])]
-        if len(usable) >= FEWEST:
-            median, scale = robust(usable)
-            scaled[members] = (values[members] - median) / scale
-    return scaled.round(6)
-
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SUMMARY = "removes texts that a language model finds far too surprising, or far too predictable"
 QUANTILES, SPREAD = (0.001, 0.999), 2.5  # limits if none are set
+SIZE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,30 +92,15 @@ class Settings(CorpusStep):
     """Another seed halves the training texts differently."""
 
     def check(self) -> None:
-        if self.good and self.model:
-            raise ConfigError(
-                "two models",
-                where="model",
-                found="both `good` and `model`",
-                wanted="one of them",
-                do="leave one out",
-            )
+        refuse_both(self, "good", "model")
         for side in ("low", "high"):
-            number, quantile = getattr(self, side), getattr(self, f"{side}_quantile")
-            if number is not None and quantile is not None:
-                raise ConfigError(
-                    "two limits for one side",
-                    where=f"{side}_quantile",
-                    found=f"{side} = {number} and {side}_quantile = {quantile}",
-                    wanted="one of them",
-                    do="leave one out",
-                )
+            refuse_both(self, side, f"{side}_quantile")
+            number = getattr(self, side)
             if number is not None and not 1 <= number < math.inf:
                 raise ConfigError(
                     "not a perplexity", where=side, found=number, wanted="1 or more", do="raise it"
                 )
-            if quantile is not None:
-                require(f"{side}_quantile", quantile, 0, 1)
+        check_shares(self, "low_quantile", "high_quantile")
         for low, high in (("low", "high"), ("low_quantile", "high_quantile")):
             least, most = getattr(self, low), getattr(self, high)
             if least is not None and most is not None and least >= most:
@@ -193,12 +119,7 @@ class Settings(CorpusStep):
                 do=f"use {SPREAD}",
             )
         if self.spread is not None and self._set("low") and self._set("high"):
-            raise ConfigError(
-                "`spread` has no effect where both limits are set",
-                where="spread",
-                found=self.spread,
-                do="leave it out",
-            )
+            raise without_effect(self, "spread", "where both limits are set")
         require("order", self.order, 1, 5)
         require("train_words", self.train_words, 1000)
         require("least_characters", self.least_characters, 1)
@@ -235,27 +156,23 @@ class Settings(CorpusStep):
 
     def size_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """Pass: return the words of each document, and a random number to select training texts."""
-        import pyarrow as pa
-
         words = word_counts(batch.texts)
         draw = draws(batch.texts, PERPLEXITY, self.seed + 1)
-        return pa.table({"row": batch.rows, "words": words, "draw": draw})
+        return arrow_table(row=batch.rows, words=words, draw=draw)
 
     def units_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
         """Pass: return the units, half and group of each training document in `side_input`, and
         whether it is long enough to have a perplexity (`long`)."""
         import pyarrow as pa
 
-        batch = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
+        batch = batch.mentioned_in(side_input)
         units = units_of(batch)
-        return pa.table(
-            {
-                "row": pa.array(batch.rows, pa.int64()),
-                "units": pa.LargeListArray.from_arrays(units.starts, units.hashes),
-                "half": pa.array(self.halves(batch.texts)),
-                "long": pa.array(batch.lengths >= self.least_characters),
-                "group": self._groups(batch),
-            }
+        return arrow_table(
+            row=batch.rows,
+            units=pa.LargeListArray.from_arrays(units.starts, units.hashes),
+            half=self.halves(batch.texts),
+            long=batch.lengths >= self.least_characters,
+            group=self._groups(batch),
         )
 
     def score_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
@@ -267,19 +184,15 @@ class Settings(CorpusStep):
         return self._scores(batch, self._long(batch, bits_per_token(self.model, batch.texts)))
 
     def _scores(self, batch: CurationBatch, bits: NDArray[np.float64]) -> pa.Table:
-        import pyarrow as pa
-
-        return pa.table({"row": batch.rows, "bits": bits, "group": self._groups(batch)})
+        return arrow_table(row=batch.rows, bits=bits, group=self._groups(batch))
 
     def _groups(self, batch: CurationBatch) -> pa.Array:
-        import pyarrow as pa
-
-        return pa.array([value or "" for value in batch.note(self.by)], pa.string())
+        return strings([value or "" for value in batch.note(self.by)])
 
     def bits(self, batch: CurationBatch, models: Sequence[NgramModel]) -> NDArray[np.float64]:
         """Return (B,) the bits per word by the model of the other half; NaN for short texts."""
-        bits = crossed_bits(units_of(batch), self.halves(batch.texts), models)
-        return self._long(batch, bits)
+        halves = self.halves(batch.texts)
+        return self._long(batch, crossed_bits(divide(units_of(batch), halves), halves, models))
 
     def _long(self, batch: CurationBatch, bits: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.where(batch.lengths >= self.least_characters, bits, np.nan)
@@ -291,8 +204,6 @@ class Settings(CorpusStep):
             DataError: there is too little text to train on, or to compute limits from.
             UsageError, IncompatibleError, CheckpointError: the model cannot be used.
         """
-        import pyarrow as pa
-
         reference: NDArray[np.float64] | None = None
         if self.model:
             scores = corpus.map("model", self.model_pass).read()
@@ -307,63 +218,62 @@ class Settings(CorpusStep):
         limits = self.limits(bits if reference is None else reference, reference is not None)
         corpus.say(self._finding(bits, deviation, limits))
         low, high = (np.full(len(bits), np.nan if x is None else x) for x in limits)
-        return pa.table(
-            {
-                DOCUMENT: scores.column(DOCUMENT),
-                "bits": bits,
-                "deviation": deviation,
-                "low": low,
-                "high": high,
-            }
+        return arrow_table(
+            document=scores.column(DOCUMENT), bits=bits, deviation=deviation, low=low, high=high
         )
 
     def _of_good(self) -> tuple[list[NgramModel], NDArray[np.float64]]:
         """Return the two models of the good part, and (G,) the bits of its texts, each crossed."""
         batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
         halves = np.concatenate([self.halves(batch.texts) for batch in batches])
-        units = concatenate([units_of(batch) for batch in batches])
-        training = TrainingHalves.of(units, halves, self.order)
-        models = training.models()
-        return models, np.concatenate([self.bits(batch, models) for batch in batches])
+        by_half = divide(concatenate([units_of(batch) for batch in batches]), halves)
+        models = train_all([count_ngrams(units, self.order) for units in by_half])
+        bits = crossed_bits(by_half, halves, models)
+        long = np.concatenate([batch.lengths >= self.least_characters for batch in batches])
+        return models, np.where(long, bits, np.nan)
 
     def _of_corpus(self, corpus: CorpusHandle) -> pa.Table:
         """Return the scores of the documents by models of the corpus. The models are trained twice,
         the second time without documents of a very high perplexity."""
-        import pyarrow as pa
-
         sizes = corpus.map("size", self.size_pass).read()
         words = sizes.column("words").to_numpy()
         share = min(1.0, self.train_words / max(1, int(words.sum())))
         chosen = sizes.column("draw").to_numpy() < share
         documents = sizes.column(DOCUMENT).to_numpy()[chosen]
         if not documents.size or len(words) < FEWEST:
-            return self._unscored(corpus)
-        table = corpus.map("units", self.units_pass, pa.table({DOCUMENT: documents})).read()
+            return self._unscored(sizes)
+        table = corpus.map("units", self.units_pass, arrow_table(document=documents)).read()
         lists = table.column("units").combine_chunks()
         units = Units(lists.flatten().to_numpy(), lists.offsets.to_numpy())
         halves = table.column("half").to_numpy()
         if halves.all() or not halves.any():
-            return self._unscored(corpus)
-        training = TrainingHalves.of(units, halves, self.order)
+            return self._unscored(sizes)
+        by_half = divide(units, halves)
+        counts = [count_ngrams(units, self.order) for units in by_half]
         # The first scores only select the training texts of the second models.
-        bits = np.where(table.column("long").to_numpy(), training.bits(), np.nan)
-        deviation = deviations(bits, table.column("group").to_pylist())
-        models = training.models(without=deviation > SPREAD)
-        return corpus.map("score", self.score_pass, table_of(models)).read()
+        bits = crossed_bits(by_half, halves, train_all(counts))
+        bits = np.where(table.column("long").to_numpy(), bits, np.nan)
+        is_odd = deviations(bits, table.column("group").to_pylist()) > SPREAD
+        odd = [
+            units.of(is_odd[halves == half]) for units, half in zip(by_half, (0, 1), strict=True)
+        ]
+        counts = [
+            all_counts.without(count_ngrams(units, self.order))
+            for all_counts, units in zip(counts, odd, strict=True)
+        ]
+        return corpus.map("score", self.score_pass, table_of(train_all(counts))).read()
 
-    def _unscored(self, corpus: CorpusHandle) -> pa.Table:
-        """Return scores of NaN for all documents.
+    def _unscored(self, sizes: pa.Table) -> pa.Table:
+        """Return scores of NaN for the documents in `sizes`.
 
         Raises:
             DataError: a limit is a number or a quantile, and not a number of deviations.
         """
         if self._set("low") or self._set("high"):
             raise _too_little()
-        return corpus.map("none", self.no_pass).read()
-
-    def no_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return NaN for the bits of each document."""
-        return self._scores(batch, np.full(len(batch), np.nan))
+        unknown = np.full(sizes.num_rows, np.nan)
+        groups = strings([""] * sizes.num_rows)
+        return arrow_table(document=sizes.column(DOCUMENT), bits=unknown, group=groups)
 
     def limits(self, bits: NDArray[np.float64], good: bool) -> tuple[float | None, float | None]:
         """Return the least and the largest perplexity; None for a side limited by deviations.
@@ -378,13 +288,10 @@ class Settings(CorpusStep):
         bounds: list[float | None] = []
         for side, default in zip(("low", "high"), QUANTILES, strict=True):
             number, quantile = getattr(self, side), getattr(self, f"{side}_quantile")
-            if number is not None:
-                bounds.append(number)
-                continue
             if quantile is None and self.spread is None and good:
                 quantile = default
-            if quantile is None and not good:
-                bounds.append(None)  # by deviations, which too few texts do not have
+            if number is not None or (quantile is None and not good):
+                bounds.append(number)  # or by deviations, which too few texts do not have
                 continue
             if len(sorted_bits) < FEWEST:
                 raise DataError(
@@ -409,50 +316,90 @@ class Settings(CorpusStep):
         limits: tuple[float | None, float | None],
     ) -> Finding:
         """Return a finding about the limits; `away`: the deviations of the documents."""
-        spread = SPREAD if self.spread is None else self.spread
-        bounds = [
-            f"{spread:g} deviations {'below' if name == 'from' else 'above'} the median"
-            if limit is None
-            else f"{limit:,.1f}"
-            for name, limit in zip(("from", "to"), limits, strict=True)
-        ]
         usable = bits[~np.isnan(bits)]
+        if not len(usable) and None in limits:
+            message = "too few texts for a perplexity; all of them stay"
+            return Finding("perplexity-limits", message, "", "")
+        bounds = [
+            f"{self._spread:g} deviations {side} the median" if limit is None else f"{limit:,.1f}"
+            for side, limit in zip(("below", "above"), limits, strict=True)
+        ]
         evidence = f"median {2 ** float(np.median(usable)):,.1f}" if len(usable) else ""
         unlimited = int((np.isnan(away) & ~np.isnan(bits)).sum())
         if unlimited and None in limits:
             evidence += f"; {unlimited:,} documents have no limit, as their group is too small"
         message = f"perplexity is allowed from {bounds[0]} to {bounds[1]}"
-        if not len(usable) and None in limits:
-            return Finding(
-                "perplexity-limits", "too few texts for a perplexity; all of them stay", "", ""
-            )
         return Finding("perplexity-limits", message, evidence)
+
+    @property
+    def _spread(self) -> float:
+        return SPREAD if self.spread is None else self.spread
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         assert gathered is not None
-        rows = gathered.column("row").to_numpy()
-        order = np.argsort(rows, kind="stable")
-        indices = order[np.searchsorted(rows[order], batch.rows)]
+        indices = np.argsort(batch.indices_in(gathered))
         # Rounded: the last bits of a power depend on how many are computed at once.
         values = np.exp2(gathered.column("bits").to_numpy()[indices]).round(3)
         limits = [float(gathered.column(name)[0].as_py()) for name in ("low", "high")]
         low, high = (None if math.isnan(limit) else limit for limit in limits)
-        measures = (
-            [] if low is None and high is None else [RuleMeasure("perplexity", values, low, high)]
-        )
+        measures = []
+        if low is not None or high is not None:
+            measures.append(RuleMeasure("perplexity", values, low, high))
         if low is None or high is None:
-            spread = SPREAD if self.spread is None else self.spread
             deviation = gathered.column("deviation").to_numpy()[indices]
-            measures.append(
-                RuleMeasure(
-                    "perplexity_deviation",
-                    deviation,
-                    low=-spread if low is None else None,
-                    high=spread if high is None else None,
-                )
-            )
+            least, most = -self._spread, self._spread
+            bounds = (None if low is not None else least, None if high is not None else most)
+            measures.append(RuleMeasure("perplexity_deviation", deviation, *bounds))
         notes = [None if math.isnan(v) else f"{v:.2f}" for v in values.tolist()]
         return Outcome(measures=measures, notes={"perplexity": notes})
+
+
+def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iterator[CurationBatch]:
+    """Yield batches of the documents of files, in order, until `most_words` words were read.
+
+    Raises:
+        UsageError, DataError: from the reader, with `where` as a prefix of the place.
+    """
+    words, texts, ids = 0, list[str](), list[str]()
+    try:
+        for document in Reader(list(paths)):
+            texts.append(document.text)
+            ids.append(document.id)
+            if len(texts) == SIZE:
+                batch = CurationBatch(np.arange(SIZE), ids, texts)
+                words += int(batch.words.counts.sum())
+                yield batch
+                texts, ids = [], []
+                if words >= most_words:
+                    return
+    except MaskwrightError as error:
+        raise error.under(f"{where}: ") from None
+    if texts:
+        yield CurationBatch(np.arange(len(texts)), ids, texts)
+
+
+MAD = 1.4826  # the standard deviation of a normal distribution, in median absolute deviations
+FEWEST = 20  # fewest values of a group that has a median
+NARROWEST = 0.1  # least standard deviation, as many equal texts would make all others outliers
+
+
+def deviations(
+    values: NDArray[np.float64], groups: Sequence[str], reference: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Return (N,) the distance of each value from the median of its group, or of `reference` if it
+    is not None, in robust standard deviations; NaN in groups of fewer than 20 values."""
+    scaled = np.full(len(values), np.nan)
+    group_names = np.array(groups if reference is None else [""] * len(values), object).astype(str)
+    numbers = np.unique(group_names, return_inverse=True)[1]
+    order = np.argsort(numbers, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+        usable = values[members] if reference is None else reference
+        usable = usable[~np.isnan(usable)]
+        if len(usable) >= FEWEST:
+            median = float(np.median(usable))
+            scale = max(NARROWEST, MAD * float(np.median(np.abs(usable - median))))
+            scaled[members] = (values[members] - median) / scale
+    return scaled.round(6)
 
 
 def _too_little() -> DataError:
@@ -465,57 +412,32 @@ def _too_little() -> DataError:
     )
 
 
-@dataclass(frozen=True)
-class TrainingHalves:
-    """Training texts, divided into two halves.
+def divide(units: Units, halves: NDArray[np.bool_]) -> tuple[Units, Units]:
+    """Return the units of the texts of both halves."""
+    return units.of(~halves), units.of(halves)
 
-    Attributes:
-        halves: (B,) whether each text is in the second half.
-        units, counts: the units of the texts of each half, and their n-gram counts.
+
+def train_all(counts: Sequence[NgramCounts]) -> list[NgramModel]:
+    """Train a model for each half.
+
+    Raises:
+        DataError: one of the halves has no text.
     """
-
-    halves: NDArray[np.bool_]
-    units: tuple[Units, Units]
-    counts: tuple[NgramCounts, NgramCounts]
-
-    @classmethod
-    def of(cls, units: Units, halves: NDArray[np.bool_], order: int) -> TrainingHalves:
-        by_half = units.of(~halves), units.of(halves)
-        counts = count_ngrams(by_half[0], order), count_ngrams(by_half[1], order)
-        return cls(halves, by_half, counts)
-
-    def models(self, without: NDArray[np.bool_] | None = None) -> list[NgramModel]:
-        """Train the model of each half.
-
-        Args:
-            without: (B,) whether a text is left out; None: no text is.
-
-        Raises:
-            DataError: one of the halves has no text.
-        """
-        trained_models = []
-        for half, (units, counts) in enumerate(zip(self.units, self.counts, strict=True)):
-            if without is not None:
-                left_out = units.of(without[self.halves == bool(half)])
-                counts = counts.without(count_ngrams(left_out, len(counts.grams)))
-            if not len(counts.grams[0]):
-                raise _too_little()
-            trained_models.append(train(counts))
-        return trained_models
-
-    def bits(self) -> NDArray[np.float64]:
-        """Return (B,) the bits per unit of each text, by the model of the other half."""
-        bits, models = np.empty(len(self.halves)), self.models()
-        for half, units in enumerate(self.units):
-            bits[self.halves == bool(half)] = models[1 - half].bits(units)
-        return bits
+    if not all(len(half.grams[0]) for half in counts):
+        raise _too_little()
+    return [train(half) for half in counts]
 
 
 def crossed_bits(
-    units: Units, halves: NDArray[np.bool_], models: Sequence[NgramModel]
+    by_half: tuple[Units, Units], halves: NDArray[np.bool_], models: Sequence[NgramModel]
 ) -> NDArray[np.float64]:
-    """Return (B,) the bits per unit of texts, each by the model of the other half."""
+    """Return (B,) the bits per unit of texts, by the model of the other half.
+
+    Args:
+        by_half: the units of the texts of each half.
+        halves: (B,) whether each text is in the second half.
+    """
     bits = np.empty(len(halves))
-    for chosen, model in ((halves, models[0]), (~halves, models[1])):
-        bits[chosen] = model.bits(units.of(chosen))
+    for half, units in enumerate(by_half):
+        bits[halves == bool(half)] = models[1 - half].bits(units)
     return bits

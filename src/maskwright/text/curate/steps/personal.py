@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from maskwright.base.errors import ConfigError, near
-from maskwright.text.curate.arrays.phrases import read_entries
+from maskwright.base.packages import require
+from maskwright.text.curate.arrays.spans import read_entries
 from maskwright.text.curate.personal_data.details import TYPES, Detail, details_of
 from maskwright.text.curate.step import (
     Change,
@@ -19,6 +20,8 @@ from maskwright.text.curate.step import (
     RuleMeasure,
     Step,
     check_counts,
+    require_one,
+    without_effect,
 )
 
 SUMMARY = (
@@ -47,14 +50,7 @@ class Settings(Step):
     value, or `@domain` for all e-mail addresses there."""
 
     def check(self) -> None:
-        if not self.detect:
-            raise ConfigError(
-                "nothing to detect",
-                where="detect",
-                found="[]",
-                wanted=f"some of {', '.join(TYPES)}",
-                do="name a type, or leave the step out",
-            )
+        require_one(self, "detect", example='detect = ["email", "phone"]')
         for name in self.detect:
             if name not in TYPES:
                 raise ConfigError(
@@ -64,16 +60,19 @@ class Settings(Step):
                     wanted=", ".join(TYPES),
                     do=near(name, TYPES),
                 )
+        if "phone" in self.detect:
+            further_types = ", ".join(f'"{name}"' for name in self.detect if name != "phone")
+            require(
+                "finding telephone numbers",
+                "phonenumbers",
+                where="personal",
+                otherwise=f"; or --set 'personal.detect=[{further_types}]'",
+            )
         check_counts(self, "most")
         if self.most and self.action == "mask":
-            raise ConfigError(
-                "`most` has no effect where details are masked",
-                where="most",
-                found=self.most,
-                do='set action = "remove", or leave `most` out',
-            )
+            raise without_effect(self, "most", "where details are masked")
         for name in self.detect:
-            masked = self.placeholder.format_map(_Type(name))
+            masked = self._placeholder(name)
             if details_of([f"a {masked} b"], self.detect) or "\x00" in masked:
                 raise ConfigError(
                     "the placeholder is itself a personal detail",
@@ -110,23 +109,15 @@ class Settings(Step):
             texts[index] = self._masked(texts[index], details)
         return Outcome(texts=texts, changes=list(_changes(by_text)))
 
+    def _placeholder(self, name: str) -> str:
+        return self.placeholder.replace("{type}", name.upper())
+
     def _masked(self, text: str, details: Sequence[Detail]) -> str:
         pieces, position = [], 0
         for detail in details:
-            placeholder = self.placeholder.format_map(_Type(detail.type))
-            pieces += [text[position : detail.begin], placeholder]
+            pieces += [text[position : detail.begin], self._placeholder(detail.type)]
             position = detail.end
         return "".join([*pieces, text[position:]])
-
-
-class _Type(dict[str, str]):
-    """The value of `{type}` in a placeholder; other braces are kept."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(type=name.upper())
-
-    def __missing__(self, key: str) -> str:
-        return f"{{{key}}}"
 
 
 def _group_by_text(details: Sequence[Detail]) -> dict[int, list[Detail]]:

@@ -1,8 +1,10 @@
 """Cut spans of at least `length` words that occur earlier in the corpus out of the texts.
 
 The result is that of a suffix array of the whole corpus (Lee et al. 2107.06499), with less memory:
-equal windows of `length` words have the same fingerprint (`winnow.py`), so that only the
-surroundings of fingerprints that occur twice are compared.
+equal windows of `length` words have the same fingerprint (winnowing, Schleimer, Wilkerson and Aiken
+2003), so that only the surroundings of fingerprints that occur twice are compared. The fingerprint
+of a window is the smallest hash of its k-grams, the leftmost of equals. Most neighbouring windows
+share theirs: there is one per (length - k) / 2 words.
 
     prints    the fingerprints of all texts; those that occur once are dropped
     runs      neighbouring windows with the same repeated fingerprint, compared by one hash
@@ -24,9 +26,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.config import require
-from maskwright.text.curate.arrays.phrases import Spans, cut_spans, merge_spans
-from maskwright.text.curate.arrays.winnow import ORDER, OrderedStep, Stretches, in_order, runs_of
-from maskwright.text.curate.step import DOCUMENT, Change, CorpusHandle, CurationBatch, Outcome
+from maskwright.text.curate.arrays.hashes import HashTable, is_first, ranges
+from maskwright.text.curate.arrays.selection import ORDER, OrderedStep, in_order
+from maskwright.text.curate.arrays.spans import Spans, character_ranges, cut_spans, merge_spans
+from maskwright.text.curate.arrays.words import Words
+from maskwright.text.curate.step import (
+    DOCUMENT,
+    Change,
+    CorpusHandle,
+    CurationBatch,
+    Outcome,
+    arrow_table,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +47,7 @@ RULE = "repeated-substring"
 SHORTEST = 5
 # Most runs, and most windows, in memory at a time.
 AT_ONCE = 1 << 22
+PLACE_BITS = 28  # bits of a sort key that hold the index of a word in its batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,95 +64,58 @@ class Settings(OrderedStep):
     # -------------------------------------------------------------------------- passes
     def prints(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """Pass: return the distinct fingerprints of a batch and the count of each."""
-        import pyarrow as pa
-
-        runs = runs_of(batch.words, Stretches(batch.words), self.length)
-        prints, counts = np.unique(runs.prints, return_counts=True)
+        prints, counts = np.unique(runs_of(batch.words, self.length)[0], return_counts=True)
         rows = np.full(len(prints), batch.rows[0])
-        return pa.table(
-            {
-                "row": pa.array(rows, pa.int64()),
-                "print": pa.array(prints),
-                "count": pa.array(counts.astype(np.int64)),
-            }
-        )
+        return arrow_table(row=rows, print=prints, count=counts.astype(np.int64))
 
-    def runs(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def runs(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
         """Pass: return the runs whose fingerprints are in `side_input`."""
-        import pyarrow as pa
-
-        assert side_input is not None
         words = batch.words
-        stretches = Stretches(words)
-        runs = runs_of(words, stretches, self.length)
-        repeated = side_input.column("print").to_numpy()
-        entries = np.minimum(np.searchsorted(repeated, runs.prints), len(repeated) - 1)
-        runs = runs.take(repeated[entries] == runs.prints)
-        texts = np.searchsorted(words.starts, runs.firsts, "right") - 1
-        hashes = stretches.hashes(runs.firsts, runs.counts + self.length - 1)
-        return pa.table(
-            {
-                "row": pa.array(batch.rows[texts], pa.int64()),
-                "print": pa.array(runs.prints),
-                "run": pa.array(hashes),
-                "place": pa.array((runs.firsts - words.starts[texts]).astype(np.int32)),
-                "count": pa.array(runs.counts.astype(np.int32)),
-            }
+        prints, firsts, counts = runs_of(words, self.length)
+        chosen, _ = HashTable(side_input.column("print").to_numpy()).find(prints)
+        prints, firsts, counts = prints[chosen], firsts[chosen], counts[chosen]
+        texts = np.searchsorted(words.starts, firsts, "right") - 1
+        return arrow_table(
+            row=batch.rows[texts],
+            print=prints,
+            run=words.spans.of(firsts, firsts + counts + self.length - 1),
+            place=(firsts - words.starts[texts]).astype(np.int32),
+            count=counts.astype(np.int32),
         )
 
-    def windows(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def windows(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
         """Pass: return every window of the runs in `side_input`."""
-        import pyarrow as pa
-
-        assert side_input is not None
-        texts = np.searchsorted(batch.rows, side_input.column("row").to_numpy())
-        positions = side_input.column("place").to_numpy().astype(np.int64)
-        counts = side_input.column("count").to_numpy().astype(np.int64)
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        texts, positions = np.repeat(texts, counts), np.repeat(positions, counts) + within
-        hashes = Stretches(batch.words).hashes(batch.words.starts[texts] + positions, self.length)
-        return pa.table(
-            {
-                "row": pa.array(batch.rows[texts], pa.int64()),
-                "window": pa.array(hashes),
-                "place": pa.array(positions.astype(np.int32)),
-            }
+        counts = side_input.column("count").to_numpy()
+        texts = np.repeat(batch.indices_in(side_input), counts)
+        positions = ranges(side_input.column("place").to_numpy(), counts)
+        firsts = batch.words.starts[texts] + positions
+        return arrow_table(
+            row=batch.rows[texts],
+            window=batch.words.spans.of(firsts, firsts + self.length),
+            place=positions.astype(np.int32),
         )
 
-    def ordered(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def ordered(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
         """Pass: return the columns of the order for the documents in `side_input`."""
-        import pyarrow as pa
-
-        assert side_input is not None
-        chosen = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
-        return pa.table({"row": pa.array(chosen.rows, pa.int64()), **self.order(chosen)})
+        chosen = batch.mentioned_in(side_input)
+        return arrow_table(row=chosen.rows, **self.order(chosen))
 
     # -------------------------------------------------------------------------- gather
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """Return the spans to cut: document, first word (`begin`), word after the last (`end`)."""
-        import pyarrow as pa
-
         repeated = corpus.map("prints", self.prints).totals(["print"], ["count"], least=2)
-        span_blocks = [Spans(*np.zeros((3, 0), np.int64))]
+        spans = Spans(*np.zeros((3, 0), np.int64))
         for number, portion in enumerate(portions(repeated.column("count").to_numpy(), AT_ONCE)):
-            side_input = pa.table({"print": pa.array(repeated.column("print").to_numpy()[portion])})
-            span_blocks += self._of_prints(corpus, number, side_input)
-            span_blocks = [_merge_all(span_blocks)]
-        spans = span_blocks[0]
-        return pa.table(
-            {
-                DOCUMENT: pa.array(spans.texts, pa.int64()),
-                "begin": pa.array(spans.begins, pa.int64()),
-                "end": pa.array(spans.ends, pa.int64()),
-            }
-        )
+            side_input = arrow_table(print=repeated.column("print").to_numpy()[portion])
+            blocks = [spans, *self._of_prints(corpus, number, side_input)]
+            columns = [(block.texts, block.begins, block.ends) for block in blocks]
+            spans = merge_spans(Spans(*map(np.concatenate, zip(*columns, strict=True))))
+        return arrow_table(document=spans.texts, begin=spans.begins, end=spans.ends)
 
     def _of_prints(
         self, corpus: CorpusHandle, number: int, side_input: pa.Table
     ) -> Iterator[Spans]:
         """Yield the spans to cut around the fingerprints in `side_input`, the portion `number`."""
-        import pyarrow as pa
-
         tables = corpus.map(f"runs-{number}", self.runs, side_input)
         table = tables.repeated(["print"], ["run", DOCUMENT, "place", "count"])
         prints, runs, documents = (
@@ -148,13 +123,11 @@ class Settings(OrderedStep):
         )
         positions = table.column("place").to_numpy().astype(np.int64)
         counts = table.column("count").to_numpy().astype(np.int64)
-        if not len(prints):
-            return
         involved, texts = np.unique(documents, return_inverse=True)
         ranks = self._ranks(corpus, number, involved)
         order = np.lexsort((positions, ranks[texts], runs, prints))
-        new_print = np.concatenate([[True], prints[order][1:] != prints[order][:-1]])
-        new_run = new_print | np.concatenate([[True], runs[order][1:] != runs[order][:-1]])
+        new_print = is_first(prints[order])
+        new_run = is_first(prints[order], runs[order])
         repeats = order[~new_run]
         ends = positions + counts + self.length - 1
         yield Spans(documents[repeats], positions[repeats], ends[repeats])
@@ -165,17 +138,14 @@ class Settings(OrderedStep):
         for portion_number, portion in enumerate(
             portions(counts[differing], AT_ONCE, prints[differing])
         ):
-            chosen = differing[portion]
-            part_input = pa.table(
-                {
-                    DOCUMENT: pa.array(documents[chosen], pa.int64()),
-                    "place": pa.array(positions[chosen], pa.int32()),
-                    "count": pa.array(counts[chosen], pa.int32()),
-                }
+            rows = differing[portion]
+            run_table = arrow_table(
+                document=documents[rows],
+                place=positions[rows].astype(np.int32),
+                count=counts[rows].astype(np.int32),
             )
-            yield self._of_windows(
-                corpus, f"windows-{number}-{portion_number}", part_input, involved, ranks
-            )
+            name = f"windows-{number}-{portion_number}"
+            yield self._of_windows(corpus, name, run_table, involved, ranks)
 
     def _of_windows(
         self,
@@ -191,19 +161,16 @@ class Settings(OrderedStep):
         documents = table.column(DOCUMENT).to_numpy()
         positions = table.column("place").to_numpy().astype(np.int64)
         order = np.lexsort((positions, ranks[np.searchsorted(involved, documents)], windows))
-        is_new = np.ones(len(order), np.bool_)
-        is_new[1:] = windows[order][1:] != windows[order][:-1]
-        repeats = order[~is_new]
+        repeats = order[~is_first(windows[order])]
         return Spans(documents[repeats], positions[repeats], positions[repeats] + self.length)
 
     def _ranks(
         self, corpus: CorpusHandle, number: int, documents: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Return (D,) the rank of each document in the order of these documents."""
-        import pyarrow as pa
-
-        side_input = pa.table({DOCUMENT: pa.array(documents, pa.int64())})
-        table = corpus.map(f"order-{number}", self.ordered, side_input).read([DOCUMENT, *ORDER])
+        table = corpus.map(f"order-{number}", self.ordered, arrow_table(document=documents)).read(
+            [DOCUMENT, *ORDER]
+        )
         ranks = np.empty(len(documents), np.int64)
         ranks[in_order(table)] = np.arange(len(documents))
         return ranks
@@ -211,20 +178,47 @@ class Settings(OrderedStep):
     def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         if gathered is None or not gathered.num_rows:
             return Outcome()
-        columns = [gathered.column(name).to_numpy() for name in ("row", "begin", "end")]
-        spans = merge_spans(Spans(np.searchsorted(batch.rows, columns[0]), columns[1], columns[2]))
-        cut = cut_spans(batch, spans)
-        changes = [
-            Change(text, RULE, f"{end - begin} words", f"characters {low} to {high}")
-            for text, begin, end, (low, high) in zip(
-                spans.texts.tolist(),
-                spans.begins.tolist(),
-                spans.ends.tolist(),
-                cut.characters.tolist(),
-                strict=True,
-            )
-        ]
-        return Outcome(texts=cut.texts, changes=changes)
+        begins, ends = (gathered.column(name).to_numpy() for name in ("begin", "end"))
+        spans = merge_spans(Spans(batch.indices_in(gathered), begins, ends))
+        lengths = (spans.ends - spans.begins).tolist()
+        cuts = zip(spans.texts.tolist(), lengths, character_ranges(batch.words, spans), strict=True)
+        changes = [Change(text, RULE, f"{length} words", where) for text, length, where in cuts]
+        return Outcome(texts=cut_spans(batch, spans), changes=changes)
+
+
+def gram_of(length: int) -> int:
+    """Return k for windows of `length` words: few prints for small k, specific ones for large."""
+    return max(1, length // 3)
+
+
+def runs_of(
+    words: Words, length: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return all windows of `length` words, as runs of neighbours whose fingerprint is the same
+    k-gram: (R,) the fingerprints, the first word of each run and its number of windows."""
+    gram = gram_of(length)
+    width = length - gram + 1
+    windows = np.maximum(words.counts - length + 1, 0)
+    if not windows.any():
+        empty = np.zeros(0, np.int64)
+        return np.zeros(0, np.uint64), empty, empty
+    if len(words.hashes) >> PLACE_BITS:
+        raise ValueError("too many words in a batch")
+    # One sort key for hash and position; those of grams across texts are computed but not used.
+    grams = np.arange(len(words.hashes) - gram + 1)
+    hashes = words.spans.of(grams, grams + gram)
+    shift = np.uint64(PLACE_BITS)
+    minima = (hashes >> shift << shift) | grams.astype(np.uint64)
+    span = 1
+    while span < width:
+        step = min(span, width - span)
+        minima = np.minimum(minima[: len(minima) - step], minima[step:])
+        span += step
+    firsts = ranges(words.starts[:-1], windows)
+    positions = (minima[firsts] & np.uint64((1 << PLACE_BITS) - 1)).astype(np.int64)
+    # Positions of different texts differ, so a change of position ends a run in any case.
+    begins = np.flatnonzero(is_first(positions))
+    return hashes[positions[begins]], firsts[begins], np.diff(np.append(begins, len(firsts)))
 
 
 def portions(
@@ -235,16 +229,7 @@ def portions(
         return []
     blocks = (np.cumsum(counts) - counts) // limit
     if groups is not None:
-        is_first = np.concatenate([[True], groups[1:] != groups[:-1]])
-        blocks = blocks[is_first][np.cumsum(is_first) - 1]
+        firsts = is_first(groups)
+        blocks = blocks[firsts][np.cumsum(firsts) - 1]
     cuts = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(counts)]
     return [slice(a, b) for a, b in itertools.pairwise(cuts)]
-
-
-def _merge_all(spans: list[Spans]) -> Spans:
-    """Concatenate and merge spans."""
-    columns = [
-        np.concatenate([getattr(block, name) for block in spans])
-        for name in ("texts", "begins", "ends")
-    ]
-    return merge_spans(Spans(*columns))

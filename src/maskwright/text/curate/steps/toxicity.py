@@ -12,18 +12,17 @@ from numpy.typing import NDArray
 
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.phrases import Phrases, phrases_of, read_entries
-from maskwright.text.curate.step import CurationBatch, Outcome, Removal, Step
+from maskwright.text.curate.arrays.spans import Phrases, phrases_of, read_entries
+from maskwright.text.curate.step import (
+    CurationBatch,
+    Outcome,
+    Removal,
+    Step,
+    require_one,
+    without_effect,
+)
 
 SUMMARY = "removes documents with words or phrases of your own lists"
-
-
-@dataclass(frozen=True)
-class Lists:
-    """The phrases that count and those in which they are fine."""
-
-    listed: Phrases
-    allowed: Phrases | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +40,7 @@ class Settings(Step):
     """The share of a document's words that may be of the lists."""
 
     def check(self) -> None:
-        if not self.words:
-            raise ConfigError(
-                "the lists of words are missing; there is none built in",
-                where="words",
-                found="no file",
-                wanted="text files with one word or phrase a line",
-                do='write your list and name it: words = ["words.txt"]',
-            )
+        require_one(self, "words", example='words = ["words.txt"]')
         if self.most is not None:
             require("most", self.most, 0)
         if self.most_share is not None and not 0 <= self.most_share < 1:
@@ -60,18 +52,13 @@ class Settings(Step):
                 do="use 0.01 for one word of a hundred",
             )
         if self.most == 0 and self.most_share:
-            raise ConfigError(
-                "`most_share` has no effect where no listed word is allowed",
-                where="most_share",
-                found=f"{self.most_share} beside most = 0",
-                do="leave one of them out, or raise `most`",
-            )
+            raise without_effect(self, "most_share", "where no listed word is allowed")
 
     def files(self) -> Sequence[Path]:
         return [Path(path) for path in (*self.words, *filter(None, [self.allow]))]
 
-    def open(self) -> Lists:
-        """Read the lists.
+    def open(self) -> tuple[Phrases, Phrases | None]:
+        """Read the phrases that count, and those in which they are fine.
 
         Raises:
             UsageError, DataError: a file cannot be read, is empty, or has an entry without words.
@@ -80,13 +67,16 @@ class Settings(Step):
         allowed = (
             [(*e, self.allow) for e in read_entries(self.allow, "allow")] if self.allow else []
         )
-        return Lists(phrases_of(listed), phrases_of(allowed) if allowed else None)
+        return phrases_of(listed), phrases_of(allowed) if allowed else None
 
-    def apply(self, batch: CurationBatch, opened: Lists, gathered: Any = None) -> Outcome:
+    def apply(
+        self, batch: CurationBatch, opened: tuple[Phrases, Phrases | None], gathered: Any = None
+    ) -> Outcome:
         words = batch.words
-        firsts, lasts, phrases = opened.listed.find(words)
-        if opened.allowed is not None and firsts.size:
-            is_allowed = _inside(firsts, lasts, *opened.allowed.find(words)[:2])
+        listed, allowances = opened
+        firsts, lasts, phrases = listed.find(words)
+        if allowances is not None and firsts.size:
+            is_allowed = _inside(firsts, lasts, *allowances.find(words)[:2])
             firsts, lasts, phrases = firsts[~is_allowed], lasts[~is_allowed], phrases[~is_allowed]
         owners = words.texts[firsts]
         counts = np.bincount(owners, minlength=len(batch))
@@ -99,7 +89,7 @@ class Settings(Step):
                 rule, allowed = broken
                 match = int(np.searchsorted(owners, index))
                 where = f"characters {words.begins[firsts[match]]} to {words.ends[lasts[match]]}"
-                value = opened.listed.texts[phrases[match]]
+                value = listed.texts[phrases[match]]
                 removals.append(Removal(index, rule, value, where, allowed))
         return Outcome(removals=removals)
 

@@ -18,8 +18,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from maskwright.base.errors import DataError, UsageError
@@ -27,7 +25,7 @@ from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, line_in
 from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.formats.conllu import blank_word, sentence_lines
-from maskwright.text.tables.spellings import plain
+from maskwright.text.tables.rows import plain
 
 WORDS = ("word", "words", "token", "tokens")
 SENTENCES = (
@@ -115,55 +113,38 @@ class _Column:
         self.values = [value for values in self.by_sentence for value in values]
         self.distinct = set(self.values)
         self.tags = sum(bool(TAG.fullmatch(value)) for value in self.values)
+        self.names = {value for value in self.distinct if any(map(str.isalpha, value))}
+        self.is_number = all(map(str.isdecimal, self.distinct))
+        are_fractions = all(NUMBER.fullmatch(v) or v.isdecimal() for v in self.distinct)
+        self.is_fraction = are_fractions and not self.is_number
 
     @property
     def has_tags(self) -> bool:
         return self.tags >= MOSTLY * len(self.values)
 
     @property
-    def has_entity_tags(self) -> bool:
-        """Whether the column has tags, and not only O."""
-        return self.has_tags and self.distinct != {"O"}
-
-    @property
-    def may_have_tags(self) -> bool:
-        return 2 * self.tags > len(self.values) and self.distinct != {"O"}
-
-    @property
-    def has_entity_types(self) -> bool:
-        """Whether the column has entity types without a scheme, such as PER, and O."""
-        entity_types = self.distinct - {"O"}
-        return (
-            "O" in self.distinct
-            and 0 < len(entity_types) <= CLASSES
-            and all(map(_is_name, entity_types))
-        )
-
-    @property
-    def has_classes(self) -> bool:
-        """Whether the column has few names that repeat, such as parts of speech."""
+    def tag_rank(self) -> int:
+        """How surely the column holds tags: 3 for entity tags, and not only O; 2 for entity types
+        such as PER without a scheme, and O; 1 for few names that repeat, such as parts of speech;
+        0 for other values."""
+        types = self.distinct - {"O"}
+        if self.has_tags and types:
+            return 3
+        if "O" in self.distinct and 0 < len(types) <= CLASSES and types <= self.names:
+            return 2
         repeat_values = 1 < len(self.distinct) <= min(CLASSES, len(self.values) // 2)
-        return repeat_values and 2 * sum(map(_is_name, self.distinct)) > len(self.distinct)
-
-    @property
-    def is_number(self) -> bool:
-        return all(value.isdecimal() for value in self.distinct)
-
-    @property
-    def is_fraction(self) -> bool:
-        fractions = sum(bool(NUMBER.fullmatch(value)) for value in self.distinct)
-        return fractions > 0 and all(
-            NUMBER.fullmatch(value) or value.isdecimal() for value in self.distinct
-        )
+        return int(repeat_values and 2 * len(self.names) > len(self.distinct))
 
     @property
     def counts_words(self) -> bool:
         """Whether the column numbers the words of each sentence consecutively."""
-        if not self.is_number or max(map(len, self.by_sentence)) < 2:
-            return False
-        return all(
-            [int(value) - int(values[0]) for value in values] == list(range(len(values)))
-            for values in self.by_sentence
+        return (
+            self.is_number
+            and max(map(len, self.by_sentence)) > 1
+            and all(
+                [int(value) - int(values[0]) for value in values] == list(range(len(values)))
+                for values in self.by_sentence
+            )
         )
 
     @property
@@ -201,12 +182,10 @@ def column_names(
     first_word_column = 0
     if width > 1 and columns[0].counts_words and not (width == 2 and columns[1].has_tags):
         first_word_column = 1  # numbers of the words
-    _require_words(columns[first_word_column:], where, width)
-    if width - first_word_column > 1:
-        _require_tags(columns[first_word_column:], where, width)
     names: list[str | None] = [f"column {index + 1}" for index in range(width)]
     names[0], names[first_word_column] = None, TOKENS
     if width - first_word_column > 1:
+        _require_words_and_tags(columns[first_word_column:], where, width)
         names[-1] = TAGS
     return tuple(names)
 
@@ -243,89 +222,55 @@ def _sample(sentences: Sequence[Sequence[Sequence[str]]]) -> Iterator[Sequence[S
             yield words
 
 
-def _is_name(value: str) -> bool:
-    return any(sign.isalpha() for sign in value)
-
-
-def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
-    """Raise DataError if the first column does not hold words."""
-    first, others = columns[0], columns[1:]
-    if not others:
-        return
-    tags = next((c for c in others[::-1] if c.has_entity_tags), others[-1])
-    enough_values = len(first.values) >= MIN_VALUES
-    if first.may_have_tags and enough_values and not others[-1].has_tags:
+def _require_words_and_tags(columns: Sequence[_Column], where: str, width: int) -> None:
+    """Raise DataError unless the first column may hold the words, and the last one their tags."""
+    head, *others = columns
+    tail, between = others[-1], others[:-1]
+    tags = next((c for c in others[::-1] if c.tag_rank == 3), tail)
+    enough_values = len(head.values) >= MIN_VALUES
+    may_have_tags = 2 * head.tags > len(head.values) and head.distinct != {"O"}
+    if enough_values and may_have_tags and not tail.has_tags:  # the tags stand before the words
         words = next((c for c in others if c.is_lettered), others[0])
-        raise _unclear_error("the tags stand before the words", where, width, first, words, first)
-    if len(others) == 1:
+        raise _unclear_error("words", head, words, head, where, width)
+    if between:
+        words = next((c for c in others if not (c.is_of_sentence or c.is_number)), others[0])
+        is_id = head.is_of_sentence and not words.is_of_sentence
+        is_number = head.is_number and enough_values and words.is_lettered
+        if is_id or is_number:
+            raise _unclear_error("words", head, words, tags, where, width)
+        lettered = (c for c in between if c.is_lettered and not c.is_of_sentence)
+        least = MIN_VALUES * len(head.distinct)
+        richer = next((c for c in lettered if len(c.distinct) > least), None)
+        if richer is not None and head.tag_rank > 0 and len(head.values) >= MANY:
+            raise _unclear_error("words", head, richer, tags, where, width)
+    if tail.has_tags:
         return
-    words = next((c for c in others if not c.is_of_sentence and not c.is_number), others[0])
-    if first.is_of_sentence and not words.is_of_sentence:
-        message = "the first column holds no words, but the same for all words of a sentence"
-        raise _unclear_error(message, where, width, first, words, tags)
-    if first.is_number and enough_values and words.is_lettered:
-        message = "the first column holds no words, but numbers"
-        raise _unclear_error(message, where, width, first, words, tags)
-    least = MIN_VALUES * len(first.distinct)
-    candidates = (c for c in others[:-1] if c.is_lettered and not c.is_of_sentence)
-    richer = next((c for c in candidates if len(c.distinct) > least), None)
-    if richer is not None and first.has_classes and len(first.values) >= MANY:
-        message = "the first column holds few different values, and another many words"
-        raise _unclear_error(message, where, width, first, richer, tags)
-
-
-def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
-    """Raise DataError if the last column does not hold tags, but another may."""
-    words, last, between = columns[0], columns[-1], columns[1:-1]
-    if last.has_tags:
-        return
-    typed = () if last.has_entity_types else between[::-1]
-    better = (
-        next((c for c in between[::-1] if c.has_entity_tags), None)
-        or next((c for c in typed if c.has_entity_types), None)
-        or next((c for c in between if c.has_classes), None)
-    )
-    if better is not None:
-        count = len(last.distinct)
-        # Lemmas have nearly as many distinct values as words, and many more than the other column.
-        are_lemmas = 2 * count > len(words.distinct) and count > MIN_VALUES * len(better.distinct)
-        has_no_names = last.is_fraction or not any(map(_is_name, last.distinct))
-        message = None
-        if better.has_entity_tags or (better.has_entity_types and not last.has_entity_types):
-            message = "the last column holds no tags, and another seems to"
-        elif count == 1 or has_no_names or are_lemmas:
-            message = "the last column seems to hold no tags"
-        if message is not None:
-            raise _unclear_error(message, where, width, last, words, better)
-    if last.is_fraction:
-        raise DataError(
-            "the last column holds numbers, not tags",
-            where=where,
-            found=_shown(last),
-            wanted="a word, and its tag in the last column",
-            do="put the tags into the last column",
-        )
+    better = max(between[::-1], key=lambda column: column.tag_rank, default=tail)
+    count = len(tail.distinct)
+    # Lemmas have nearly as many distinct values as words, and many more than the other column.
+    many_more = count > MIN_VALUES * len(better.distinct)
+    are_lemmas = 2 * count > len(head.distinct) and many_more
+    no_names = tail.is_fraction or not tail.names or count == 1
+    is_better = better.tag_rank > max(tail.tag_rank, 1)
+    if is_better or tail.is_fraction or (better.tag_rank and (no_names or are_lemmas)):
+        raise _unclear_error("tags", tail, head, better, where, width)
 
 
 def _unclear_error(
-    message: str, where: str, width: int, column: _Column, words: _Column, tags: _Column
+    role: str, column: _Column, words: _Column, tags: _Column, where: str, width: int
 ) -> DataError:
     names = [f"column{number}" for number in range(1, width + 1)]
-    names[tags.index] = TAGS
-    names[words.index] = TOKENS
+    names[tags.index], names[words.index] = TAGS, TOKENS
+    values = list(dict.fromkeys(column.values))
+    shown = ", ".join(map(repr, values[:SHOWN])) + (", …" if len(values) > SHOWN else "")
     return DataError(
-        message,
+        f"the {'first' if role == 'words' else 'last'} column seems to hold no {role}",
         where=where,
-        found=f"column {column.index + 1} of {width}: {_shown(column)}",
+        found=f"column {column.index + 1} of {width}: {shown}",
         wanted="words in the first column and their tags in the last, or the names of the columns",
         do=f"name all columns in their order, words as {TOKENS} and tags as {TAGS}, perhaps "
         f"--read header={','.join(names)}",
     )
-
-
-def _shown(column: _Column) -> str:
-    values = list(dict.fromkeys(column.values))
-    return ", ".join(map(repr, values[:SHOWN])) + (", …" if len(values) > SHOWN else "")
 
 
 DOCUMENT = "-DOCSTART-"
@@ -335,55 +280,6 @@ COMMENT = re.compile(
 )
 LOOKED_AT = 200  # lines
 LAST = re.compile(r"O|[BIESLUM](-\w.*)?")  # of one entity type, which has no name
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """The words of a sentence and their tags; validated on creation.
-
-    Attributes:
-        tags: one for each word, None for an unknown tag; None if all are unknown.
-        text: the text that contains the words in order; by default the words joined by spaces.
-        where: file and row, for messages.
-    Raises:
-        DataError: not one tag for each word, or a word that is not in the text.
-    """
-
-    words: tuple[str, ...]
-    tags: tuple[str | None, ...] | None = None
-    text: str = ""
-    where: str = ""
-
-    def __post_init__(self) -> None:
-        if self.tags is not None and len(self.words) != len(self.tags):
-            raise DataError(
-                "words and tags differ in number",
-                where=self.where or None,
-                found=f"{len(self.tags)} tags",
-                wanted=f"{len(self.words)}, one for each word",
-                do="correct the row",
-            )
-        if not self.text:
-            object.__setattr__(self, "text", " ".join(self.words))
-        self.spans  # noqa: B018  raises for a word that is not in the text
-
-    @cached_property
-    def spans(self) -> tuple[tuple[int, int], ...]:
-        """(begin, end) offsets in the text of each word."""
-        spans, offset = [], 0
-        for number, word in enumerate(self.words, 1):
-            begin = self.text.find(word, offset)
-            if begin < 0:
-                raise DataError(
-                    "a word that is not in the text",
-                    where=self.where or None,
-                    found=f"{word!r}, word {number}",
-                    wanted=f"a part of {self.text[offset : offset + 40]!r}",
-                    do="correct the row",
-                )
-            offset = begin + len(word)
-            spans.append((begin, offset))
-        return tuple(spans)
 
 
 # ------------------------------------------------------------------------------ files

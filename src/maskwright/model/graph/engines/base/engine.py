@@ -3,9 +3,9 @@
 NEEDS       names of the packages that it imports
 EXACT       whether it uses the original weights; other engines are used only if named explicitly
 PRECISIONS  supported precisions of matrix products, the default first
-load(file, threads, precision) -> Engine
+load(file, threads, precision) -> Runtime
 
-Engine      name, bytes    warm(shapes)    run(ids, mask, segments) -> states
+Runtime      name, bytes    warm(shapes)    run(ids, mask, segments) -> states
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ States = NDArray[np.float32]
 Shape = tuple[int, int]  # rows, positions
 
 
-class Engine(Protocol):
+class Runtime(Protocol):
     """A stack loaded by another library."""
 
     name: str
@@ -42,7 +42,7 @@ class Engine(Protocol):
         """Return the hidden states (B, T, D) of ids (B, T); `mask` is 0 at padding."""
 
 
-def load(name: str, file: Path, *, threads: int, precision: str) -> Engine:
+def load(name: str, file: Path, *, threads: int, precision: str) -> Runtime:
     """Load the graph in `file` with the engine `name`.
 
     Raises:
@@ -53,7 +53,7 @@ def load(name: str, file: Path, *, threads: int, precision: str) -> Engine:
     engine_module = module(name)
     usable = precision if precision in engine_module.PRECISIONS else engine_module.PRECISIONS[0]
     try:
-        engine: Engine = engine_module.load(file, threads, usable)
+        engine: Runtime = engine_module.load(file, threads, usable)
     except (RuntimeError, ValueError, OSError) as error:
         raise ResourceError(
             "the engine cannot load the model",

@@ -11,6 +11,7 @@ x-truncated           the indices of the truncated texts, such as 2,5; "none" wi
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
@@ -28,6 +29,8 @@ from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.host import HostResponse, Piece
 
 ScoreFunction = Literal["sigmoid", "softmax", "none"]
+# The content of a response, and the responses of the host that it was made of.
+Reply = tuple[Any, list[HostResponse]]
 
 
 def render(refusal: Refusal) -> Response:
@@ -64,21 +67,19 @@ async def embeddings_of(
     options = model.options(field, truncate=truncate)
     response = await model.host.embed(model.name, texts, options)
     embeddings: list[NDArray[np.float32]] = response.values
-    require_dimensions(dimensions, len(embeddings[0]))
-    return [_unit(embedding) for embedding in embeddings] if normalize else embeddings, response
-
-
-def require_dimensions(requested: int | None, available: int) -> None:
-    """Check a requested number of dimensions; embeddings are never truncated.
-
-    Raises:
-        Refusal: another number is available.
-    """
-    if requested is not None and requested != available:
+    if dimensions not in (None, len(embeddings[0])):  # embeddings are never truncated
         reason = (
             "the model was not trained so that the first figures of a vector are one (Matryoshka)"
         )
-        raise Refusal("validation", reason, field="dimensions", limit=available)
+        raise Refusal("validation", reason, field="dimensions", limit=len(embeddings[0]))
+    return [_unit(embedding) for embedding in embeddings] if normalize else embeddings, response
+
+
+def plain_embedding(embedding: NDArray[np.float32], encoding: str | None) -> list[float] | str:
+    """Return an embedding as a JSON value: its numbers, or their bytes in "base64"."""
+    if encoding == "base64":
+        return base64.b64encode(embedding.astype("<f4").tobytes()).decode()
+    return embedding.tolist()
 
 
 def add_prompt(model: ModelReference, texts: Sequence[str], name: str | None) -> list[str]:
@@ -129,7 +130,8 @@ async def class_scores(
     Raises:
         Refusal: the model does not score whole texts.
     """
-    model.require_scores()
+    if not model.scores_whole_texts:
+        raise model.unable("a model that gives classes or a number of whole texts")
     options = model.options(field, truncate=truncate, raw=raw)
     return await model.host.scores(model.name, rows, options)
 
@@ -162,7 +164,7 @@ def headers_of(model: ModelReference, responses: Sequence[HostResponse]) -> dict
 
     truncated = [is_cut for response in responses for is_cut in response.truncated]
     return {
-        "x-compute-type": model.opened.model.network.device.type,
+        "x-compute-type": model.engine.model.network.device.type,
         "x-compute-time": slowest("total"),
         "x-compute-characters": str(sum(response.characters for response in responses)),
         "x-compute-tokens": str(sum(response.prompt_tokens for response in responses)),
@@ -173,6 +175,11 @@ def headers_of(model: ModelReference, responses: Sequence[HostResponse]) -> dict
         "x-windows": ",".join(str(n) for response in responses for n in response.windows),
         "x-truncated": ",".join(str(n) for n, is_cut in enumerate(truncated) if is_cut) or "none",
     }
+
+
+def respond(model: ModelReference, value: Any, responses: Sequence[HostResponse]) -> Response:
+    """Return `value` as JSON with the headers of the responses of the host."""
+    return JSONResponse(value, headers=headers_of(model, responses) if responses else {})
 
 
 def event(value: Any) -> bytes:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from maskwright.ask.predict.open_model import OpenModel
+from maskwright.ask.predict.engine import Engine
+from maskwright.learn.tasks.base.add_head import num_outputs
 from maskwright.learn.tasks.base.task_type import UNTOLD, TaskType
 from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.host import Host, Options, ServedModel
@@ -33,8 +34,8 @@ class ModelReference:
         return self.host.model(self.name)
 
     @property
-    def opened(self) -> OpenModel:
-        return self.served.variant(self.adapter).opened
+    def engine(self) -> Engine:
+        return self.served.engine(self.adapter)
 
     @property
     def called(self) -> str:
@@ -44,26 +45,26 @@ class ModelReference:
     @property
     def fingerprint(self) -> str:
         """The hash of the model's files when it was opened."""
-        return self.served.variant(self.adapter).fingerprint
+        return self.engine.fingerprint
 
     @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer; raises IncompatibleError if the folder has none."""
-        return self.opened.model.tokenizer
+        return self.engine.model.tokenizer
 
     @property
     def task_type(self) -> TaskType | None:
         """The task that the model was trained for; None: no task."""
-        if "predict" not in self.opened.abilities:
+        if "predict" not in self.engine.abilities:
             return None
-        return self.served.variant(self.adapter).predictor.task_type
+        return self.engine.predictor.task_type
 
     @property
     def makes_vectors(self) -> bool:
         """Whether the model was trained to embed texts, or can embed and has no other task."""
         task = self.task_type
-        if task is None or self.opened.model.writes_for_texts:
-            return "embed" in self.opened.abilities
+        if task is None or self.engine.model.writes_for_texts:
+            return "embed" in self.engine.abilities
         return bool(task.alone)
 
     @property
@@ -76,7 +77,7 @@ class ModelReference:
         """The labels of the task; LABEL_0, … if it has none, as in transformers."""
         task = self.task_type
         assert task is not None
-        return task.labels or tuple(f"LABEL_{n}" for n in range(task.num_outputs))
+        return task.labels or tuple(f"LABEL_{n}" for n in range(num_outputs(task)))
 
     @property
     def takes_pairs(self) -> bool:
@@ -94,17 +95,10 @@ class ModelReference:
             raise self.unable("a model that was fine-tuned for a task")
         return task_type
 
-    def require_scores(self) -> None:
-        """Raise a Refusal if the model does not score whole texts."""
-        if not self.scores_whole_texts:
-            raise self.unable("a model that gives classes or a number of whole texts")
-
     def unable(self, requirement: str) -> Refusal:
         """Return the refusal for a missing ability; `requirement` describes a suitable model."""
-        abilities = ", ".join(self.opened.abilities)
-        reason = (
-            f"{self.called} cannot do this; wanted: {requirement}; it can be asked: {abilities}"
-        )
+        abilities = ", ".join(self.engine.abilities)
+        reason = f"{self.called} cannot do this; wanted: {requirement}; abilities: {abilities}"
         return Refusal("model", reason, field="model")
 
     def options(self, field: str = "inputs", **settings: Any) -> Options:
@@ -127,7 +121,7 @@ def resolve(host: Host, name: str | None, adapter: str | None = None) -> ModelRe
         for served in map(host.model, host.names):
             if name in served.adapters:
                 return ModelReference(host, served.name, name)
-    host.model(name).variant(adapter)  # raises Refusal if there is none
+    host.model(name).engine(adapter)  # raises Refusal if there is none
     return ModelReference(host, name, adapter)
 
 

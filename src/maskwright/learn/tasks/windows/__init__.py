@@ -1,1 +1,0 @@
-"""Texts of examples to windows that a model can read, and scores of windows back to answers."""

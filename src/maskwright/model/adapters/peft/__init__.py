@@ -1,1 +1,0 @@
-"""Adapter folders in the form of the `peft` library."""

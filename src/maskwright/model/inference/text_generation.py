@@ -1,0 +1,219 @@
+"""Generation from texts: prompts with the special tokens that a model expects, and their output as
+text.
+
+Only encoder–decoder models with sentinels (T5) treat sentinels in a prompt as special tokens; the
+output of such a prompt may have sentinels, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from maskwright.base.errors import IncompatibleError, UsageError
+from maskwright.model.inference.beam import Steps, beam_steps, finished
+from maskwright.model.inference.gaps import gapped, spelled
+from maskwright.model.inference.generation import Generation, Prompt, require_writer, stream
+from maskwright.model.inference.generation_settings import GenerationSettings
+from maskwright.model.inference.growing_rows import trained_length
+from maskwright.model.inference.growing_text import BYTE, GrowingText, Piece, require_stop
+from maskwright.model.inference.likelihood import require_decoder
+from maskwright.model.inference.prepared import Prepared
+from maskwright.model.opening import special_tokens
+from maskwright.model.opening.model import Model
+from maskwright.model.opening.special_tokens import opening
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+
+def write(
+    model: Model, network: Prepared, texts: Sequence[str], settings: GenerationSettings
+) -> list[str]:
+    """Generate a continuation of each text with the prepared `network` of `model`. A decoder
+    returns text and continuation, an encoder–decoder only its output.
+
+    Raises:
+        IncompatibleError: the model cannot generate text.
+        UsageError: a text is empty and the model has no start token, a text exceeds the model's
+            context, or settings of beam search and of sampling together.
+    """
+    prompts = prompts_of(model, texts, settings)
+    outputs = [prompt.decode(prompt.prefix) if prompt.prefix else "" for prompt in prompts]
+    if settings.num_beams != 1:
+        for number, text in enumerate(finished(search(model, network, prompts))):
+            outputs[number] += text
+        return outputs
+    for piece in write_stream(model, network, prompts):
+        outputs[piece.row] += piece.text
+    return outputs
+
+
+def write_stream(model: Model, network: Prepared, prompts: Sequence[Prompt]) -> Iterator[Piece]:
+    """Yield the output for each prompt in pieces, as soon as they are final."""
+    prefix, one_way = model.conventions.bidirectional_prefix, model.conventions.writes
+    return stream(network, prompts, bidirectional_prefix=prefix, one_way=one_way)
+
+
+def generation_of(model: Model, network: Prepared) -> Generation:
+    """Return the batch in which `network`, the prepared network of `model`, generates prompts."""
+    prefix, one_way = model.conventions.bidirectional_prefix, model.conventions.writes
+    return Generation(network, bidirectional_prefix=prefix, one_way=one_way)
+
+
+def search(model: Model, network: Prepared, prompts: Sequence[Prompt]) -> Steps[list[str]]:
+    """Search the most probable output for each prompt with beams, one token of each beam per step.
+    All prompts have the same settings."""
+    texts = [""] * len(prompts)
+    for forbidden in dict.fromkeys(prompt.forbidden for prompt in prompts):
+        numbers = [n for n, prompt in enumerate(prompts) if prompt.forbidden == forbidden]
+        group = [prompts[n] for n in numbers]
+        sources = [prompt.source for prompt in group if prompt.source is not None]
+        settings = group[0].settings
+        best_rows = yield from beam_steps(
+            network,
+            [prompt.ids for prompt in group],
+            settings.tokens,
+            settings.num_beams,
+            sources=sources or None,
+            end=group[0].end,
+            forbidden=forbidden,
+            stopped=partial(_is_stopped, group) if settings.stop else None,
+            bidirectional_prefix=model.conventions.bidirectional_prefix,
+            one_way=model.conventions.writes,
+        )
+        for number, ids in zip(numbers, best_rows, strict=True):
+            texts[number] = _decoded(prompts[number], ids)[0]
+    return texts
+
+
+def _is_stopped(prompts: Sequence[Prompt], row: int, ids: Sequence[int]) -> bool:
+    return _decoded(prompts[row], ids)[1]
+
+
+def _decoded(prompt: Prompt, ids: Sequence[int]) -> tuple[str, bool]:
+    """Return the text of new ids, and whether a stop string ends it."""
+    text = GrowingText(prompt.decode, prompt.prefix, prompt.settings.stop, prompt.is_byte)
+    pieces = [text.add(token) for token in ids if not text.stopped]
+    return "".join([*pieces, text.end()]), text.stopped
+
+
+def prompts_of(
+    model: Model, texts: Sequence[str], settings: GenerationSettings, logprobs: int | None = None
+) -> list[Prompt]:
+    """Encode texts as prompts; errors as for `write`."""
+    tokenizer, conventions = model.tokenizer, model.conventions
+    require_writer(model.config, one_way=conventions.writes)
+    start_token, has_encoder = model.decoder_start, model.num_stacks == 2
+    if has_encoder and start_token is None:
+        raise IncompatibleError(
+            "this model's decoder was never taught to write",
+            where=model.path,
+            found="an objective that trains the encoder alone",
+            do="use fill-mask",
+        )
+    end = special_tokens.vocabulary(tokenizer).end
+    forbidden = non_text_ids(model) - {end}
+    forbidden_ids = tuple(sorted(forbidden))
+    forbidden_beside_gaps = tuple(sorted(forbidden - {*tokenizer.sentinels}))
+    prompts = []
+    for text in texts:
+        gaps = gapped(tokenizer, text) if has_encoder else None
+        ids = tokenizer.encode(text) if gaps is None else gaps.ids
+        source: list[int] | None = None
+        prefix: list[int] = []
+        if start_token is not None and has_encoder:
+            source = tokenizer.frame(ids)[0] if gaps is None else gaps.source
+            ids = [start_token, *(opening(tokenizer) if conventions.framed_target else [])]
+        else:
+            prefix = ids
+            ids = [*opening(tokenizer), *ids] if conventions.framed_prompt else ids
+            if not ids:
+                ids = prefix = [_require_start_token(tokenizer.begin)]
+        advice = "shorten the prompt: its end is what is continued"
+        require_room(model, ids if source is None else source, text, advice)
+        prompts.append(
+            Prompt(
+                ids=ids,
+                settings=settings,
+                decode=tokenizer.decode if gaps is None else partial(spelled, tokenizer),
+                source=source,
+                prefix=prefix,
+                end=end,
+                forbidden=forbidden_ids if gaps is None else forbidden_beside_gaps,
+                is_byte=partial(_is_byte, tokenizer),
+                logprobs=logprobs,
+            )
+        )
+    if settings.num_beams != 1 and settings.samples:
+        raise UsageError(
+            "beam search draws nothing",
+            where="num_beams",
+            found="a setting of sampling: temperature, top_k or top_p",
+            do="leave those out, or search with num_beams=1",
+        )
+    if settings.num_beams != 1:
+        require_stop(settings.stop)
+    return prompts
+
+
+@dataclass(frozen=True)
+class PromptTokens:
+    """The token ids of a prompt as `write` continues it.
+
+    Attributes:
+        ids: all ids that the network reads.
+        text_ids: the ids of the text itself, the last of `ids`.
+        offsets: the character of the text where each of `text_ids` begins, including the spaces
+            before it.
+    """
+
+    ids: Sequence[int]
+    text_ids: Sequence[int]
+    offsets: list[int]
+
+
+def prompt_tokens(model: Model, text: str) -> PromptTokens:
+    """Encode a text as prompt of a decoder-only model, for `likelihood.prompt_scores`. Errors as
+    for `write`; other models raise an `IncompatibleError`."""
+    require_decoder(model.config)
+    (prompt,) = prompts_of(model, [text], GenerationSettings())
+    ((_, ends),) = model.tokenizer.encode_batch([text], offsets=True)
+    # The token before ends where the spaces begin; bytes of one character share its offsets.
+    starts = np.minimum(ends[1:, 0], ends[:-1, 1])
+    return PromptTokens(prompt.ids, prompt.prefix, [0, *starts.tolist()])
+
+
+def non_text_ids(model: Model) -> set[int]:
+    """Return ids that are not text: special tokens, and embedding rows without a token."""
+    tokenizer = model.tokenizer
+    rows = range(tokenizer.vocabulary_size, model.config.tokens.vocabulary)
+    return {*tokenizer.special_ids, *rows}
+
+
+def require_room(model: Model, ids: Sequence[int], text: str, do: str) -> None:
+    """Raise a `UsageError` if the ids exceed the model's context."""
+    longest = model.config.longest if model.num_stacks == 2 else trained_length(model.config)
+    if longest is not None and len(ids) > longest:
+        raise UsageError(
+            "the text is longer than the model reads",
+            where=text[:60],
+            found=f"{len(ids)} tokens",
+            wanted=f"at most {longest}",
+            do=do,
+        )
+
+
+def _is_byte(tokenizer: Tokenizer, token: int) -> bool:
+    return BYTE.fullmatch(tokenizer.vocabulary[token]) is not None
+
+
+def _require_start_token(token: int | None) -> int:
+    if token is None:
+        raise UsageError(
+            "this model's tokenizer has no token to begin with",
+            found="no prompt",
+            do="give it a text to go on with",
+        )
+    return token

@@ -1,0 +1,423 @@
+"""The folders that targets write: the files beside a graph, or a whole model folder.
+
+    graphs, documents        --write_folder--> staging, with export.json --> committed folder
+    Content (network, tokenizer, about)  --write--> staging --open_model--> compared --> committed
+
+    config.json  tokenizer.json  …        as in a model folder
+    modules.json  1_Pooling/  …           of an embedding model, as sentence-transformers has them
+    export.json                           source, settings and measurements of the export
+
+Of a model folder, weights, tokenizer and the outputs of all graphs (`proof.py`) are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.ask.predict.predictor import Predictor, predictor
+from maskwright.base.errors import CheckpointError, IncompatibleError
+from maskwright.base.findings import Finding, Note
+from maskwright.base.report.tables import Table
+from maskwright.base.storage import commit
+from maskwright.base.storage.strict_json import parse_object
+from maskwright.base.terminal import shell_word
+from maskwright.base.version import VERSION
+from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
+from maskwright.model.checkpoint import files as weights
+from maskwright.model.checkpoint import layout, pretrained
+from maskwright.model.checkpoint.fine_tuned import ADAPTER, TASK
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.checkpoint.safe_read import LARGEST_JSON, regular_file
+from maskwright.model.checkpoint.sentence_modules import MODULES, modules_of
+from maskwright.model.graph.graphs import Graph, Ids, Vectors, graphs_of
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.modules.supervised import Contrast
+from maskwright.model.objectives.supervised import PROBLEM_TYPES
+from maskwright.model.opening import head_alone, special_tokens
+from maskwright.model.opening.model import Model
+from maskwright.model.opening.open import open_model
+from maskwright.ship.export import proof
+from maskwright.ship.export.proof import GraphComparison
+from maskwright.ship.export.target import ABOUT, Report
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+
+def predictor_of(model: Model) -> Predictor | None:
+    """Return the predictor of the model's task; None if it was trained for no task."""
+    try:
+        return predictor(model)
+    except IncompatibleError:
+        return None
+
+
+def as_folder(model: Model) -> Model:
+    """Return the model with labels and problem type, which a head that was saved without its
+    base has only in the record of its task."""
+    if not head_alone.is_alone(model.home / ADAPTER) or (answers := predictor_of(model)) is None:
+        return model
+    task_type = answers.task_type
+    problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None
+    about = replace(model.about, labels=task_type.labels, problem_type=problem)
+    return replace(model, about=about)
+
+
+def vectors_of(answers: Predictor | None) -> Vectors | None:
+    """Return the pooling of an embedding model; None for other models. `answers`: its predictor."""
+    if answers is None or not answers.task_type.alone:
+        return None
+    tokenizer = answers.frame.tokenizer
+    objective = answers.task_type.objective(answers.model, special_tokens.vocabulary(tokenizer))
+    assert isinstance(objective, Contrast)
+    return Vectors(objective.poolings, objective.skip, objective.top)
+
+
+def graphs(model: Model, answers: Predictor | None, ids: Ids = "int64") -> tuple[Graph, ...]:
+    """Return the graphs of an opened model; `answers` is its predictor, or None.
+
+    Raises:
+        IncompatibleError: as `graphs_of`.
+    """
+    start = None
+    if model.num_stacks == 2 and model.config.heads:
+        start = model.extra.get("decoder_start_token_id")
+        if not isinstance(start, int):
+            start = None if model.words is None else model.words.pad
+    return graphs_of(
+        model.network,
+        ids=ids,
+        vectors=vectors_of(answers),
+        decoder_start=start,
+        bidirectional_prefix=model.conventions.bidirectional_prefix,
+        decoder_trained=model.conventions.decoder_trained,
+    )
+
+
+# ------------------------------------------------------------------------- every target
+def documents(model: Model, answers: Predictor | None) -> dict[str, weights.Content]:
+    """Return the contents of the files beside the graphs by name; `answers` is the predictor."""
+    form = layout.of_config(model.config, model.about.family)
+    contents = layout.documents(form, model.words, model.about, {})
+    if model.words is not None:
+        contents |= model.words.files(
+            model.config.longest,
+            plain=model.config.vocabulary_head is None,
+            segments=model.config.has_segments,
+        )
+    if answers is not None:
+        files = folder_files(answers.task_type, answers.frame, model.config.width)
+        contents |= {name: text.encode() for name, text in files.items()}
+    return contents
+
+
+def about_source(model: Model) -> dict[str, Any]:
+    """Return the entries of `export.json` about the exported model."""
+    return {
+        "format": FORMAT,
+        "maskwright": VERSION,
+        "source": {
+            "fingerprint": model.fingerprint,
+            "model_type": model.model_type,
+            "task": None if model.task is None else model.task.kind,
+        },
+    }
+
+
+def write_folder(
+    out: Path,
+    fill: Callable[[commit.Staging], dict[str, Any]],
+    contents: Mapping[str, weights.Content],
+    *,
+    target: str,
+    expected_bytes: int,
+) -> dict[str, Any]:
+    """Write and commit the folder `out`; if `fill` raises an error, no folder is left.
+
+    Args:
+        fill: writes and compares files, and returns the contents of `export.json`.
+        contents: of further files by name.
+
+    Returns:
+        The contents of `export.json`.
+    """
+    about: dict[str, Any] = {}
+
+    def write(staging: commit.Staging) -> None:
+        about.clear()
+        about.update(fill(staging))
+        _write_files(staging, contents)
+        staging.write_json(ABOUT, about)
+
+    commit.commit(
+        out, write, about={"kind": "export", "target": target}, expected_bytes=expected_bytes
+    )
+    return about
+
+
+def _write_files(staging: commit.Staging, contents: Mapping[str, weights.Content]) -> None:
+    for name, content in contents.items():
+        staging.write_bytes(name, content() if callable(content) else content)
+
+
+def add_files(staging: commit.Staging, files: Sequence[Path], folder: str = "") -> int:
+    """Move files into a subfolder of the folder being written. Return their size in bytes."""
+    num_bytes = 0
+    for file in files:
+        name = f"{folder}/{file.name}" if folder else file.name
+        with staging.create(name) as target_file, file.open("rb") as source:
+            while chunk := source.read(1 << 22):
+                target_file.write(chunk)
+        num_bytes += target_file.bytes
+        file.unlink()
+    return num_bytes
+
+
+# ------------------------------------------------------------------------- model folders
+FORMAT = 1
+README, GENERATION = "README.md", "generation_config.json"
+# Files of a sentence-transformers folder that `modules.json` does not name.
+SENTENCE_FILES = ("sentence_bert_config.json", "config_sentence_transformers.json")
+LARGEST_CARD = 4 << 20
+# Maximum relative difference of an output with bfloat16 weights, whose significands have 8 bits;
+# the errors of many weights add up.
+BFLOAT16_TOLERANCE = 0.25
+ID_SUFFIXES = ("_token_id", "_token_ids", "transformers_version")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """The contents of a model folder.
+
+    Attributes:
+        network: the network with float32 weights, the reference of the comparison.
+        dtype: the dtype of the weights in the file.
+        more: contents of further files by name.
+    """
+
+    network: Transformer
+    tokenizer: Tokenizer | None
+    about: About
+    dtype: torch.dtype = torch.float32
+    more: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """The weights in the dtype of the file."""
+        return {name: weight.to(self.dtype) for name, weight in self.network.state_dict().items()}
+
+    @property
+    def tolerance(self) -> float:
+        """The maximum accepted relative difference of an output."""
+        return proof.TOLERANCE if self.dtype == torch.float32 else BFLOAT16_TOLERANCE
+
+
+def content_of(model: Model, dtype: torch.dtype = torch.float32) -> Content:
+    """Return the folder contents of an opened model, including its task and pooling modules.
+
+    Raises:
+        IncompatibleError: as `sentence_files`.
+    """
+    about = replace(
+        model.about,
+        readme=_card(model.path),
+        decoder_start=model.extra.get("decoder_start_token_id"),
+        conventions=model.conventions,
+        writing=_generation_settings(model.path),
+    )
+    more = sentence_files(model.path)
+    if model.task is not None:
+        more[TASK] = replace(model.task, attached=False).render().encode()
+    return Content(
+        network=model.network, tokenizer=model.words, about=about, dtype=dtype, more=more
+    )
+
+
+def sentence_files(path: Path) -> dict[str, bytes]:
+    """Return the files of sentence-transformers modules by name; empty if there are none.
+
+    Raises:
+        IncompatibleError: the model is in a subfolder of the folder with the modules.
+    """
+    modules = modules_of(path)
+    if not modules:
+        return {}
+    if any(module.name == "Transformer" and module.path for module in modules):
+        raise IncompatibleError(
+            "the model lies in a folder of its own within that of its vectors",
+            where=path / MODULES,
+            wanted="modules around a model in the folder itself",
+            do=f"write it anew first: maskwright export {shell_word(path)} "
+            "--to sentence-transformers --out FOLDER",
+        )
+    names = [MODULES, *(name for name in SENTENCE_FILES if (path / name).is_file())]
+    for module in modules:
+        names += [
+            f"{module.path}/{file.name}"
+            for file in sorted((path / module.path).iterdir() if module.path else ())
+            if file.suffix in (".json", ".safetensors")
+        ]
+    return {name: (path / name).read_bytes() for name in names}
+
+
+def write(
+    content: Content,
+    out: Path,
+    *,
+    target: str,
+    source: Model,
+    note: Note,
+    about: Mapping[str, Any] | None = None,
+    load: tuple[str, ...] = (),
+    check: Callable[[Path], None] = lambda folder: None,
+) -> Report:
+    """Write the folder `out`, reopen it, compare it with `content` and commit it.
+
+    Args:
+        source: the exported model, for `export.json`.
+        about: further entries of `export.json`.
+        load: further commands that load the folder, for the report.
+        check: raises an error if something is wrong with the written folder.
+
+    Raises:
+        CheckpointError: the reopened model differs from the original; no folder is left.
+        Others: as `pretrained.save_files` and `open_model`.
+    """
+    comparisons: list[GraphComparison] = []
+    weight_differences: list[float] = []
+
+    def fill(staging: commit.Staging) -> dict[str, Any]:
+        comparisons.clear()
+        weight_differences.clear()
+        contents = pretrained.save_files(
+            content.network, content.tokenizer, content.about, state=content.state
+        )
+        _write_files(staging, {**contents, **content.more})
+        size = sum(file.stat().st_size for file in staging.path.glob("*.safetensors"))
+        reopened = open_model(staging.path)
+        reopened = replace(reopened, network=reopened.network.to("cpu").float().eval())
+        check(staging.path)
+        weight_differences.append(_weight_difference(content, reopened, out))
+        comparisons.extend(_compare(content, reopened, size, out, note))
+        return {
+            **about_source(source),
+            "target": target,
+            "dtype": str(content.dtype).removeprefix("torch."),
+            "largest_weight_difference": weight_differences[0],
+            "graphs": [comparison.plain() for comparison in comparisons],
+            **(about or {}),
+        }
+
+    summary = write_folder(
+        out, fill, {}, target=target, expected_bytes=weights.num_bytes(content.state)
+    )
+    return Report(
+        target=target,
+        folder=out,
+        about=summary,
+        tables=[table(content, weight_differences[0], comparisons)],
+        load=[f'maskwright.load("{out}")', *load],
+    )
+
+
+def table(content: Content, weight_difference: float, comparisons: list[GraphComparison]) -> Table:
+    """Return the table of comparisons with the weight difference in its note."""
+    comparison_table = proof.table(
+        "opened again and compared with the model in float32", comparisons
+    )
+    dtype_name = str(content.dtype).removeprefix("torch.")
+    note = f"weights in {dtype_name}: the largest difference of one is {weight_difference:.2g}"
+    return {**comparison_table, "note": "; ".join(filter(None, (note, comparison_table["note"])))}
+
+
+def _weight_difference(content: Content, reopened: Model, out: Path) -> float:
+    """Return the maximum absolute difference between float32 weights and reopened weights.
+
+    Raises:
+        CheckpointError: a weight or the tokenizer differs from the one that was written.
+    """
+    masters, written = content.network.state_dict(), content.state
+    reread = reopened.network.state_dict()
+    if reread.keys() != masters.keys():
+        mismatched = sorted(reread.keys() ^ masters.keys())
+        raise _not_equal(out, f"other weights: {', '.join(mismatched[:5])}")
+    for name, tensor in reread.items():
+        if not torch.equal(tensor, written[name].float()):
+            raise _not_equal(out, f"another {name}")
+    tokenizer, reread_tokenizer = content.tokenizer, reopened.words
+    if (None if tokenizer is None else tokenizer.fingerprint) != (
+        None if reread_tokenizer is None else reread_tokenizer.fingerprint
+    ):
+        raise _not_equal(out, "another tokenizer")
+    return max(
+        (float((reread[n] - master).abs().max()) for n, master in masters.items()), default=0.0
+    )
+
+
+def _compare(
+    content: Content, reopened: Model, size: int, out: Path, note: Note
+) -> list[GraphComparison]:
+    """Compare the graphs of the reopened model with those of the original, if it has graphs.
+
+    Raises:
+        CheckpointError: outputs differ by more than the tolerance.
+    """
+    answers = predictor_of(reopened)
+    original = replace(reopened, network=content.network)
+    original_answers = None if answers is None else replace(answers, model=content.network)
+    try:
+        pairs = list(
+            zip(graphs(original, original_answers), graphs(reopened, answers), strict=True)
+        )
+    except IncompatibleError as error:
+        message = "the answers were not compared, but all weights were"
+        note(Finding("not-run", message, error.what))
+        return []
+    comparisons = []
+    for graph, reopened_graph in pairs:
+        comparison = proof.compare(graph, _runner(reopened_graph), size, timed=False)
+        proof.require_equal(comparison, out, content.tolerance)
+        comparisons.append(comparison)
+    return comparisons
+
+
+def _runner(graph: Graph) -> proof.Run:
+    """Return a function that runs a graph with NumPy arrays."""
+
+    def run(inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        tensors = {name: torch.from_numpy(np.asarray(array)) for name, array in inputs.items()}
+        return {name: tensor.numpy() for name, tensor in graph.run(tensors).items()}
+
+    return run
+
+
+def _not_equal(out: Path, difference: str) -> CheckpointError:
+    return CheckpointError(
+        "what was written is read as something else; it was taken away",
+        where=out,
+        found=difference,
+        do="report it with the model's config.json; until then use the model with maskwright",
+    )
+
+
+def _card(path: Path) -> str | None:
+    """Return the model card in the folder; None if there is none."""
+    if not (path / README).is_file():
+        return None
+    file = regular_file(path, README, LARGEST_CARD)
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+def _generation_settings(path: Path) -> dict[str, Any]:
+    """Return the settings of generation_config.json without token ids; empty if it is missing."""
+    if not (path / GENERATION).is_file():
+        return {}
+    file = regular_file(path, GENERATION, LARGEST_JSON)
+    plain = parse_object(file.read_bytes(), file, error=CheckpointError, largest=LARGEST_JSON)
+    return {name: value for name, value in plain.items() if not name.endswith(ID_SUFFIXES)}
