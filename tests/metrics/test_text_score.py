@@ -14,16 +14,20 @@ from maskwright.base.errors import ConfigError, DataError, IncompatibleError
 from maskwright.base.metrics.text_score import (
     bleu,
     chrf,
-    figures,
     longest_common,
     rouge_l,
     rouge_n,
     rouge_words,
+    row_metrics,
     words_13a,
 )
 
 TEXT = "the a cat dog sat on mat , . 3.5 don't co-op über 1,000"
 VOCABULARY = TEXT.split()
+
+
+def figures(texts: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    return {name: metric.value for name, metric in row_metrics(texts, references).items()}
 
 
 def random_rows(rng: random.Random, count: int, most: int = 9) -> tuple[list[str], list[list[str]]]:

@@ -84,8 +84,10 @@ def of_metric(
     truth, first = check_arrays(truth, first)
     truth, second = check_arrays(truth, second)
     if metric is accuracy:
-        right = (np.asarray(side == truth) for side in (first, second))
-        return of_shares(*(r.all(1) if r.ndim > 1 else r for r in right), level)
+        by_row = (len(truth), -1)
+        return of_shares(
+            (first == truth).reshape(by_row).all(1), (second == truth).reshape(by_row).all(1), level
+        )
     width, of = of_rows([metric], np.concatenate([truth] * 2), np.concatenate([first, second]))
     value = metric(truth, first) - metric(truth, second)
 

@@ -134,13 +134,35 @@ def _by_student(
     return Difference(value, value - half, value + half, p, paired)
 
 
-def among_several(values: Mapping[str, Mapping[int, float]]) -> dict[str, float] | None:
-    """Return the p of no difference of each candidate from the best one, by mean, of several.
+@dataclass(frozen=True)
+class Family:
+    """Several candidates with values for the same seeds.
 
-    The candidates are compared with each other by Tukey's test in blocks of one seed each (Tukey
-    1949), so that at most 5 % of families of equal candidates have any p below 0.05, although the
-    best is chosen by the same values. All candidates are assumed to have the same variance. None if
-    seeds differ, a value is not finite, or nothing varies.
+    Attributes:
+        means: the mean of each candidate over the seeds.
+        error: the standard error of a mean, from all residuals.
+        freedom: degrees of freedom of the error.
+    """
+
+    means: Mapping[str, float]
+    error: float
+    freedom: int
+
+    def p(self, first: str, second: str) -> float:
+        """Return the p of no difference between two candidates, adjusted for all pairs of them."""
+        gap = abs(self.means[first] - self.means[second])
+        if gap == 0:
+            return 1.0
+        ranged = scipy.stats.studentized_range
+        return float(ranged.sf(gap / self.error, len(self.means), self.freedom))
+
+
+def family(values: Mapping[str, Mapping[int, float]]) -> Family | None:
+    """Compare candidates by Tukey's test in blocks of one seed each (Tukey 1949).
+
+    In at most 5 % of families of equal candidates, any pair has a p below 0.05, also where the pair
+    is chosen by the same values. All candidates are assumed to have the same variance. None if
+    seeds differ or there is one, a value is not finite, or nothing varies.
     """
     seeds = [sorted(by_seed) for by_seed in values.values()]
     if len(values) < 2 or len(seeds[0]) < 2 or any(names != seeds[0] for names in seeds):
@@ -153,6 +175,4 @@ def among_several(values: Mapping[str, Mapping[int, float]]) -> dict[str, float]
     error = math.sqrt(float((residuals**2).sum()) / freedom / blocks)
     if not error > ROUNDING * np.abs(table).max():  # also where a value is not finite
         return None
-    ranges = (means.max() - means) / error
-    p = scipy.stats.studentized_range.sf(ranges, candidates, freedom)
-    return dict(zip(values, np.where(ranges == 0, 1.0, p).tolist(), strict=True))
+    return Family(dict(zip(values, means.tolist(), strict=True)), error, freedom)

@@ -17,14 +17,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import ConfigError, DataError, IncompatibleError, near
 from maskwright.base.metrics import squad_score
-from maskwright.base.metrics.intervals import Estimate, estimate_of_sums, estimates_of_means
+from maskwright.base.metrics.row_metrics import RowMetric, SumMetric, means
 
 BLEU_ORDER = 4
 CHRF_ORDER = 6
@@ -239,36 +239,28 @@ MEASURES: dict[str, Callable[[str, str], float]] = {
 NAMES = ("chrf", "bleu", *MEASURES)
 
 
-def figures(texts: Sequence[str], references: References) -> dict[str, float]:
-    """Return the scores of `NAMES`.
+def row_metrics(texts: Sequence[str], references: References) -> dict[str, RowMetric]:
+    """Return the scores of `NAMES`, with the rows that they are computed from.
 
     Raises:
         IncompatibleError: as many lists of references as texts are needed.
         DataError: no texts, or a text without references.
     """
-    means = [float(np.mean(column)) for column in _best_scores(texts, references).T]
-    return dict(
-        zip(NAMES, (chrf(texts, references), bleu(texts, references).score, *means), strict=True)
-    )
+    best_scores = _best_scores(texts, references)
+    characters = _chrf_counts(texts, references).reshape(len(texts), -1)
+    return {
+        "chrf": SumMetric(_chrf_of_sums, characters),
+        "bleu": SumMetric(_bleu_of_sums, _bleu_counts(texts, references)),
+        **means(tuple(MEASURES), best_scores),
+    }
 
 
-def estimates(texts: Sequence[str], references: References) -> dict[str, Estimate]:
-    """Return the scores of `NAMES` with 95 % intervals from keyed resamples of the texts.
+def _chrf_of_sums(sums: NDArray[Any]) -> NDArray[np.float64]:
+    return np.array([_chrf(counts.reshape(CHRF_ORDER, 3)) for counts in sums])
 
-    Raises:
-        IncompatibleError, DataError: as `figures`.
-    """
-    characters = _chrf_counts(texts, references)
-    chrf_estimate = estimate_of_sums(
-        lambda sums: np.array([_chrf(counts.reshape(CHRF_ORDER, 3)) for counts in sums]),
-        characters.reshape(len(texts), -1),
-    )
-    bleu_estimate = estimate_of_sums(
-        lambda sums: np.array([_bleu_of(counts).score for counts in sums]),
-        _bleu_counts(texts, references),
-    )
-    means = estimates_of_means(tuple(MEASURES), _best_scores(texts, references))
-    return {"chrf": chrf_estimate, "bleu": bleu_estimate, **means}
+
+def _bleu_of_sums(sums: NDArray[Any]) -> NDArray[np.float64]:
+    return np.array([_bleu_of(counts).score for counts in sums])
 
 
 def _best_scores(texts: Sequence[str], references: References) -> NDArray[np.float64]:

@@ -27,6 +27,7 @@ def render(
     name: str,
     task_type: TaskType,
     eval_part: str,
+    verdict: str = "",
     table: Table,
     figures: Mapping[str, Sequence[float]],
     losses: Mapping[str, Sequence[float]],
@@ -40,6 +41,7 @@ def render(
     Args:
         eval_part: name of the part that was evaluated at the end, "" if there are no parts;
             `num_rows` is the number of its rows.
+        verdict: a sentence that compares the model with the baselines.
         table: the metrics beside those of the baselines.
         figures, losses: validation metric and loss of every epoch, by name of the seed; empty for
             a model that is only evaluated.
@@ -53,6 +55,7 @@ def render(
         name=name,
         kind=kind,
         summary=f"{task_type.task}, {num_rows:,} {unit}",
+        verdict=verdict,
         table=table,
         charts=_charts(task_type, figures, losses) if figures else [],
         classes=report.classes or {},

@@ -26,6 +26,7 @@ from maskwright.base.config import to_plain
 from maskwright.base.counted import counted, decimals, rounded
 from maskwright.base.findings import Finding
 from maskwright.base.metrics import seeds as intervals
+from maskwright.base.metrics.verdict import Rival, Verdict, verdict
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say
 from maskwright.base.report.tables import Table
@@ -34,7 +35,7 @@ from maskwright.learn.finetune.learner import Learner, SeedResult
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
-from maskwright.learn.tasks.base.task_type import Encoded, TaskReport, TaskType
+from maskwright.learn.tasks.base.task_type import Encoded, TaskMetrics, TaskReport, TaskType
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.checkpoint import pretrained
@@ -62,6 +63,7 @@ def card(
     settings: Mapping[str, Any],
     eval_part: str,
     figures: Mapping[str, float],
+    verdict: str,
     table: Table,
     plain: bool,
     loads: Sequence[str],
@@ -75,6 +77,7 @@ def card(
         findings: findings of encoding, such as truncation, by part.
         settings: training settings, by displayed name.
         figures: metrics on the part `eval_part`, by name.
+        verdict: a sentence that compares the model with the baselines.
         plain: whether transformers loads the folder.
         loads: lines of example code.
     """
@@ -102,6 +105,7 @@ def card(
         base=base,
         labels=task_type.labels[:SHOWN_LABELS],
         more_labels=len(task_type.labels) - SHOWN_LABELS,
+        verdict=verdict,
         table=table,
         rows=rows,
         data=data,
@@ -113,6 +117,14 @@ def card(
     )
 
 
+# Baselines that give the same answer to every row, and how sentences call a baseline.
+CONSTANT = ("majority", "mean", "never answers")
+SPOKEN = {
+    "words": "a bag of words",
+    "majority": "the most frequent answer",
+    "mean": "the mean of the training part",
+    "never answers": "never answering",
+}
 RESULTS, PAGE, SCRIPT = "results.json", "report.html", "predict.py"
 # The pipelines of transformers that support such a folder, in its last two major releases.
 PIPELINES = ("text-classification", "token-classification")
@@ -156,9 +168,30 @@ class FinetuneResult:
         encoded = self.encoded_parts[self.eval_part]
         return best.task_type.report(encoded, best.outputs, best.answers)
 
+    @cached_property
+    def compared(self) -> dict[str, TaskMetrics]:
+        """The metrics of the best seed's predictions, and of the baselines by name, on the same
+        rows."""
+        best, rows = self.best, self.data.parts[self.eval_part]
+        baselines = best.task_type.baselines(self.data, self.eval_part)
+        by_name = [(f"fine-tuned, seed {best.seed}", best.answers), *baselines]
+        return {name: best.task_type.metrics(rows, answers) for name, answers in by_name}
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Whether the model is better than the baselines, by the metric that selected it."""
+        measure = self.best.task_type.measure
+        model, *baselines = (metrics.figures[measure] for metrics in self.compared.values())
+        rivals = [
+            Rival(SPOKEN.get(name, name), figure.value, model.gain_over(figure), name in CONSTANT)
+            for name, figure in zip(list(self.compared)[1:], baselines, strict=True)
+        ]
+        return verdict(measure, model.value, rivals, len(self.data.parts[self.eval_part]))
+
     def write(self, say: Say) -> None:
         """Print the results of the seeds and write the files of the best one."""
         best, table = self.best, self.table()
+        say(f"\n{self.verdict.sentence}")
         say("\n" + tables.for_terminal(table))
         for finding in self._warnings():
             say(finding.line())
@@ -201,13 +234,10 @@ class FinetuneResult:
     def table(self) -> Table:
         """Return a table of the metrics of the chosen seed and the baselines, with intervals, and
         of the spread over seeds."""
-        task_type, truth, best = self.best.task_type, self.data.parts[self.eval_part], self.best
+        task_type, truth = self.best.task_type, self.data.parts[self.eval_part]
         rows, names = [], list[str]()
-        for name, answers in [
-            (f"fine-tuned, seed {best.seed}", best.answers),
-            *task_type.baselines(self.data, self.eval_part),
-        ]:
-            estimated = task_type.metrics(truth, answers).estimates()
+        for name, metrics in self.compared.items():
+            estimated = metrics.estimates()
             names = list(estimated)
             rows.append([name, *(estimate.render() for estimate in estimated.values())])
         if len(self.seeds) > 1:
@@ -238,7 +268,7 @@ class FinetuneResult:
 
     def _card(self, table: Table, facts: Mapping[str, Any], attached: bool) -> str:
         """Return the model card; `attached`: the trained weights are in an unmerged adapter."""
-        learner, task_type, best = self.learner, self.learner.task_type, self.best
+        learner, task_type = self.learner, self.learner.task_type
         head_alone = self.method.head_alone
         return card(
             task_type=task_type,
@@ -251,9 +281,8 @@ class FinetuneResult:
             },
             settings=facts,
             eval_part=self.eval_part,
-            figures=best.task_type.metrics(
-                self.encoded_parts[self.eval_part].rows, best.answers
-            ).values,
+            figures=next(iter(self.compared.values())).values,
+            verdict=self.verdict.sentence,
             table=table,
             plain=learner.family is not None and not head_alone,
             loads=_usage_code(self.out, learner, attached, head_alone),
@@ -307,6 +336,7 @@ class FinetuneResult:
         """Return the content of results.json: settings, and the metrics of every seed."""
         task_type, rows = self.learner.task_type, self.encoded_parts[self.eval_part].rows
         return {
+            "verdict": self.verdict.to_json(),
             "task": task_type.task,
             "method": self.method.name,
             **({"adapter": to_plain(self.method.adapter)} if self.method.adapter else {}),
@@ -345,6 +375,7 @@ class FinetuneResult:
             name=self.out.resolve().name,
             task_type=best.task_type,
             eval_part=self.eval_part,
+            verdict=self.verdict.sentence,
             table=table,
             figures={f"seed {seed.seed}": seed.tuned.figures for seed in self.seeds},
             losses={f"seed {seed.seed}": seed.tuned.losses for seed in self.seeds},

@@ -250,15 +250,18 @@ def finetune(
         for partial_folder in (out / MODEL, out / ADAPTER):  # left by an interrupted process
             if partial_folder.exists():
                 commit.remove_folder(partial_folder)
-        FinetuneResult(
+        result = FinetuneResult(
             out, learner, data, encoded_parts, eval_part, method, results, facts, origin or {}
-        ).write(say)
+        )
+        result.write(say)
         for name, text in (extra_files or {}).items():
             document.write(out / name, text)
         finish(out, [RESULTS, PAGE, SCRIPT, *(extra_files or {})])
         finished_seeds.finish()
     folder = out / (ADAPTER if method.head_alone else MODEL)
-    say(f"model: {folder}\nnext: maskwright predict {shell_word(out)} FILE")
+    say(f"model: {folder}")
+    usable = result.verdict.is_usable
+    say(f"next: maskwright predict {shell_word(out)} FILE" if usable else result.verdict.sentence)
     return folder
 
 

@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import IncompatibleError
-from maskwright.base.metrics import metrics
-from maskwright.base.metrics.intervals import estimates_of_means
+from maskwright.base.metrics import metrics, row_metrics
 from maskwright.base.report.wording import figure
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import (
@@ -99,11 +98,8 @@ class TaskAsText(TextGeneration):
 
 def _with_unread(head_metrics: TaskMetrics, is_unread: NDArray[np.bool_]) -> TaskMetrics:
     """Add the share of the answers (N,) that could not be parsed."""
-    unread = is_unread[:, None].astype(np.float64)
-    return TaskMetrics(
-        {**head_metrics.values, UNREAD: float(is_unread.mean())},
-        lambda: head_metrics.estimates() | estimates_of_means((UNREAD,), unread),
-    )
+    unread = row_metrics.means((UNREAD,), is_unread[:, None].astype(np.float64))
+    return TaskMetrics({**head_metrics.figures, **unread})
 
 
 # ------------------------------------------------------------------------------ classes

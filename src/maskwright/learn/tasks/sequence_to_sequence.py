@@ -155,10 +155,7 @@ class SequenceToSequenceTask(TextGeneration):
 
     # ------------------------------------------------------------------------ evaluation
     def metrics(self, rows: Sequence[Any], answers: Answers) -> TaskMetrics:
-        texts, references = list(answers), _references(rows)
-        return TaskMetrics(
-            text_score.figures(texts, references), lambda: text_score.estimates(texts, references)
-        )
+        return TaskMetrics(text_score.row_metrics(list(answers), _references(rows)))
 
     def report(self, encoded: Encoded, outputs: Outputs, answers: Answers) -> TaskReport:
         mistakes = []

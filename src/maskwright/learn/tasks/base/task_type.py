@@ -21,14 +21,10 @@ from maskwright.base import catalogue
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.findings import Finding
-from maskwright.base.metrics.intervals import (
-    Estimate,
-    OfSums,
-    estimate_of_sums,
-    estimates,
-    estimates_of_means,
-)
-from maskwright.base.metrics.metrics import METRICS, ClassFigures
+from maskwright.base.metrics import row_metrics
+from maskwright.base.metrics.intervals import Estimate, OfSums
+from maskwright.base.metrics.metrics import ClassFigures
+from maskwright.base.metrics.row_metrics import ArrayMetric, RowMetric, SumMetric
 from maskwright.base.report.tables import Table
 from maskwright.base.report.wording import figure
 from maskwright.learn.tasks.base.choices import Long
@@ -126,15 +122,18 @@ class Encoded:
 
 @dataclass(frozen=True)
 class TaskMetrics:
-    """The metrics of predictions.
+    """The metrics of predictions, by name, each with the rows that it is computed from."""
 
-    Attributes:
-        values: their values by name; NaN where one is not defined.
-        estimates: computes them with 95 % intervals, which takes longer.
-    """
+    figures: Mapping[str, RowMetric]
 
-    values: dict[str, float]
-    estimates: Callable[[], dict[str, Estimate]]
+    @property
+    def values(self) -> dict[str, float]:
+        """The value of each metric; NaN where it is not defined."""
+        return {name: figure.value for name, figure in self.figures.items()}
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Return the metrics with 95 % intervals, which takes longer."""
+        return {name: figure.estimate() for name, figure in self.figures.items()}
 
 
 @dataclass(frozen=True)
@@ -455,30 +454,18 @@ def example_of_row(task_type: TaskType, row: Row, columns: Mapping[str, Sequence
 def metrics_of_arrays(names: Sequence[str], truth: NDArray[Any], answers: Answers) -> TaskMetrics:
     """Return metrics of `METRICS` for labels and answers of the same shape."""
     predicted = np.asarray(answers)
-    return TaskMetrics(
-        {name: METRICS[name](truth, predicted) for name in names},
-        lambda: estimates(names, truth, predicted),
-    )
+    return TaskMetrics({name: ArrayMetric(name, truth, predicted) for name in names})
 
 
 def metrics_of_sums(figures: Mapping[str, tuple[OfSums, NDArray[Any]]]) -> TaskMetrics:
     """Return metrics by name, each given as a function of sums over the rows, and the values (N, K)
     to be summed."""
-    return TaskMetrics(
-        {
-            name: float(figure(sums.sum(0, keepdims=True))[0])
-            for name, (figure, sums) in figures.items()
-        },
-        lambda: {name: estimate_of_sums(figure, sums) for name, (figure, sums) in figures.items()},
-    )
+    return TaskMetrics({name: SumMetric(*figure) for name, figure in figures.items()})
 
 
 def metrics_of_means(names: Sequence[str], scores: NDArray[Any]) -> TaskMetrics:
     """Return the means of the columns of `scores` (N, K), by name."""
-    means = map(float, scores.mean(0))
-    return TaskMetrics(
-        dict(zip(names, means, strict=True)), lambda: estimates_of_means(names, scores)
-    )
+    return TaskMetrics(row_metrics.means(names, scores))
 
 
 def alike(
