@@ -155,7 +155,7 @@ def strategy(curve: LabelCurve) -> Table:
         "head": ["labels", "best mean", curve.measure, "not told apart from it"],
         "rows": rows,
         "note": f"Told apart: Tukey's test in blocks of one seed, p < {LEVEL:g} over all methods "
-        "and numbers of labels together; not known of one seed, or if no seed changed either figure.",
+        "and numbers of labels; not known of one seed, or if no seed changed either figure.",
     }
 
 
