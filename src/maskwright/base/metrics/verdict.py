@@ -35,16 +35,17 @@ class Rival:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A state and a sentence. `rival` is the baseline that decided, "" if there is none."""
+    """A state and a sentence.
+
+    Attributes:
+        rival: the baseline that decided; "" if there is none.
+        is_usable: whether the model is worth predicting with: no baseline is significantly better.
+    """
 
     state: State
     sentence: str
     rival: str = ""
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether the model is worth predicting with."""
-        return self.state == "good"
+    is_usable: bool = True
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,7 +61,7 @@ def verdict(measure: str, value: float, rivals: Sequence[Rival], rows: int) -> V
     result = f"{measure} {decimals(value)} on {counted(rows, 'row')}"
     if not math.isfinite(value):
         sentence = f"Unusable: {measure} is not defined, as all answers are the same."
-        return Verdict("unusable", sentence)
+        return Verdict("unusable", sentence, is_usable=False)
     if not rivals:
         return Verdict("no better", f"Not judged: {result}, and no baseline applies to this task.")
     best = min(rivals, key=lambda rival: rival.gap.value)
@@ -68,7 +69,8 @@ def verdict(measure: str, value: float, rivals: Sequence[Rival], rows: int) -> V
     compared = constant or best
     numbers = f"{decimals(compared.value)} ({_interval(compared.gap)})"
     if constant is not None:
-        return Verdict("unusable", f"Unusable: {result}; {constant.name} {numbers}.", constant.name)
+        sentence = f"Unusable: {result}; {constant.name} {numbers}."
+        return Verdict("unusable", sentence, constant.name, is_usable=False)
     if best.gap.high < 0:
         use = f" Use --method {best.method}." if best.method else ""
         name = best.name[0].upper() + best.name[1:]

@@ -260,8 +260,9 @@ def finetune(
         finished_seeds.finish()
     folder = out / (ADAPTER if method.head_alone else MODEL)
     say(f"model: {folder}")
-    usable = result.verdict.is_usable
-    say(f"next: maskwright predict {shell_word(out)} FILE" if usable else result.verdict.sentence)
+    say(result.verdict.sentence)
+    if result.verdict.is_usable:
+        say(f"next: maskwright predict {shell_word(out)} FILE")
     return folder
 
 
