@@ -49,20 +49,20 @@ class PairedDifference:
         return self.low > 0 or self.high < 0
 
 
-def of_shares(first: NDArray[Any], second: NDArray[Any], level: float = LEVEL) -> PairedDifference:
+def of_shares(ours: NDArray[Any], theirs: NDArray[Any], level: float = LEVEL) -> PairedDifference:
     """Compare the shares of rows (N,) that each of two predictors has right."""
-    rows, gained = len(first), int((first & ~second).sum())
-    lost = int((second & ~first).sum())
-    share, other = (gained + 1) / (rows + 2), (lost + 1) / (rows + 2)
+    rows, gained = len(ours), int((ours & ~theirs).sum())
+    lost = int((theirs & ~ours).sum())
+    gained_share, lost_share = (gained + 1) / (rows + 2), (lost + 1) / (rows + 2)
+    middle = gained_share - lost_share
     z = statistics.NormalDist().inv_cdf((1 + level) / 2)
-    half = z * math.sqrt((share + other - (share - other) ** 2) / (rows + 2))
+    half = z * math.sqrt((gained_share + lost_share - middle**2) / (rows + 2))
     p, changed = 1.0, gained + lost
     if changed:
         fewer = min(gained, lost)
         p = 2 * scipy.stats.binom.cdf(fewer, changed, 0.5) - scipy.stats.binom.pmf(
             fewer, changed, 0.5
         )
-    middle = share - other
     value = (gained - lost) / rows
     return PairedDifference(value, middle - half, middle + half, min(1.0, float(p)), rows)
 
@@ -70,8 +70,8 @@ def of_shares(first: NDArray[Any], second: NDArray[Any], level: float = LEVEL) -
 def of_metric(
     metric: Metric,
     truth: Values,
-    first: Values,
-    second: Values,
+    ours: Values,
+    theirs: Values,
     *,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
@@ -81,15 +81,15 @@ def of_metric(
     Raises:
         DataError: no rows, or not the same number.
     """
-    truth, first = check_arrays(truth, first)
-    truth, second = check_arrays(truth, second)
+    truth, ours = check_arrays(truth, ours)
+    truth, theirs = check_arrays(truth, theirs)
     if metric is accuracy:
         by_row = (len(truth), -1)
         return of_shares(
-            (first == truth).reshape(by_row).all(1), (second == truth).reshape(by_row).all(1), level
+            (ours == truth).reshape(by_row).all(1), (theirs == truth).reshape(by_row).all(1), level
         )
-    width, of = of_rows([metric], np.concatenate([truth] * 2), np.concatenate([first, second]))
-    value = metric(truth, first) - metric(truth, second)
+    width, of = of_rows([metric], np.concatenate([truth] * 2), np.concatenate([ours, theirs]))
+    value = metric(truth, ours) - metric(truth, theirs)
 
     def values(indices: NDArray[np.int64]) -> NDArray[np.float64]:
         return of(indices)[metric]
@@ -99,20 +99,20 @@ def of_metric(
 
 def of_sums(
     figure: OfSums,
-    first: NDArray[Any],
-    second: NDArray[Any],
+    ours: NDArray[Any],
+    theirs: NDArray[Any],
     *,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
 ) -> PairedDifference:
     """Compare a function of the sums over the rows of the counts (N, K) of two predictors."""
-    both = np.concatenate([first, second])
-    totals = figure(np.stack([first.sum(0), second.sum(0)])).astype(float)
+    stacked = np.concatenate([ours, theirs])
+    totals = figure(np.stack([ours.sum(0), theirs.sum(0)])).astype(float)
     return _resampled(
         float(totals[0] - totals[1]),
-        lambda indices: figure(both[indices].sum(1)).astype(float),
-        len(first),
-        both.shape[1],
+        lambda indices: figure(stacked[indices].sum(1)).astype(float),
+        len(ours),
+        stacked.shape[1],
         level,
         resamples,
     )
@@ -126,10 +126,10 @@ def _resampled(
     drawn = np.concatenate(
         [of(indices) - of(indices + rows) for indices in resample_indices(rows, resamples, width)]
     )
-    own, exchanged = np.arange(rows), list[NDArray[np.float64]]()
+    row_numbers, exchanged = np.arange(rows), list[NDArray[np.float64]]()
     for chunk in np.array_split(np.arange(resamples), -(-resamples * rows * width // AT_ONCE)):
         swapped = (uniforms(key("bootstrap", SEED, 1, chunk), rows) < 0.5) * rows
-        exchanged.append(of(own + swapped) - of(own + rows - swapped))
+        exchanged.append(of(row_numbers + swapped) - of(row_numbers + rows - swapped))
     differences = np.concatenate(exchanged)
     at_least = np.abs(differences) >= abs(value) - 1e-12
     p = (1 + int((at_least | np.isnan(differences)).sum())) / (1 + resamples)

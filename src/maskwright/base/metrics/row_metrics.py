@@ -33,10 +33,10 @@ class ArrayMetric:
     def estimate(self) -> Estimate:
         return estimate(METRICS[self.name], self.truth, self.predicted)
 
-    def gain_over(self, other: RowMetric) -> PairedDifference:
-        """Return how much better this predictor is than the other, also for errors."""
-        assert isinstance(other, ArrayMetric)
-        metric, sides = METRICS[self.name], (self.predicted, other.predicted)
+    def gain_over(self, rival: RowMetric) -> PairedDifference:
+        """Return how much better this predictor is than the rival, also for errors."""
+        assert isinstance(rival, ArrayMetric)
+        metric, sides = METRICS[self.name], (self.predicted, rival.predicted)
         return paired.of_metric(
             metric, self.truth, *(reversed(sides) if metric in ERRORS else sides)
         )
@@ -56,10 +56,10 @@ class SumMetric:
     def estimate(self) -> Estimate:
         return estimate_of_sums(self.figure, self.counts)
 
-    def gain_over(self, other: RowMetric) -> PairedDifference:
-        """Return how much better this predictor is than the other."""
-        assert isinstance(other, SumMetric)
-        return paired.of_sums(self.figure, self.counts, other.counts)
+    def gain_over(self, rival: RowMetric) -> PairedDifference:
+        """Return how much better this predictor is than the rival."""
+        assert isinstance(rival, SumMetric)
+        return paired.of_sums(self.figure, self.counts, rival.counts)
 
 
 RowMetric = ArrayMetric | SumMetric

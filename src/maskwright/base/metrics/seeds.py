@@ -135,7 +135,7 @@ def _by_student(
 
 
 @dataclass(frozen=True)
-class Family:
+class Candidates:
     """Several candidates with values for the same seeds.
 
     Attributes:
@@ -148,16 +148,16 @@ class Family:
     error: float
     freedom: int
 
-    def p(self, first: str, second: str) -> float:
+    def p(self, name: str, rival: str) -> float:
         """Return the p of no difference between two candidates, adjusted for all pairs of them."""
-        gap = abs(self.means[first] - self.means[second])
+        gap = abs(self.means[name] - self.means[rival])
         if gap == 0:
             return 1.0
         ranged = scipy.stats.studentized_range
         return float(ranged.sf(gap / self.error, len(self.means), self.freedom))
 
 
-def family(values: Mapping[str, Mapping[int, float]]) -> Family | None:
+def candidates_by_seed(values: Mapping[str, Mapping[int, float]]) -> Candidates | None:
     """Compare candidates by Tukey's test in blocks of one seed each (Tukey 1949).
 
     In at most 5 % of families of equal candidates, any pair has a p below 0.05, also where the pair
@@ -168,11 +168,11 @@ def family(values: Mapping[str, Mapping[int, float]]) -> Family | None:
     if len(values) < 2 or len(seeds[0]) < 2 or any(names != seeds[0] for names in seeds):
         return None
     table = np.array([[by_seed[seed] for seed in seeds[0]] for by_seed in values.values()])
-    candidates, blocks = table.shape
+    count, blocks = table.shape
     means = table.mean(1)
     residuals = table - means[:, None] - table.mean(0) + table.mean()
-    freedom = (candidates - 1) * (blocks - 1)
+    freedom = (count - 1) * (blocks - 1)
     error = math.sqrt(float((residuals**2).sum()) / freedom / blocks)
     if not error > ROUNDING * np.abs(table).max():  # also where a value is not finite
         return None
-    return Family(dict(zip(values, means.tolist(), strict=True)), error, freedom)
+    return Candidates(dict(zip(values, means.tolist(), strict=True)), error, freedom)

@@ -23,14 +23,12 @@ class Rival:
         gap: the metric of the model minus that of the baseline, paired by row; positive where the
             model is better, also for errors.
         is_constant: whether it gives the same answer to every row.
-        method: the value of `--method` that trains it; empty if there is none.
     """
 
     name: str
     value: float
     gap: PairedDifference
     is_constant: bool = False
-    method: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,12 +70,9 @@ def verdict(measure: str, value: float, rivals: Sequence[Rival], rows: int) -> V
         sentence = f"Unusable: {result}; {constant.name} {numbers}."
         return Verdict("unusable", sentence, constant.name, is_usable=False)
     if best.gap.high < 0:
-        use = f" Use --method {best.method}." if best.method else ""
-        name = best.name[0].upper() + best.name[1:]
-        sentence = (
-            f"{name} is better: {decimals(best.value)} against {decimals(value)} of the model"
-        )
-        return Verdict("no better", f"{sentence} ({_interval(best.gap)}).{use}", best.name)
+        values = f"{decimals(best.value)} against {decimals(value)} of the model"
+        sentence = f"{best.name.capitalize()} is better: {values} ({_interval(best.gap)})."
+        return Verdict("no better", sentence, best.name, is_usable=False)
     unproved = [rival for rival in rivals if not rival.gap.low > 0]
     if unproved:
         least = min(unproved, key=lambda rival: rival.gap.value)

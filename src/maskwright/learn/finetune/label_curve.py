@@ -108,10 +108,10 @@ class LabelCurve:
         most = max(map(len, by_seed.values()))
         by_seed = {name: values for name, values in by_seed.items() if len(values) == most}
         pair = [by_seed.get(name, {}) for name in (approach, rival)]
-        family = intervals.family(by_seed)
-        if family is None or not all(pair) or max(len(set(v.values())) for v in pair) == 1:
+        candidates = intervals.candidates_by_seed(by_seed)
+        if candidates is None or not all(pair) or max(len(set(v.values())) for v in pair) == 1:
             return None
-        return family.p(approach, rival) < LEVEL / len(self.counts)
+        return candidates.p(approach, rival) < LEVEL / len(self.counts)
 
 
 # ------------------------------------------------------------------------------ the report
