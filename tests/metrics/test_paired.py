@@ -246,3 +246,6 @@ def test_a_verdict_says_whether_a_model_is_worth_it(
 def test_a_better_baseline_is_named() -> None:
     found = verdict("F1", 0.6, [rival(0.8, -0.3, -0.1)], 100)
     assert found.rival == "bag of words" and "0.1000 to 0.3000" in found.sentence
+    constant = rival(0.6, -0.1, 0.1, is_constant=True)
+    found = verdict("F1", 0.6, [constant, rival(0.8, -0.3, -0.1)], 100)
+    assert found.state == "unusable" and "0.8000" in found.sentence

@@ -68,6 +68,8 @@ def verdict(measure: str, value: float, rivals: Sequence[Rival], rows: int) -> V
     numbers = f"{decimals(compared.value)} ({_interval(compared.gap)})"
     if constant is not None:
         sentence = f"Unusable: {result}; {constant.name} {numbers}."
+        if best.gap.high < 0 and best is not constant:
+            sentence += f" {best.name.capitalize()} reaches {decimals(best.value)}."
         return Verdict("unusable", sentence, constant.name, is_usable=False)
     if best.gap.high < 0:
         values = f"{decimals(best.value)} against {decimals(value)} of the model"
