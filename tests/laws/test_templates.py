@@ -164,6 +164,7 @@ def of_finetuned_card(folder: Path, text: str) -> str:
         settings={text: text},
         eval_part=text,
         figures={text: 0.5},
+        verdict=text,
         table=TABLE,
         plain=True,
         loads=[repr(text)],
