@@ -31,7 +31,7 @@ from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.model.objectives.modules.supervised import Supervised
 from maskwright.model.objectives.supervised import Options
 
-METHODS = names()
+METHODS = [name for name in names() if Method(name).fitted is None]
 # Layers that have weights in common cannot begin anew.
 SHARING = [("reinit-1", "albert")]
 CASES = [(m, name) for m in METHODS for name in FAMILIES if (m, name) not in (*BARE, *SHARING)]

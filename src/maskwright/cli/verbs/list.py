@@ -6,10 +6,18 @@ import argparse
 
 from maskwright.base.errors import UsageError, near
 
-ROOMS = ("families", "objectives", "adapters", "tasks", "recipes", "steps", "targets", "dialects")
+ROOMS = (
+    *("families", "objectives", "adapters", "methods", "tasks", "recipes"),
+    *("steps", "targets", "dialects"),
+)
 # The open sets whose names on the command line are shorter.
-SETS = {"steps": "curate.steps", "targets": "export.targets", "dialects": "serve.dialects"}
-SUMMARY = "list families, objectives, adapters, tasks, recipes, steps, targets, dialects"
+SETS = {
+    "methods": "finetune.methods",
+    "steps": "curate.steps",
+    "targets": "export.targets",
+    "dialects": "serve.dialects",
+}
+SUMMARY = "list families, objectives, adapters, methods, tasks, recipes, steps, targets, dialects"
 GROUP, ORDER = "models", 4
 EXAMPLES = ("recipes",)
 LIGHT = True
@@ -19,8 +27,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "room",
         nargs="?",
-        help="only one of these: families, objectives, adapters, tasks, recipes, steps (of a "
-        "curation, with their settings), targets (of an export) or dialects (of a server)",
+        help="only one of these: families, objectives, adapters, methods (of fine-tuning that are "
+        "fitted), tasks, recipes, steps (of a curation, with their settings), targets (of an "
+        "export) or dialects (of a server)",
     )
 
 

@@ -313,11 +313,14 @@ def _print_dataset(examples: Dataset, say: Say) -> None:
 
 
 def _require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
-    """Check that no setting is without effect for the task.
+    """Check that every method supports the task, and that no setting is without effect for it.
 
     Raises:
-        UsageError: with the first such setting.
+        UsageError: with the first such method or setting.
     """
+    for fitted in (method.fitted for method in recipe.methods):
+        if fitted is not None:
+            fitted.require(task_type, recipe.long)
     if recipe.head_rate is not None and task_type.head is None:
         raise UsageError(
             "such a task has no head",

@@ -6,7 +6,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -15,8 +15,11 @@ from maskwright.base.counted import decimals
 from maskwright.base.errors import UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.randomness import key, torch_seed
+from maskwright.base.report.wording import duration
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds
 from maskwright.learn.finetune.method import GRADUAL, LAST, REINIT, Method
+from maskwright.learn.finetune.methods.base.fitted import FitInput
+from maskwright.learn.finetune.methods.base.frozen_vectors import FrozenVectors
 from maskwright.learn.finetune.tune import Settings, TrainingResult, Watch, steps_of, tune, unseen
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
 from maskwright.learn.tasks.base.choices import LONG, Long, require_choice
@@ -27,7 +30,7 @@ from maskwright.learn.train.optimizers.states import RateFactors
 from maskwright.model.adapters.base import freeze
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.adapters.base.adapter import attach as attach_adapter
-from maskwright.model.checkpoint.transfer import load_matching
+from maskwright.model.checkpoint.transfer import load_matching, transfer
 from maskwright.model.device.machine import Machine
 from maskwright.model.families.base.family import family as family_named
 from maskwright.model.inference.beam import finished
@@ -89,6 +92,7 @@ class Learner:
     family: str | None
     frame: Frame
     collation: Collation
+    _frozen: dict[str, FrozenVectors] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -111,6 +115,8 @@ class Learner:
             IncompatibleError: the model has no tokenizer.
         """
         require_choice(long, LONG, "--long")
+        if method.fitted is not None:
+            method.fitted.require(task_type, long)
         if long != "head" and task_type.head != "sequence":
             raise UsageError(
                 "the handling of long texts does not fit this task",
@@ -204,13 +210,13 @@ class Learner:
         if scratch:
             weights_report = "drawn, nothing is loaded"
         else:
-            transfer = load_matching(
+            transferred = load_matching(
                 self.loaded.network,
                 model,
                 not self.head_is_new,
                 reinitialised(method, model),
             )
-            weights_report = transfer.render()
+            weights_report = transferred.render()
             method = replace(method, head_rate=self.head_factor(method))
         adapter, trained_share = attach(method, model, generator)
         initial = _body_weights(model)
@@ -220,22 +226,25 @@ class Learner:
         if tuned is not None:
             say(f"seed {settings.seed} · finished before, epoch {tuned.epoch} of it is taken up")
         else:
-            steps = steps_of(settings, len(encoded_parts[TRAIN].examples.training_indices))
-            with watch(name or f"seed {settings.seed}", steps) as hook:
-                tuned = self._train(model, method, encoded_parts, settings, say, hook, machine)
+            count = len(encoded_parts[TRAIN].examples.training_indices)
+            fitted = method.fitted
+            steps = steps_of(settings, count) if fitted is None else fitted.steps(count, settings)
+            with (watch if steps else unseen)(name or f"seed {settings.seed}", steps) as hook:
+                train = self._train if fitted is None else self._fit
+                tuned = train(model, method, encoded_parts, settings, say, hook, machine)
             if finished_seeds:
                 finished_seeds.keep(settings.seed, tuned)
-        score = reader(tuned.network, self.task_type, self.frame, self.collation)
+        score = self._reader(tuned.network, method, machine)
         validation = encoded_parts[VALIDATION]
         cached_scores = functools.cache(lambda: score(validation))
 
         def read(task_type: TaskType) -> Outputs:
             if task_type is self.task_type:
                 return cached_scores()
-            return reader(tuned.network, task_type, self.frame, self.collation)(validation)
+            return self._reader(tuned.network, method, machine, task_type)(validation)
 
         calibrated = self.task_type.calibrate(validation, read, final=True)
-        final_score = reader(tuned.network, calibrated, self.frame, self.collation)
+        final_score = self._reader(tuned.network, method, machine, calibrated)
         outputs = final_score(encoded_parts[eval_part])
         answers = calibrated.answers(encoded_parts[eval_part], outputs)
         moved = _distance(initial, _body_weights(tuned.network))
@@ -247,6 +256,64 @@ class Learner:
         return SeedResult(
             settings.seed, tuned, adapter, calibrated, outputs, answers, moved, one_sided
         )
+
+    def frozen_vectors(self, machine: Machine | None) -> FrozenVectors:
+        """Return what computes vectors of the pretrained network, for a linear head; it remembers
+        those of every text."""
+        name = str(machine)
+        if name not in self._frozen:
+            network = transfer(self.loaded.network, self.config, heads=False).model
+            self._frozen[name] = FrozenVectors(
+                network, self.task_type, self.frame, self.collation, machine
+            )
+        return self._frozen[name]
+
+    def _reader(
+        self,
+        model: Transformer,
+        method: Method,
+        machine: Machine | None,
+        task_type: TaskType | None = None,
+    ) -> Callable[[Encoded], Outputs]:
+        """Return a function from encoded rows to scores or texts of the trained `model`. Below a
+        head that was fitted alone the vectors are those of the fit."""
+        if method.fitted is not None and method.head_alone:
+            return functools.partial(self.frozen_vectors(machine).scores, model)
+        return reader(model, task_type or self.task_type, self.frame, self.collation)
+
+    def _fit(
+        self,
+        model: Transformer,
+        method: Method,
+        encoded_parts: Mapping[str, Encoded],
+        settings: Settings,
+        say: Callable[[str], None],
+        hook: Hook,
+        machine: Machine | None,
+    ) -> TrainingResult:
+        """Fit a fitted method, and compute its metric on validation data."""
+        assert method.fitted is not None
+        tuned = method.fitted.fit(
+            FitInput(
+                model,
+                self.task_type,
+                self.frame,
+                self.collation,
+                encoded_parts[TRAIN],
+                settings,
+                lambda encoded: self.frozen_vectors(machine)(encoded),
+                machine,
+                hook,
+            )
+        )
+        validation, measure = encoded_parts[VALIDATION], self.task_type.measure
+        outputs = self._reader(tuned.network, method, machine)(validation)
+        calibrated = self.task_type.calibrate(validation, lambda _: outputs)
+        answers = calibrated.answers(validation, outputs)
+        value = calibrated.metrics(validation.rows, answers).values[measure]
+        shown = decimals(value) if math.isfinite(value) else "not defined"
+        say(f"fitted in {duration(tuned.seconds)} · validation {measure} {shown}")
+        return replace(tuned, figures=[value if math.isfinite(value) else -math.inf])
 
     def _train(
         self,

@@ -9,6 +9,7 @@
                  half of the run on (Howard & Ruder 2018, section 3.3)
     lora, …      an adapter of `adapters/` on a frozen model; among them `probe` is only a linear
                  head, and `head` the head of the family with its pooler
+    embeddings … a fitted method of `methods/`, whose parameters are the solution of a fit
 
 `layer_decay` below 1 lowers the learning rate of lower layers, with any method. The last layer of a
 newly initialised head has `head_rate` times the learning rate of pretrained weights.
@@ -23,7 +24,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maskwright.base import catalogue
 from maskwright.base.config import from_plain, to_plain
@@ -31,6 +32,10 @@ from maskwright.base.errors import ConfigError, UsageError, near
 from maskwright.model.adapters.base.settings import Settings as AdapterSettings
 from maskwright.model.nn.config import TransformerConfig
 
+if TYPE_CHECKING:
+    from maskwright.learn.finetune.methods.base.fitted import FittedMethod
+
+FITTED = "finetune.methods"
 FULL, GRADUAL = "full", "gradual"
 LAST, REINIT = re.compile(r"last-(\d+)"), re.compile(r"reinit-([1-9]\d*)")
 # The published learning rate is for a width of 768; narrower models need a higher one (by the
@@ -42,7 +47,8 @@ HEAD_RATE = 10.0
 
 def names() -> list[str]:
     """Return the names of all methods; `last-1` and `reinit-1` stand for any number."""
-    return [FULL, "last-1", "reinit-1", GRADUAL, *catalogue.names("adapters")]
+    trained = [FULL, "last-1", "reinit-1", GRADUAL, *catalogue.names("adapters")]
+    return [*trained, *catalogue.names(FITTED)]
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,17 @@ class Method:
                 found=repr(self.name),
                 wanted=near(self.name, names()),
             )
-        if self.adapter is None and _is_adapter(self.name):
-            object.__setattr__(self, "adapter", adapter_settings(self.name))
+        adapter = self.name if self.fitted is None else self.fitted.adapter
+        if self.adapter is None and _is_adapter(adapter):
+            object.__setattr__(self, "adapter", adapter_settings(adapter))
+
+    @property
+    def fitted(self) -> FittedMethod | None:
+        """The fitted method of this name, if it is one."""
+        if self.name not in catalogue.names(FITTED):
+            return None
+        method: FittedMethod = catalogue.load(FITTED, self.name).METHOD
+        return method
 
     @property
     def trains_layers(self) -> bool:
@@ -100,6 +115,8 @@ class Method:
     @property
     def trains_all(self) -> bool:
         """Whether every parameter of the model is trained at some time of the run."""
+        if self.fitted is not None:
+            return self.adapter is None
         return self.name in (FULL, GRADUAL) or REINIT.fullmatch(self.name) is not None
 
     def rate(self, width: int) -> float:
@@ -126,8 +143,9 @@ class Method:
         return self.adapter is not None and self.adapter.head_alone
 
     def with_heads(self, config: TransformerConfig) -> TransformerConfig:
-        """Return `config` with the heads that the method trains: linear ones for `probe`."""
-        if self.adapter is None or not self.adapter.linear:
+        """Return `config` with the heads that the method trains: linear ones for `probe` and
+        fitted methods."""
+        if self.fitted is None and (self.adapter is None or not self.adapter.linear):
             return config
         heads = tuple(replace(head, transform=None, norm=None, bias=True) for head in config.heads)
         return replace(config, pooler=False, heads=heads)
@@ -137,7 +155,7 @@ class Method:
         """The settings of the adapter that differ from its defaults, as plain values."""
         if self.adapter is None:
             return {}
-        usual = to_plain(adapter_settings(self.name))
+        usual = to_plain(adapter_settings(self.adapter.kind))
         return {k: v for k, v in to_plain(self.adapter).items() if v != usual[k]}
 
 

@@ -30,6 +30,11 @@ HEADER = (
     "# Made again by: maskwright finetune THIS_FILE --out DIR (paths are as they were typed)\n\n"
 )
 SEEDS, EPOCHS, LEAST_STEPS = 3, 3, 100
+# Settings of step-by-step training.
+TRAINING = (
+    *("seeds", "epochs", "batch", "accumulate", "rate", "layer_decay", "head_rate"),
+    *("weight_decay", "warmup", "patience", "least_steps"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +47,9 @@ class FinetuneRecipe:
         data: a labelled file, or a folder of parts.
         method: which weights are trained: full, probe (only a linear head), head (the model's own
             head with its pooler), last-N (the last N layers), reinit-N (all, the last N layers from
-            new weights), gradual (unfreezing), or an adapter such as lora (maskwright list
-            adapters); with --curve several, separated by commas.
+            new weights), gradual (unfreezing), an adapter such as lora (maskwright list adapters),
+            or a fitted method such as embeddings (maskwright list methods); with --curve several,
+            separated by commas.
         adapters: settings of adapters by name, as {"lora": {"rank": 16}}.
         task: task type (default: inferred from the data).
         columns: role -> names of columns, where they must not be inferred.
@@ -123,8 +129,10 @@ class FinetuneRecipe:
 
     @property
     def seed_numbers(self) -> range:
-        """The seeds that are tried."""
-        count = (SEEDS if self.seed is None else 1) if self.seeds is None else self.seeds
+        """The seeds that are tried: one where they make no difference, unless each also draws the
+        labels of a curve."""
+        tried = SEEDS if self.seed is None and (self.curve or self._is_seeded) else 1
+        count = tried if self.seeds is None else self.seeds
         first_seed = self.seed or 0
         return range(first_seed, first_seed + count)
 
@@ -148,8 +156,33 @@ class FinetuneRecipe:
         adapters = {name: _as_read(name, values) for name, values in self.adapters.items()}
         object.__setattr__(self, "adapters", adapters)
         _ = self.methods  # refuses what is no method, or no setting of one
+        self._require_effect()
         self._require_choices()
         self._require_numbers()
+
+    @property
+    def _is_seeded(self) -> bool:
+        return all(method.fitted is None or method.fitted.seeded for method in self.methods)
+
+    def _require_effect(self) -> None:
+        """Refuse settings of training that have no effect on a method that is fitted."""
+        for fitted in (method.fitted for method in self.methods if not self.curve):
+            for name in TRAINING if fitted is not None else ():
+                value, usual = (
+                    getattr(self, name),
+                    FinetuneRecipe.__dataclass_fields__[name].default,
+                )
+                if fitted is None or name in fitted.settings or value == usual:
+                    continue
+                if name == "seeds" and (value == 1 or fitted.seeded):
+                    continue
+                raise UsageError(
+                    "the setting has no effect on a model that is fitted, not trained",
+                    where=f"--{name.replace('_', '-')}",
+                    found=f"{value}, and the method {fitted.name}",
+                    wanted=", ".join(fitted.settings) or "no setting of training",
+                    do="leave it out, or choose another --method",
+                )
 
     def _require_choices(self) -> None:
         """Refuse what is none of the choices."""

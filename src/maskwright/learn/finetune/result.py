@@ -197,6 +197,8 @@ class FinetuneResult:
             say(finding.line())
             table["note"] += f" Warning: {finding}."
         chosen = f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part"
+        if self.method.fitted is not None:
+            chosen = self.method.fitted.selection
         facts = {**self.facts, "chosen": chosen}
         adapter, head_alone = best.adapter, self.method.head_alone
         attached = head_alone or (adapter is not None and not adapter.settings.merges)
@@ -223,7 +225,9 @@ class FinetuneResult:
         say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
 
     def _selection(self) -> str:
-        """Return a sentence on how epoch and seed were chosen."""
+        """Return a sentence on how epoch and seed, or a penalty, were chosen."""
+        if self.method.fitted is not None:
+            return self.method.fitted.selection
         if any(map(math.isfinite, self.best.tuned.figures)):
             return f"Epoch and seed were chosen on {VALIDATION} data."
         return (
@@ -371,14 +375,15 @@ class FinetuneResult:
     def _page(self, table: Table, facts: Mapping[str, Any]) -> str:
         best, encoded = self.best, self.encoded_parts[self.eval_part]
         base = folders.called(self.learner.path)
+        trained = [seed for seed in self.seeds if seed.tuned.losses]
         return page.render(
             name=self.out.resolve().name,
             task_type=best.task_type,
             eval_part=self.eval_part,
             verdict=self.verdict.sentence,
             table=table,
-            figures={f"seed {seed.seed}": seed.tuned.figures for seed in self.seeds},
-            losses={f"seed {seed.seed}": seed.tuned.losses for seed in self.seeds},
+            figures={f"seed {seed.seed}": seed.tuned.figures for seed in trained},
+            losses={f"seed {seed.seed}": seed.tuned.losses for seed in trained},
             num_rows=len(encoded.rows),
             report=self.report,
             facts={"model": base, **facts, "data": dict(self.origin)},

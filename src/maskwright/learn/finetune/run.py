@@ -49,7 +49,7 @@ from maskwright.model.opening.model import Model
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
-TRIAL_STEPS = 3
+TRIAL_STEPS, TRIAL_TEXTS = 3, 64
 
 
 class _Clock:
@@ -86,6 +86,27 @@ def tell(
     """Print steps, time and disk space for a number of seeds, estimated from a few trial steps."""
     examples = encoded_parts[TRAIN].examples
     count = len(examples.training_indices)
+    existing = existing_parent(out)
+    disk = (
+        f"disk: {size(disk_bytes(learner, method, seeds))} in {out}, where "
+        f"{size(DISK.free_bytes(existing))} are free"
+    )
+    if method.fitted is not None:
+        vectors, encode = learner.frozen_vectors(machine), learner.task_type.encode
+        vectors(encode(data.parts[VALIDATION][:1], learner.frame))  # prepares the network
+        sample = encode(data.parts[TRAIN][:TRIAL_TEXTS], learner.frame)
+        begin = time.perf_counter()
+        vectors(sample)
+        seconds = (time.perf_counter() - begin) / len(sample.rows)
+        evaluated = sum(len(part.rows) for part in encoded_parts.values()) - count
+        cost = method.fitted.cost(count, settings)
+        say(
+            f"cost: as much as {counted(round(cost), 'text')} computed once by the network, "
+            f"{float(examples.lengths.mean()):.0f} tokens each, and a fit to {count:,} examples\n"
+            f"time: about {duration(seeds * (cost + evaluated) * seconds)} on this machine, "
+            f"without the fit\n{disk}"
+        )
+        return
     steps, passes = steps_of(settings, count), passes_of(settings, count)
     say(
         f"cost: {counted(seeds, 'seed')} of {counted(steps, 'step')} each: {settings.epochs} × "
@@ -98,11 +119,9 @@ def tell(
         * settings.epochs
         / (3 * count * settings.epochs * passes)
     )
-    existing = existing_parent(out)
     say(
         f"time: about {duration(seeds * steps * seconds * (1 + validation))} on this machine\n"
-        f"disk: {size(disk_bytes(learner, method, seeds))} in {out}, where "
-        f"{size(DISK.free_bytes(existing))} are free"
+        f"{disk}"
     )
 
 
@@ -193,8 +212,10 @@ def finetune(
     for part_name, encoded in encoded_parts.items():
         for finding in encoded.findings:
             say(finding.of(part_name).line())
-    passes = passes_of(settings, len(encoded_parts[TRAIN].examples.training_indices))
-    if passes > 1:
+    count = len(encoded_parts[TRAIN].examples.training_indices)
+    trains = method.fitted is None or method.fitted.steps(count, settings) > 0
+    passes = passes_of(settings, count)
+    if trains and passes > 1:
         say(
             f"each epoch is {passes} passes over the {counted(len(data.parts[TRAIN]), 'row')}, for "
             f"at least {settings.least_steps} steps in all; --epochs N is N passes"
@@ -226,7 +247,10 @@ def finetune(
     )
     remaining = sum(not finished_seeds.has(seed) for seed in seed_numbers)
     storage.require_space(out, disk_bytes(learner, method, remaining))
-    facts = _facts(learner, method, settings, passes) | unusual(machine)
+    facts = _facts(learner, method)
+    if trains:
+        facts |= _training_facts(learner, method, settings, passes)
+    facts |= unusual(machine)
     facts |= {"seeds tried": len(seed_numbers)}
     if learner.family is None:
         message = "no class of transformers has such a model"
@@ -308,14 +332,26 @@ def require_unfinished(out: Path) -> None:
     commit.require_own(out, FOLDER, beside=(REJECTS,))
 
 
-def _facts(learner: Learner, method: Method, settings: Settings, passes: int) -> dict[str, Any]:
-    """Return the settings by display name, for report and model card."""
-    task_type, factor = learner.task_type, learner.head_factor(method)
+def _facts(learner: Learner, method: Method) -> dict[str, Any]:
+    """Return the settings of method and reading by display name, for report and model card."""
+    task_type = learner.task_type
     windows = task_type.head in ("token", "span")
     longer = "longer ones in windows" if windows else learner.frame.long
     return {
         "method": method.name,
         **_adapter_facts(method),
+        "threads": torch.get_num_threads(),
+        **({"prompt": task_type.options["prompt"]} if "prompt" in task_type.options else {}),
+        "longest text": f"{learner.frame.length} tokens, {longer}",
+    }
+
+
+def _training_facts(
+    learner: Learner, method: Method, settings: Settings, passes: int
+) -> dict[str, Any]:
+    """Return the settings of step-by-step training by display name."""
+    factor = learner.head_factor(method)
+    return {
         "layer decay": method.layer_decay,
         **({} if factor == 1.0 else {"new head's learning rate": f"{factor:g} ×"}),
         "optimizer": settings.optimizer.kind,
@@ -325,10 +361,7 @@ def _facts(learner: Learner, method: Method, settings: Settings, passes: int) ->
         "epochs": settings.epochs,
         "passes over the rows in each": passes,
         "batch": settings.batch,
-        "threads": torch.get_num_threads(),
         **({} if settings.accumulate == 1 else {"portions of a step": settings.accumulate}),
-        **({"prompt": task_type.options["prompt"]} if "prompt" in task_type.options else {}),
-        "longest text": f"{learner.frame.length} tokens, {longer}",
     }
 
 

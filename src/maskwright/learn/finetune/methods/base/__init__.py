@@ -1,0 +1,1 @@
+"""What all fitted methods share: the contract (`fitted`), frozen vectors, linear models."""

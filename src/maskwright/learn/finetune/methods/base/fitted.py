@@ -1,0 +1,126 @@
+"""The contract of a fitted method: a model whose parameters are the solution of a fit to the rows.
+
+`Learner.learn` calls `fit` in place of the training of one seed. Everything before and after it
+(encoding, calibration, evaluation, files) is the same for all methods. A member module of
+`learn/finetune/methods/` has an instance of its class in `METHOD`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import UsageError
+from maskwright.learn.tasks.base.choices import Long
+
+if TYPE_CHECKING:
+    from maskwright.learn.finetune.tune import Settings, TrainingResult
+    from maskwright.learn.tasks.base.encode import Frame
+    from maskwright.learn.tasks.base.task_type import Encoded, TaskType
+    from maskwright.learn.train.loop import Hook
+    from maskwright.model.device.machine import Machine
+    from maskwright.model.inference.encoded import Collation
+    from maskwright.model.nn.transformer import Transformer
+
+FloatArray = NDArray[np.floating[Any]]
+# Computations of a network for a text of a training step: forward, and about twice that backward.
+STEP = 3
+
+
+@dataclass(frozen=True)
+class FitInput:
+    """What a method is fitted to.
+
+    Attributes:
+        model: the network with pretrained weights and a new linear head, in evaluation mode.
+        train: the rows to fit to. Hyperparameters are selected within them.
+        settings: the seed, and the settings of methods that also train the network.
+        vectors: computes the (N, D) float32 vectors that the head reads above the frozen base, for
+            the texts or tokens of encoded rows; each text is computed once.
+        machine: device and precision; None: the best of this machine.
+        hook: shows the progress of training steps.
+    """
+
+    model: Transformer
+    task_type: TaskType
+    frame: Frame
+    collation: Collation
+    train: Encoded
+    settings: Settings
+    vectors: Callable[[Encoded], FloatArray]
+    machine: Machine | None
+    hook: Hook
+
+
+class FittedMethod(abc.ABC):
+    """A fitted method.
+
+    Attributes:
+        adapter: the adapter whose parameters are fitted, such as a linear head above the frozen
+            network, which is saved alone; "": the whole network is saved, with a linear head.
+        opens_network: whether the result has a network.
+        seeded: whether another seed gives another result; otherwise one seed is enough.
+        settings: the training settings of a `FinetuneRecipe` that have an effect, by field.
+        selection: a sentence on how hyperparameters are selected.
+        heads, long: the supported kinds of heads of tasks, and handlings of long texts.
+    """
+
+    adapter: ClassVar[str] = ""
+    opens_network: ClassVar[bool] = True
+    seeded: ClassVar[bool] = False
+    settings: ClassVar[tuple[str, ...]] = ()
+    selection: ClassVar[str] = (
+        "The penalty was selected by cross-validation within the training part."
+    )
+    heads: ClassVar[tuple[str, ...]] = ("sequence",)
+    long: ClassVar[tuple[Long, ...]] = ("head", "tail", "head-and-tail")
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """The name of the method."""
+
+    def require(self, task_type: TaskType, long: Long = "head") -> None:
+        """Check that the method supports a task and a handling of long texts.
+
+        Raises:
+            UsageError: it does not.
+        """
+        if task_type.writes or task_type.head not in self.heads:
+            raise UsageError(
+                "the method does not support this task",
+                where="--method",
+                found=f"{self.name}, and the task {task_type.task}",
+                wanted=f"a task with a {' or '.join(self.heads)} head",
+                do="choose another method, such as full or lora",
+            )
+        if long not in self.long:
+            raise UsageError(
+                "the method does not support this handling of long texts",
+                where="--long",
+                found=f"{long}, and the method {self.name}",
+                wanted=", ".join(self.long),
+                do="choose another --long or another --method",
+            )
+
+    @abc.abstractmethod
+    def fit(self, fit_input: FitInput) -> TrainingResult:
+        """Fit the parameters of `fit_input.model` in place.
+
+        Returns:
+            The model without validation metrics, which the caller adds.
+        """
+
+    def cost(self, count: int, settings: Settings) -> float:
+        """Return how many texts the network computes, for `count` training rows; a text of a
+        training step counts as `STEP`."""
+        return float(count)
+
+    def steps(self, count: int, settings: Settings) -> int:
+        """Return the number of training steps, for the display of progress; 0 if there are none."""
+        return 0

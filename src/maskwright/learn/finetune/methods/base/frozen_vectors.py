@@ -1,0 +1,87 @@
+"""Vectors of texts or tokens from a frozen network, exactly as a linear head above it reads them.
+
+The head of a copy of the network is replaced by the identity, so that pooling, pieces of long texts
+and positions of tokens are those of every other computation of scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskwright.learn.tasks.base.encode import Frame
+from maskwright.learn.tasks.base.task_type import Encoded, TaskType
+from maskwright.model.checkpoint.transfer import transfer
+from maskwright.model.device.machine import Machine, choose
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
+from maskwright.model.inference.prepared import Prepared, prepare
+from maskwright.model.inference.scores import scores
+from maskwright.model.nn.heads import HeadModule
+from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.modules.supervised import Supervised
+from maskwright.model.opening import special_tokens
+
+
+class FrozenVectors:
+    """The vectors below the linear head of `network`; later changes of `network` have no effect."""
+
+    def __init__(
+        self,
+        network: Transformer,
+        task_type: TaskType,
+        frame: Frame,
+        collation: Collation,
+        machine: Machine | None = None,
+    ) -> None:
+        (head,) = network.config.heads
+        width = network.config.width
+        identity = replace(head, labels=width, bias=False, dropout=0.0, input_dropout=0.0)
+        model = transfer(network, replace(network.config, heads=(identity,)), heads=False).model
+        with torch.no_grad():
+            model.heads[head.name].get_parameter("weight").copy_(torch.eye(width))
+        machine = machine or choose()
+        precision = "bfloat16" if machine.compute == torch.bfloat16 else "float32"
+        prepared: Prepared = prepare(
+            model.eval(), precision=precision, device=str(machine.device), give_up=True
+        )
+        vocabulary = special_tokens.vocabulary(frame.tokenizer)
+        # A prepared network has the methods that an objective calls.
+        objective = task_type.objective(prepared, vocabulary, frame.long)  # type: ignore[arg-type]
+        assert isinstance(objective, Supervised)
+        self.objective = objective.eval()
+        self.collation = collation
+        self._computed: dict[bytes, NDArray[np.float32]] = {}
+
+    def __call__(self, encoded: Encoded) -> NDArray[np.float32]:
+        """Return the vectors (N, D) of the texts, or (M, D) of the labelled tokens, in order. Texts
+        with the same ids are computed once, also over several calls."""
+        examples = encoded.examples
+        if not examples.plain or examples.places is not None:
+            return scores(self.objective, examples, self.collation)
+        ends = np.cumsum(examples.texts.lengths)[:-1]
+        texts = np.split(examples.texts.tokens, ends)
+        segments = None if examples.segments is None else np.split(examples.segments, ends)
+        keys = [text.tobytes() for text in texts]
+        if segments is not None:
+            keys = [key + kinds.tobytes() for key, kinds in zip(keys, segments, strict=True)]
+        new_indices = {key: n for n, key in enumerate(keys) if key not in self._computed}
+        chosen = list(new_indices.values())
+        if chosen:
+            new_examples = EncodedExamples(
+                framed([texts[n].tolist() for n in chosen]),
+                examples.labels[chosen],
+                None if segments is None else np.concatenate([segments[n] for n in chosen]),
+            )
+            vectors = scores(self.objective, new_examples, self.collation)
+            self._computed.update(zip(new_indices, vectors, strict=True))
+        return np.stack([self._computed[key] for key in keys])
+
+    def scores(self, network: Transformer, encoded: Encoded) -> NDArray[np.float32]:
+        """Return the scores (N, L) of the linear head of `network` above these vectors."""
+        head = network.heads[network.config.heads[0].name]
+        assert isinstance(head, HeadModule)
+        with torch.no_grad():
+            return head(torch.from_numpy(self(encoded)).to(head.weight.device)).cpu().numpy()

@@ -1,0 +1,164 @@
+"""Linear models on fixed vectors: logistic and ridge regression with a cross-validated penalty.
+
+    classes     multinomial logistic regression; the penalty with the least log loss out of fold
+    labels      a logistic regression for each label, each with its own penalty
+    numbers     ridge regression; the penalty with the least squared error, leave-one-out
+
+Vectors are centred, and divided by one number, their root mean square deviation: the penalty then
+has the same meaning for every network, and directions with little variance are not inflated. Both
+are folded into the weights.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.randomness import key
+
+if TYPE_CHECKING:
+    from maskwright.model.nn.transformer import Transformer
+
+Problem = Literal["single", "multi", "number"]
+FloatArray = NDArray[np.floating[Any]]
+# Inverse penalties of logistic regression, from the strongest penalty, and penalties of ridge
+# regression, for vectors whose dimensions have a mean variance of 1.
+STRENGTHS = tuple(10.0 ** (n / 2) for n in range(-8, 3))
+PENALTIES = tuple(10.0 ** (n / 2) for n in range(-4, 13))
+USUAL_STRENGTH = 0.1  # with too few rows to select one
+FOLDS = 5
+# With more rows the penalty is selected on a random sample of this size.
+SAMPLE = 4_000
+STEPS = 500
+LEAST = 1e-12  # probability, in a log loss
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """Scores `vectors @ weight.T + bias`: logits, or numbers.
+
+    Attributes:
+        weight, bias: (L, D) and (L,) float64.
+        penalties: the selected inverse penalty (of ridge regression the penalty) of each model.
+    """
+
+    weight: FloatArray
+    bias: FloatArray
+    penalties: tuple[float, ...]
+
+    def put_into(self, network: Transformer) -> None:
+        """Set the weights of the linear head of `network`."""
+        import torch
+
+        (head,) = network.config.heads
+        module = network.heads[head.name]
+        with torch.no_grad():
+            for name, values in (("weight", self.weight), ("bias", self.bias)):
+                module.get_parameter(name).copy_(torch.from_numpy(values))
+
+
+def fit_linear(
+    vectors: FloatArray, targets: NDArray[Any], problem: Problem, outputs: int, seed: int = 0
+) -> LinearModel:
+    """Fit a linear model.
+
+    Args:
+        vectors: (N, D).
+        targets: (N,) classes, or (N, L) zeros and ones or numbers.
+        outputs: number of scores L.
+        seed: of the folds.
+    """
+    vectors = vectors.astype(np.float64)
+    centre = vectors.mean(0)
+    spread = float(np.sqrt(np.square(vectors - centre).mean())) or 1.0
+    scaled = (vectors - centre) / spread
+    if problem == "number":
+        model = _ridge(scaled, targets.astype(np.float64).reshape(len(targets), outputs))
+    elif problem == "multi":
+        columns = [_logistic(scaled, column.astype(np.int64), 2, seed) for column in targets.T]
+        model = LinearModel(
+            np.stack([column.weight[1] - column.weight[0] for column in columns]),
+            np.array([column.bias[1] - column.bias[0] for column in columns]),
+            tuple(penalty for column in columns for penalty in column.penalties),
+        )
+    else:
+        model = _logistic(scaled, targets.astype(np.int64), outputs, seed)
+    weight = model.weight / spread
+    return LinearModel(weight, model.bias - weight @ centre, model.penalties)
+
+
+def _ridge(vectors: FloatArray, targets: FloatArray) -> LinearModel:
+    from sklearn.linear_model import RidgeCV
+
+    model = RidgeCV(alphas=PENALTIES).fit(vectors, targets)
+    weight = np.atleast_2d(model.coef_)
+    return LinearModel(weight, np.atleast_1d(model.intercept_), (float(model.alpha_),))
+
+
+def _logistic(
+    vectors: FloatArray, classes: NDArray[np.int64], count: int, seed: int
+) -> LinearModel:
+    """Fit a multinomial logistic regression; classes without a row get the log-odds of half a
+    row."""
+    present, rows_of_class = np.unique(classes, return_counts=True)
+    weight = np.zeros((count, vectors.shape[1]))
+    bias = np.full(count, np.log(0.5 / len(classes)))
+    if len(present) == 1:
+        bias[present] = np.log((len(classes) - 0.5) / len(classes))
+        return LinearModel(weight, bias, ())
+    folds = min(FOLDS, int(np.sort(rows_of_class)[-2]))
+    strength = _select_strength(vectors, classes, folds, seed) if folds > 1 else USUAL_STRENGTH
+    model = _regressions(vectors, classes, [strength])[0]
+    if len(present) == 2:
+        weight[present] = np.concatenate([-model.coef_, model.coef_]) / 2
+        bias[present] = np.concatenate([-model.intercept_, model.intercept_]) / 2
+    else:
+        weight[present], bias[present] = model.coef_, model.intercept_
+    return LinearModel(weight, bias, (strength,))
+
+
+def _select_strength(
+    vectors: FloatArray, classes: NDArray[np.int64], folds: int, seed: int
+) -> float:
+    """Return the inverse penalty with the least log loss out of fold."""
+    from sklearn.model_selection import StratifiedKFold
+
+    random_state = int(key("split", seed)) % (1 << 32)
+    if len(classes) > SAMPLE:
+        chosen = np.random.default_rng(random_state).permutation(len(classes))[:SAMPLE]
+        vectors, classes = vectors[chosen], classes[chosen]
+    losses = np.zeros(len(STRENGTHS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a class with fewer rows than folds
+        splits = list(
+            StratifiedKFold(folds, shuffle=True, random_state=random_state).split(vectors, classes)
+        )
+    for train, held_out in splits:
+        for number, model in enumerate(_regressions(vectors[train], classes[train], STRENGTHS)):
+            shares = np.full((len(held_out), int(classes.max()) + 1), LEAST)
+            shares[:, model.classes_] = model.predict_proba(vectors[held_out])
+            right = shares[np.arange(len(held_out)), classes[held_out]]
+            losses[number] -= np.log(np.maximum(right, LEAST)).sum()
+    return STRENGTHS[int(losses.argmin())]
+
+
+def _regressions(
+    vectors: FloatArray, classes: NDArray[np.int64], strengths: Sequence[float]
+) -> list[Any]:
+    """Fit a logistic regression for each inverse penalty, each from the solution before it."""
+    import copy
+
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    model, models = LogisticRegression(max_iter=STEPS, warm_start=True), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for strength in strengths:
+            models.append(copy.deepcopy(model.set_params(C=strength).fit(vectors, classes)))
+    return models

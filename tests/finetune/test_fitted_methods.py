@@ -1,0 +1,157 @@
+"""Methods that are fitted: the saved model predicts as scikit-learn does, and so does its graph."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from finetune.test_command import table
+from maskwright.ask.predict.predictor import load
+from maskwright.base import catalogue
+from maskwright.base.errors import UsageError
+from maskwright.cli.main import main
+from maskwright.learn.finetune import learner
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.finetune.method import FITTED, Method, names
+from maskwright.learn.finetune.methods.base import linear
+from maskwright.model.graph.session import Session
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from small_tasks import finetuned
+
+METHOD = "embeddings"
+
+
+def test_fitted_methods_are_an_open_set() -> None:
+    assert METHOD in catalogue.names(FITTED) and set(catalogue.names(FITTED)) <= set(names())
+    fitted = Method(METHOD).fitted
+    assert fitted is not None and Method(METHOD).head_alone and Method("probe").fitted is None
+
+
+def test_the_penalty_is_selected_and_folded_in() -> None:
+    """Noise dimensions and few rows need a strong penalty, many rows a weak one."""
+    draw = np.random.default_rng(0)
+    vectors = draw.normal(3.0, 0.1, (600, 20))
+    classes = (vectors[:, 0] > 3.0).astype(np.int64) + 1  # class 0 has no row
+    few, many = (linear.fit_linear(vectors[:n], classes[:n], "single", 3) for n in (20, 600))
+    assert few.penalties[0] < many.penalties[0]
+    assert ((vectors @ many.weight.T + many.bias).argmax(1) == classes).mean() > 0.97
+    assert (vectors @ few.weight.T + few.bias).argmax(1).min() > 0
+    # Any unit and origin of the vectors gives the same scores.
+    moved = linear.fit_linear(1e3 * vectors - 50, classes, "single", 3)
+    scores = (1e3 * vectors - 50) @ moved.weight.T + moved.bias
+    np.testing.assert_allclose(scores, vectors @ many.weight.T + many.bias, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def fitted(
+    model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[str], np.ndarray[Any, Any]]:
+    """A result, the training texts, and scikit-learn's probabilities for them."""
+    folder, models = tmp_path_factory.mktemp("fitted"), []
+    data = table(folder / "data.csv", "classification", 120)
+    with pytest.MonkeyPatch.context() as patch:
+        regressions = linear._regressions
+
+        def recorded(*args: Any) -> Any:
+            models.append((args[0], regressions(*args)[-1]))
+            return [models[-1][1]] if len(args[2]) == 1 else regressions(*args)
+
+        patch.setattr(linear, "_regressions", recorded)
+        data_parts: dict[str, Any] = {}
+        learn = learner.Learner.learn
+
+        def noted(self: Any, parts: Any, *args: Any, **options: Any) -> Any:
+            data_parts.update(parts)
+            return learn(self, parts, *args, **options)
+
+        patch.setattr(learner.Learner, "learn", noted)
+        finetuned(model, data, folder / "out", method=METHOD, pooling="mean")
+    vectors, regression = models[-1]
+    texts = [row.text for row in data_parts["train"].rows]
+    return folder / "out", texts, regression.predict_proba(vectors)
+
+
+def scores_of(out: Path, texts: list[str]) -> np.ndarray[Any, Any]:
+    answers = load(out).predict(texts, top=2)
+    by_label = [{a["label"]: a["score"] for a in answer} for answer in answers]
+    return np.array([[row[label] for label in sorted(row)] for row in by_label])
+
+
+def test_predictions_are_those_of_scikit_learn(
+    fitted: tuple[Path, list[str], np.ndarray[Any, Any]],
+) -> None:
+    out, texts, expected = fitted
+    np.testing.assert_allclose(scores_of(out, texts), expected, atol=1e-5)
+    results = json.loads((out / "results.json").read_text())
+    assert results["method"] == METHOD and [s["seed"] for s in results["seeds"]] == [0]
+    # Negative control: the text matters, so that texts in another order differ.
+    assert np.abs(scores_of(out, texts[::-1]) - expected).max() > 0.01
+
+
+@pytest.mark.proof  # a graph takes seconds
+def test_the_graph_has_the_head(
+    fitted: tuple[Path, list[str], np.ndarray[Any, Any]], tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxscript")
+    out, texts, expected = fitted
+    assert main(["export", str(out), "--to", "onnx", "--out", str(tmp_path / "graph")]) == 0
+    session = Session(tmp_path / "graph" / "model.onnx")
+    tokenizer = Tokenizer.load(tmp_path / "graph")
+    for text, row in zip(texts[:8], expected, strict=False):
+        ids, segments = tokenizer.frame(tokenizer.encode(text))
+        inputs = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": segments}
+        logits = session.run({n: np.array([v], np.int64) for n, v in inputs.items()})["logits"][0]
+        shares = np.exp(logits) / np.exp(logits).sum()
+        np.testing.assert_allclose(shares, row, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "kind", ["pair-classification", "multi-label", "regression", "similarity", "tagging"]
+)
+def test_tasks(model: Path, tmp_path: Path, kind: str) -> None:
+    said, pooling = io.StringIO(), {} if kind == "tagging" else {"pooling": "mean"}
+    if kind == "tagging":
+        texts = table(tmp_path / "data.csv", "classification").read_text().splitlines()[1:]
+        words = [line.split(",")[0].split() for line in texts]
+        tags = [["B-PET" if word in ("cat", "dog") else "O" for word in row] for row in words]
+        data = tmp_path / "data.jsonl"
+        rows = [
+            {"tokens": row, "tags": row_tags} for row, row_tags in zip(words, tags, strict=True)
+        ]
+        data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        data = table(tmp_path / "data.csv", kind, 200)
+    finetuned(model, data, tmp_path / "out", method=METHOD, stream=said, **pooling)
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    if kind in ("multi-label", "regression", "tagging"):  # linear in what the words are
+        assert results["seeds"][0][results["measure"]] > 0.6, said.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"epochs": 2}, "--epochs"),
+        ({"seeds": 3}, "--seeds"),
+        ({"rate": 1e-3}, "--rate"),
+        ({"long": "hierarchical"}, "--long"),
+        ({"long": "pieces-max"}, "--long"),
+        ({"task": "matching", "columns": {"anchor": "text", "positive": "label"}}, "--method"),
+        (
+            {"prompt": "{source}", "columns": {"source": "text", "target": "label"}},
+            "--method",
+        ),
+    ],
+)
+def test_what_has_no_effect_is_refused(
+    model: Path, models: dict[str, Path], tmp_path: Path, settings: dict[str, Any], where: str
+) -> None:
+    data = table(tmp_path / "data.csv", "classification", 60)
+    base = models["gpt2"] if "prompt" in settings else model
+    with pytest.raises(UsageError) as refusal:
+        finetune_file(base, data, tmp_path / "out", method=METHOD, stream=io.StringIO(), **settings)
+    assert refusal.value.where == where and not (tmp_path / "out").exists()
