@@ -19,10 +19,11 @@ from maskwright.ask.analysis.attention import attention
 from maskwright.ask.analysis.probe import probe
 from maskwright.ask.analysis.tokens import see, show_tokens, tokenizer_of
 from maskwright.ask.evaluate.compare import compare
-from maskwright.ask.evaluate.kind import answers_tasks
+from maskwright.ask.evaluate.kind import answers_tasks, is_retrieval_folder
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
 from maskwright.ask.evaluate.pair_outcomes import PairEvaluation
+from maskwright.ask.evaluate.retrieval import evaluate_retrieval
 from maskwright.ask.evaluate.text import TextEvaluation, evaluate_text
 from maskwright.ask.predict.file import predict_file, write_whole
 from maskwright.ask.predict.language_model import LanguageModel, load
@@ -75,6 +76,7 @@ __all__ = [
     "evaluate",
     "evaluate_file",
     "evaluate_pairs",
+    "evaluate_retrieval",
     "evaluate_text",
     "explore",
     "export_model",
@@ -187,17 +189,20 @@ def evaluate(
     columns: Mapping[str, str | Sequence[str]] | None = None,
     read: TableReadingOptions = DEFAULT_OPTIONS,
     base: Path | str | None = None,
+    dimensions: Sequence[int] = (),
     stream: TextIO | None = None,
 ) -> TextEvaluation | PairEvaluation | dict[str, Estimate]:
-    """Evaluate a model: without `data` on text, with it on labelled rows if the model answers a
-    task, else on minimal pairs (`evaluate_text`, `evaluate_file`, `evaluate_pairs`).
+    """Evaluate a model: without `data` on text, with it on retrieval if it is a folder in BEIR's
+    format, on labelled rows if the model answers a task, else on minimal pairs (`evaluate_text`,
+    `evaluate_retrieval`, `evaluate_file`, `evaluate_pairs`).
 
     Args:
-        data: labelled rows, or a folder of minimal pairs.
+        data: a retrieval folder, labelled rows, or a folder of minimal pairs.
         text: files or folders; none: what the model's run held out.
         out: where the figures of rows or pairs are written; pairs need it.
         how, part: of pairs, how they are scored and which; of rows, which part of a folder.
         columns, read, base: of rows, as for `evaluate_file`.
+        dimensions: of retrieval, as for `evaluate_retrieval`.
         stream: takes what is said of rows and pairs; None: standard output.
 
     Raises:
@@ -209,6 +214,10 @@ def evaluate(
         return evaluate_text(model, text, reading=reading)
     if text:
         raise UsageError("two things to evaluate on", found="data and text", wanted="one of them")
+    if is_retrieval_folder(Path(data)):
+        return evaluate_retrieval(
+            model, data, part=part, dimensions=dimensions, out=out, base=base, stream=stream
+        )
     if answers_tasks(Path(model)):
         return evaluate_file(
             model, data, part=part, columns=columns, read=read, out=out, base=base, stream=stream

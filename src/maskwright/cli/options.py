@@ -249,6 +249,23 @@ def add_fields(
         )
 
 
+def parse_numbers(text: str | None, option: str) -> tuple[int, ...]:
+    """Parse whole numbers above 0 with commas between; none for None.
+
+    Raises:
+        UsageError: the text is something else.
+    """
+    words = [word.strip() for word in text.split(",")] if text is not None else []
+    if not all(word.isdecimal() and int(word) for word in words):
+        raise UsageError(
+            "not whole numbers above 0",
+            where=option,
+            found=repr(text),
+            wanted="numbers with commas between, such as 256,64",
+        )
+    return tuple(map(int, words))
+
+
 def given_options(
     arguments: argparse.Namespace, config: type, *, without: Collection[str] = ()
 ) -> dict[str, Any]:

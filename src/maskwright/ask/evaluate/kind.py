@@ -1,8 +1,15 @@
-"""What a model is evaluated on where the user names only data: labelled rows, or minimal pairs."""
+"""What a model is evaluated on where the user names only data: retrieval, labelled rows, or minimal
+pairs."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+
+def is_retrieval_folder(path: Path) -> bool:
+    """Whether a folder has the corpus and the queries of BEIR's format."""
+    names = [file.name for file in path.iterdir()] if path.is_dir() else []
+    return all(any(n.startswith(f"{file}.jsonl") for n in names) for file in ("corpus", "queries"))
 
 
 def answers_tasks(model: Path) -> bool:

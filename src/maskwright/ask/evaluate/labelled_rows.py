@@ -116,7 +116,7 @@ def evaluate_file(
             kind="evaluation",
         )
         about = {"task": task_type.task, "part": chosen, "rows": len(rows), **facts}
-        figures = {name: _estimate_json(estimate) for name, estimate in metrics.items()}
+        figures = {name: estimate_json(estimate) for name, estimate in metrics.items()}
         text = json.dumps(about | {"figures": figures}, indent=2) + "\n"
         document.write_new(Path(out), {NAME: text, PAGE: shown_page})
         say(f"report: {Path(out) / PAGE}")
@@ -286,7 +286,7 @@ def _metric_table(title: str, figures: Mapping[str, Estimate]) -> tables.Table:
     return {"title": title, "head": ["", "figure"], "rows": cells, "note": note}
 
 
-def _estimate_json(estimate: Estimate) -> dict[str, float | None]:
+def estimate_json(estimate: Estimate) -> dict[str, float | None]:
     values = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 

@@ -49,14 +49,20 @@ class Verdict:
         return asdict(self)
 
 
-def verdict(measure: str, value: float, rivals: Sequence[Rival], rows: int) -> Verdict:
-    """Judge the metric `value` of a model on some rows.
+def verdict(
+    measure: str,
+    value: float,
+    rivals: Sequence[Rival],
+    rows: int,
+    unit: tuple[str, str] = ("row", "rows"),
+) -> Verdict:
+    """Judge the metric `value` of a model on some rows, or other units such as queries.
 
     The model is good if it is significantly better than every baseline, unusable if it is not
     better than the same answer for every row, and otherwise no better than the baseline with which
     the difference is least.
     """
-    result = f"{measure} {decimals(value)} on {counted(rows, 'row')}"
+    result = f"{measure} {decimals(value)} on {counted(rows, *unit)}"
     if not math.isfinite(value):
         sentence = f"Unusable: {measure} is not defined, as all answers are the same."
         return Verdict("unusable", sentence, is_usable=False)
@@ -79,7 +85,7 @@ def verdict(measure: str, value: float, rivals: Sequence[Rival], rows: int) -> V
     if unproved:
         least = min(unproved, key=lambda rival: rival.gap.value)
         numbers = f"{decimals(least.value)} ({_interval(least.gap)})"
-        sentence = f"No better than {least.name}, as far as these rows show: {result}"
+        sentence = f"No better than {least.name}, as far as these {unit[1]} show: {result}"
         return Verdict("no better", f"{sentence}; {least.name} {numbers}.", least.name)
     return Verdict("good", f"Good: {result}; {best.name} {numbers}.", best.name)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.ask.evaluate.kind import answers_tasks
+from maskwright.ask.evaluate.kind import answers_tasks, is_retrieval_folder
 from maskwright.base.errors import UsageError, near
 from maskwright.base.terminal import harmless_lines
 from maskwright.cli import options
 from maskwright.text.tables.reading_options import how_read
 
-SUMMARY = "evaluate a model on text, minimal pairs or labelled rows"
+SUMMARY = "evaluate a model on text, minimal pairs, labelled rows or retrieval"
 GROUP, ORDER = "pretraining", 5
 EXAMPLES = ("MODEL --data FILE", "MODEL --text FILE")
 READING_OPTION = "--read "
@@ -26,7 +26,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         metavar="PATH",
         help="of a fine-tuned model: labelled rows, as for finetune; of others minimal pairs such "
-        "as BLiMP's, a folder with a .jsonl file for each paradigm",
+        "as BLiMP's, a folder with a .jsonl file for each paradigm; of any model that embeds texts "
+        "a retrieval folder in BEIR's format: corpus.jsonl, queries.jsonl and qrels/test.tsv",
+    )
+    parser.add_argument(
+        "--dimensions",
+        default=None,
+        metavar="N,N",
+        help="with a retrieval folder: numbers of leading dimensions that are evaluated, too "
+        "(default: those that the model was trained for)",
     )
     options.add_base(parser)
     options.add_columns(parser)
@@ -41,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="which pairs: all, choosing (a tenth, to choose models or methods by) or reporting "
         "(the other nine tenths) (default all); or which part of a folder of labelled rows "
-        "(default test, else validation)",
+        "(default test, else validation); or which judgements of a retrieval folder (default test)",
     )
     options.add_read(parser)
     options.add_out(
@@ -57,10 +65,12 @@ def do(a: argparse.Namespace) -> None:
     options.require_texts(a.text)
     options.require_existing(a.data, "data")
     columns, read = options.parse_columns(a), how_read(a.read)
-    _require_choices(a.how, a.part)
-    rows = a.data is not None and not a.text and answers_tasks(a.model)
-    pairs = a.data is not None and not rows
-    _refuse_idle(a, rows=rows, pairs=pairs)
+    retrieval = a.data is not None and not a.text and is_retrieval_folder(a.data)
+    _require_choices(a.how, None if retrieval else a.part)
+    dimensions = options.parse_numbers(a.dimensions, "--dimensions")
+    rows = a.data is not None and not (a.text or retrieval) and answers_tasks(a.model)
+    pairs = a.data is not None and not (rows or retrieval)
+    _refuse_idle(a, rows=rows, pairs=pairs, retrieval=retrieval)
     options.note_busy(a.threads)
     if a.data is None or a.text:
         from maskwright.ask.evaluate.text import evaluate_text
@@ -69,7 +79,13 @@ def do(a: argparse.Namespace) -> None:
             read.require_only("reading")
         reading = read.reading if a.read else None
         print(harmless_lines(evaluate_text(a.model, a.text, reading=reading).render()))
-    if rows:
+    if retrieval:
+        from maskwright.ask.evaluate.retrieval import evaluate_retrieval
+
+        evaluate_retrieval(
+            a.model, a.data, part=a.part, dimensions=dimensions, out=a.out, base=a.base
+        )
+    elif rows:
         from maskwright.ask.evaluate.labelled_rows import evaluate_file
 
         evaluate_file(
@@ -108,22 +124,24 @@ def _require_choices(method: str | None, split_name: str | None) -> None:
             )
 
 
-def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool) -> None:
+def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool, retrieval: bool) -> None:
     """Refuse options that would have no effect.
 
     Raises:
         UsageError: naming the first of them.
     """
     idle = {
-        "--base": a.base is not None and not rows,
+        "--base": a.base is not None and not (rows or retrieval),
+        "--dimensions": a.dimensions is not None and not retrieval,
         "--how": a.how is not None and not pairs,
-        "--out": a.out is not None and not (rows or pairs),
-        "--part": a.part is not None and not (rows or pairs),
+        "--out": a.out is not None and not (rows or pairs or retrieval),
+        "--part": a.part is not None and not (rows or pairs or retrieval),
         "--column": bool(a.column) and not rows,
-        "--read": bool(a.read) and pairs and not a.text,
+        "--read": bool(a.read) and (pairs or retrieval) and not a.text,
     }
     for option in (name for name, has_no_effect in idle.items() if has_no_effect):
         about = "labelled rows" if rows else "minimal pairs" if pairs else "text"
+        about = "a retrieval folder" if retrieval else about
         raise UsageError(
             "option has no effect here",
             where=option,

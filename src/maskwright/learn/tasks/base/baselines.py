@@ -3,6 +3,8 @@
 The latter is logistic regression (for numbers: ridge) on TF-IDF of words and pairs of words. For
 two texts the features are the words of each, their products and differences, and the cosine
 similarity. The strength of the regression is chosen on the validation part.
+
+For retrieval: `KeywordSearch`, without training.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ STEPS = 300
 # Maximum of features times classes, at about 160 bytes each in training: with many classes only the
 # most frequent words are used.
 WEIGHTS = 10_000_000
+# Saturation of repeated words and normalisation by length in BM25, as of Anserini on BEIR.
+SATURATION, BY_LENGTH = 0.9, 0.4
 
 
 def baselines(data: Dataset, eval_part: str) -> list[tuple[str, NDArray[Any]]]:
@@ -139,3 +143,32 @@ def _texts(example: Example) -> tuple[str, ...]:
         return example.first, example.second
     assert isinstance(example, TextExample)
     return (example.text,)
+
+
+class KeywordSearch:
+    """BM25 (Robertson & Zaragoza 2009, doi 10.1561/1500000019, with the inverse document frequency
+    of Lucene) over lower-case words, without stop words or stemming."""
+
+    def __init__(self, documents: Sequence[str]) -> None:
+        from scipy import sparse
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        self._vectorizer = CountVectorizer(token_pattern=WORD)
+        counts = self._vectorizer.fit_transform([*documents, "a"])[:-1].astype(np.float32)  # 1 word
+        lengths = np.asarray(counts.sum(1))[:, 0]
+        frequencies = np.bincount(counts.indices, minlength=counts.shape[1])
+        rarity = np.log1p((len(documents) - frequencies + 0.5) / (frequencies + 0.5))
+        damping = 1 - BY_LENGTH + BY_LENGTH * lengths / max(1.0, lengths.mean())
+        of_entry = np.repeat(damping, np.diff(counts.indptr))
+        weights = (counts.data * (SATURATION + 1) / (counts.data + SATURATION * of_entry)) * rarity[
+            counts.indices
+        ]
+        self._weights = sparse.csr_matrix(
+            (weights.astype(np.float32), counts.indices, counts.indptr), counts.shape
+        )
+
+    def scores(self, queries: Sequence[str], documents: slice) -> NDArray[np.float32]:
+        """Return the scores (Q, C) of a slice of the documents; -inf without a common word."""
+        counts = self._vectorizer.transform(queries).astype(np.float32)
+        scores = (counts @ self._weights[documents].T).toarray()
+        return np.where(scores > 0, scores, -np.inf).astype(np.float32)

@@ -38,6 +38,8 @@ VECTOR_POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean",
 # number of its tokens that are not pooled; whether texts are lowercased; the similarity of vectors.
 PROMPTS, NAME, SKIPPED, LOWER = "prompts", "default_prompt", "prompt_tokens", "lowercase"
 COMPARED = "similarity"
+# The numbers of leading dimensions that are vectors by themselves (Matryoshka), the largest first.
+DIMENSIONS = "dimensions"
 
 
 def require_choice(value: str, choices: Iterable[str], where: str) -> None:
@@ -60,3 +62,20 @@ def require_long_text(long: str) -> None:
         UsageError: with similar values.
     """
     require_choice(long, LONG_TEXTS, "long")
+
+
+def require_dimensions(dimensions: Iterable[int], low: int, high: int) -> None:
+    """Check numbers of leading dimensions of a vector.
+
+    Raises:
+        UsageError: one of them is not between `low` and `high`.
+    """
+    for number in dimensions:
+        if not low <= number <= high:
+            raise UsageError(
+                "the number of dimensions is not possible",
+                where="dimensions",
+                found=number,
+                wanted=f"{low} to {high}" if low < high else f"{high}",
+                do="train it for fewer dimensions: finetune --dimensions" if low == high else None,
+            )

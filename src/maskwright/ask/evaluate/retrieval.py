@@ -1,0 +1,284 @@
+"""Evaluation of embeddings by retrieval: a corpus, queries and judgements in BEIR's file format.
+
+    evaluate_retrieval("models/minilm", "scifact")   ->   {"ndcg_at_10": Estimate(0.64, …), …}
+
+Each text is embedded once. The search is exhaustive, by matrix products of all queries with a
+portion of the documents at a time, so the vectors of the corpus are never in memory together (its
+texts are). Of equal scores the document that comes first in the file is ranked higher, and a
+document with the id of the query is left out, as by BEIR. The same queries are answered by BM25,
+with which the model is compared query by query.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.ask.evaluate.labelled_rows import NAME, PAGE, estimate_json
+from maskwright.ask.predict.language_model import load
+from maskwright.ask.predict.predictor import Predictor
+from maskwright.base.counted import counted, decimals
+from maskwright.base.errors import IncompatibleError
+from maskwright.base.findings import Finding
+from maskwright.base.metrics import row_metrics
+from maskwright.base.metrics.intervals import Estimate
+from maskwright.base.metrics.ranking import DEPTH, MEASURES, ranking_metrics
+from maskwright.base.metrics.row_metrics import RowMetric
+from maskwright.base.metrics.verdict import Rival, verdict
+from maskwright.base.report import document, tables
+from maskwright.base.report.say import Say, printer
+from maskwright.base.storage import commit
+from maskwright.learn.finetune import page
+from maskwright.learn.finetune.recipe import hashes
+from maskwright.learn.tasks.base.baselines import KeywordSearch
+from maskwright.learn.tasks.base.choices import (
+    COMPARED,
+    DIMENSIONS,
+    PROMPTS,
+    SKIPPED,
+    require_dimensions,
+)
+from maskwright.learn.tasks.base.choices import NAME as PROMPT_NAME
+from maskwright.learn.tasks.base.similarities import Ranking, unit_vectors
+from maskwright.learn.tasks.base.task_type import TaskReport
+from maskwright.model.opening import folders
+from maskwright.text.tables.retrieval import RetrievalData, read_retrieval
+
+PORTION = 4096  # documents that are embedded and searched together
+SHOW_SECONDS = 10.0  # between two lines of progress
+# The prompts that sentence-transformers adds to queries and to documents, if a folder has them.
+QUERY_PROMPTS, DOCUMENT_PROMPTS = ("query",), ("document", "passage", "corpus")
+BASELINE = "a keyword search"
+Vectors = NDArray[np.float32]
+
+
+def evaluate_retrieval(
+    folder: Path | str,
+    data: Path | str,
+    *,
+    part: str | None = None,
+    dimensions: Sequence[int] = (),
+    out: Path | str | None = None,
+    base: Path | str | None = None,
+    stream: TextIO | None = None,
+) -> dict[str, Estimate]:
+    """Evaluate the embeddings of the model in `folder` on the queries of the folder `data`.
+
+    Args:
+        part: the name of the judgements in qrels/; None: test, or the only one.
+        dimensions: numbers of leading dimensions that are evaluated, too, each truncated and
+            scaled to length 1.
+        out: a folder for the metrics, also by query (`evaluation.json`), and a page; created if
+            necessary.
+        base: the folder of the base, if `folder` is an adapter and does not name it.
+        stream: for the printed report; None: standard output.
+
+    Returns:
+        Each of `ranking.MEASURES` with its 95 % interval, by resampling the queries.
+
+    Raises:
+        UsageError: a folder or part does not exist, or `out` has an evaluation already.
+        DataError: a file of `data` is missing or faulty (see `read_retrieval`).
+        IncompatibleError: the model makes no vectors, or not of these dimensions.
+    """
+    if out is not None:
+        document.require_new(Path(out) / NAME, Path(out) / PAGE)
+        commit.probe_writable(Path(out))
+    say, retrieval = printer(stream), read_retrieval(Path(data), part)
+    embedder = load(folder, base=base).opened().embedder(None)
+    for finding in embedder.findings:
+        say(finding.line())
+    scores = _scores(embedder, retrieval, dimensions, say)
+    baseline = row_metrics.means(MEASURES, _metrics(_keyword_ranking(retrieval), retrieval))
+    by_width = {width: row_metrics.means(MEASURES, values) for width, values in scores.items()}
+    full_width = max(by_width)
+    figures = by_width[full_width]
+    metrics = {name: figure.estimate() for name, figure in figures.items()}
+    measure = MEASURES[0]
+    gap = figures[measure].gain_over(baseline[measure])
+    judged = verdict(
+        measure,
+        figures[measure].value,
+        [Rival(BASELINE, baseline[measure].value, gap)],
+        len(retrieval.queries),
+        ("query", "queries"),
+    )
+    metric_table: tables.Table = {
+        "title": f"retrieval, {len(retrieval.queries):,} of {retrieval.num_queries:,} queries "
+        f"({retrieval.part}), {counted(len(retrieval.documents), 'document')}",
+        "head": ["", "model", "BM25"],
+        "rows": [
+            [name, estimate.render(), decimals(baseline[name].value)]
+            for name, estimate in metrics.items()
+        ],
+        "note": "95 % intervals by resampling the queries.",
+    }
+    width_table = _width_table(by_width)
+    say(judged.sentence)
+    for figure_table in (metric_table, width_table):
+        if figure_table is not None:
+            say("\n" + tables.for_terminal(figure_table))
+    if out is not None:
+        facts = {"model": folders.called(Path(folder)), "data": dict(hashes(Path(data)))}
+        about: dict[str, Any] = {
+            "task": "retrieval",
+            "part": retrieval.part,
+            "queries": len(retrieval.queries),
+            "documents": len(retrieval.documents),
+            "verdict": judged.to_json(),
+            **facts,
+            "figures": {name: estimate_json(estimate) for name, estimate in metrics.items()},
+            "baseline": {name: figure.value for name, figure in baseline.items()},
+            "dimensions": {
+                width: {name: figure.value for name, figure in figures.items()}
+                for width, figures in by_width.items()
+            },
+            "by_query": dict(zip(retrieval.queries, scores[full_width].tolist(), strict=True)),
+        }
+        shown_page = page.render(
+            name=Path(folder).resolve().name,
+            task_type=embedder.task_type,
+            eval_part=retrieval.part,
+            verdict=judged.sentence,
+            table=metric_table,
+            figures={},
+            losses={},
+            num_rows=len(retrieval.queries),
+            report=TaskReport(classes=width_table),
+            facts=facts,
+            kind="retrieval",
+        )
+        text = json.dumps(about, indent=2) + "\n"
+        document.write_new(Path(out), {NAME: text, PAGE: shown_page})
+        say(f"report: {Path(out) / PAGE}")
+    return metrics
+
+
+def _scores(
+    embedder: Predictor, retrieval: RetrievalData, dimensions: Sequence[int], say: Say
+) -> dict[int, NDArray[np.float64]]:
+    """Return number of dimensions -> metrics (Q, 5) of each query, the largest number first."""
+    similarity = str(embedder.task_type.decoding[COMPARED])
+    if similarity not in ("cosine", "dot"):
+        raise IncompatibleError(
+            "the similarity is no product of vectors",
+            where=embedder.path,
+            found=similarity,
+            wanted="cosine or dot",
+        )
+    compared = unit_vectors if similarity == "cosine" else np.asarray
+    notes: dict[str, Finding] = {}
+
+    def note(finding: Finding) -> None:
+        notes.setdefault(finding.name, finding)  # the first of each name
+
+    query_texts, texts = list(retrieval.queries.values()), list(retrieval.documents.values())
+    queries = _prompted(embedder, QUERY_PROMPTS, say).vectors(query_texts, note)
+    reader, full_width = _prompted(embedder, DOCUMENT_PROMPTS, say), queries.shape[1]
+    dimensions = dimensions or embedder.task_type.options.get(DIMENSIONS, ())
+    require_dimensions(dimensions, 1, full_width)
+    rankings = {
+        width: Ranking(len(queries), DEPTH)
+        for width in sorted({full_width, *dimensions}, reverse=True)
+    }
+    numbers = {name: number for number, name in enumerate(retrieval.documents)}
+    same_id = np.array([numbers.get(name, -1) for name in retrieval.queries])
+    is_blank = np.array([not text for text in texts])
+
+    def add(portion: slice) -> None:
+        vectors = np.zeros((portion.stop - portion.start, full_width), np.float32)
+        if not is_blank[portion].all():
+            not_blank = [text for text in texts[portion] if text]
+            vectors[~is_blank[portion]] = reader.vectors(not_blank, note)
+        for width, ranking in rankings.items():
+            ranking.add(len(vectors), partial(score, portion, vectors, width))
+
+    def score(portion: slice, vectors: Vectors, width: int, rows: slice) -> Vectors:
+        convert = unit_vectors if width < full_width else compared
+        products = convert(queries[rows, :width]) @ convert(vectors[:, :width]).T
+        products[:, is_blank[portion]] = -np.inf
+        hidden = same_id[rows] - portion.start
+        (inside,) = np.nonzero((hidden >= 0) & (hidden < len(vectors)))
+        products[inside, hidden[inside]] = -np.inf
+        return products
+
+    start_time = last_report = time.monotonic()
+    for portion in _portions(len(texts)):
+        add(portion)
+        if (now := time.monotonic()) - last_report >= SHOW_SECONDS:
+            last_report, rate = now, portion.stop / (now - start_time)
+            say(f"{portion.stop:,} of {len(texts):,} documents embedded, {rate:,.0f} per second")
+    if is_blank.any():
+        message = f"{counted(int(is_blank.sum()), 'document')} without a text, never retrieved"
+        say(Finding("documents-without-text", message).line())
+    for finding in notes.values():
+        say(finding.line())
+    return {width: _metrics(ranking, retrieval) for width, ranking in rankings.items()}
+
+
+def _keyword_ranking(retrieval: RetrievalData) -> Ranking:
+    keyword_search = KeywordSearch(list(retrieval.documents.values()))
+    ranking, queries = Ranking(len(retrieval.queries), DEPTH), list(retrieval.queries.values())
+
+    def score(portion: slice, rows: slice) -> Vectors:
+        return keyword_search.scores(queries[rows], portion)
+
+    for portion in _portions(len(retrieval.documents)):
+        ranking.add(portion.stop - portion.start, partial(score, portion))
+    return ranking
+
+
+def _prompted(embedder: Predictor, names: Sequence[str], say: Say) -> Predictor:
+    """Return the embedder with the first prompt of these names that its folder has, unless the
+    folder has a default prompt; it then applies to all texts."""
+    options = embedder.task_type.options
+    prompts = options.get(PROMPTS, {})
+    name = next((name for name in names if prompts.get(name)), None)
+    if name is None or options.get(PROMPT_NAME) is not None or SKIPPED in options:
+        return embedder
+    say(Finding("prompt-used", f"texts begin with the prompt {name!r}, {prompts[name]!r}").line())
+    return replace(embedder, task_type=embedder.task_type.with_options({PROMPT_NAME: name}))
+
+
+def _portions(count: int) -> Iterator[slice]:
+    for begin in range(0, count, PORTION):
+        yield slice(begin, min(begin + PORTION, count))
+
+
+def _metrics(ranking: Ranking, retrieval: RetrievalData) -> NDArray[np.float64]:
+    """Return the metrics (Q, 5) of each query."""
+    grades = np.zeros(ranking.documents.shape, np.int64)
+    for query, judgements in enumerate(retrieval.grades):
+        ranks = {int(number): rank for rank, number in enumerate(ranking.documents[query])}
+        for number, grade in judgements.items():
+            if number in ranks:
+                grades[query, ranks[number]] = grade
+    return ranking_metrics(grades, [list(judged.values()) for judged in retrieval.grades])
+
+
+def _width_table(by_width: dict[int, dict[str, RowMetric]]) -> tables.Table | None:
+    """Return a table of the metrics by number of dimensions; None if only one was evaluated."""
+    widths, measure = list(by_width), MEASURES[0]
+    if len(widths) == 1:
+        return None
+    rows = []
+    for width in widths:
+        gap = by_width[width][measure].gain_over(by_width[widths[0]][measure])
+        shown = Estimate(gap.value, gap.low, gap.high).render() if width != widths[0] else "–"
+        rows.append(
+            [f"{width}", *(decimals(by_width[width][name].value) for name in MEASURES), shown]
+        )
+    return {
+        "title": "By number of dimensions",
+        "head": ["", *MEASURES, f"difference of {measure}"],
+        "rows": rows,
+        "note": "Each truncated and scaled to length 1; differences from all dimensions, by query.",
+    }
