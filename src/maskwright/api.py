@@ -18,6 +18,7 @@ from typing import Any, TextIO, Unpack
 from maskwright.ask.analysis.attention import attention
 from maskwright.ask.analysis.probe import probe
 from maskwright.ask.analysis.tokens import see, show_tokens, tokenizer_of
+from maskwright.ask.evaluate.against import ModelComparison, evaluate_against
 from maskwright.ask.evaluate.compare import compare
 from maskwright.ask.evaluate.kind import answers_tasks, is_retrieval_folder
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
@@ -74,6 +75,7 @@ __all__ = [
     "curate_files",
     "encode_sampled",
     "evaluate",
+    "evaluate_against",
     "evaluate_file",
     "evaluate_pairs",
     "evaluate_retrieval",
@@ -190,8 +192,10 @@ def evaluate(
     read: TableReadingOptions = DEFAULT_OPTIONS,
     base: Path | str | None = None,
     dimensions: Sequence[int] = (),
+    by: str | None = None,
+    against: Path | str | None = None,
     stream: TextIO | None = None,
-) -> TextEvaluation | PairEvaluation | dict[str, Estimate]:
+) -> TextEvaluation | PairEvaluation | ModelComparison | dict[str, Estimate]:
     """Evaluate a model: without `data` on text, with it on retrieval if it is a folder in BEIR's
     format, on labelled rows if the model answers a task, else on minimal pairs (`evaluate_text`,
     `evaluate_retrieval`, `evaluate_file`, `evaluate_pairs`).
@@ -201,8 +205,9 @@ def evaluate(
         text: files or folders; none: what the model's run held out.
         out: where the figures of rows or pairs are written; pairs need it.
         how, part: of pairs, how they are scored and which; of rows, which part of a folder.
-        columns, read, base: of rows, as for `evaluate_file`.
+        columns, read, base, by: of rows, as for `evaluate_file`.
         dimensions: of retrieval, as for `evaluate_retrieval`.
+        against: of rows, another fine-tuned model: both are compared (`evaluate_against`).
         stream: takes what is said of rows and pairs; None: standard output.
 
     Raises:
@@ -219,9 +224,14 @@ def evaluate(
             model, data, part=part, dimensions=dimensions, out=out, base=base, stream=stream
         )
     if answers_tasks(Path(model)):
-        return evaluate_file(
-            model, data, part=part, columns=columns, read=read, out=out, base=base, stream=stream
-        )
+        common: dict[str, Any] = {"part": part, "columns": columns, "read": read, "out": out}
+        if against is not None and (by is not None or base is not None):
+            raise UsageError(
+                "two models are compared on all rows", where="by, base", do="leave it out"
+            )
+        if against is not None:
+            return evaluate_against(model, against, data, **common, stream=stream)
+        return evaluate_file(model, data, **common, base=base, by=by, stream=stream)
     if out is None:
         raise UsageError("where the outcomes of pairs are written is missing", where="out")
     split, say = part or "all", printer(stream)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from maskwright.ask.evaluate import slices
 from maskwright.ask.evaluate.compare_report import (
     Comparison,
     Metric,
@@ -23,8 +24,10 @@ from maskwright.ask.evaluate.compare_report import (
 from maskwright.base.metrics import bootstrap, intervals, paired
 from maskwright.base.metrics.intervals import estimate, estimate_of_sums, wilson
 from maskwright.base.metrics.metrics import accuracy, macro_f1, matthews, spearman
+from maskwright.base.metrics.row_metrics import ArrayMetric
 from maskwright.base.metrics.seeds import candidates_by_seed, difference
 from maskwright.base.metrics.verdict import Rival, verdict
+from maskwright.learn.tasks.base.task_type import TaskMetrics
 
 RANDOM = np.random.default_rng(0)
 
@@ -249,3 +252,65 @@ def test_a_better_baseline_is_named() -> None:
     constant = rival(0.6, -0.1, 0.1, is_constant=True)
     found = verdict("F1", 0.6, [constant, rival(0.8, -0.3, -0.1)], 100)
     assert found.state == "unusable" and "0.8000" in found.sentence
+
+
+def test_equal_predictions_have_no_correlation_and_a_regression_is_judged_beside_them() -> None:
+    """Once all regressions were called unusable: the mean of the training part has no Spearman."""
+    truth = RANDOM.normal(size=100)
+
+    def judged(predicted: np.ndarray) -> str:
+        figures = [ArrayMetric("spearman", truth, p) for p in (predicted, np.full(100, 0.5))]
+        gap = figures[0].gain_over(figures[1])
+        return verdict("spearman", 0.9, [Rival("the mean", 0.0, gap, is_constant=True)], 100).state
+
+    assert judged(truth + RANDOM.normal(size=100)) == "good"
+    assert judged(RANDOM.normal(size=100)) != "good" and judged(-truth) == "unusable"
+
+
+# ------------------------------------------------------------------------------ groups of rows
+def test_groups_by_hand() -> None:
+    right, selected = np.arange(40) % 10 > 0, np.arange(40) < 20
+    right[:10] = False  # 9 of 20 right inside, 18 of 20 outside
+    value, p = paired.of_groups_of_shares(right, selected)
+    assert (value, p) == (-9 / 20, pytest.approx(stats.fisher_exact([[9, 11], [18, 2]]).pvalue))
+    truth = np.zeros(40)
+    error = ArrayMetric("squared_error", truth, np.where(selected, 3.0, 1.0))
+    value, p = error.gain_inside(selected, 1000)
+    assert value == -8.0 and p == 1 / 1001, "a larger error is worse"
+    assert error.select(np.arange(5)).value == 9.0
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "squared_error"])
+def test_slices_that_mean_nothing_are_rarely_told_apart(
+    metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six slices of unequal sizes; the control takes each test by itself."""
+
+    def alarm() -> bool:
+        truth, predicted = guesses(200, 0.5)
+        if metric != "accuracy":
+            truth, predicted = RANDOM.normal(size=(2, 200))
+        drawn = RANDOM.choice(6, 200, p=[0.4, 0.2, 0.1, 0.1, 0.1, 0.1])
+        figure = ArrayMetric(metric, truth, predicted)
+        tests = slices.compare_groups(figure, [drawn == n for n in range(6)], least=200)
+        return min(p for _, p in tests if not math.isnan(p)) < 0.05
+
+    count = 100 if metric == "accuracy" else 60
+    assert share(count, alarm) <= band(0.05, count)
+    monkeypatch.setattr(slices, "holm", lambda p_values: p_values)
+    assert share(count, alarm) > band(0.05, count)
+
+
+def test_rare_values_are_pooled_and_a_bad_slice_is_named() -> None:
+    values = ["web"] * 40 + ["print"] * 40 + [f"v{n}" for n in range(12)]
+    truth = np.zeros(92, np.int64)
+    predicted = np.where(np.arange(92) < 20, 1, 0)
+    metrics = TaskMetrics({"accuracy": ArrayMetric("accuracy", truth, predicted)})
+    found = slices.compare_slices("source", values, metrics, "accuracy")
+    assert [(part.rows, part.pooled, part.standing) for part in found.slices] == [
+        (40, 0, "worse"),
+        (12, 12, "not told apart"),
+        (40, 0, "better"),
+    ]
+    assert "'web'" in found.sentence and found.slices[0].others == 1.0
+    assert found.to_json()["slices"][0]["figures"]["accuracy"]["value"] == 0.5

@@ -13,8 +13,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
+from maskwright.ask.evaluate import slices
 from maskwright.ask.predict.predictor import Predictor, load
 from maskwright.base.config import fingerprint
 from maskwright.base.counted import counted
@@ -24,24 +25,62 @@ from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say, printer
 from maskwright.base.storage import commit
-from maskwright.learn.finetune import page, recipe
+from maskwright.learn.finetune import conclusion, page, recipe
+from maskwright.learn.finetune.command import DIVISION
 from maskwright.learn.finetune.finished_seeds import REJECTS
 from maskwright.learn.finetune.recipe import hashes
-from maskwright.learn.tasks.base.task_type import SECOND, UNTOLD, TaskType, task_for
+from maskwright.learn.finetune.result import RESULTS
+from maskwright.learn.tasks.base.task_type import (
+    SECOND,
+    UNTOLD,
+    Answers,
+    Encoded,
+    Outputs,
+    TaskMetrics,
+    TaskType,
+    task_for,
+)
 from maskwright.model.opening import folders
 from maskwright.text.tables import files as table
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.labelled_texts import PAIR
-from maskwright.text.tables.layout import Task
-from maskwright.text.tables.prepare import build, hidden_by, no_answers
+from maskwright.text.tables.layout import Dataset, Task
+from maskwright.text.tables.prepare import build, hidden_by, no_answers, prepare
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
-from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION, Table, has_column
+from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION, Row, Table, has_column
 from maskwright.text.tables.shapes import as_names, may_be_joined, shape_for
 from maskwright.text.tables.survey import left_out_findings, reading_findings
 
 NAME, PAGE = "evaluation.json", "report.html"
 # Names of the two texts of a pair in `pipeline`, and in tables of labelled rows.
 TWO = {"text": "first", SECOND: "second"}
+
+
+class LabelledRows(NamedTuple):
+    """Rows that a model is evaluated on.
+
+    Attributes:
+        part: the name of the part of the data.
+        examples: the rows as examples of the task.
+        task_type: that of the model; the one of pairs for a foreign model that reads both.
+        table_rows: the rows as read, of which some may be no examples.
+        columns: the names of their columns.
+    """
+
+    part: str
+    examples: Sequence[Any]
+    task_type: TaskType
+    table_rows: Sequence[Row]
+    columns: Sequence[str]
+
+
+class Predictions(NamedTuple):
+    """The predictions of a model for labelled rows, with their metrics."""
+
+    encoded: Encoded
+    outputs: Outputs
+    answers: Answers
+    metrics: TaskMetrics
 
 
 def evaluate_file(
@@ -53,9 +92,14 @@ def evaluate_file(
     read: TableReadingOptions = DEFAULT_OPTIONS,
     out: Path | str | None = None,
     base: Path | str | None = None,
+    by: str | None = None,
     stream: TextIO | None = None,
 ) -> dict[str, Estimate]:
     """Evaluate the fine-tuned model in `folder` on the labelled rows of `data`.
+
+    The verdict compares the model with the baselines of its task on the same rows: fitted on its
+    training data if these are where `finetune` read them and have not changed, else only with the
+    same answer for every row.
 
     Args:
         part: the part of a folder; None: test, else validation, else the first one.
@@ -64,13 +108,15 @@ def evaluate_file(
         out: a folder for the metrics (`evaluation.json`), a page with the worst mistakes, and
             skipped rows (`rejects.jsonl`); created if necessary.
         base: the folder of the base, if `folder` is an adapter and does not name it.
+        by: a column of the file; the metrics are also given for the rows with each of its values.
         stream: for the printed report; None: standard output.
 
     Returns:
-        Each metric of the task with its 95 % interval, by resampling the rows.
+        Each metric of the task with its 95 % interval.
 
     Raises:
-        UsageError: a file, part or column does not exist, or `out` has an evaluation already.
+        UsageError: a file, part or column does not exist, `out` has an evaluation already, or no
+            value of the column `by` has enough rows.
         DataError: a row is bad, or its label is not a class of the model.
         IncompatibleError: the model was not fine-tuned for a task.
     """
@@ -79,35 +125,58 @@ def evaluate_file(
         commit.probe_writable(Path(out))
     say, model = printer(stream), load(folder, base=base)
     rejects = None if out is None else Path(out) / REJECTS
-    chosen, rows, task_type = rows_for(
+    labelled = rows_for(
         folder, model, data, part=part, columns=columns, read=read, rejects=rejects, say=say
     )
-    encoded = task_type.encode(rows, model.frame)
-    for finding in (*encoded.findings, *model.findings):
+    rows, task_type = labelled.examples, labelled.task_type
+    values = (
+        None if by is None else slices.values_of(by, rows, labelled.table_rows, labelled.columns)
+    )
+    predictions = predict_rows(model, task_type, rows, say)
+    for finding in model.findings:
         say(finding.line())
-    outputs = model.reader(task_type)(encoded)
-    answers = task_type.answers(encoded, outputs)
-    metrics = task_type.metrics(rows, answers).estimates()
-    report = task_type.report(encoded, outputs, answers)
-    eval_part = "" if chosen == ALL else chosen
+    baselines, incomplete = baselines_of(Path(folder), task_type, rows)
+    compared = {"model": predictions.metrics} | {
+        name: task_type.metrics(rows, answers) for name, answers in baselines
+    }
+    judged = conclusion.judge(task_type.measure, compared)
+    metrics = predictions.metrics.estimates()
+    report = task_type.report(predictions.encoded, predictions.outputs, predictions.answers)
+    eval_part = "" if labelled.part == ALL else labelled.part
     metric_table = _metric_table(
         f"{task_type.task}, {counted(len(rows), 'row')}"
         + (f" of {eval_part}" if eval_part else ""),
         metrics,
     )
-    for figure_table in (metric_table, report.classes):
+    sliced = None
+    if by is not None and values is not None:
+        sliced = slices.compare_slices(by, values, predictions.metrics, task_type.measure)
+    slice_tables = [] if sliced is None else [sliced.table]
+    say(f"\n{judged.sentence}")
+    for sentence in [] if sliced is None else [sliced.sentence]:
+        say(sentence)
+    for figure_table in (metric_table, *slice_tables, report.classes):
         if figure_table is not None:
             say("\n" + tables.for_terminal(figure_table))
     if report.one_sided:
         say(report.one_sided.line())
         metric_table["note"] += f" Warning: {report.one_sided}."
+    test = conclusion.record_test(rows, task_type.labels, labelled.part)
+    result = Path(folder) if out is None else Path(out)
+    uses = conclusion.uses_of(test, _result_folder(result), _result_folder(Path(folder)))
+    further = [*incomplete, *conclusion.used_before(uses, _result_folder(result))]
+    for finding in further:
+        say(finding.line())
+        metric_table["note"] += f" Note: {finding}."
     if out is not None:
         facts = {"model": folders.called(Path(folder)), "data": dict(hashes(Path(data)))}
         shown_page = page.render(
             name=Path(folder).resolve().name,
             task_type=task_type,
             eval_part=eval_part,
+            verdict=judged.sentence,
             table=metric_table,
+            more_tables=slice_tables,
             figures={},
             losses={},
             num_rows=len(rows),
@@ -115,12 +184,81 @@ def evaluate_file(
             facts=facts,
             kind="evaluation",
         )
-        about = {"task": task_type.task, "part": chosen, "rows": len(rows), **facts}
-        figures = {name: estimate_json(estimate) for name, estimate in metrics.items()}
-        text = json.dumps(about | {"figures": figures}, indent=2) + "\n"
+        content = {
+            "verdict": judged.to_json(),
+            "task": task_type.task,
+            "part": labelled.part,
+            "rows": len(rows),
+            **facts,
+            "test": {**test, "other_uses": len(uses)},
+            "figures": {name: estimate.to_json() for name, estimate in metrics.items()},
+            "baselines": {
+                name: {m: v if math.isfinite(v) else None for m, v in compared[name].values.items()}
+                for name, _ in baselines
+            },
+            "findings": [finding.to_json() for finding in further],
+        }
+        if sliced is not None:
+            content["slices"] = sliced.to_json()
+        text = json.dumps(content, indent=2) + "\n"
         document.write_new(Path(out), {NAME: text, PAGE: shown_page})
         say(f"report: {Path(out) / PAGE}")
     return metrics
+
+
+def predict_rows(
+    model: Predictor, task_type: TaskType, rows: Sequence[Any], say: Say
+) -> Predictions:
+    """Predict labelled rows; findings of their encoding, such as truncated texts, are said."""
+    encoded = task_type.encode(rows, model.frame)
+    for finding in encoded.findings:
+        say(finding.line())
+    outputs = model.reader(task_type)(encoded)
+    answers = task_type.answers(encoded, outputs)
+    return Predictions(encoded, outputs, answers, task_type.metrics(rows, answers))
+
+
+def baselines_of(
+    folder: Path, task_type: TaskType, rows: Sequence[Any]
+) -> tuple[list[tuple[str, Answers]], list[Finding]]:
+    """Return the answers of baselines to the rows, by name, and a finding if some are missing: they
+    are fitted on the training data of the model in `folder`, or are the constant ones recorded."""
+    folder = _result_folder(folder)
+    if (data := _training_data(folder / recipe.NAME)) is not None:
+        names = () if data.labels is None else data.labels.names
+        if data.task.name == task_type.task and tuple(names) == task_type.labels:
+            parts = {name: data.parts[name] for name in (TRAIN, VALIDATION) if name in data.parts}
+            return task_type.baselines(replace(data, parts={**parts, TEST: rows}), TEST), []
+    results = conclusion.read_results(folder / RESULTS)
+    recorded = conclusion.constant_baselines(results, task_type, rows)
+    reason = "is not at its path, or has changed" if results else "is not recorded"
+    message = f"the training data of the model {reason}"
+    consequence = "only the same answer for every row is compared" if recorded else ""
+    consequence = consequence or "no baseline is compared"
+    return recorded, [Finding("baselines-not-fitted", message, consequence)]
+
+
+def _training_data(file: Path) -> Dataset | None:
+    """Read the data of a fine-tuning again as its recipe in `file` says; None if that is not
+    possible, or if rows have changed."""
+    try:
+        made = recipe.read(file)
+        data = prepare(
+            Path(made.data),
+            columns=made.columns or None,
+            task=made.task,
+            division=DIVISION,
+            **vars(made.read),
+        )
+    except (MaskwrightError, OSError):
+        return None
+    return data if recipe.hash_rows(data) == made.made_from.get("data") else None
+
+
+def _result_folder(folder: Path) -> Path:
+    """Return the folder of a result: `folder`, or its parent if it is the model in one."""
+    has_recipe = (folder.parent / recipe.NAME).is_file() and not (folder / recipe.NAME).is_file()
+    return folder.parent if has_recipe else folder
 
 
 def rows_for(
@@ -134,9 +272,9 @@ def rows_for(
     read: TableReadingOptions = DEFAULT_OPTIONS,
     rejects: Path | None = None,
     say: Say,
-) -> tuple[str, Sequence[Any], TaskType]:
-    """Read a part of `data`; returns its name, its rows as examples of the model's task, and the
-    task type. Errors as in `evaluate_file`.
+) -> LabelledRows:
+    """Read the rows of a part of `data` as examples of the model's task. Errors as in
+    `evaluate_file`.
 
     Args:
         folder: of the model.
@@ -154,7 +292,8 @@ def rows_for(
             "no such part of the data", where=data, found=part_name, wanted=near(part_name, names)
         )
     by_role = as_names(columns)
-    return part_name, *_part_examples(folder, model, loaded, part_name, data, by_role, read, say)
+    examples, task_type = _part_examples(folder, model, loaded, part_name, data, by_role, read, say)
+    return LabelledRows(part_name, examples, task_type, loaded.parts[part_name], loaded.columns)
 
 
 def _part_examples(
@@ -282,19 +421,13 @@ def _infer_task(
 
 def _metric_table(title: str, figures: Mapping[str, Estimate]) -> tables.Table:
     cells = [[name, estimate.render()] for name, estimate in figures.items()]
-    note = "95 % intervals by resampling the rows."
+    note = "95 % intervals of rows like these."
     return {"title": title, "head": ["", "figure"], "rows": cells, "note": note}
-
-
-def estimate_json(estimate: Estimate) -> dict[str, float | None]:
-    values = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-    return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def _learned_from(folder: Path | str, data: Path | str) -> bool:
     """Whether the model in `folder` was trained on exactly these files, by their hashes."""
-    files = [Path(folder) / recipe.NAME, Path(folder).parent / recipe.NAME]
-    file = next((file for file in files if file.is_file()), None)
-    if file is None:
+    file = _result_folder(Path(folder)) / recipe.NAME
+    if not file.is_file():
         return False
     return recipe.read(file).made_from.get("files") == fingerprint(hashes(Path(data)))

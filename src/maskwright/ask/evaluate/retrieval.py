@@ -22,7 +22,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.ask.evaluate.labelled_rows import NAME, PAGE, estimate_json
+from maskwright.ask.evaluate.labelled_rows import NAME, PAGE
 from maskwright.ask.predict.language_model import load
 from maskwright.ask.predict.predictor import Predictor
 from maskwright.base.counted import counted, decimals
@@ -135,7 +135,7 @@ def evaluate_retrieval(
             "documents": len(retrieval.documents),
             "verdict": judged.to_json(),
             **facts,
-            "figures": {name: estimate_json(estimate) for name, estimate in metrics.items()},
+            "figures": {name: estimate.to_json() for name, estimate in metrics.items()},
             "baseline": {name: figure.value for name, figure in baseline.items()},
             "dimensions": {
                 width: {name: figure.value for name, figure in figures.items()}

@@ -56,6 +56,10 @@ class Estimate:
             return decimals(self.value)
         return f"{decimals(self.value)} ({decimals(self.low)} to {decimals(self.high)})"
 
+    def to_json(self) -> dict[str, float | None]:
+        """Return the three numbers; None where one is not defined."""
+        return {name: n if math.isfinite(n) else None for name, n in vars(self).items()}
+
 
 def estimates(
     names: Sequence[str], truth: Values, predicted: Values, *, resamples: int = RESAMPLES

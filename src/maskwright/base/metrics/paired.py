@@ -1,4 +1,5 @@
-"""Differences of two predictors on the same rows, with tests and intervals that are paired by row.
+"""Differences of two predictors on the same rows, with tests and intervals that are paired by row;
+and of one predictor between two groups of rows.
 
     of_shares    right or wrong in each row: McNemar's test (mid-p; Fagerland et al. 2013, doi
                  10.1186/1471-2288-13-91) and the interval of Bonett & Price (2012, doi
@@ -137,6 +138,40 @@ def _resampled(
     if p > 1 - level and math.isfinite(low):
         low, high = min(low, 0.0), max(high, 0.0)
     return PairedDifference(value, low, high, p, rows)
+
+
+# ------------------------------------------------------------------------------ groups of rows
+def of_groups_of_shares(
+    right: NDArray[np.bool_], selected: NDArray[np.bool_]
+) -> tuple[float, float]:
+    """Return the share of the selected rows that are right minus that of the others, and the
+    two-sided p of Fisher's exact test."""
+    inside, outside = right[selected], right[~selected]
+    counts = [[int(side.sum()), int((~side).sum())] for side in (inside, outside)]
+    p = float(scipy.stats.fisher_exact(counts).pvalue)
+    return float(inside.mean() - outside.mean()), p
+
+
+def of_groups(
+    of: OfIndices, selected: NDArray[np.bool_], width: int, resamples: int = RESAMPLES
+) -> tuple[float, float]:
+    """Return a metric of the selected rows (N,) minus that of the others, and the two-sided p of a
+    permutation test: of which rows the metric differs so much if as many are selected at random.
+
+    Args:
+        of: the metric of (R, n) indices of rows, (R,).
+        width: how many numbers `of` needs in memory for each index.
+    """
+    rows, inside = len(selected), int(selected.sum())
+    value = float((of(np.flatnonzero(selected)[None]) - of(np.flatnonzero(~selected)[None]))[0])
+    drawn = list[NDArray[np.float64]]()
+    for chunk in np.array_split(np.arange(resamples), -(-resamples * rows * width // AT_ONCE)):
+        order = uniforms(key("bootstrap", SEED, 2, chunk), rows).argsort(1)
+        drawn.append(of(order[:, :inside]) - of(order[:, inside:]))
+    differences = np.concatenate(drawn)
+    at_least = np.abs(differences) >= abs(value) - 1e-12
+    p = (1 + int((at_least | np.isnan(differences)).sum())) / (1 + resamples)
+    return value, p if math.isfinite(value) else math.nan
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -1,8 +1,9 @@
-"""A metric with the rows that it is computed from: its value, its interval, and its difference from
-the same metric of another predictor on the same rows."""
+"""A metric with the rows that it is computed from: its value, its interval, its difference from the
+same metric of another predictor on the same rows, and from the same metric of other rows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.metrics import paired
-from maskwright.base.metrics.intervals import Estimate, OfSums, estimate, estimate_of_sums
-from maskwright.base.metrics.metrics import METRICS, Values, squared_error
+from maskwright.base.metrics.bootstrap import of_rows, permutation_p
+from maskwright.base.metrics.intervals import (
+    CORRELATIONS,
+    RESAMPLES,
+    Estimate,
+    OfSums,
+    estimate,
+    estimate_of_sums,
+)
+from maskwright.base.metrics.metrics import METRICS, Values, accuracy, squared_error
 from maskwright.base.metrics.paired import PairedDifference
 
 ERRORS = (squared_error,)  # metrics that are better when they are lower
@@ -27,19 +36,44 @@ class ArrayMetric:
     predicted: Values
 
     @property
+    def rows(self) -> int:
+        return len(self.truth)
+
+    @property
     def value(self) -> float:
         return METRICS[self.name](self.truth, self.predicted)
 
     def estimate(self) -> Estimate:
         return estimate(METRICS[self.name], self.truth, self.predicted)
 
+    def select(self, rows: NDArray[np.int64]) -> ArrayMetric:
+        """Return the metric of some of the rows."""
+        return ArrayMetric(self.name, self.truth[rows], np.asarray(self.predicted)[rows])
+
     def gain_over(self, rival: RowMetric) -> PairedDifference:
-        """Return how much better this predictor is than the rival, also for errors."""
+        """Return how much better this predictor is than the rival, also for errors. A rival without
+        a correlation, as its predictions are all the same, counts as one whose correlation is 0."""
         assert isinstance(rival, ArrayMetric)
         metric, sides = METRICS[self.name], (self.predicted, rival.predicted)
+        if metric in CORRELATIONS and math.isfinite(self.value) > math.isfinite(rival.value):
+            interval = self.estimate()
+            p = permutation_p(metric, self.truth, self.predicted, RESAMPLES)
+            return PairedDifference(interval.value, interval.low, interval.high, p, len(self.truth))
         return paired.of_metric(
             metric, self.truth, *(reversed(sides) if metric in ERRORS else sides)
         )
+
+    def gain_inside(self, selected: NDArray[np.bool_], resamples: int) -> tuple[float, float]:
+        """Return how much better the metric is on the selected rows (N,) than on the others, and
+        the two-sided p of no difference: Fisher's exact test for accuracy, else a permutation test
+        of which rows are selected."""
+        metric = METRICS[self.name]
+        if metric is accuracy:
+            right = (self.truth == self.predicted).reshape(len(self.truth), -1).all(1)
+            return paired.of_groups_of_shares(right, selected)
+        width, of = of_rows([metric], self.truth, self.predicted)
+        value, p = paired.of_groups(lambda rows: of(rows)[metric], selected, width, resamples)
+        return (-value if metric in ERRORS else value), p
 
 
 @dataclass(frozen=True)
@@ -50,16 +84,32 @@ class SumMetric:
     counts: NDArray[Any]
 
     @property
+    def rows(self) -> int:
+        return len(self.counts)
+
+    @property
     def value(self) -> float:
         return float(self.figure(self.counts.sum(0, keepdims=True))[0])
 
     def estimate(self) -> Estimate:
         return estimate_of_sums(self.figure, self.counts)
 
+    def select(self, rows: NDArray[np.int64]) -> SumMetric:
+        """Return the metric of some of the rows."""
+        return SumMetric(self.figure, self.counts[rows])
+
     def gain_over(self, rival: RowMetric) -> PairedDifference:
         """Return how much better this predictor is than the rival."""
         assert isinstance(rival, SumMetric)
         return paired.of_sums(self.figure, self.counts, rival.counts)
+
+    def gain_inside(self, selected: NDArray[np.bool_], resamples: int) -> tuple[float, float]:
+        """As of `ArrayMetric`, by a permutation test."""
+
+        def of(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+            return np.asarray(self.figure(self.counts[rows].sum(1)), float)
+
+        return paired.of_groups(of, selected, self.counts.shape[1], resamples)
 
 
 RowMetric = ArrayMetric | SumMetric

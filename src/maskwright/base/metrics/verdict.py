@@ -90,7 +90,26 @@ def verdict(
     return Verdict("good", f"Good: {result}; {best.name} {numbers}.", best.name)
 
 
+def compare(
+    measure: str, names: tuple[str, str], values: tuple[float, float], gap: PairedDifference
+) -> Verdict:
+    """Compare a model with another on the same rows; `gap` is positive where the first is better.
+    The state is that of the first: good if it is better."""
+    shown = [decimals(value) if math.isfinite(value) else "undefined" for value in values]
+    figures = f"{measure} {shown[0]} against {shown[1]} on {counted(gap.rows, 'row')}"
+    figures += f" ({_interval(gap)})"
+    if not gap.is_significant:
+        sentence = f"No difference is shown by these rows between {names[0]} and {names[1]}"
+        return Verdict("no better", f"{sentence}: {figures}.", names[1])
+    better = gap.low > 0
+    direction = "better" if better else "worse"
+    sentence = f"{names[0]} is {direction} than {names[1]}: {figures}."
+    return Verdict("good" if better else "no better", sentence, names[1], is_usable=better)
+
+
 def _interval(gap: PairedDifference) -> str:
+    if not math.isfinite(gap.value):
+        return "difference unknown"
     if not math.isfinite(gap.low):
         return f"difference {decimals(abs(gap.value))}, interval unknown"
     low, high = (gap.low, gap.high) if gap.value >= 0 else (-gap.high, -gap.low)

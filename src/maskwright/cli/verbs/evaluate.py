@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from maskwright.ask.evaluate.kind import answers_tasks, is_retrieval_folder
 from maskwright.base.errors import UsageError, near
@@ -51,6 +52,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "(the other nine tenths) (default all); or which part of a folder of labelled rows "
         "(default test, else validation); or which judgements of a retrieval folder (default test)",
     )
+    parser.add_argument(
+        "--by",
+        default=None,
+        metavar="COLUMN",
+        help="labelled rows: the figures also for the rows with each value of this column, and "
+        "where they are worse than elsewhere",
+    )
+    parser.add_argument(
+        "--against",
+        type=Path,
+        default=None,
+        metavar="MODEL",
+        help="labelled rows: another fine-tuned model of the same task, compared on the same rows",
+    )
     options.add_read(parser)
     options.add_out(
         parser,
@@ -64,6 +79,7 @@ def do(a: argparse.Namespace) -> None:
     options.require_existing(a.model, "model", a.command)
     options.require_texts(a.text)
     options.require_existing(a.data, "data")
+    options.require_existing(a.against, "model", a.command)
     columns, read = options.parse_columns(a), how_read(a.read)
     retrieval = a.data is not None and not a.text and is_retrieval_folder(a.data)
     _require_choices(a.how, None if retrieval else a.part)
@@ -86,11 +102,15 @@ def do(a: argparse.Namespace) -> None:
             a.model, a.data, part=a.part, dimensions=dimensions, out=a.out, base=a.base
         )
     elif rows:
-        from maskwright.ask.evaluate.labelled_rows import evaluate_file
+        common: dict[str, Any] = {"part": a.part, "columns": columns, "read": read, "out": a.out}
+        if a.against is not None:
+            from maskwright.ask.evaluate.against import evaluate_against
 
-        evaluate_file(
-            a.model, a.data, part=a.part, columns=columns, read=read, out=a.out, base=a.base
-        )
+            evaluate_against(a.model, a.against, a.data, **common)
+        else:
+            from maskwright.ask.evaluate.labelled_rows import evaluate_file
+
+            evaluate_file(a.model, a.data, base=a.base, by=a.by, **common)
     elif pairs:
         from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
         from maskwright.model.opening.run_folder import is_run
@@ -131,8 +151,10 @@ def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool, retrieval: b
         UsageError: naming the first of them.
     """
     idle = {
-        "--base": a.base is not None and not (rows or retrieval),
+        "--base": a.base is not None and (not (rows or retrieval) or a.against is not None),
         "--dimensions": a.dimensions is not None and not retrieval,
+        "--by": a.by is not None and (not rows or a.against is not None),
+        "--against": a.against is not None and not rows,
         "--how": a.how is not None and not pairs,
         "--out": a.out is not None and not (rows or pairs or retrieval),
         "--part": a.part is not None and not (rows or pairs or retrieval),
@@ -140,8 +162,10 @@ def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool, retrieval: b
         "--read": bool(a.read) and (pairs or retrieval) and not a.text,
     }
     for option in (name for name, has_no_effect in idle.items() if has_no_effect):
+        compares = a.against is not None and rows
         about = "labelled rows" if rows else "minimal pairs" if pairs else "text"
         about = "a retrieval folder" if retrieval else about
+        about += " against another model" if compares else ""
         raise UsageError(
             "option has no effect here",
             where=option,

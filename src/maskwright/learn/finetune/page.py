@@ -29,6 +29,7 @@ def render(
     eval_part: str,
     verdict: str = "",
     table: Table,
+    more_tables: Sequence[Table] = (),
     figures: Mapping[str, Sequence[float]],
     losses: Mapping[str, Sequence[float]],
     num_rows: int,
@@ -42,7 +43,7 @@ def render(
         eval_part: name of the part that was evaluated at the end, "" if there are no parts;
             `num_rows` is the number of its rows.
         verdict: a sentence that compares the model with the baselines.
-        table: the metrics beside those of the baselines.
+        table: the metrics beside those of the baselines; `more_tables` follow it.
         figures, losses: validation metric and loss of every epoch, by name of the seed; empty for
             a model that is only evaluated.
         report: of the predictions of the chosen seed.
@@ -56,7 +57,7 @@ def render(
         kind=kind,
         summary=f"{task_type.task}, {num_rows:,} {unit}",
         verdict=verdict,
-        table=table,
+        tables=[table, *more_tables],
         charts=_charts(task_type, figures, losses) if figures else [],
         classes=report.classes or {},
         confusion=_confusion(task_type.labels, report.confusion),

@@ -26,16 +26,22 @@ from maskwright.base.config import to_plain
 from maskwright.base.counted import counted, decimals, rounded
 from maskwright.base.findings import Finding
 from maskwright.base.metrics import seeds as intervals
-from maskwright.base.metrics.verdict import Rival, Verdict, verdict
+from maskwright.base.metrics.verdict import Verdict
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say
 from maskwright.base.report.tables import Table
-from maskwright.learn.finetune import page
+from maskwright.learn.finetune import conclusion, page
 from maskwright.learn.finetune.learner import Learner, SeedResult
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
-from maskwright.learn.tasks.base.task_type import Encoded, TaskMetrics, TaskReport, TaskType
+from maskwright.learn.tasks.base.task_type import (
+    Answers,
+    Encoded,
+    TaskMetrics,
+    TaskReport,
+    TaskType,
+)
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.checkpoint import pretrained
@@ -46,7 +52,7 @@ from maskwright.model.opening import folders
 from maskwright.model.opening.model import fingerprint
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.rows import VALIDATION
+from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 from maskwright.text.tables.shapes import may_be_list
 
 SHOWN_LABELS = 40
@@ -117,14 +123,6 @@ def card(
     )
 
 
-# Baselines that give the same answer to every row, and how sentences call a baseline.
-CONSTANT = ("majority", "mean", "never answers")
-SPOKEN = {
-    "words": "a bag of words",
-    "majority": "the most frequent answer",
-    "mean": "the mean of the training part",
-    "never answers": "never answering",
-}
 RESULTS, PAGE, SCRIPT = "results.json", "report.html", "predict.py"
 # The pipelines of transformers that support such a folder, in its last two major releases.
 PIPELINES = ("text-classification", "token-classification")
@@ -169,24 +167,47 @@ class FinetuneResult:
         return best.task_type.report(encoded, best.outputs, best.answers)
 
     @cached_property
+    def baselines(self) -> list[tuple[str, Answers]]:
+        """The answers of baselines to the evaluated part, by name."""
+        return self.best.task_type.baselines(self.data, self.eval_part)
+
+    @cached_property
     def compared(self) -> dict[str, TaskMetrics]:
         """The metrics of the best seed's predictions, and of the baselines by name, on the same
         rows."""
         best, rows = self.best, self.data.parts[self.eval_part]
-        baselines = best.task_type.baselines(self.data, self.eval_part)
-        by_name = [(f"fine-tuned, seed {best.seed}", best.answers), *baselines]
+        by_name = [(f"fine-tuned, seed {best.seed}", best.answers), *self.baselines]
         return {name: best.task_type.metrics(rows, answers) for name, answers in by_name}
 
     @cached_property
     def verdict(self) -> Verdict:
         """Whether the model is better than the baselines, by the metric that selected it."""
-        measure = self.best.task_type.measure
-        model, *baselines = (metrics.figures[measure] for metrics in self.compared.values())
-        rivals = [
-            Rival(SPOKEN.get(name, name), figure.value, model.gain_over(figure), name in CONSTANT)
-            for name, figure in zip(list(self.compared)[1:], baselines, strict=True)
-        ]
-        return verdict(measure, model.value, rivals, len(self.data.parts[self.eval_part]))
+        return conclusion.judge(self.best.task_type.measure, self.compared)
+
+    @cached_property
+    def test_uses(self) -> list[str]:
+        """The other results in the same folder of results that used the same test part."""
+        return [] if self._test is None else conclusion.uses_of(self._test, self.out)
+
+    @cached_property
+    def _test(self) -> dict[str, Any] | None:
+        """What is recorded of the test part, if there is one."""
+        if self.eval_part != TEST:
+            return None
+        labels = self.learner.task_type.labels
+        return conclusion.record_test(self.data.parts[TEST], labels, TEST)
+
+    @cached_property
+    def advice(self) -> list[str]:
+        """Sentences on what would help."""
+        learner, best = self.learner, self.best
+        train = self.encoded_parts[TRAIN]
+        reads_more = learner.frame.length < (learner.config.longest or math.inf)
+        one_sided = self.report.one_sided or best.one_sided
+        trainings = [seed.tuned for seed in self.seeds]
+        return conclusion.advice(
+            best.task_type, train, trainings, one_sided, self.verdict, reads_more=reads_more
+        )
 
     def write(self, say: Say) -> None:
         """Print the results of the seeds and write the files of the best one."""
@@ -196,6 +217,9 @@ class FinetuneResult:
         for finding in self._warnings():
             say(finding.line())
             table["note"] += f" Warning: {finding}."
+        for finding in conclusion.used_before(self.test_uses, self.out):
+            say(finding.line())
+            table["note"] += f" Note: {finding}."
         chosen = f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part"
         if self.method.fitted is not None:
             chosen = self.method.fitted.selection
@@ -349,6 +373,13 @@ class FinetuneResult:
             "measure": task_type.measure,
             "asked": self.eval_part,
             "chosen": self.best.seed,
+            "constants": conclusion.constants(self.baselines),
+            **(
+                {}
+                if self._test is None
+                else {"test": {**self._test, "other_uses": len(self.test_uses)}}
+            ),
+            "advice": self.advice,
             "findings": [
                 finding.of(part_name).to_json()
                 for part_name, encoded in self.encoded_parts.items()

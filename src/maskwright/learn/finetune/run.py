@@ -284,7 +284,7 @@ def finetune(
         finished_seeds.finish()
     folder = out / (ADAPTER if method.head_alone else MODEL)
     say(f"model: {folder}")
-    say(result.verdict.sentence)
+    say("\n".join([result.verdict.sentence, *result.advice]))
     if result.verdict.is_usable:
         say(f"next: maskwright predict {shell_word(out)} FILE")
     return folder

@@ -200,19 +200,20 @@ def _evaluation_rows(
             found=data,
             do="leave it out",
         )
-    split, rows, task_type = rows_for(
+    labelled = rows_for(
         model.folder,
         predictor,
         data,
         parts=(VALIDATION, TEST),
         say=lambda text: note(Finding.of_line("rows", text)) if text.strip() else None,
     )
+    rows, task_type = labelled.examples, labelled.task_type
     if len(rows) > MOST_ROWS:
         rows = [rows[index] for index in np.linspace(0, len(rows) - 1, MOST_ROWS).astype(int)]
     encoded = task_type.encode(rows, predictor.frame)
     for finding in encoded.findings:
         note(finding)
-    return EvaluationRows(task_type, encoded, predictor.collation, split)
+    return EvaluationRows(task_type, encoded, predictor.collation, labelled.part)
 
 
 def _int8_ending(subfolder: str) -> str:

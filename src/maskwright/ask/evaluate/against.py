@@ -1,0 +1,258 @@
+"""Two fine-tuned models on the same labelled rows: which is better, and where do they differ?
+
+    evaluate_against("runs/small", "runs/large", "test.csv")   ->   ModelComparison
+
+The metric that selected the first model decides, by one paired test. The other metrics of the task
+are a family of further tests (Holm 1979). With a folder `out` are written:
+
+    comparison.json   verdict, metrics, differences, and rows with different answers
+    report.html       the same as a page
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from markupsafe import Markup
+
+from maskwright.ask.evaluate.labelled_rows import PAGE, predict_rows, rows_for
+from maskwright.ask.predict.predictor import load
+from maskwright.base.counted import counted
+from maskwright.base.errors import IncompatibleError, UsageError, shorten
+from maskwright.base.metrics.intervals import Estimate
+from maskwright.base.metrics.paired import PairedDifference, holm
+from maskwright.base.metrics.verdict import Verdict, compare
+from maskwright.base.report import document, tables
+from maskwright.base.report.say import printer
+from maskwright.base.storage import commit
+from maskwright.learn.finetune.finished_seeds import REJECTS
+from maskwright.learn.finetune.recipe import hashes
+from maskwright.learn.tasks.base.task_type import TaskReport, TaskType
+from maskwright.model.opening import folders
+from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
+from maskwright.text.tables.rows import ALL
+
+NAME = "comparison.json"
+SHOWN_ROWS, WRITTEN_ROWS = 40, 1000  # rows with different answers, on the page and in the file
+
+
+@dataclass(frozen=True)
+class DifferingRow:
+    """A row that two models answer differently; `right` is the one that is right, or "neither"."""
+
+    where: str
+    text: str
+    label: str
+    ours: str
+    theirs: str
+    right: str
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """Two models on the same rows.
+
+    Attributes:
+        measure: the metric of the verdict.
+        estimates: the metrics of each model, by the model's name.
+        gaps: how much better the first model is, by metric; positive for errors, too.
+        p: of no difference; of metrics other than `measure` adjusted for all of them.
+        differing: rows with different answers, those first that one model has right.
+    """
+
+    verdict: Verdict
+    measure: str
+    estimates: Mapping[str, Mapping[str, Estimate]]
+    gaps: Mapping[str, PairedDifference]
+    p: Mapping[str, float]
+    differing: Sequence[DifferingRow]
+
+    @property
+    def table(self) -> tables.Table:
+        names = list(self.estimates)
+        rows = []
+        for metric, gap in self.gaps.items():
+            difference = Estimate(gap.value, gap.low, gap.high).render()
+            estimates = (self.estimates[name][metric].render() for name in names)
+            p = self.p[metric]
+            rows.append([metric, *estimates, difference, "–" if math.isnan(p) else f"{p:.2g}"])
+        return {
+            "title": f"{names[0]} and {names[1]} on the same rows",
+            "head": ["", *names, "difference", "p"],
+            "rows": rows,
+            "note": f"95 % intervals; differences are paired by row. {self.measure} decides; p of "
+            "the other metrics is adjusted for all of them (Holm).",
+        }
+
+    @property
+    def differing_table(self) -> tables.Table:
+        names = list(self.estimates)
+        counts = [sum(row.right == name for row in self.differing) for name in (*names, "neither")]
+        shown = self.differing[:SHOWN_ROWS]
+        return {
+            "heading": "Where they differ",
+            "title": f"Rows with different answers: {names[0]} alone is right in {counts[0]:,}, "
+            f"{names[1]} alone in {counts[1]:,}, neither in {counts[2]:,}",
+            "head": ["where", "text", "label", *names],
+            "rows": [
+                [
+                    row.where.rsplit("/", 1)[-1],
+                    *(shorten(cell) for cell in (row.text, row.label, row.ours, row.theirs)),
+                ]
+                for row in shown
+            ],
+            "note": f"Shown: {len(shown):,} of {len(self.differing):,}.",
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "verdict": self.verdict.to_json(),
+            "measure": self.measure,
+            "figures": {
+                name: {metric: estimate.to_json() for metric, estimate in estimates.items()}
+                for name, estimates in self.estimates.items()
+            },
+            "differences": {
+                metric: Estimate(gap.value, gap.low, gap.high).to_json()
+                | {"p": None if math.isnan(self.p[metric]) else self.p[metric]}
+                for metric, gap in self.gaps.items()
+            },
+            "differing_rows": len(self.differing),
+            "rows": [vars(row) for row in self.differing[:WRITTEN_ROWS]],
+        }
+
+
+def evaluate_against(
+    folder: Path | str,
+    other: Path | str,
+    data: Path | str,
+    *,
+    part: str | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    read: TableReadingOptions = DEFAULT_OPTIONS,
+    out: Path | str | None = None,
+    stream: TextIO | None = None,
+) -> ModelComparison:
+    """Compare the fine-tuned models in `folder` and `other` on the labelled rows of `data`; the
+    arguments are those of `evaluate_file`, and columns are read as for the first model.
+
+    Raises:
+        IncompatibleError: the models were fine-tuned for other tasks or labels.
+        UsageError, DataError: as of `evaluate_file`.
+    """
+    if out is not None:
+        document.require_new(Path(out) / NAME, Path(out) / PAGE)
+        commit.probe_writable(Path(out))
+    say, paths = printer(stream), (Path(folder), Path(other))
+    if paths[0].resolve() == paths[1].resolve():
+        raise UsageError("a model is not compared with itself", where=other, wanted="another one")
+    models = load(paths[0]), load(paths[1])
+    _require_same_task(paths, [model.task_type for model in models])
+    names = folders.called(paths[0]), folders.called(paths[1])
+    if names[0] == names[1]:
+        names = str(paths[0]), str(paths[1])
+    rejects = None if out is None else Path(out) / REJECTS
+    labelled = rows_for(
+        folder, models[0], data, part=part, columns=columns, read=read, rejects=rejects, say=say
+    )
+    rows, task_type = labelled.examples, labelled.task_type
+    types = task_type, replace(models[1].task_type, task=task_type.task)
+    predictions = [
+        predict_rows(model, own_type, rows, say)
+        for model, own_type in zip(models, types, strict=True)
+    ]
+    figures = [prediction.metrics.figures for prediction in predictions]
+    gaps = {
+        name: figure.gain_over(figures[1][name])
+        for name, figure in figures[0].items()
+        if name in figures[1]
+    }
+    measure = task_type.measure
+    further = [name for name in gaps if name != measure]
+    p = dict(zip(further, holm([gaps[name].p for name in further]), strict=True))
+    values = figures[0][measure].value, figures[1][measure].value
+    reports = [
+        own_type.report(prediction.encoded, prediction.outputs, prediction.answers)
+        for own_type, prediction in zip(types, predictions, strict=True)
+    ]
+    comparison = ModelComparison(
+        compare(measure, names, values, gaps[measure]),
+        measure,
+        {
+            name: {metric: by_metric[metric].estimate() for metric in gaps}
+            for name, by_metric in zip(names, figures, strict=True)
+        },
+        gaps,
+        {measure: gaps[measure].p, **p},
+        differing_rows(names, *reports),
+    )
+    say(f"\n{comparison.verdict.sentence}\n\n{tables.for_terminal(comparison.table)}")
+    say(comparison.differing_table["title"])
+    if out is not None:
+        _write(comparison, Path(out), paths, Path(data), labelled.part, len(rows))
+        say(f"report: {Path(out) / PAGE}")
+    return comparison
+
+
+def differing_rows(
+    names: tuple[str, str], ours: TaskReport, theirs: TaskReport
+) -> list[DifferingRow]:
+    """Return the rows that two models answer differently, those first that only one has right."""
+    mistakes = [{(m.where, m.text): m for m in report.mistakes} for report in (ours, theirs)]
+    rows = []
+    for row_id in {**mistakes[0], **mistakes[1]}:
+        wrong = [by_row.get(row_id) for by_row in mistakes]
+        label = next(mistake.label for mistake in wrong if mistake)
+        answers = [mistake.predicted if mistake else label for mistake in wrong]
+        if answers[0] != answers[1]:
+            right = next((n for n, m in zip(names, wrong, strict=True) if m is None), "neither")
+            rows.append(DifferingRow(*row_id, label, *answers, right))
+    return sorted(rows, key=lambda row: row.right == "neither")
+
+
+def _require_same_task(paths: Sequence[Path], task_types: Sequence[TaskType]) -> None:
+    """Raise an `IncompatibleError` unless both models answer the same task with the same labels."""
+    for kind, values in (
+        ("task", [task_type.task for task_type in task_types]),
+        ("labels", [", ".join(task_type.labels) for task_type in task_types]),
+    ):
+        if values[0] != values[1]:
+            raise IncompatibleError(
+                f"the models have different {kind}, so no rows can compare them",
+                where=paths[1],
+                found=shorten(values[1]),
+                wanted=f"{shorten(values[0])}, as of {paths[0]}",
+                do="compare models that were fine-tuned for the same labels",
+            )
+
+
+def _write(
+    comparison: ModelComparison,
+    out: Path,
+    paths: Sequence[Path],
+    data: Path,
+    part: str,
+    num_rows: int,
+) -> None:
+    facts = {"models": list(map(str, paths)), "data": dict(hashes(data)), "part": part}
+    shown_page = document.render(
+        "finetuning.html",
+        name=" against ".join(comparison.estimates),
+        kind="comparison of two models",
+        summary=counted(num_rows, "row") + ("" if part == ALL else f" of {part}"),
+        verdict=comparison.verdict.sentence,
+        tables=[comparison.table],
+        charts=[],
+        classes={},
+        confusion=Markup(),
+        mistakes=comparison.differing_table,
+        facts=facts,
+    )
+    content = {**comparison.to_json(), **facts, "num_rows": num_rows}
+    text = json.dumps(content, indent=2) + "\n"
+    document.write_new(out, {NAME: text, PAGE: shown_page})

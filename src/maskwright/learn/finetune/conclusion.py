@@ -1,0 +1,202 @@
+"""What is concluded from a result: a verdict against the baselines, how often the test part was
+used, and what would help.
+
+    judge          a verdict on metrics beside those of baselines on the same rows
+    constants      the baselines that give every row the same answer, as JSON for `results.json`
+    uses_of        which other results lie beside a result and used the same test rows
+    advice         at most two sentences on what would help, from facts of the training
+
+Whoever compares many results on one test part and keeps the best one reports the largest of many
+estimates. So each result records a hash of the rows that it was evaluated on, and results beside it
+are read for the same hash. Nothing is written to the data: the count holds for one folder of
+results, which is where one chooses among them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maskwright.base.counted import counted
+from maskwright.base.errors import DataError, MaskwrightError
+from maskwright.base.findings import Finding
+from maskwright.base.metrics.verdict import Rival, Verdict, verdict
+from maskwright.base.storage.strict_json import parse_object
+from maskwright.learn.finetune.tune import TrainingResult
+from maskwright.learn.tasks.base.task_type import Answers, Encoded, TaskMetrics, TaskType
+
+# Baselines that give the same answer to every row, and how sentences call a baseline.
+CONSTANT = ("majority", "mean", "never answers")
+SPOKEN = {
+    "words": "a bag of words",
+    "majority": "the most frequent answer",
+    "mean": "the mean of the training part",
+    "never answers": "never answering",
+}
+# Files of results that name the test rows: of fine-tunings, evaluations and label curves.
+RESULT_FILES = ("results.json", "evaluation.json", "curve.json")
+LARGEST = 8 << 20  # bytes of such a file
+TRUNCATED = 0.3  # share of training texts of which a part is not read
+PIECES = 1.7  # tokens for a word, from which tags suffer
+FALLING = 0.9  # a loss below this share of the epoch's before is still falling
+FEW_ROWS = 200
+
+
+def spoken(baseline: str) -> str:
+    """Return how a sentence calls a baseline."""
+    return SPOKEN.get(baseline, baseline)
+
+
+def judge(measure: str, compared: Mapping[str, TaskMetrics]) -> Verdict:
+    """Judge a model by the metric `measure`; `compared` has its metrics and then those of the
+    baselines by name, on the same rows."""
+    model, *baselines = (metrics.figures[measure] for metrics in compared.values())
+    rivals = [
+        Rival(
+            spoken(name),
+            # Equal predictions have no correlation; they count as one of 0 (`gain_over`).
+            figure.value if math.isfinite(figure.value) else 0.0,
+            model.gain_over(figure),
+            name in CONSTANT,
+        )
+        for name, figure in zip(list(compared)[1:], baselines, strict=True)
+    ]
+    return verdict(measure, model.value, rivals, model.rows)
+
+
+# ------------------------------------------------------------------------------ constant answers
+def constants(baselines: Sequence[tuple[str, Answers]]) -> dict[str, Any]:
+    """Return the answer of each baseline that gives every row the same one, as a JSON value."""
+    return {
+        name: np.asarray(answers[0]).tolist() for name, answers in baselines if name in CONSTANT
+    }
+
+
+def constant_baselines(
+    results: Mapping[str, Any], task_type: TaskType, rows: Sequence[Any]
+) -> list[tuple[str, Answers]]:
+    """Return the baselines that `results.json` records, as answers to other rows."""
+    recorded = results.get("constants")
+    if not isinstance(recorded, dict):
+        return []
+    return [(str(name), task_type.repeat(answer, rows)) for name, answer in recorded.items()]
+
+
+def read_results(file: Path) -> dict[str, Any]:
+    """Return the content of a file of results; {} if it cannot be read, as of other programs."""
+    with contextlib.suppress(OSError, MaskwrightError):
+        if file.is_file() and file.stat().st_size <= LARGEST:
+            return parse_object(file.read_bytes(), file, error=DataError, largest=LARGEST)
+    return {}
+
+
+# ------------------------------------------------------------------------------ uses of a test part
+def record_test(rows: Sequence[Any], labels: Sequence[str], part: str) -> dict[str, Any]:
+    """Return what a result records of the rows that it was evaluated on: their part, number and
+    hash, which does not depend on their order or file."""
+    digests = []
+    for row in rows:
+        values = [getattr(row, field.name) for field in fields(row) if field.name != "where"]
+        digests.append(hashlib.sha256(json.dumps([type(row).__name__, *values]).encode()).digest())
+    digest = hashlib.sha256(json.dumps(list(labels)).encode() + b"".join(sorted(digests)))
+    return {"part": part, "rows": len(rows), "sha256": digest.hexdigest()}
+
+
+def uses_of(test: Mapping[str, Any], result: Path, *but: Path) -> list[str]:
+    """Return the names of the results beside the folder `result` that used the same test rows.
+
+    Args:
+        but: folders of results that do not count, such as that of the evaluated model.
+    """
+    excluded = {path.resolve() for path in (result, *but)}
+    names = []
+    for folder in sorted(result.resolve().parent.glob("*/")):
+        recorded = (read_results(folder / name).get("test") for name in RESULT_FILES)
+        if folder.resolve() not in excluded and any(
+            isinstance(entry, dict) and entry.get("sha256") == test["sha256"] for entry in recorded
+        ):
+            names.append(folder.name)
+    return names
+
+
+def used_before(names: Sequence[str], result: Path) -> list[Finding]:
+    """Return a finding if a test part was used by the results `names` beside `result`."""
+    if not names:
+        return []
+    by = f"by {counted(len(names), 'other result')} in {result.resolve().parent.name}/"
+    return [
+        Finding(
+            "test-part-used-before",
+            f"this test part has been used {by}",
+            remedy="choose among results on validation data: the best of many on one test part "
+            "is better there than on other rows",
+        )
+    ]
+
+
+# ------------------------------------------------------------------------------ what would help
+def advice(
+    task_type: TaskType,
+    train: Encoded,
+    trainings: Sequence[TrainingResult],
+    one_sided: Finding | None,
+    judged: Verdict,
+    *,
+    reads_more: bool,
+) -> list[str]:
+    """Return at most two sentences on what would help, the first of: texts that are cut, a loss
+    that still falls, words in many pieces, equal answers, few rows.
+
+    Args:
+        trainings: of all seeds; of one seed's equal answers `one_sided` warns.
+        reads_more: whether the model has positions for longer texts.
+    """
+    sentences = []
+    extent, num_rows = train.extent, len(train.rows)
+    cut_share = 0.0 if extent is None else float((extent.cut > 0).mean())
+    if cut_share >= TRUNCATED:
+        remedies = ["a larger --length"] if reads_more else []
+        remedies += ["--long head-and-tail or pieces-mean"] if task_type.head == "sequence" else []
+        remedy = f": try {', or '.join(remedies)}" if remedies else ", as the model reads no more"
+        sentences.append(f"{cut_share:.0%} of the training texts are cut{remedy}.")
+    falling = [
+        training
+        for training in trainings
+        if len(training.losses) > 1
+        and training.epoch == len(training.losses)
+        and training.losses[-1] < FALLING * training.losses[-2]
+    ]
+    if trainings and len(falling) == len(trainings):
+        epochs = 2 * len(trainings[0].losses)
+        before, after = falling[0].losses[-2:]
+        sentences.append(
+            f"The training loss was still falling in the last epoch ({before:.3g} to {after:.3g}), "
+            f"which was the best one: try --epochs {epochs}."
+        )
+    if task_type.head == "token" and extent is not None:
+        words = sum(len(row.tokens) for row in train.rows)
+        pieces = float(extent.tokens.sum() - 2 * num_rows) / max(1, words)
+        if pieces >= PIECES:
+            sentences.append(
+                f"The tokenizer cuts a word into {pieces:.1f} pieces on average: a model with a "
+                "vocabulary for this language and case tags better."
+            )
+    if judged.state != "good":
+        if one_sided is not None:
+            sentences.append(
+                "All rows get the same answer: try more --epochs, another --rate or more rows."
+            )
+        if num_rows < FEW_ROWS:
+            sentences.append(
+                f"{counted(num_rows, 'training row')} are few: more labels help most "
+                "(--curve 50,100,all shows how much)."
+            )
+    return sentences[:2]
