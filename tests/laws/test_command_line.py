@@ -40,7 +40,9 @@ OPTIONS = {
     "adapt": f"model --minutes --out --set --text {SHORT}",
     "resume": "run --set",
     "compare": "recipes --budget --data --out --seeds --set --text",
-    "evaluate": "model --base --column --data --dimensions --how --out --part --read --text",
+    "evaluate": """
+        model --against --base --by --column --data --dimensions --how --out --part --read --text
+    """,
     "finetune": """
         model --accumulate --batch --column --curve --data --device --dry-run --epochs --head-rate
         --layer-decay --least-steps --length --long --measure --method --model --out --patience

@@ -230,7 +230,7 @@ def baselines_of(
             parts = {name: data.parts[name] for name in (TRAIN, VALIDATION) if name in data.parts}
             return task_type.baselines(replace(data, parts={**parts, TEST: rows}), TEST), []
     results = conclusion.read_results(folder / RESULTS)
-    recorded = conclusion.constant_baselines(results, task_type, rows)
+    recorded = conclusion.constant_baselines(results, rows)
     reason = "is not at its path, or has changed" if results else "is not recorded"
     message = f"the training data of the model {reason}"
     consequence = "only the same answer for every row is compared" if recorded else ""

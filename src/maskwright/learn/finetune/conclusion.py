@@ -32,6 +32,7 @@ from maskwright.base.metrics.verdict import Rival, Verdict, verdict
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.learn.finetune.tune import TrainingResult
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, TaskMetrics, TaskType
+from maskwright.text.tables.examples import TaggedExample
 
 # Baselines that give the same answer to every row, and how sentences call a baseline.
 CONSTANT = ("majority", "mean", "never answers")
@@ -81,13 +82,22 @@ def constants(baselines: Sequence[tuple[str, Answers]]) -> dict[str, Any]:
 
 
 def constant_baselines(
-    results: Mapping[str, Any], task_type: TaskType, rows: Sequence[Any]
+    results: Mapping[str, Any], rows: Sequence[Any]
 ) -> list[tuple[str, Answers]]:
     """Return the baselines that `results.json` records, as answers to other rows."""
     recorded = results.get("constants")
     if not isinstance(recorded, dict):
         return []
-    return [(str(name), task_type.repeat(answer, rows)) for name, answer in recorded.items()]
+    of_words = isinstance(rows[0], TaggedExample)  # an answer has a tag for each word
+    return [
+        (
+            str(name),
+            [answer[:1] * len(row.tokens) for row in rows]
+            if of_words
+            else np.array([answer] * len(rows)),
+        )
+        for name, answer in recorded.items()
+    ]
 
 
 def read_results(file: Path) -> dict[str, Any]:

@@ -634,9 +634,6 @@ class Tagging(TaskType):
             ),
         ]
 
-    def repeat(self, answer: Any, rows: Sequence[Any]) -> Answers:
-        return [[answer[0]] * len(row.tokens) for row in rows]
-
 
 def _word_spans(words: Sequence[str], text: str) -> list[tuple[int, int]]:
     """Return the (begin, end) offsets of each word in the text that contains them in order."""

@@ -399,10 +399,6 @@ class TaskType(ABC):
         """(name, answers) of baselines without pretraining, for the part `eval_part`."""
         return []
 
-    def repeat(self, answer: Any, rows: Sequence[Any]) -> Answers:
-        """Return a constant answer, as `results.json` has it of a baseline, for each row."""
-        return np.array([answer] * len(rows))
-
 
 def _require_whole(rows: Sequence[Any], extent: Extent, frame: Frame, *, writes: bool) -> None:
     """Raise a `DataError` for the first row of which tokens are cut."""
