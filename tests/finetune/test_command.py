@@ -1010,12 +1010,13 @@ def test_a_stop_keeps_the_finished_seeds(
     monkeypatch.setattr(learner, "tune", note)
     finetune_file(model, data, again, **BRIEFLY, stream=io.StringIO())
     assert seeds == [1, 2] and not (again / "unfinished").exists()
-    finetune_file(model, data, tmp_path / "whole", **BRIEFLY, stream=io.StringIO())
+    finetune_file(model, data, tmp_path / "alone" / "whole", **BRIEFLY, stream=io.StringIO())
     assert seeds[2:] == [0, 1, 2]
     for name in ("model/model.safetensors", "model/config.json", "task.json"):
-        assert (again / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        assert (again / name).read_bytes() == (tmp_path / "alone" / "whole" / name).read_bytes()
     ours, theirs = (
-        json.loads((folder / "results.json").read_text()) for folder in (again, tmp_path / "whole")
+        json.loads((folder / "results.json").read_text())
+        for folder in (again, tmp_path / "alone" / "whole")
     )
     for each in (*ours["seeds"], *theirs["seeds"]):
         each.pop("seconds")
