@@ -18,6 +18,7 @@ import transformers
 from safetensors.torch import save_file
 from torch import Tensor
 
+from maskwright.ask.predict import language_model
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
@@ -25,7 +26,8 @@ from maskwright.base.findings import ignore
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.similarities import compared
-from maskwright.ship.serve.dialects.base.answers import similarities_to
+from maskwright.ship.serve.dialects.base.answers import embeddings_of, similarities_to
+from maskwright.ship.serve.errors import Refusal
 
 LENGTH = 9
 PROMPT = "big red "
@@ -182,6 +184,7 @@ CASES: dict[str, tuple[dict[str, Any], str, Of]] = {
         lambda s: unit(dense(s)),
     ),
     "old folder": ({"inside": "0_Transformer"}, "", lambda s: unit(s.mean(0))),
+    "truncated": ({"about": {"truncate_dim": 8}}, "", lambda s: unit(s.mean(0))[:8]),
 }
 
 
@@ -255,6 +258,43 @@ def test_two_texts_are_compared_as_the_folder_says(
     assert similarity == "cosine" or cosine != wanted, "the control"
 
 
+def test_a_matryoshka_folder_of_others_says_its_dimensions(bare: Path, tmp_path: Path) -> None:
+    folder, short = written(bare, tmp_path / "m"), ["the cat", "a dog"]
+    model = language_model.load(folder)
+    with pytest.raises(UsageError, match="dimensions"):
+        model.embed(short, dimensions=8)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"matryoshka_dimensions": [8, 4]}))
+    (folder / "MANIFEST.json").unlink(missing_ok=True)
+    vectors = language_model.load(folder).embed(short, dimensions=4)
+    expected = model.embed(short)[:, :4]
+    np.testing.assert_allclose(
+        vectors, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6
+    )
+
+    async def embed(*_: Any) -> SimpleNamespace:
+        return SimpleNamespace(values=list(model.embed(short)))
+
+    served = SimpleNamespace(
+        makes_vectors=True,
+        task_type=language_model.load(folder).predictor.task_type,
+        name="m",
+        options=lambda *_, **__: None,
+        host=SimpleNamespace(embed=embed),
+    )
+
+    def answered(dimensions: int) -> Any:
+        task = embeddings_of(served, short, field="input", truncate=False, dimensions=dimensions)  # type: ignore[arg-type]
+        return asyncio.run(task)[0]
+
+    np.testing.assert_allclose(answered(4), vectors, atol=1e-6)
+    assert len(answered(16)[0]) == 16
+    for impossible in (3, 17):
+        with pytest.raises(Refusal) as refused:
+            answered(impossible)
+        assert refused.value.field == "dimensions" and refused.value.kind == "validation"
+
+
 ODD: dict[str, tuple[dict[str, Any], str]] = {
     "Asym": ({"after": (("Asym", {}),)}, "a module that is not applied"),
     "LSTM": ({"after": (("LSTM", {}),)}, "a module that is not applied"),
@@ -277,7 +317,7 @@ ODD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no such prompt": ({"about": {"prompts": {"a": "b"}, "default_prompt_name": "c"}}, "'c'"),
     "similarity": ({"about": {"similarity_fn_name": "maxsim"}}, "maxsim"),
-    "cut off": ({"about": {"truncate_dim": 8}}, "truncate_dim"),
+    "truncated": ({"about": {"truncate_dim": "8"}}, "truncate_dim"),
     "sparse": ({"about": {"model_type": "SparseEncoder"}}, "SparseEncoder"),
     "images": ({"reading": {"transformer_task": "any-to-any"}}, "transformer_task"),
 }

@@ -27,7 +27,13 @@ from maskwright.ask.predict.shared_encoder import SharedEncoder, groups_of_one_b
 from maskwright.base.errors import DataError, IncompatibleError, UsageError
 from maskwright.base.findings import Finding, Note
 from maskwright.base.report import document
-from maskwright.learn.tasks.base.choices import LongText, require_long_text
+from maskwright.learn.tasks.base.choices import (
+    DIMENSIONS,
+    LongText,
+    require_dimensions,
+    require_long_text,
+)
+from maskwright.learn.tasks.base.similarities import first_dimensions
 from maskwright.model.device.choices import Precision
 from maskwright.model.graph.engines.base import names as engines
 from maskwright.model.inference.fill_mask import Hole
@@ -330,6 +336,7 @@ class LanguageModel:
         texts: str | Iterable[str],
         *,
         pooling: str | None = None,
+        dimensions: int | None = None,
         long: LongText = "as_trained",
     ) -> NDArray[np.float32]:
         """Embed texts: (N, D) float32, or (D,) for a single text.
@@ -340,14 +347,16 @@ class LanguageModel:
         Args:
             pooling: "mean", "max" or "cls" (state of the first token); None: that of the model, or
                 "mean". Not allowed for a model that was trained for embeddings.
+            dimensions: return so many leading dimensions, scaled to length 1; None: all. The model
+                must have been trained for so few (`finetune --dimensions`).
             long: handling of texts beyond the model's context. "windows": the mean of the
                 embeddings of non-overlapping windows, weighted by their numbers of tokens and
                 normalised. "as_trained": truncate if the model was trained for embeddings, else
                 raise an error. "refuse": raise an error.
 
         Raises:
-            UsageError: the list is empty, `pooling` is unknown or not allowed, or a text exceeds
-                the model's context.
+            UsageError: the list is empty, `pooling` or `dimensions` is unknown or not allowed, or a
+                text exceeds the model's context.
             DataError: an example is not a text.
         """
         text_list = self._text_list(texts, "embed")
@@ -357,6 +366,11 @@ class LanguageModel:
             self._require_room(text_list)
         with self._errors_with_abilities("embed"):
             vectors = predictor.with_long_texts(long).vectors(text_list, note=warn)
+        if dimensions is not None:
+            width = vectors.shape[1]
+            trained = predictor.task_type.options.get(DIMENSIONS, [width])
+            require_dimensions([dimensions], min(trained), width)
+            vectors = first_dimensions(vectors, dimensions)
         return vectors[0] if isinstance(texts, str) else vectors
 
     def _require_room(self, texts: Sequence[str]) -> None:

@@ -89,6 +89,8 @@ def do(a: argparse.Namespace) -> None:
             do="leave --model out, or name a finetune.toml",
         )
     values = options.given_options(a, FinetuneRecipe, without=(*OTHERS, "model"))
+    if a.dimensions is not None:
+        values["dimensions"] = options.parse_numbers(a.dimensions, "--dimensions")
     columns, curve = options.parse_columns(a), _counts(a.curve)
     values |= {"data": str(a.data)} if a.data is not None else {}
     values |= {"curve": curve} if curve else {}

@@ -31,7 +31,12 @@ from maskwright.learn.finetune.recipe import (
 from maskwright.learn.finetune.run import finetune, require_unfinished
 from maskwright.learn.finetune.tune import Settings
 from maskwright.learn.tasks.base import sentence_transformers_folder
-from maskwright.learn.tasks.base.choices import SKIPPED, VECTOR_POOLINGS
+from maskwright.learn.tasks.base.choices import (
+    DIMENSIONS,
+    SKIPPED,
+    VECTOR_POOLINGS,
+    require_dimensions,
+)
 from maskwright.learn.tasks.base.encode import room
 from maskwright.learn.tasks.base.task_type import TaskType, task_for
 from maskwright.learn.tasks.base.text_generation import TEMPLATES, Template
@@ -190,6 +195,10 @@ def finetune_recipe(
                 remedy="--pooling mean often knows more",
             )
             say(finding.line())
+    if recipe.dimensions:
+        width = config.width * len(str(options.get("pooling", "")).split("+"))
+        require_dimensions(recipe.dimensions, 1, width)
+        options[DIMENSIONS] = sorted({width, *recipe.dimensions}, reverse=True)
     settings = partial(_settings, recipe, config.width)
     if busy := machine.busy(recipe.threads, chosen_machine.device.type):
         say(busy.line())
@@ -209,6 +218,7 @@ def finetune_recipe(
             out,
             method=methods[0],
             settings=settings(methods[0]),
+            hard_negatives=recipe.hard_negatives or 0,
             dry=True,
             **common,
         )
@@ -225,6 +235,7 @@ def finetune_recipe(
             out,
             method=methods[0],
             settings=settings(methods[0]),
+            hard_negatives=recipe.hard_negatives or 0,
             origin=files,
             extra_files={NAME: recipe_text},
             **common,
@@ -336,6 +347,19 @@ def _require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
             found=task_type.task,
             do="leave it out",
         )
+    mines = task_type.shape.in_batch_negatives and not recipe.curve
+    for option, value, has_effect, wanted in (
+        ("--dimensions", recipe.dimensions, bool(task_type.alone), "a task of embeddings"),
+        ("--hard-negatives", recipe.hard_negatives, mines, "pairs that match, and no --curve"),
+    ):
+        if value is not None and not has_effect:
+            raise UsageError(
+                "the option has no effect here",
+                where=option,
+                found=task_type.task,
+                wanted=wanted,
+                do="leave it out",
+            )
     if recipe.accumulate > 1 and task_type.shape.in_batch_negatives:
         raise UsageError(
             "each text is a wrong answer to the others of its step, which therefore cannot be cut",

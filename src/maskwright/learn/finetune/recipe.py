@@ -80,6 +80,10 @@ class FinetuneRecipe:
             sentence: {text}" or "{first} and {second}" it writes the label instead of using a head.
         pooling: how token vectors become one vector per text: cls, mean or max (default cls; for
             embedding tasks the one the model was made with, or mean).
+        dimensions: numbers of leading dimensions of an embedding that become vectors by themselves,
+            beside all (Matryoshka), such as 256,128,64.
+        hard_negatives: how many similar but wrong texts are mined for each pair of matching texts,
+            before training and with the model as it is.
         measure: validation metric that selects epoch and seed, such as macro_f1 or matthews
             (default: the usual one of the task).
         within_words: answers to questions may begin and end within words (default: where those to
@@ -115,6 +119,8 @@ class FinetuneRecipe:
     device: str = "auto"
     prompt: str | None = None
     pooling: str | None = None
+    dimensions: tuple[int, ...] | None = None
+    hard_negatives: int | None = None
     measure: str | None = None
     within_words: bool | None = None
     curve: tuple[int, ...] = ()
@@ -207,6 +213,8 @@ class FinetuneRecipe:
             ("--patience", self.patience, 1, math.inf),
             ("--threads", self.threads, 1, math.inf),
             ("--least-steps", self.least_steps, 0, math.inf),
+            ("--dimensions", min(self.dimensions or (), default=None), 1, math.inf),
+            ("--hard-negatives", self.hard_negatives, 1, 100),
             ("--curve", min(self.curve, default=None), 0, math.inf),
             ("--accumulate", self.accumulate, 1, self.batch),
         ):

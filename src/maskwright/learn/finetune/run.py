@@ -17,7 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from maskwright.base.config import fingerprint, to_plain
 from maskwright.base.counted import counted
@@ -31,13 +33,14 @@ from maskwright.base.storage import files as storage
 from maskwright.base.storage.files import DISK, existing_parent
 from maskwright.base.terminal import shell_word
 from maskwright.learn.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
-from maskwright.learn.finetune.learner import Learner, SeedResult
+from maskwright.learn.finetune.learner import Learner, SeedResult, reader
 from maskwright.learn.finetune.method import FULL, Method
 from maskwright.learn.finetune.recipe import hash_rows
 from maskwright.learn.finetune.result import PAGE, RESULTS, SCRIPT, FinetuneResult, best_of
 from maskwright.learn.finetune.tune import Settings, passes_of, steps_of, watching
 from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.choices import Long
+from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.learn.train.loop import Hook, Record
 from maskwright.learn.train.optimizers.settings import AdamW
@@ -45,6 +48,7 @@ from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint import shapes
 from maskwright.model.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish, is_finished
 from maskwright.model.device.machine import Machine, unusual
+from maskwright.model.inference.prepared import prepare
 from maskwright.model.opening.model import Model
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
@@ -166,6 +170,7 @@ def finetune(
     length: int | None = None,
     long: Long = "head",
     options: Mapping[str, Any] | None = None,
+    hard_negatives: int = 0,
     origin: Mapping[str, str] | None = None,
     extra_files: Mapping[str, str] | None = None,
     machine: Machine | None = None,
@@ -182,6 +187,7 @@ def finetune(
         length: maximum number of ids of an example; None: the positions of the model, at most 512.
         long: how longer texts are handled.
         options: options of the task type, such as the "prompt" of generated answers.
+        hard_negatives: number of negatives that are mined with `model` for each row of pairs.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
         extra_files: content of further text files for the folder, by file name.
         machine: device and precision; None: the best of this machine.
@@ -206,6 +212,11 @@ def finetune(
     settings = settings or Settings(
         optimizer=AdamW(learning_rate=method.rate(learner.config.width))
     )
+    if hard_negatives:
+        embed = partial(_embed, learner, machine)
+        rows, finding = with_hard_negatives(data.parts[TRAIN], hard_negatives, embed)
+        say(finding.line())
+        data = replace(data, parts={**data.parts, TRAIN: rows})
     encoded_parts = {
         part_name: task_type.encode(rows, learner.frame) for part_name, rows in data.parts.items()
     }
@@ -288,6 +299,16 @@ def finetune(
     if result.verdict.is_usable:
         say(f"next: maskwright predict {shell_word(out)} FILE")
     return folder
+
+
+def _embed(learner: Learner, machine: Machine | None, texts: Sequence[str]) -> NDArray[np.float32]:
+    """Return the vectors (N, D) of texts by the pretrained model, for a task that embeds texts."""
+    task_type, frame = learner.task_type, learner.frame
+    encoded = task_type.encode([task_type.of_value(text, "") for text in texts], frame)
+    device = None if machine is None else str(machine.device)
+    network: Any = prepare(learner.loaded.network, device=device)
+    outputs = reader(network, task_type, frame, learner.collation)(encoded)
+    return np.asarray(task_type.merged(encoded, outputs), np.float32)
 
 
 def _train_seeds(

@@ -11,6 +11,7 @@ Settings of such a folder are kept in `options` and saved in a folder that is tr
     prompt_tokens              number of its tokens that are not pooled
     lowercase                  whether texts are lowercased
     similarity                 how two vectors are compared, if not by their cosine
+    dimensions                 numbers of leading dimensions that are vectors by themselves, if any
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from maskwright.base.errors import DataError, IncompatibleError
 from maskwright.learn.tasks.base import baselines as baseline
 from maskwright.learn.tasks.base.choices import (
     COMPARED,
+    DIMENSIONS,
     LOWER,
     NAME,
     PROMPTS,
@@ -138,7 +140,8 @@ class EmbeddingTask(TaskType):
                 wanted="mean or max",
             )
         aim: Aim = "similarity" if self.task == EMBEDDING else "ranking"
-        return Contrast(model, aim, self.poolings, int(self.options.get(SKIPPED, 0)))
+        skipped, dimensions = int(self.options.get(SKIPPED, 0)), self.options.get(DIMENSIONS, ())
+        return Contrast(model, aim, self.poolings, skipped, dimensions)
 
     @property
     def poolings(self) -> tuple[str, ...]:

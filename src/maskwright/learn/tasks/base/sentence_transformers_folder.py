@@ -5,7 +5,9 @@
     1_Pooling/config.json               one pooling, or several to concatenate; include_prompt
     2_Dense/config.json                 sizes, bias, activation; weights beside it
     sentence_bert_config.json           max_seq_length, do_lower_case
-    config_sentence_transformers.json   prompts, default_prompt_name, similarity_fn_name
+    config_sentence_transformers.json   prompts, default_prompt_name, similarity_fn_name,
+                                        truncate_dim
+    config.json                         matryoshka_dimensions, as vLLM reads it
 
 and, for a cross-encoder, which activation is applied to the scores of its head (`read_head`):
 
@@ -31,6 +33,7 @@ from maskwright.base.errors import CheckpointError, IncompatibleError, Maskwrigh
 from maskwright.base.findings import Finding
 from maskwright.learn.tasks.base.choices import (
     COMPARED,
+    DIMENSIONS,
     LOWER,
     NAME,
     PROMPTS,
@@ -110,6 +113,8 @@ class SentenceFolder:
         length: maximum number of tokens of a text; None: not set.
         similarity: how two vectors are compared: cosine, dot, euclidean or manhattan.
         after: the modules after the pooling.
+        truncated: number of leading dimensions of a vector, which are not scaled again; None: all.
+        dimensions: numbers of leading dimensions that it was trained for.
     """
 
     folder: Path
@@ -121,6 +126,8 @@ class SentenceFolder:
     length: int | None = None
     similarity: str = "cosine"
     after: tuple[Module, ...] = ()
+    truncated: int | None = None
+    dimensions: tuple[int, ...] = ()
 
     @property
     def prompt(self) -> str:
@@ -168,13 +175,16 @@ class SentenceFolder:
         for module in self.after:
             layer, width = _BUILT[module.name](self.folder, module, width)
             layers.append(layer)
+        if self.truncated is not None:
+            layers.append(_LeadingDimensions(self.truncated))
         return nn.Sequential(*layers).eval()
 
     @property
     def plain(self) -> bool:
         """Whether only normalisation follows the pooling, and vectors are compared by cosine."""
         names = [module.name for module in self.after if module.name != "Dropout"]
-        return names == ["Normalize"] and self.similarity == "cosine"
+        is_whole = self.truncated is None
+        return names == ["Normalize"] and self.similarity == "cosine" and is_whole
 
     def require_learnable(self) -> None:
         """Check that no module after the pooling has weights, which cannot be trained here.
@@ -268,6 +278,7 @@ def read(path: Path) -> SentenceFolder | None:
         after=modules[2:],
         **_text_settings(folder / modules[0].path, path, TEXT_ALONE),
         **_vector_settings(folder),
+        dimensions=_matryoshka_dimensions(path),
     )
     if described.prompt and not include_prompt and "cls" in poolings:
         # Releases before 6 pool [CLS], later ones the first token after the prompt.
@@ -372,9 +383,10 @@ def _vector_settings(folder: Path) -> dict[str, Any]:
     if model_type != "SentenceTransformer":
         message, where = "models of this type are not applied here", f"{folder / ABOUT}: model_type"
         raise _not_applied(message, where, model_type, "SentenceTransformer")
-    if config.get("truncate_dim") is not None:
-        where, dimensions = f"{folder / ABOUT}: truncate_dim", config["truncate_dim"]
-        raise _not_applied("vectors are not cut off here", where, dimensions, "null")
+    truncated = config.get("truncate_dim")
+    if truncated is not None and not _is_count(truncated):
+        where = f"{folder / ABOUT}: truncate_dim"
+        raise _damaged("not a number of dimensions", where, repr(truncated), "1 or more")
     prompts = config.get("prompts") or {}
     usual = config.get("default_prompt_name")
     fine = isinstance(prompts, dict) and all(isinstance(t, str | None) for t in prompts.values())
@@ -397,7 +409,19 @@ def _vector_settings(folder: Path) -> dict[str, Any]:
         "prompts": {name: text or "" for name, text in prompts.items()},
         "default_prompt": usual,
         "similarity": similarity,
+        "truncated": truncated,
     }
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value > 0
+
+
+def _matryoshka_dimensions(path: Path) -> tuple[int, ...]:
+    config = safe_read.read_json(path, "config.json") if (path / "config.json").is_file() else {}
+    numbers = config.get("matryoshka_dimensions")
+    is_valid = isinstance(numbers, list) and all(map(_is_count, numbers))
+    return tuple(numbers) if is_valid else ()
 
 
 def _not_applied(
@@ -416,6 +440,17 @@ def _damaged(
 
 
 # -------------------------------------------------------------------- modules behind the pooling
+class _LeadingDimensions(nn.Module):
+    """The first `count` dimensions of vectors (R, D)."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        return vectors[:, : self.count]
+
+
 class _Dense(nn.Module):
     """activation(linear(x)), optionally plus a residual: x or a projection of it."""
 
@@ -540,6 +575,8 @@ def task_of_folder(
         CheckpointError, IncompatibleError: a module after the pooling cannot be read or built.
     """
     options = {**described.options(tokenizer), COMPARED: described.similarity}
+    if described.dimensions and described.truncated is None:
+        options[DIMENSIONS] = sorted(described.dimensions, reverse=True)
     return FolderEmbeddingTask("embedding", (), options, described.top(width))
 
 

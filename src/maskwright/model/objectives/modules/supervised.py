@@ -6,6 +6,9 @@ vectors of texts from pairs:
                                                             in-batch negatives: the b of other rows
                                                             and all hard negatives, if any
 
+With `dimensions` the loss is the sum of the losses of the vectors' first so many dimensions, each
+scaled to length 1 (Matryoshka; Kusupati et al. 2022, arXiv:2205.13147, equation 1).
+
 Both may pool the hidden states of a text:
 
     cls, lasttoken               the first state, the last
@@ -233,12 +236,19 @@ class Contrast(Objective):
     Args:
         poolings: poolings as above, concatenated in this order.
         skip: number of initial tokens of each text that are not pooled.
+        dimensions: numbers of leading dimensions that are trained; none: the whole vector.
     """
 
     def __init__(
-        self, model: Transformer, aim: Aim, poolings: Sequence[str] = ("mean",), skip: int = 0
+        self,
+        model: Transformer,
+        aim: Aim,
+        poolings: Sequence[str] = ("mean",),
+        skip: int = 0,
+        dimensions: Sequence[int] = (),
     ) -> None:
         super().__init__()
+        self.dimensions = tuple(dimensions)
         self.poolings, self.skip = tuple(poolings), skip
         self.product = model
         self.aim = aim
@@ -257,21 +267,38 @@ class Contrast(Objective):
 
     def forward(self, batch: Batch) -> Loss:
         assert batch.labels is not None
-        vectors = self.scores(batch)
+        num_texts = 2 if self.aim == "similarity" else batch.labels.shape[1]
+        vectors = self.scores(batch).view(len(batch.labels), num_texts, -1)
+        width = vectors.shape[2]
+        total = sum(
+            (
+                self._lost(functional.normalize(vectors[..., :count], dim=2), batch.labels)
+                for count in self.dimensions
+                if count < width
+            ),
+            self._lost(vectors, batch.labels),
+        )
+        return Loss({self.aim: Part(total)})
+
+    def _lost(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """Return the summed loss of the vectors (R, texts, D) of each row."""
+        anchor_vectors, *candidates = vectors.unbind(1)  # R, D each
         if self.aim == "similarity":
-            anchor_vectors, other_vectors = vectors.chunk(2, dim=1)  # R, D each
-            similarities = (anchor_vectors * other_vectors).sum(1)
-            return Loss({self.aim: Part((similarities - batch.labels.float()).square().sum())})
-        anchors, *codes = batch.labels.T  # numbers of the texts a, b and of hard negatives
-        anchor_vectors, *candidates = vectors.chunk(1 + len(codes), dim=1)
+            similarities = (anchor_vectors * candidates[0]).sum(1)
+            return (similarities - labels.float()).square().sum()
+        anchors, *codes = labels.T  # numbers of the texts a, b and of hard negatives
         own_indices = torch.arange(len(anchor_vectors), device=anchor_vectors.device)
         # Exclude candidates that are also a correct b of an equal a.
         same_anchor = (anchors[:, None] == anchors).float()
         is_positive = same_anchor @ (codes[0][:, None] == torch.cat(codes)).float() > 0
         similarities = SCALE * anchor_vectors @ torch.cat(candidates).T
-        similarities = similarities.masked_fill(is_positive.fill_diagonal_(False), -torch.inf)
-        total = functional.cross_entropy(similarities, own_indices, reduction="sum")
-        return Loss({self.aim: Part(total)})
+        # A negative that is the positive of its row stands for a missing one.
+        is_missing = torch.cat([code == codes[0] for code in codes]) & (
+            torch.arange(len(is_positive[0]), device=anchors.device) >= len(anchors)
+        )
+        excluded = is_positive.fill_diagonal_(False) | is_missing
+        similarities = similarities.masked_fill(excluded, -torch.inf)
+        return functional.cross_entropy(similarities, own_indices, reduction="sum")
 
     def scores(self, batch: Batch) -> Tensor:
         """Return (R, 2 D) float32: the concatenated vectors of each pair, of length 1 unless `top`

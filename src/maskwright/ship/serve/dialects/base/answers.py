@@ -22,8 +22,8 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from numpy.typing import NDArray
 
 from maskwright.base.counted import rounded
-from maskwright.learn.tasks.base.choices import COMPARED, NAME, PROMPTS, SKIPPED
-from maskwright.learn.tasks.base.similarities import compared
+from maskwright.learn.tasks.base.choices import COMPARED, DIMENSIONS, NAME, PROMPTS, SKIPPED
+from maskwright.learn.tasks.base.similarities import compared, first_dimensions
 from maskwright.ship.serve.dialects.base.model_reference import ModelReference
 from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.host import HostResponse, Piece
@@ -55,11 +55,11 @@ async def embeddings_of(
 
     Args:
         normalize: scale embeddings to unit length.
-        dimensions: the required number of dimensions; None: any.
+        dimensions: the number of leading dimensions to return, scaled to length 1; None: all.
         prompt: the name of the prompt to prepend; None: the default of the model.
 
     Raises:
-        Refusal: the model makes no embeddings, has no such prompt, or has other dimensions.
+        Refusal: the model makes no embeddings, has no such prompt, or not so few dimensions.
     """
     if not model.makes_vectors:
         raise model.unable("a model that makes vectors")
@@ -67,11 +67,14 @@ async def embeddings_of(
     options = model.options(field, truncate=truncate)
     response = await model.host.embed(model.name, texts, options)
     embeddings: list[NDArray[np.float32]] = response.values
-    if dimensions not in (None, len(embeddings[0])):  # embeddings are never truncated
-        reason = (
-            "the model was not trained so that the first figures of a vector are one (Matryoshka)"
-        )
-        raise Refusal("validation", reason, field="dimensions", limit=len(embeddings[0]))
+    width = len(embeddings[0])
+    if dimensions not in (None, width):
+        trained = (model.task_type.options if model.task_type else {}).get(DIMENSIONS, [width])
+        if not min(trained) <= dimensions < width:
+            numbers = ", ".join(map(str, trained))
+            reason = f"the model was trained for {numbers} dimensions (Matryoshka)"
+            raise Refusal("validation", reason, field="dimensions", limit=width)
+        embeddings = list(first_dimensions(np.stack(embeddings), dimensions))
     return [_unit(embedding) for embedding in embeddings] if normalize else embeddings, response
 
 
