@@ -6,7 +6,7 @@ from pathlib import Path
 
 from labelled.tables import refusal, sentence, write
 from maskwright.base.errors import DataError, UsageError
-from maskwright.learn.tasks.base import baselines
+from maskwright.learn.tasks.base import bag_of_words, baselines
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.splits import SplitOptions
@@ -35,7 +35,7 @@ def test_a_csv_becomes_a_task_with_parts(tmp_path: Path) -> None:
     assert made.parts["train"][0].where.startswith(f"{tmp_path}/reviews.csv, line ")
     assert survey(made).leaks == []
     _, (_, words) = baselines.baselines(made, "test")
-    assert (words == baselines.targets(made.parts["test"])).all()
+    assert (words == bag_of_words.targets(made.parts["test"])).all()
 
 
 def test_what_is_said_overrules_what_is_found(tmp_path: Path) -> None:

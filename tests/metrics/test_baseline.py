@@ -7,7 +7,7 @@ import pytest
 
 from labelled.tables import sentence, table_of, understood
 from maskwright.base.metrics import metrics
-from maskwright.learn.tasks.base import baselines
+from maskwright.learn.tasks.base import bag_of_words, baselines
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.splits import SplitOptions, split_dataset
 
@@ -17,7 +17,7 @@ def divided(rows: list[dict[str, object]]) -> Dataset:
 
 
 def scores(examples: Dataset, metric: metrics.Metric = metrics.accuracy) -> list[float]:
-    truth = baselines.targets(examples.parts["test"])
+    truth = bag_of_words.targets(examples.parts["test"])
     return [metric(truth, predicted) for _, predicted in baselines.baselines(examples, "test")]
 
 
@@ -52,7 +52,7 @@ def test_numbers_have_a_mean_and_a_ridge() -> None:
     examples = divided(rows)
     (name, mean), (_, words) = baselines.baselines(examples, "test")
     assert name == "mean" and len(set(mean.tolist())) == 1
-    truth = baselines.targets(examples.parts["test"])
+    truth = bag_of_words.targets(examples.parts["test"])
     assert metrics.spearman(truth, words) > 0.5
 
 
@@ -64,7 +64,7 @@ def test_of_several_labels_each_has_its_words() -> None:
     examples = divided(rows)
     (_, majority), (_, words) = baselines.baselines(examples, "test")
     assert examples.labels is not None and majority.shape[1] == 3
-    truth = baselines.targets(examples.parts["test"], 3)
+    truth = bag_of_words.targets(examples.parts["test"], 3)
     assert (majority == [1 * (name == "cat") for name in examples.labels.names]).all()
     assert metrics.micro_f1(truth, words) > 0.95
     assert metrics.micro_f1(truth, majority) < 0.7
@@ -78,9 +78,9 @@ def test_the_same_each_time() -> None:
 
 def test_rows_that_are_all_alike_are_answered_alike() -> None:
     """So few labels that there is one class only, as the beginning of a curve may have."""
-    features = np.eye(3)
-    fitted = baselines._fitted(features, np.full(3, 2), 1.0, False)
-    assert fitted.predict(features).tolist() == [2, 2, 2]
+    features, truth = np.eye(3), np.full(3, 2)
+    scores = bag_of_words._scores(features, *bag_of_words._fit_linear(features, truth, 1.0, 4))
+    assert bag_of_words.decided(scores, truth).tolist() == [2, 2, 2]
 
 
 def test_words_that_come_once_and_signs_alone() -> None:

@@ -22,7 +22,6 @@ from maskwright.ask.predict import language_model
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.base.findings import ignore
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.similarities import compared
@@ -236,7 +235,8 @@ def test_two_texts_are_compared_as_the_folder_says(
     assert answer["score"] == wanted
     # What is measured is what is answered.
     rows = [model.task_type.of_value(tuple(TEXTS), "here")]
-    assert model.task_type.answers(*model._outputs(rows, ignore)) == [wanted]
+    encoded = model.encode(rows)
+    assert model.task_type.answers(encoded, model.outputs(encoded)) == [wanted]
 
     # A server compares so, too, and by cosines where the folder says nothing.
     async def embed(*_: Any) -> SimpleNamespace:

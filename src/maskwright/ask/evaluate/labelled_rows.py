@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from maskwright.ask.evaluate import slices
-from maskwright.ask.predict.predictor import Predictor, load
+from maskwright.ask.predict.predictor import TaskPredictor, load
 from maskwright.base.config import fingerprint
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
@@ -207,13 +207,14 @@ def evaluate_file(
 
 
 def predict_rows(
-    model: Predictor, task_type: TaskType, rows: Sequence[Any], say: Say
+    model: TaskPredictor, task_type: TaskType, rows: Sequence[Any], say: Say
 ) -> Predictions:
     """Predict labelled rows; findings of their encoding, such as truncated texts, are said."""
-    encoded = task_type.encode(rows, model.frame)
+    model = replace(model, task_type=task_type)
+    encoded = model.encode(rows)
     for finding in encoded.findings:
         say(finding.line())
-    outputs = model.reader(task_type)(encoded)
+    outputs = model.outputs(encoded)
     answers = task_type.answers(encoded, outputs)
     return Predictions(encoded, outputs, answers, task_type.metrics(rows, answers))
 
@@ -263,7 +264,7 @@ def _result_folder(folder: Path) -> Path:
 
 def rows_for(
     folder: Path | str,
-    model: Predictor,
+    model: TaskPredictor,
     data: Path | str,
     *,
     parts: Sequence[str] = (TEST, VALIDATION),
@@ -298,7 +299,7 @@ def rows_for(
 
 def _part_examples(
     folder: Path | str,
-    model: Predictor,
+    model: TaskPredictor,
     loaded: Table,
     name: str,
     data: Path | str,
@@ -345,11 +346,11 @@ def _part_examples(
 
 
 def _as_pair_task(
-    model: Predictor,
+    model: TaskPredictor,
     asked_of: Table,
     columns: Mapping[str, Sequence[str]],
     no_label: str | None,
-) -> tuple[Predictor, Mapping[str, Sequence[str]]]:
+) -> tuple[TaskPredictor, Mapping[str, Sequence[str]]]:
     """If the model's folder does not say whether it reads one text or two, and the data have two,
     return the model with the task type of pairs and the columns of both texts; otherwise return
     `model` and `columns`."""
@@ -383,7 +384,7 @@ def _has_pairs(asked_of: Table, columns: Mapping[str, Sequence[str]], no_label: 
 
 
 def _infer_task(
-    model: Predictor,
+    model: TaskPredictor,
     asked_of: Table,
     data: Path | str,
     columns: Mapping[str, Sequence[str]],

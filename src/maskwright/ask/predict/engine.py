@@ -15,21 +15,30 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskwright.ask.predict.predictor import Predictor, of_vectors, predictor
+from maskwright.ask.predict.predictor import (
+    BagOfWordsPredictor,
+    Predictor,
+    TaskPredictor,
+    of_vectors,
+    predictor,
+)
+from maskwright.base.config import fingerprint
+from maskwright.base.counted import counted
 from maskwright.base.errors import IncompatibleError, MaskwrightError, UsageError
 from maskwright.base.findings import Finding, Note
+from maskwright.learn.finetune.recipe import hashes
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.checkpoint.fine_tuned import ADAPTER
 from maskwright.model.checkpoint.transfer import TOPS
 from maskwright.model.device.choices import Precision
 from maskwright.model.device.machine import choose
-from maskwright.model.graph.engines.base.names import TORCH
+from maskwright.model.graph.engines.base.names import AUTO, TORCH
 from maskwright.model.inference import fill_mask, likelihood, text_generation
 from maskwright.model.inference.fill_mask import Hole
 from maskwright.model.inference.generation import require_writer
@@ -53,7 +62,7 @@ class Engine:
     """Computes with an opened model. Networks and task heads are created when they are needed.
 
     Attributes:
-        model: the opened folder; weights of its network may be freed.
+        has_network: whether anything but predictions can be computed.
         precision: the default precision of the computation.
         base: the engine whose weights this one shares; None: it shares none.
         runtime: computes hidden states: "torch", "auto" or one of `model/graph/engines/`.
@@ -61,18 +70,49 @@ class Engine:
         name: the name of the model in messages.
     """
 
+    has_network: ClassVar[bool] = True
+
     def __init__(
         self, model: Model, precision: Precision, base: Engine | None = None, runtime: str = TORCH
     ) -> None:
-        self.model, self.precision, self.base, self.runtime = model, precision, base, runtime
+        self._model, self.precision, self.base, self.runtime = model, precision, base, runtime
         self.runtime_findings: tuple[Finding, ...] = ()
         self.name = folders.called(model.folder)
         self.num_parameters = model.network.num_parameters()
         self._networks: dict[torch.dtype, Prepared] = {}
         self._poolings: dict[str, Predictor] = {}
         self._frees = True
-        self._heads: dict[Head, Predictor] = {}
+        self._heads: dict[Head, TaskPredictor] = {}
         self._lock = threading.Lock()  # of the creation of heads
+
+    @property
+    def model(self) -> Model:
+        """The opened folder; weights of its network may be freed.
+
+        Raises:
+            IncompatibleError: there is no network.
+        """
+        return self._model
+
+    @property
+    def folder(self) -> Path:
+        """The path of the folder as it was given."""
+        return self.model.folder
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """Assumptions made when the folder was opened."""
+        return self.model.findings
+
+    @property
+    def device_type(self) -> str:
+        """The type of the device that computes, such as "cpu"."""
+        return self.model.network.device.type
+
+    @property
+    def dtype_name(self) -> str:
+        """The number format of the computation, such as "float32"."""
+        return str(self.network().dtype).removeprefix("torch.")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -128,7 +168,7 @@ class Engine:
 
     # ----------------------------------------------------------------------------- rows and scores
     @cached_property
-    def predictor(self) -> Predictor:
+    def predictor(self) -> TaskPredictor:
         """The predictor of the task that the model was trained for.
 
         Raises:
@@ -136,11 +176,11 @@ class Engine:
         """
         return replace(predictor(self.model), network=self.network)
 
-    def loaded_head(self, head: Head) -> Predictor | None:
+    def loaded_head(self, head: Head) -> TaskPredictor | None:
         """Return `head(head)` if it was created before; else None."""
         return self._heads.get(head)
 
-    def head(self, head: Head) -> Predictor:
+    def head(self, head: Head) -> TaskPredictor:
         """Return the predictor of a task head, whose objective is created once, for any thread.
 
         Raises:
@@ -152,7 +192,8 @@ class Engine:
                 if head != TASK and "embed" not in self.abilities:
                     raise IncompatibleError("the model makes no vectors", found=self.describe())
                 predictor = self.predictor if head == TASK else self.embedder(head[1])
-                _ = predictor.objective
+                if isinstance(predictor, Predictor):
+                    _ = predictor.objective
                 self._heads[head] = predictor
             return self._heads[head]
 
@@ -164,7 +205,8 @@ class Engine:
             UsageError: the model does not support this pooling, or has its own.
             IncompatibleError: the model cannot embed texts.
         """
-        if "predict" in self.abilities and self.predictor.task_type.alone:
+        task_predictor = self.predictor if "predict" in self.abilities else None
+        if isinstance(task_predictor, Predictor) and task_predictor.task_type.alone:
             if pooling is not None:
                 raise UsageError(
                     "this model has its own pooling",
@@ -172,7 +214,7 @@ class Engine:
                     found=repr(pooling),
                     do="leave it out",
                 )
-            return self.predictor
+            return task_predictor
         return self.pooled(pooling or "mean")
 
     def pooled(self, pooling: str) -> Predictor:
@@ -318,7 +360,7 @@ class Engine:
     @cached_property
     def without_adapter(self) -> Engine:
         """This engine, or that of the base of an adapter folder, opened at first access."""
-        if not self.model.is_adapter or self.base is not None:
+        if self.base is not None or not self.has_network or not self.model.is_adapter:
             return self
         return Engine(open_model(self.model.path), self.precision, runtime=self.runtime)
 
@@ -349,9 +391,12 @@ class Engine:
         """The engine whose weights this one shares, or itself."""
         return self if self.base is None else self.base.root
 
-    def sharing(self, model: Model) -> Engine | None:
-        """Wrap another opened folder, sharing equal weights with this one; None if its token
-        embeddings or tokenizer differ."""
+    def sharing(self, candidate: Engine) -> Engine | None:
+        """Return an engine for the model of `candidate` that shares equal weights with this one.
+        None if token embeddings or tokenizer differ, or one has no network."""
+        if not (self.has_network and candidate.has_network):
+            return None
+        model = candidate.model
         if model.config.tokens != self.model.config.tokens or not self._same_tokenizer(model):
             return None
         if not self._share_weights(model):
@@ -373,6 +418,90 @@ class Engine:
         both_read_words = model.words is not None and self.model.words is not None
         ours = self.model
         return not both_read_words or model.tokenizer.fingerprint == ours.tokenizer.fingerprint
+
+
+class BagOfWordsEngine(Engine):
+    """A bag of words: it predicts, and everything that needs a network is refused."""
+
+    has_network = False
+
+    def __init__(self, predictor: BagOfWordsPredictor, folder: Path, precision: Precision) -> None:
+        self.precision, self.base, self.runtime = precision, None, TORCH
+        self.runtime_findings = ()
+        self.name, self._folder = folders.called(folder), folder
+        self.num_parameters = predictor.bag.weights.size
+        self._networks, self._poolings, self._bag = {}, {}, predictor
+        self._heads, self._lock = {TASK: predictor}, threading.Lock()
+
+    @property
+    def model(self) -> Model:
+        raise IncompatibleError(
+            "the model is a bag of words and has no network",
+            where=self._folder,
+            found=self.describe(),
+            wanted="a model with a network",
+            do="let it predict; for all else fine-tune with another method, such as --method "
+            "embeddings",
+        )
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        return self._bag.findings
+
+    @property
+    def device_type(self) -> str:
+        return "cpu"
+
+    @property
+    def dtype_name(self) -> str:
+        return "float32"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        assert self._bag.path is not None
+        return fingerprint(hashes(self._bag.path))
+
+    @cached_property
+    def abilities(self) -> tuple[str, ...]:
+        return ("predict",)
+
+    def describe(self) -> str:
+        num_labels, num_features = self._bag.bag.weights.shape
+        return f"bag of words, {num_features:,} features, {counted(num_labels, 'score')}"
+
+    @cached_property
+    def predictor(self) -> TaskPredictor:
+        return self._bag
+
+
+def open_engine(
+    folder: Path | str,
+    *,
+    base: Path | str | None = None,
+    precision: Precision = "auto",
+    runtime: str = TORCH,
+) -> Engine:
+    """Open the model in `folder`; args as in `Engine` and `open_model`.
+
+    Raises:
+        UsageError: another runtime than "torch" for a bag of words; and as `open_model`.
+    """
+    bag = BagOfWordsPredictor.opened(folder) if base is None else None
+    if bag is None:
+        return Engine(open_model(folder, base=base), precision, runtime=runtime)
+    if runtime not in (TORCH, AUTO):
+        raise UsageError(
+            "a bag of words has no network that an engine could compute",
+            where="engine",
+            found=runtime,
+            wanted=f"{TORCH} or {AUTO}",
+            do="leave it out",
+        )
+    return BagOfWordsEngine(bag, Path(folder), precision)
 
 
 def _one_stack(network: Transformer, base: Transformer) -> bool:

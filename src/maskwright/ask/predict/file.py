@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from maskwright.ask.predict.predictor import PORTION, BasePredictor, Predictor, load
+from maskwright.ask.predict.predictor import PORTION, BasePredictor, TaskPredictor, load
 from maskwright.ask.predict.remote import ModelChangedError, RemoteServer, with_server
 from maskwright.ask.predict.rows import PREDICTION, WINDOWS, name_taken, rows_to_answer
 from maskwright.ask.predict.shared_encoder import SharedEncoder, load_shared
@@ -183,7 +183,7 @@ def loaded(
     return model.with_columns({**model.columns, **named_columns})
 
 
-def _load(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> Predictor:
+def _load(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> TaskPredictor:
     """Load the model in `folder` with an engine other than "torch"; `say` gets its findings."""
     from maskwright.ask.predict import language_model
 

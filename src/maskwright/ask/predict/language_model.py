@@ -20,9 +20,9 @@ from typing import Any, Unpack, get_args, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.ask.predict.engine import Engine, require_new_adapter
+from maskwright.ask.predict.engine import Engine, open_engine, require_new_adapter
 from maskwright.ask.predict.inputs import listed
-from maskwright.ask.predict.predictor import Answer, OnBad, Predictor
+from maskwright.ask.predict.predictor import Answer, OnBad, Predictor, TaskPredictor
 from maskwright.ask.predict.shared_encoder import SharedEncoder, groups_of_one_base
 from maskwright.base.errors import DataError, IncompatibleError, UsageError
 from maskwright.base.findings import Finding, Note
@@ -44,7 +44,7 @@ from maskwright.model.inference.generation_settings import (
 )
 from maskwright.model.opening import folders
 from maskwright.model.opening.model import Model
-from maskwright.model.opening.open import home_of, open_model
+from maskwright.model.opening.open import home_of
 
 DEFAULT = "default"
 """The name of the adapter of an adapter folder, as in `peft`."""
@@ -62,16 +62,11 @@ class LanguageModel:
             devices with matrix units for it. Likelihoods are always computed in float32.
     """
 
-    def __init__(
-        self, model: Model, precision: Precision = "auto", engine: str = engines.TORCH
-    ) -> None:
-        _require_precision(precision)
-        engines.require(engine)
-        self.precision = precision
-        self._active = DEFAULT if model.is_adapter else None
-        opened = Engine(model, precision, runtime=engine)
+    def __init__(self, opened: Engine) -> None:
+        self.precision = opened.precision
+        self._active = DEFAULT if opened.has_network and opened.model.is_adapter else None
         self._models: dict[str | None, Engine] = {self._active: opened}
-        if engine != engines.TORCH:
+        if opened.runtime != engines.TORCH:
             opened.network()  # chooses and compares the engine now, not at the first call
 
     # ------------------------------------------------------------------------------- abilities
@@ -98,7 +93,7 @@ class LanguageModel:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Assumptions made when the folder was opened, and which engine was chosen."""
-        return (*self._now.model.findings, *self.engine_findings)
+        return (*self._now.findings, *self.engine_findings)
 
     @property
     def engine_findings(self) -> tuple[Finding, ...]:
@@ -112,7 +107,7 @@ class LanguageModel:
         return self._now.runtime
 
     @property
-    def predictor(self) -> Predictor:
+    def predictor(self) -> TaskPredictor:
         """The predictor of the task that the model was trained for.
 
         Raises:
@@ -316,7 +311,9 @@ class LanguageModel:
         for name in names:
             if name not in self._models:
                 raise _no_adapter(name, self.adapters)
-            members[name] = self._models[name].predictor.with_long_texts(long)
+            member = self._models[name].predictor.with_long_texts(long)
+            assert isinstance(member, Predictor)  # others have no adapters
+            members[name] = member
         answers: dict[str, list[Answer]] = {}
         for group in groups_of_one_base(members):
             if len(group) == 1:
@@ -448,7 +445,7 @@ class LanguageModel:
                 remedy = f"let a loaded adapter answer: set_adapter({self.adapters[0]!r}); {remedy}"
             raise IncompatibleError(
                 error.what,
-                where=error.where or self._now.model.folder,
+                where=error.where or self._now.folder,
                 found=error.found or self._now.describe(),
                 wanted=error.wanted or NEEDS[method],
                 do="; ".join(filter(None, [str(error.do or ""), remedy])),
@@ -457,21 +454,21 @@ class LanguageModel:
     # ------------------------------------------------------------------------------------ display
     def __repr__(self) -> str:
         return (
-            f"<maskwright model {str(self._now.model.folder)!r}: {self._now.describe()}; "
+            f"<maskwright model {str(self._now.folder)!r}: {self._now.describe()}; "
             f"can: {', '.join(self.abilities)}>"
         )
 
     def _repr_html_(self) -> str:
         """Return folder, model, task, abilities and findings as an HTML table, for notebooks."""
-        model = self._now.model
-        task = model.task.kind if model.task is not None else "none"
-        labels = ", ".join(model.about.labels[:8])
+        task_type = self.predictor.task_type if "predict" in self.abilities else None
+        task = "none" if task_type is None else task_type.task
+        labels = "" if task_type is None else ", ".join(task_type.labels[:8])
         rows = [
-            ("folder", str(model.folder)),
+            ("folder", str(self._now.folder)),
             ("model", self._now.describe()),
             ("task", f"{task} ({labels})" if labels else task),
             ("can be asked", ", ".join(self.abilities)),
-            *(("note", str(finding)) for finding in model.findings),
+            *(("note", str(finding)) for finding in self._now.findings),
         ]
         return document.render("model.html", rows=rows)
 
@@ -510,8 +507,9 @@ def load(
         CheckpointError: a file is damaged or missing, or a training is unfinished.
         IncompatibleError: an adapter lacks its base, or the tokenizer does not match the model.
     """
+    _require_precision(precision)
     engines.require(engine)
-    return LanguageModel(open_model(folder, base=base), precision, engine)
+    return LanguageModel(open_engine(folder, base=base, precision=precision, runtime=engine))
 
 
 def _no_adapter(name: str | None, loaded: Sequence[str]) -> UsageError:

@@ -27,6 +27,7 @@ from maskwright.base.findings import Finding, Note, ignore
 from maskwright.base.terminal import shell_word
 from maskwright.learn.finetune import learner
 from maskwright.learn.tasks.base import sentence_transformers_folder
+from maskwright.learn.tasks.base.bag_of_words import BagOfWords, encode_words, is_bag_of_words
 from maskwright.learn.tasks.base.choices import (
     HIERARCHICAL,
     LONG,
@@ -49,16 +50,24 @@ from maskwright.learn.tasks.base.task_type import (
     task_for_vectors,
     task_for_writing,
 )
-from maskwright.model.checkpoint.fine_tuned import COPY, TASK, TaskRecord, require_agreement
+from maskwright.model.checkpoint.fine_tuned import (
+    COPY,
+    MODEL,
+    TASK,
+    TaskRecord,
+    read_task,
+    require_agreement,
+)
 from maskwright.model.inference.encoded import Collation
 from maskwright.model.inference.prepared import Prepared, prepare
-from maskwright.model.inference.scores import require_finite
+from maskwright.model.inference.scores import ScoringObjective, require_finite
+from maskwright.model.inference.together import ScoreRequest, scores_of_all
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.supervised import PROBLEM_TYPES, Problem
 from maskwright.model.opening import generation_config
 from maskwright.model.opening.model import Model
-from maskwright.model.opening.open import open_model
+from maskwright.model.opening.open import home_of, open_model
 from maskwright.text.tables.cell_values import is_empty, joined_or_whole
 from maskwright.text.tables.shapes import may_be_joined
 from maskwright.text.tokenizer.training.sample import not_unicode
@@ -275,9 +284,9 @@ def _require_unicode(value: Any, where: str) -> None:
             _require_unicode(element, where)
 
 
-@dataclass(frozen=True)
-class Predictor(BasePredictor):
-    """A fine-tuned model with the encoding of its inputs.
+@dataclass(frozen=True, kw_only=True)
+class TaskPredictor(BasePredictor):
+    """A model of one task. Its outputs can be turned into predictions, scores and metrics.
 
     Attributes:
         columns: the columns of a file that are read, by role.
@@ -285,16 +294,10 @@ class Predictor(BasePredictor):
         values: the numbers that encoded the labels there; None: labels were written out.
         separator: between several labels in a cell there; None: cells had one label each.
         findings: about how texts are read.
-        network: returns the prepared network, which is shared; weights whose layout it changed are
-            freed in `model`.
         path: the folder of the weights, and `hashes` of its files that were compared.
     """
 
-    model: Transformer
-    network: Callable[[], Prepared]
     task_type: TaskType
-    frame: Frame
-    collation: Collation
     columns: dict[str, Sequence[str]]
     targets: dict[str, Sequence[str]] = field(default_factory=dict)
     values: Sequence[int] | None = None
@@ -303,26 +306,143 @@ class Predictor(BasePredictor):
     path: Path | None = None
     hashes: Mapping[str, str] = field(default_factory=dict)
 
-    def with_long_texts(self, long: LongText) -> Self:
-        require_long_text(long)
-        return (
-            self if long == self.frame.too_long else replace(self, frame=asking(self.frame, long))
-        )
+    @property
+    @abstractmethod
+    def longest(self) -> int | None:
+        """The maximum number of tokens of an example that are read; None: there is none."""
+
+    @abstractmethod
+    def encode(self, rows: Sequence[Any]) -> Encoded:
+        """Encode rows; errors as in `TaskType.encode`."""
+
+    @abstractmethod
+    def outputs(self, encoded: Encoded) -> Outputs:
+        """Compute the outputs of encoded rows, which the task type turns into predictions.
+
+        Raises:
+            CheckpointError: an output is not finite.
+        """
+
+    @abstractmethod
+    def outputs_of_all(self, requests: Sequence[tuple[Self, Encoded]]) -> list[Outputs]:
+        """Compute the outputs of encoded rows together, each for a predictor that shares weights
+        with this one; errors as in `outputs`."""
 
     def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self:
         return replace(self, columns=dict(columns))
 
     def extent(self, rows: Sequence[Any]) -> Extent:
-        extent = self.task_type.encode(rows, self.frame).extent
+        extent = self.encode(rows).extent
         assert extent is not None
         return extent
 
     def answer(
         self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
     ) -> tuple[list[Answer], Extent]:
-        encoded, outputs = self._outputs(rows, note)
+        encoded = self.encode(rows)
+        for finding in encoded.findings:
+            note(finding)
         assert encoded.extent is not None
-        return list(answers_of(self.task_type, encoded, outputs, top)), encoded.extent
+        answers = answers_of(self.task_type, encoded, self.outputs(encoded), top)
+        return list(answers), encoded.extent
+
+
+@dataclass(frozen=True, kw_only=True)
+class BagOfWordsPredictor(TaskPredictor):
+    """A bag of words, which reads all of a text."""
+
+    bag: BagOfWords
+
+    @classmethod
+    def opened(cls, folder: Path | str) -> BagOfWordsPredictor | None:
+        """Open the bag of words in a result of `finetune`, or in its model folder; None if
+        `folder` is something else.
+
+        Raises:
+            CheckpointError: the fine-tuning is not finished, or a file is damaged.
+        """
+        home = home_of(Path(folder))
+        path = home / MODEL if (home / MODEL).is_dir() else home
+        if not is_bag_of_words(path):
+            return None
+        bag, record = BagOfWords.load(path), read_task(home)
+        if record is None:
+            fault = f"{TASK} is missing"
+            raise CheckpointError(fault, where=home, wanted="a whole result", do=COPY)
+        where = home / TASK
+        task_type = _recorded_type(record, where)
+        require_agreement(record, (), "linear", len(bag.bias), where)
+        return cls(
+            task_type=task_type,
+            columns={**record.columns} or {role: (role,) for role in task_type.roles},
+            targets={**record.targets},
+            values=record.values,
+            separator=record.separator,
+            path=path,
+            bag=bag,
+        )
+
+    @property
+    def longest(self) -> None:
+        return None
+
+    def with_long_texts(self, long: LongText) -> Self:
+        require_long_text(long)
+        return self
+
+    def encode(self, rows: Sequence[Any]) -> Encoded:
+        return encode_words(rows)
+
+    def outputs(self, encoded: Encoded) -> Outputs:
+        return self.bag.scores(encoded.rows)
+
+    def outputs_of_all(self, requests: Sequence[tuple[Self, Encoded]]) -> list[Outputs]:
+        return [predictor.outputs(encoded) for predictor, encoded in requests]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictor(TaskPredictor):
+    """A model with a network.
+
+    Attributes:
+        frame: the encoding of its inputs.
+        network: returns the prepared network, which is shared; weights whose layout it changed are
+            freed in `model`.
+    """
+
+    model: Transformer
+    network: Callable[[], Prepared]
+    frame: Frame
+    collation: Collation
+
+    @property
+    def longest(self) -> int:
+        return self.frame.length
+
+    def with_long_texts(self, long: LongText) -> Self:
+        require_long_text(long)
+        return (
+            self if long == self.frame.too_long else replace(self, frame=asking(self.frame, long))
+        )
+
+    def encode(self, rows: Sequence[Any]) -> Encoded:
+        return self.task_type.encode(rows, self.frame)
+
+    def outputs(self, encoded: Encoded) -> Outputs:
+        outputs = self._read(encoded)
+        require_finite(outputs, encoded.examples, self.path)
+        return outputs
+
+    def outputs_of_all(self, requests: Sequence[tuple[Self, Encoded]]) -> list[Outputs]:
+        all_scores = scores_of_all([predictor.request(encoded) for predictor, encoded in requests])
+        for scores, (predictor, encoded) in zip(all_scores, requests, strict=True):
+            require_finite(scores, encoded.examples, predictor.path)
+        return list(all_scores)
+
+    def request(self, encoded: Encoded) -> ScoreRequest:
+        """Return the encoded rows as `model/inference/together.py` takes them."""
+        assert isinstance(self.objective, ScoringObjective)
+        return ScoreRequest(self.objective, encoded.examples, self.collation)
 
     def vectors(self, texts: Sequence[str], note: Note = ignore) -> NDArray[np.float32]:
         """Embed each text by itself, (N, D) float32, if the task is one of embeddings."""
@@ -332,23 +452,16 @@ class Predictor(BasePredictor):
             for n, t in enumerate(texts, start=1)
         )
         for portion in portions(rows):
-            merged = self.task_type.merged(*self._outputs(portion, note))
+            encoded = self.encode(portion)
+            for finding in encoded.findings:
+                note(finding)
+            merged = self.task_type.merged(encoded, self.outputs(encoded))
             vectors.append(np.asarray(merged, np.float32))
         return np.concatenate(vectors)
 
-    def _outputs(self, rows: Sequence[Any], note: Note) -> tuple[Encoded, Outputs]:
-        """Encode rows and return them with the outputs of the model."""
-        encoded = self.task_type.encode(rows, self.frame)
-        for finding in encoded.findings:
-            note(finding)
-        outputs = self._read(encoded)
-        require_finite(outputs, encoded.examples, self.path)
-        return encoded, outputs
-
     @cached_property
     def objective(self) -> Objective:
-        """The objective of the task on the prepared network, as `model/inference/together.py`
-        takes it, together with the examples of an `Encoded` and `collation`."""
+        """The objective of the task on the prepared network."""
         network: Any = self.network()
         return learner.objective_of(network, self.task_type, self.frame)
 
@@ -373,7 +486,7 @@ def answers_of(
     return pipeline_answers(task_type, encoded, outputs, None if top is None else int(top))
 
 
-def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
+def load(folder: Path | str, *, base: Path | str | None = None) -> TaskPredictor:
     """Open the fine-tuned model in `folder`: a result of `finetune`, a model folder with one head,
     a folder of sentence-transformers (embeddings are computed as by that library), or an adapter
     of `peft`, which is opened on its base.
@@ -387,7 +500,8 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
             match the model.
         IncompatibleError: the model has no head, or no tokenizer.
     """
-    return predictor(open_model(folder, base=base))
+    bag = BagOfWordsPredictor.opened(folder) if base is None else None
+    return bag or predictor(open_model(folder, base=base))
 
 
 def predictor(loaded: Model) -> Predictor:
@@ -472,18 +586,18 @@ def predictor(loaded: Model) -> Predictor:
     if record is None and loaded.config.encoder is None and type(pad_id) is int:
         frame = replace(frame, unread=pad_id)
     return Predictor(
-        loaded.network,
-        laid_out_once(loaded.network),
-        task_type,
-        frame,
-        replace(collation, alone=loaded.positions > 0),
-        task.get("columns") or {role: (role,) for role in task_type.roles},
-        task.get("targets", {}),
-        task.get("values"),
-        task.get("separator"),
-        findings,
-        loaded.path,
-        loaded.hashes,
+        model=loaded.network,
+        network=laid_out_once(loaded.network),
+        task_type=task_type,
+        frame=frame,
+        collation=replace(collation, alone=loaded.positions > 0),
+        columns=task.get("columns") or {role: (role,) for role in task_type.roles},
+        targets=task.get("targets", {}),
+        values=task.get("values"),
+        separator=task.get("separator"),
+        findings=findings,
+        path=loaded.path,
+        hashes=loaded.hashes,
     )
 
 
@@ -503,13 +617,27 @@ def of_vectors(model: Model, pooling: str) -> Predictor:
     length = room(model.config, model.config.longest or TaskType.longest, model.positions)
     collation = collation_of(model.config, model.tokenizer, model.extra)
     return Predictor(
-        model.network,
-        laid_out_once(model.network),
-        task_type,
-        frame_of(model.config, model.tokenizer, length, "head"),
-        replace(collation, alone=model.positions > 0),
-        {task_type.alone: (task_type.alone,)},
+        model=model.network,
+        network=laid_out_once(model.network),
+        task_type=task_type,
+        frame=frame_of(model.config, model.tokenizer, length, "head"),
+        collation=replace(collation, alone=model.positions > 0),
+        columns={task_type.alone: (task_type.alone,)},
     )
+
+
+def _recorded_type(record: TaskRecord, path: Path) -> TaskType:
+    """Return the task type of a record; raises a `CheckpointError` if there is none, or no such
+    option."""
+    try:
+        task_type = task_for(record.kind, record.labels, record.settled)
+    except UsageError as error:
+        where = f"{path}: kind"
+        raise CheckpointError(
+            error.what, where=where, found=error.found, wanted=error.wanted, do=COPY
+        ) from error
+    require_known_options(record, path)
+    return task_type
 
 
 def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskType:
@@ -520,14 +648,10 @@ def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskT
         where = f"{path}: {field}"
         return CheckpointError(fault, where=where, found=value, wanted=expected, do=COPY)
 
-    try:
-        task_type = task_for(record.kind, record.labels, record.settled)
-    except UsageError as error:
-        raise mismatch(error.what, "kind", error.found, error.wanted) from error
+    task_type = _recorded_type(record, path)
     if record.long not in LONG:
         fault = "the handling of long texts is unknown"
         raise mismatch(fault, "long", repr(record.long), near(record.long, LONG))
-    require_known_options(record, path)
     head = loaded.config.heads[0] if len(loaded.config.heads) == 1 else None
     if (None if head is None else head.kind) != task_type.head:
         expected_task = "a task for " + ("no head" if head is None else f"its {head.kind} head")

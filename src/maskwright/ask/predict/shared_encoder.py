@@ -111,7 +111,7 @@ def load_shared(folders: Sequence[Path | str]) -> SharedEncoder:
                 "two models of one name", where=folder, found=name, do="rename the folder of one"
             )
         member = load(folder)
-        if member.task_type.head != "sequence":
+        if not isinstance(member, Predictor) or member.task_type.head != "sequence":
             raise IncompatibleError(
                 "only tasks of whole texts share a reading",
                 where=folder,

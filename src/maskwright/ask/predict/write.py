@@ -22,7 +22,7 @@ from typing import Any
 
 from maskwright.ask.predict.file import answer_rows, loaded, unanswered
 from maskwright.ask.predict.inputs import LISTS
-from maskwright.ask.predict.predictor import BasePredictor, Predictor
+from maskwright.ask.predict.predictor import BasePredictor, TaskPredictor
 from maskwright.ask.predict.remote import ModelChangedError, RemoteModel, RemoteServer
 from maskwright.ask.predict.rows import (
     PREDICTION,
@@ -213,10 +213,10 @@ def _model_hashes(folder: Path, model: BasePredictor) -> dict[str, str]:
     if isinstance(model, RemoteModel):
         return {"served": model.fingerprint}
     predictor = model.first if isinstance(model, SharedEncoder) else model
-    return _model(folder, predictor if isinstance(predictor, Predictor) else None)
+    return _model(folder, predictor if isinstance(predictor, TaskPredictor) else None)
 
 
-def _model(folder: Path, opened: Predictor | None = None) -> dict[str, str]:
+def _model(folder: Path, opened: TaskPredictor | None = None) -> dict[str, str]:
     """Return the hashes of the model's files in `folder`, by "FOLDER/FILE"; those computed when the
     model was `opened` are reused."""
     home = home_of(folder)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.counted import rounded
 from maskwright.base.errors import DataError, IncompatibleError
-from maskwright.learn.tasks.base import baselines as baseline
+from maskwright.learn.tasks.base.bag_of_words import fit_words
 from maskwright.learn.tasks.base.choices import (
     COMPARED,
     DIMENSIONS,
@@ -304,7 +304,7 @@ class EmbeddingTask(TaskType):
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         """Cosine similarity of TF-IDF vectors fitted on the training part."""
-        weigh = baseline.fitted([text for row in data.parts[TRAIN] for text in _texts(row)])
+        weigh = fit_words([text for row in data.parts[TRAIN] for text in _texts(row)])
         rows = data.parts[eval_part]
         anchors = weigh.transform([_texts(row)[0] for row in rows])
         if self.task == EMBEDDING:

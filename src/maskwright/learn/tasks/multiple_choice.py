@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
-from maskwright.learn.tasks.base import baselines as baseline
+from maskwright.learn.tasks.base.bag_of_words import fit_words
 from maskwright.learn.tasks.base.encode import Frame, encode, encode_windows, examples_of
 from maskwright.learn.tasks.base.task_type import (
     Answers,
@@ -337,7 +337,7 @@ class MultipleChoice(TaskType):
         """The index that is right most often, and the choice nearest to the question by TF-IDF."""
         rows = data.parts[eval_part]
         most_frequent = int(np.bincount(_truth(data.parts[TRAIN])).argmax())
-        tfidf = baseline.fitted(
+        tfidf = fit_words(
             [text for row in data.parts[TRAIN] for text in (row.question, *row.choices)]
         )
         near = [

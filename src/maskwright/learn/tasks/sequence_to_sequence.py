@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 from maskwright.base.metrics import text_score
-from maskwright.learn.tasks.base import baselines as baseline
+from maskwright.learn.tasks.base.bag_of_words import fit_words
 from maskwright.learn.tasks.base.task_type import (
     Answers,
     Encoded,
@@ -170,7 +170,7 @@ class SequenceToSequenceTask(TextGeneration):
         TF-IDF)."""
         sources = [row.source for row in data.parts[eval_part]]
         training_rows = data.parts[TRAIN]
-        tfidf = baseline.fitted([row.source for row in training_rows])
+        tfidf = fit_words([row.source for row in training_rows])
         table = tfidf.transform([row.source for row in training_rows])
         nearest = [int((table @ row.T).toarray().argmax()) for row in tfidf.transform(sources)]
         return [

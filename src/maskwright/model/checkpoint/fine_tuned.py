@@ -33,6 +33,7 @@ from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import shell_word
 
 TASK, MODEL, ADAPTER, UNFINISHED = "task.json", "model", "adapter", "unfinished"
+BAG_OF_WORDS = "maskwright-bag-of-words"  # model_type of a model without a network
 FORMAT = 2
 ABOUT = {"kind": "fine-tuning"}  # of the last manifest
 LARGEST = 16 << 20  # bytes of task.json

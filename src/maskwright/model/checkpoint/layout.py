@@ -19,6 +19,7 @@ from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleErr
 from maskwright.model.checkpoint import conventions, shapes
 from maskwright.model.checkpoint.conventions import Conventions
 from maskwright.model.checkpoint.files import LARGEST_SHARD, Content
+from maskwright.model.checkpoint.fine_tuned import BAG_OF_WORDS
 from maskwright.model.checkpoint.safe_read import write_json
 from maskwright.model.families.base.family import Family, family, family_of
 from maskwright.model.families.base.weights import Carrier, Rename, Rule, carriers
@@ -144,6 +145,15 @@ def _family_of(hf: Mapping[str, Any]) -> Family | None:
     families = catalogue.names("families")
     if model_type == OURS:
         return None
+    if model_type == BAG_OF_WORDS:
+        raise IncompatibleError(
+            "the model is a bag of words and has no network",
+            where="config.json: model_type",
+            found=model_type,
+            wanted="a model with a network",
+            do="ask it with maskwright predict, evaluate or serve; for all else fine-tune with "
+            "another method, such as --method embeddings",
+        )
     if not isinstance(model_type, str) or model_type not in families:
         raise ConfigError(
             "unsupported model type",

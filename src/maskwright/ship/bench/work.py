@@ -24,7 +24,7 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from maskwright.ask.predict.language_model import LanguageModel
-    from maskwright.ask.predict.predictor import Predictor
+    from maskwright.ask.predict.predictor import TaskPredictor
 
 WORK, ITEMS = "work.json", "items.json"
 NEW_TOKENS = 64
@@ -101,7 +101,7 @@ def work_of(model: LanguageModel, folder: Path, base: Path | None = None) -> Wor
     if "predict" in model.abilities:
         predictor = model.predictor
         task_type = predictor.task_type
-        common["longest"] = min(common["longest"], predictor.frame.length)
+        common["longest"] = min(common["longest"], predictor.longest or common["longest"])
         if task_type.alone and task_type.head is None:
             sentence_folder = sentence_transformers_folder.read(opened.path)
             extra = [] if sentence_folder is None else sentence_folder.beside_the_model()
@@ -174,7 +174,7 @@ def _of_file(model: LanguageModel, work: Work, data: Path) -> tuple[list[Any], s
     from maskwright.text.tables.reading_options import DEFAULT_OPTIONS
 
     can = "predict" in model.abilities
-    predictor: Predictor = model.predictor if can else of_vectors(model.model, "mean")
+    predictor: TaskPredictor = model.predictor if can else of_vectors(model.model, "mean")
     if work.kind == "vector" and predictor.columns.keys() != {predictor.task_type.alone}:
         single_role = predictor.task_type.alone
         predictor = replace(predictor, columns={single_role: (single_role,)})

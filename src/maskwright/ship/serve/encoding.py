@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from maskwright.ask.predict.engine import Engine
-from maskwright.ask.predict.predictor import Predictor
+from maskwright.ask.predict.predictor import Predictor, TaskPredictor
 from maskwright.base.errors import DataError
 from maskwright.learn.tasks.base.choices import LongText
-from maskwright.learn.tasks.base.encode import asking
 from maskwright.learn.tasks.base.task_type import Encoded, Outputs
 from maskwright.model.inference import fill_mask
 from maskwright.model.inference.beam import Steps
@@ -25,9 +24,7 @@ from maskwright.model.inference.engine import hidden
 from maskwright.model.inference.fill_mask import Hole, HolePrediction, MaskedText, masked_text
 from maskwright.model.inference.likelihood import TokenScore, prompt_scores
 from maskwright.model.inference.prepared import finite
-from maskwright.model.inference.scores import ScoringObjective, require_finite
 from maskwright.model.inference.text_generation import PromptTokens, prompt_tokens
-from maskwright.model.inference.together import ScoreRequest, scores_of_all
 from maskwright.model.objectives.base.sequences import first_places
 from maskwright.model.opening.model import Model
 from maskwright.ship.serve.errors import Refusal, of_error
@@ -70,7 +67,7 @@ def split_rows(rows: Sequence[Any]) -> Iterator[range]:
 
 
 def encode(
-    predictor: Predictor,
+    predictor: TaskPredictor,
     rows: Sequence[Any],
     first_number: int,
     long: LongText,
@@ -94,12 +91,11 @@ def encode(
             parsed_rows.append(predictor.row(row, where))
         except Exception as error:
             raise of_error(error, where) from error
-    frame = asking(predictor.frame, long)
     try:
-        encoded = predictor.task_type.encode(parsed_rows, frame)
+        encoded = predictor.with_long_texts(long).encode(parsed_rows)
     except DataError as error:
         reason = f"{error.what}, by {error.found}; shorten it, or say {truncation_hint}"
-        limit = f"{frame.length} tokens"
+        limit = f"{predictor.longest} tokens"
         raise Refusal("validation", reason, field=error.where or field, limit=limit) from error
     assert encoded.extent is not None
     tokens, windows, truncated = (
@@ -151,27 +147,20 @@ def encode_prompts(
 class TaskPayload:
     """Encoded rows of a task."""
 
-    predictor: Predictor
+    predictor: TaskPredictor
     encoded: Encoded
-
-    @property
-    def request(self) -> ScoreRequest:
-        objective = self.predictor.objective
-        assert isinstance(objective, ScoringObjective)
-        return ScoreRequest(objective, self.encoded.examples, self.predictor.collation)
 
     def steps(self) -> Steps[Outputs]:
         """Return the steps that generate the outputs of a text-generating task."""
         predictor = self.predictor
+        assert isinstance(predictor, Predictor)
         return predictor.task_type.steps(predictor.objective, self.encoded, predictor.collation)
 
 
 def read_scores(payloads: Sequence[TaskPayload]) -> list[Any]:
     """Return the scores of each payload; heads and adapters may differ, but not the backbone."""
-    all_scores = scores_of_all([payload.request for payload in payloads])
-    for scores, payload in zip(all_scores, payloads, strict=True):
-        require_finite(scores, payload.encoded.examples)
-    return list(all_scores)
+    requests = [(payload.predictor, payload.encoded) for payload in payloads]
+    return payloads[0].predictor.outputs_of_all(requests)
 
 
 def read_states(engine: Engine, payloads: Sequence[EncodedExamples]) -> list[list[Any]]:

@@ -106,7 +106,7 @@ def _sites(host: Host) -> Callable[[], Site]:
             page_models = [
                 SiteModel(name, model.folder.absolute(), ready=partial(_ready, host, name))
                 for name, model in models_by_name
-                if model.engine().num_parameters <= MOST_WEIGHTS
+                if model.engine().has_network and model.engine().num_parameters <= MOST_WEIGHTS
             ]
             sites[key] = Site("Models of this server", page_models, live=True)
         return sites[key]

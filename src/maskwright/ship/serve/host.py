@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.ask.predict.engine import TASK, Engine, Head
-from maskwright.ask.predict.predictor import Predictor, answers_of
+from maskwright.ask.predict.predictor import TaskPredictor, answers_of
 from maskwright.base import memory
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError, near
 from maskwright.learn.tasks.base.choices import LongText
@@ -531,7 +531,7 @@ class Host:
     ) -> HostResponse:
         """Apply a head to rows; `finish` maps encoded rows and outputs to a value for each row."""
         engine = self._select(name, options)
-        predictor: Predictor = engine.loaded_head(head) or await self._run(
+        predictor: TaskPredictor = engine.loaded_head(head) or await self._run(
             False, task_head, engine, head
         )
         task_type = predictor.task_type
@@ -781,7 +781,7 @@ def _encoded(rows: EncodedRows) -> Encoded:
     return rows.encoded
 
 
-def _as_single_texts(predictor: Predictor, rows: Sequence[Any]) -> list[Any]:
+def _as_single_texts(predictor: TaskPredictor, rows: Sequence[Any]) -> list[Any]:
     """Return the texts as rows of an embedding task."""
     return [{predictor.task_type.alone: row} for row in rows]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from maskwright.ask.predict.engine import TASK, Engine, Head, require_new_adapter
-from maskwright.ask.predict.predictor import Predictor
+from maskwright.ask.predict.engine import TASK, Engine, Head, open_engine, require_new_adapter
+from maskwright.ask.predict.predictor import TaskPredictor
 from maskwright.base.errors import IncompatibleError, MaskwrightError, UsageError
 from maskwright.base.findings import Note, ignore
 from maskwright.model.device.choices import Precision
@@ -23,7 +23,7 @@ from maskwright.model.graph.engines.base.names import TORCH
 from maskwright.model.inference.engine import hidden
 from maskwright.model.inference.prepared import finite
 from maskwright.model.opening import folders
-from maskwright.model.opening.open import home_of, open_model
+from maskwright.model.opening.open import home_of
 from maskwright.ship.serve.errors import Refusal, of_error
 
 # Warm-up: lengths in tokens, batch sizes, and the word of which the texts consist.
@@ -70,7 +70,7 @@ class ServedModel:
 
     @property
     def folder(self) -> Path:
-        return self.engine().model.folder
+        return self.engine().folder
 
     @property
     def abilities(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class ServedModel:
     def longest(self) -> int | None:
         """The maximum number of tokens of a text, including special tokens; None: unlimited."""
         if "predict" in self.abilities:
-            return self.engine().predictor.frame.length
+            return self.engine().predictor.longest
         return self.engine().model.config.longest
 
     @property
@@ -100,8 +100,7 @@ class ServedModel:
         """
         rates = [float("inf")]
         for engine in self.engines.values():
-            model = engine.model
-            if model.words is None:
+            if not engine.has_network or (model := engine.model).words is None:
                 continue
             max_tokens = model.config.longest
             max_tokens = LENGTHS[-1] if max_tokens is None else max_tokens - model.positions
@@ -116,7 +115,7 @@ class ServedModel:
         return min(rates)
 
 
-def task_head(engine: Engine, head: Head) -> Predictor:
+def task_head(engine: Engine, head: Head) -> TaskPredictor:
     """Return `engine.head(head)`; raises a Refusal if the model has no such pooling."""
     try:
         return engine.head(head)
@@ -137,14 +136,14 @@ def open_one(
     Raises:
         As `maskwright.load`.
     """
-    model = open_model(folder)
-    for finding in model.findings:
+    opened = open_engine(folder, precision=precision, runtime=runtime)
+    for finding in opened.findings:
         note(finding)
-    shared = (served.engine().root.sharing(model) for served in loaded_models)
+    shared = (served.engine().root.sharing(opened) for served in loaded_models)
     engine = next(filter(None, shared), None)
     if engine is None:
-        engine = Engine(model, precision, runtime=runtime)
-        if runtime != TORCH:
+        engine = opened
+        if engine.runtime != TORCH:
             engine.network()  # chooses and compares the runtime now, not at the first request
         for finding in engine.runtime_findings:
             note(finding)

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from maskwright.ask.predict import wire
 from maskwright.learn.tasks.base.choices import LongText
+from maskwright.model.checkpoint.fine_tuned import LONGEST
 from maskwright.ship.serve.dialects.base.answers import headers_of
 from maskwright.ship.serve.dialects.base.answers import render as render
 from maskwright.ship.serve.dialects.base.bodies import Body, Text
@@ -79,7 +80,7 @@ def _described(model: ModelReference) -> dict[str, Any]:
         "labels": list(task.labels),
         "options": dict(task.options),
         "columns": {role: list(names) for role, names in predictor.columns.items()},
-        "length": predictor.frame.length,
+        "length": predictor.longest or LONGEST,
         "max_rows": model.host.limits.max_items,
         "max_body_bytes": model.host.limits.max_body_bytes,
         "findings": [vars(finding) for finding in predictor.findings],

@@ -420,11 +420,10 @@ def _info(model: ModelReference) -> dict[str, Any]:
         model_type = {"embedding": {"pooling": pooling}}
     else:
         model_type = {task.pipeline if task is not None else "text-generation": {}}
-    precision = str(engine.network().dtype).removeprefix("torch.")
     return {
         "model_id": model.called,
         "model_sha": model.fingerprint,
-        "model_dtype": precision,
+        "model_dtype": engine.dtype_name,
         "served_model_name": model.called,
         "model_type": model_type,
         "max_concurrent_requests": limits.max_connections,

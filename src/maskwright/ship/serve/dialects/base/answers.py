@@ -167,7 +167,7 @@ def headers_of(model: ModelReference, responses: Sequence[HostResponse]) -> dict
 
     truncated = [is_cut for response in responses for is_cut in response.truncated]
     return {
-        "x-compute-type": model.engine.model.network.device.type,
+        "x-compute-type": model.engine.device_type,
         "x-compute-time": slowest("total"),
         "x-compute-characters": str(sum(response.characters for response in responses)),
         "x-compute-tokens": str(sum(response.prompt_tokens for response in responses)),

@@ -63,6 +63,8 @@ class ModelReference:
     def makes_vectors(self) -> bool:
         """Whether the model was trained to embed texts, or can embed and has no other task."""
         task = self.task_type
+        if task is not None and task.head == "sequence":
+            return False
         if task is None or self.engine.model.writes_for_texts:
             return "embed" in self.engine.abilities
         return bool(task.alone)

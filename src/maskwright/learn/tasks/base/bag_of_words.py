@@ -1,0 +1,356 @@
+"""A bag of words: TF-IDF weights of words and character n-grams, and a linear model above them.
+
+    BagOfWords.fit(rows, num_classes=2, metric="accuracy").scores(rows)    ->  (N, 2)
+
+It is the method `bag-of-words` and, as the row `words` of a table, the baseline of all others.
+Words are counted alone and in pairs, characters in groups of 3 to 5 within a word; the weights of
+each kind have length 1 in a text. For two texts the features are the weights of each, their
+products and differences, and the cosine similarity. Classes are told apart by logistic regression
+(one for each of several labels), numbers are predicted by ridge regression. scikit-learn fits all
+of it. A saved model is JSON and safetensors, from which the same vectorizers are built again. Only
+reading its weights needs torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.config import from_plain, to_plain
+from maskwright.base.errors import CheckpointError, ConfigError, MaskwrightError
+from maskwright.base.metrics.metrics import METRICS
+from maskwright.base.randomness import key, permute
+from maskwright.base.storage.manifest import require_as_saved
+from maskwright.learn.tasks.base.task_type import Encoded, Extent
+from maskwright.model.checkpoint.fine_tuned import BAG_OF_WORDS
+from maskwright.model.inference.encoded import EncodedExamples
+from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.text.tables.examples import Example, PairExample, TextExample
+
+STRENGTHS, USUAL = (1.0, 10.0, 100.0), 10.0
+# Words may have a single letter: 'I' and 'a' distinguish languages. A sign is any other character.
+WORD, SIGN = r"(?u)\b\w+\b", r"\S"
+STEPS = 300
+# Maximum of features times classes, at about 160 bytes each in training: with many classes only the
+# most frequent words and groups of characters are used.
+WEIGHTS = 10_000_000
+# With more training rows than this, a word has to occur in two of them.
+MANY = 200
+# The strength is chosen on validation rows if there are so many, else in folds of training rows.
+LEAST_TO_CHOOSE_BY, FOLDS = 20, 3
+# The logit of a class that no training row has; its probability is then below 1e-40.
+NEVER = -100.0
+CONFIG, VOCABULARY, TENSORS = "config.json", "vocabulary.json", "bag_of_words.safetensors"
+LARGEST = 1 << 28  # bytes of the vocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorizerSettings:
+    """Which groups of units of a text are counted.
+
+    Attributes:
+        analyzer: the units: "word", or "char_wb", characters of a word with a space around it.
+        lowest, highest: number of units in a group.
+        pattern: the regular expression of a word.
+    """
+
+    analyzer: str
+    lowest: int
+    highest: int
+    pattern: str = WORD
+
+    def __post_init__(self) -> None:
+        # A pattern from a file could take exponential time.
+        if self.analyzer not in ("word", "char_wb") or self.pattern not in (WORD, SIGN):
+            raise ConfigError("no such vectorizer", where="vectorizers", found=to_plain(self))
+
+    def build(self, **options: Any) -> Any:
+        """Return the vectorizer of scikit-learn, with further `options` of it."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        return TfidfVectorizer(
+            analyzer=self.analyzer,
+            ngram_range=(self.lowest, self.highest),
+            token_pattern=self.pattern if self.analyzer == "word" else None,
+            sublinear_tf=True,
+            **options,
+        )
+
+
+UNIGRAMS = VectorizerSettings(analyzer="word", lowest=1, highest=1)
+WORDS = VectorizerSettings(analyzer="word", lowest=1, highest=2)
+CHARACTERS = VectorizerSettings(analyzer="char_wb", lowest=3, highest=5)
+SIGNS = VectorizerSettings(analyzer="word", lowest=1, highest=1, pattern=SIGN)
+
+
+def fit_vectorizers(
+    texts: Sequence[str],
+    settings: Sequence[VectorizerSettings],
+    least: int = 1,
+    most: int | None = None,
+) -> list[tuple[VectorizerSettings, Any]]:
+    """Fit vectorizers on the `most` frequent groups that occur in `least` texts; on all groups if
+    none does. Those without a group are left out; if nothing is left, single signs are counted."""
+    fitted: list[tuple[VectorizerSettings, Any]] = []
+    for candidate in (*settings, SIGNS):
+        for number in (least, 1) if candidate is not SIGNS or not fitted else ():
+            with contextlib.suppress(ValueError):  # nothing is left
+                vectorizer = candidate.build(min_df=number, max_features=most).fit(texts)
+                fitted.append((candidate, vectorizer))
+                break
+    return fitted or [(SIGNS, SIGNS.build(vocabulary=["a"]).fit(texts))]  # all texts are blank
+
+
+def fit_words(texts: Sequence[str]) -> Any:
+    """Return a TF-IDF vectorizer of single words, for similarities; of signs if there are none."""
+    ((_, vectorizer),) = fit_vectorizers(texts, [UNIGRAMS])
+    return vectorizer
+
+
+@dataclass(frozen=True)
+class BagOfWords:
+    """A fitted model of L labels and F features.
+
+    Attributes:
+        settings: of each vectorizer.
+        vectorizers: of scikit-learn.
+        is_pair: whether rows are two texts.
+        weights, bias: (L, F) and (L,) float32; L is 1 for numbers.
+        strength: the inverse penalty that was chosen.
+    """
+
+    settings: tuple[VectorizerSettings, ...]
+    vectorizers: tuple[Any, ...]
+    is_pair: bool
+    weights: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    strength: float
+
+    @classmethod
+    def fit(
+        cls,
+        train: Sequence[Example],
+        num_classes: int,
+        metric: str,
+        choose_on: Sequence[Example] = (),
+    ) -> BagOfWords:
+        """Fit features and linear model on the rows of `train`.
+
+        Args:
+            num_classes: number of labels; 0 for numbers.
+            metric: name of the metric that chooses the strength of the regression.
+            choose_on: validation rows; if they are few, folds of `train` are used in their place.
+        """
+        fitted = fit_vectorizers(
+            [text for row in train for text in _texts(row)],
+            (WORDS, CHARACTERS),
+            2 if len(train) > MANY else 1,
+            WEIGHTS // max(1, num_classes) // 2,
+        )
+        settings, vectorizers = zip(*fitted, strict=True)
+        features, truth = _features(vectorizers, train), targets(train, num_classes)
+        if len(choose_on) >= LEAST_TO_CHOOSE_BY:
+            new_truth = targets(choose_on, num_classes)
+            trials = [(features, truth, _features(vectorizers, choose_on), new_truth)]
+        else:
+            held_out = [] if len(train) < 2 * FOLDS else _folds(truth)
+            trials = [(features[~new], truth[~new], features[new], truth[new]) for new in held_out]
+        figures: dict[float, float] = {}
+        for strength in STRENGTHS if trials else ():
+            answers = []
+            for old, old_truth, new, _ in trials:
+                linear = _fit_linear(old, old_truth, strength, num_classes)
+                answers.append(decided(_scores(new, *linear), truth))
+            new_truth = np.concatenate([truth_of_trial for *_, truth_of_trial in trials])
+            figures[strength] = METRICS[metric](new_truth, np.concatenate(answers))
+        defined = [strength for strength, figure in figures.items() if np.isfinite(figure)]
+        best = max(defined, key=figures.__getitem__, default=USUAL)
+        linear = _fit_linear(features, truth, best, num_classes)
+        return cls(settings, vectorizers, isinstance(train[0], PairExample), *linear, best)
+
+    def scores(self, rows: Sequence[Example]) -> NDArray[np.float32]:
+        """Return the logit (N, L) of each label, or the number (N, 1)."""
+        return _scores(_features(self.vectorizers, rows), self._wide_weights, self.bias)
+
+    @cached_property
+    def _wide_weights(self) -> NDArray[np.float64]:
+        return self.weights.astype(np.float64)  # here, not at each call
+
+    # ------------------------------------------------------------------------ files
+    def files(self, about: Mapping[str, Any]) -> dict[str, bytes]:
+        """Return the files of the model by name; `about` is added to config.json."""
+        from safetensors.numpy import save
+
+        config = {
+            "model_type": BAG_OF_WORDS,
+            "description": "This is not a Hugging Face model and has no network: it is TF-IDF "
+            "weights of words and characters with a linear model. maskwright.load opens it.",
+            "vectorizers": [to_plain(setting) for setting in self.settings],
+            "is_pair": self.is_pair,
+            "strength": self.strength,
+            **about,
+        }
+        terms = [vectorizer.get_feature_names_out().tolist() for vectorizer in self.vectorizers]
+        tensors = {f"idf.{n}": vectorizer.idf_ for n, vectorizer in enumerate(self.vectorizers)}
+        return {
+            CONFIG: (json.dumps(config, indent=2) + "\n").encode(),
+            VOCABULARY: (json.dumps({"terms": terms}, ensure_ascii=False) + "\n").encode(),
+            TENSORS: save({**tensors, "weights": self.weights, "bias": self.bias}),
+        }
+
+    @classmethod
+    def load(cls, folder: Path) -> BagOfWords:
+        """Load the model in `folder`.
+
+        Raises:
+            CheckpointError: a file is missing, damaged, or does not match the others.
+        """
+        from maskwright.model.checkpoint import files, safe_read
+
+        config = safe_read.read_json(folder, CONFIG)
+        vocabulary = safe_read.read_json(folder, VOCABULARY, LARGEST)
+        require_as_saved(safe_read.regular_file(folder, TENSORS), beside=(CONFIG,))
+        stored = files.open_file(folder / TENSORS)
+        tensors = {name: stored.read(name).numpy() for name in stored.entries}
+        try:
+            settings = tuple(from_plain(VectorizerSettings, s) for s in config["vectorizers"])
+            vectorizers, num_features = [], 0
+            for number, setting in enumerate(settings):
+                vectorizer = setting.build(vocabulary=vocabulary["terms"][number])
+                vectorizer.idf_ = tensors[f"idf.{number}"]
+                vectorizers.append(vectorizer)
+                num_features += len(vectorizer.idf_)
+            weights, bias, is_pair = tensors["weights"], tensors["bias"], bool(config["is_pair"])
+            num_features = 4 * num_features + len(vectorizers) if is_pair else num_features
+            if weights.shape != (*bias.shape, num_features):
+                raise ValueError(f"weights {weights.shape}, {num_features} features")
+            if not all(np.isfinite(array).all() for array in tensors.values()):
+                raise ValueError("a weight that is not finite")
+            strength = float(config["strength"])
+        except (MaskwrightError, LookupError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                "the files of a bag of words do not match each other",
+                where=folder,
+                found=error,
+                wanted=f"{CONFIG}, {VOCABULARY} and {TENSORS} of one model",
+                do="take a whole copy of the folder, or fine-tune again into another one",
+            ) from error
+        return cls(settings, tuple(vectorizers), is_pair, weights, bias, strength)
+
+
+def is_bag_of_words(folder: Path) -> bool:
+    """Whether `folder` has the files of a bag of words."""
+    return (folder / TENSORS).is_file()
+
+
+def encode_words(rows: Sequence[Any]) -> Encoded:
+    """Return rows in the form that task types decode; their extent counts words."""
+    counts = [sum(len(text.split()) for text in _texts(row)) for row in rows]
+    num_words, no_ids = np.array(counts, np.int64), np.zeros(0, np.int64)
+    extent = Extent(np.maximum(num_words, 1), np.ones_like(num_words), np.zeros_like(num_words))
+    return Encoded(rows, EncodedExamples(Sequences(no_ids, no_ids), no_ids), extent=extent)
+
+
+def _texts(example: Example) -> tuple[str, ...]:
+    if isinstance(example, PairExample):
+        return example.first, example.second
+    assert isinstance(example, TextExample)
+    return (example.text,)
+
+
+def _features(vectorizers: Sequence[Any], rows: Sequence[Example]) -> Any:
+    """Return a sparse matrix (N, F) in float64."""
+    from scipy import sparse
+
+    texts = list(zip(*map(_texts, rows), strict=True))
+    blocks = []
+    for vectorizer in vectorizers:
+        members = [vectorizer.transform(column) for column in texts]
+        blocks += members
+        if len(members) > 1:
+            shared = members[0].multiply(members[1])
+            angle = sparse.csr_matrix(shared.sum(axis=1))
+            blocks += [shared, abs(members[0] - members[1]), angle]
+    return sparse.hstack(blocks, format="csr")
+
+
+def _scores(features: Any, weights: NDArray[Any], bias: NDArray[Any]) -> NDArray[np.float32]:
+    return np.asarray(features @ weights.T + bias, np.float32)
+
+
+def _folds(truth: NDArray[Any]) -> list[NDArray[np.bool_]]:
+    """Return a mask (N,) of the rows of each fold, which have similar shares of the labels."""
+    shuffled = permute(key("split", 0), len(truth), np.arange(len(truth)))
+    columns = truth[shuffled] if truth.ndim == 1 else truth[shuffled].T
+    order = shuffled[np.lexsort(np.atleast_2d(columns))]
+    fold = np.empty(len(truth), np.int64)
+    fold[order] = np.arange(len(truth)) % FOLDS
+    return [fold == number for number in range(FOLDS)]
+
+
+def _fit_linear(
+    features: Any, truth: NDArray[Any], strength: float, num_classes: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return weights (L, F) and bias (L,) of a regression."""
+    from sklearn.linear_model import Ridge
+
+    if truth.ndim > 1:
+        pairs = [_fit_classes(features, column, strength, 2) for column in truth.T]
+        weights = np.stack([weights_of_label[1] for weights_of_label, _ in pairs])
+        bias = np.stack([bias_of_label[1] - bias_of_label[0] for _, bias_of_label in pairs])
+    elif num_classes:
+        weights, bias = _fit_classes(features, truth, strength, num_classes)
+    else:
+        model = Ridge(alpha=10.0 / strength).fit(features, truth)
+        weights, bias = model.coef_[None, :], np.array([model.intercept_])
+    return weights.astype(np.float32), bias.astype(np.float32)
+
+
+def _fit_classes(
+    features: Any, truth: NDArray[np.int64], strength: float, num_classes: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return weights (C, F) and bias (C,) of a logistic regression of C classes, some of which may
+    have no rows. Of two classes the first has weights and bias 0."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    weights, bias = np.zeros((num_classes, features.shape[1])), np.full(num_classes, NEVER)
+    classes = np.unique(truth)
+    bias[classes] = 0.0
+    if len(classes) < 2:
+        return weights, bias
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = LogisticRegression(C=strength, max_iter=STEPS).fit(features, truth)
+    fitted = classes if len(classes) > 2 else classes[1:]
+    weights[fitted], bias[fitted] = model.coef_, model.intercept_
+    return weights, bias
+
+
+def decided(scores: NDArray[np.float32], truth: NDArray[Any]) -> NDArray[Any]:
+    """Return the predictions that follow from `scores`, in the form of the targets `truth`."""
+    if truth.ndim > 1:
+        return (scores > 0).astype(np.int64)
+    return scores.argmax(1) if truth.dtype.kind in "iu" else scores[:, 0]
+
+
+def targets(rows: Sequence[Example], classes: int = 0) -> NDArray[Any]:
+    """Return the labels of examples as an array: (N,) classes or numbers; for several labels
+    (N, classes) of 0 and 1."""
+    labels = [e.label for e in rows if isinstance(e, TextExample | PairExample)]
+    if not isinstance(labels[0], tuple):
+        return np.array(labels)
+    indicators = np.zeros((len(labels), classes), np.int64)
+    for row, classes_of_row in enumerate(labels):
+        assert isinstance(classes_of_row, tuple)
+        indicators[row, list(classes_of_row)] = 1
+    return indicators
