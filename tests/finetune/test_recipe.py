@@ -79,6 +79,8 @@ def test_every_choice_comes_back() -> None:
         prompt="say: {source}",
         pooling="max",
         measure="accuracy",
+        class_weights="balanced",
+        label_smoothing=0.1,
         curve=(50, 0),
         threads=3,
         precision="float32",

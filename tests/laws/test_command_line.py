@@ -44,14 +44,15 @@ OPTIONS = {
         model --against --base --by --column --data --dimensions --how --out --part --read --text
     """,
     "finetune": """
-        model --accumulate --batch --column --curve --data --device --dimensions --dry-run --epochs
-        --hard-negatives --head-rate --layer-decay --least-steps --length --long --measure --method
-        --model --out --patience --pooling --precision --prompt --rate --read --seed --seeds --set
-        --task --warmup --weight-decay --within-words
+        model --accumulate --batch --class-weights --column --curve --data --device --dimensions
+        --dry-run --epochs --hard-negatives --head-rate --label-smoothing --layer-decay
+        --least-steps --length --long --measure --method --model --out --patience --pooling
+        --precision --prompt --rate --read --seed --seeds --set --task --warmup --weight-decay
+        --within-words
     """,
     "predict": """
-        file model --also --base --column --engine --long --out --read --server --server-token
-        --top
+        file model --also --base --column --engine --long --out --read --scores --server
+        --server-token --threshold --top
     """,
     "serve": """
         models --adapter --allowed-host --allowed-origin --engine --host --insecure --name --port

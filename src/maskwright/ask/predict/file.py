@@ -103,6 +103,8 @@ def predict_file(
     long: LongText = "as_trained",
     engine: str = TORCH,
     server: RemoteServer | None = None,
+    threshold: float | None = None,
+    all_scores: bool = False,
     say: Say = quiet,
 ) -> int:
     """Write the rows of `source` with their predictions to `stream`, as JSON Lines.
@@ -119,6 +121,7 @@ def predict_file(
             "windows" their number is written too.
         engine: computes hidden states, as in `language_model.load`.
         server: predicts instead of the model in `folder`, which is ignored.
+        threshold, all_scores: which labels are given, as in `BasePredictor.deciding`.
         say: called with findings, such as the number of rows without a prediction.
 
     Returns:
@@ -130,6 +133,7 @@ def predict_file(
         DataError: a row lacks columns that are read.
     """
     model = loaded(folder, also, columns, base, engine, say, server).with_long_texts(long)
+    model = model.deciding(threshold, all_scores=all_scores)
     counts = Counts()
     windows = long == "windows"
     count, num_bad = answer_rows(model, Path(source), stream, read, top, skip, say, counts, windows)
@@ -234,7 +238,7 @@ def answer_rows(
     """Write rows with their predictions; returns the number of rows written, and of those without
     a prediction. Rows of a pipe are predicted as soon as it is empty. `skip` rows are left out;
     `counts` is filled by the reader; `windows`: write the number of windows of each row."""
-    count = bad = 0
+    count = bad = unlabelled = 0
     cuts: Counter[str] = Counter()
     rows: list[tuple[dict[str, Any], Any]] = []
     start_time = last_report = time.monotonic()
@@ -249,7 +253,7 @@ def answer_rows(
 
     def predict_portion() -> None:
         """Predict the rows of the current portion and write them."""
-        nonlocal count, bad, last_report
+        nonlocal count, bad, unlabelled, last_report
         examples = [example for _, example in rows if example is not None]
         answers: Iterator[tuple[Any, int]] = iter(())
         changed: ModelChangedError | None = None
@@ -266,6 +270,7 @@ def answer_rows(
             if windows and WINDOWS in values:
                 raise name_taken(WINDOWS)
             prediction, number = (None, None) if example is None else next(answers)
+            unlabelled += isinstance(prediction, dict) and prediction.get("label", "") is None
             row = {
                 **{name: _finite(value) for name, value in values.items()},
                 **({WINDOWS: number} if windows else {}),
@@ -291,10 +296,24 @@ def answer_rows(
         if len(rows) == PORTION:
             predict_portion()
     predict_portion()
+    if unlabelled:
+        say(_abstained(unlabelled, count - bad).line())
     if (unreported := max(cuts.values(), default=0) - SAID) > 0:
         message = f"and so on, in {unreported:,} more portions of {PORTION:,} rows"
         say(Finding("cut-in-more-portions", message).line())
     return count, bad
+
+
+def _abstained(unlabelled: int, answered: int) -> Finding:
+    """Return the finding that rows have no label, as their probabilities are below a threshold."""
+    if unlabelled == answered:
+        message = (
+            f"the threshold rejects everything: none of {counted(answered, 'row')} has a label"
+        )
+        remedy = "lower it; report.html of the model says how many rows have which probability"
+        return Finding("threshold-rejects-all", message, remedy=remedy, severity="warning")
+    message = f"{unlabelled:,} of {counted(answered, 'row')} have no label"
+    return Finding("rows-below-threshold", message, "their highest probability is below it")
 
 
 def _finite(value: Any) -> Any:

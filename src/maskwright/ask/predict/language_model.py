@@ -174,6 +174,7 @@ class LanguageModel:
         on_bad: OnBad = "strict",
         adapters: Sequence[str] | None = None,
         long: LongText = "as_trained",
+        threshold: float | None = None,
     ) -> list[Answer]:
         """Predict the task of a fine-tuned model for each example.
 
@@ -187,6 +188,8 @@ class LanguageModel:
                 models truncate the end. "windows": combine the predictions of windows (`windows`
                 returns their number), unless the model was trained with a method of its own.
                 "refuse": raise an error.
+            threshold: the probability below which the label of an example is None; of several
+                labels the one from which each is given, in place of those of the validation data.
 
         Raises:
             IncompatibleError: the model was not fine-tuned for a task.
@@ -196,10 +199,25 @@ class LanguageModel:
         if isinstance(given, Sequence) and len(given) == 0:
             raise nothing_to_answer("predict")
         if adapters is not None:
-            return self._predict_with_adapters(list(adapters), given, top, on_bad, long)
+            return self._predict_with_adapters(list(adapters), given, top, on_bad, long, threshold)
+        with self._errors_with_abilities("predict"):
+            task_predictor = self.predictor.with_long_texts(long).deciding(threshold)
+        return task_predictor.predict(given, top=top, on_bad=on_bad, note=warn)
+
+    def predict_proba(
+        self, given: Iterable[Any], *, long: LongText = "as_trained"
+    ) -> NDArray[np.float32]:
+        """Return the probability (N, L) of each label of each example, in the order of `labels`;
+        of several labels they are independent, else they sum to 1. Arguments and errors as in
+        `predict`; a `UsageError` if the task has no labels of whole texts."""
         with self._errors_with_abilities("predict"):
             task_predictor = self.predictor.with_long_texts(long)
-        return task_predictor.predict(given, top=top, on_bad=on_bad, note=warn)
+        return task_predictor.predict_proba(given, note=warn)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the task that the model was trained for; empty if it has none."""
+        return self.predictor.task_type.labels
 
     def windows(self, given: Iterable[Any]) -> list[int]:
         """Return the number of windows that `predict` with long="windows" reads each example in;
@@ -303,6 +321,7 @@ class LanguageModel:
         top: int | None,
         on_bad: OnBad,
         long: LongText,
+        threshold: float | None,
     ) -> list[Answer]:
         """Predict with several adapters; returns a dict from name to prediction per example."""
         if isinstance(inputs, Iterator):
@@ -311,7 +330,7 @@ class LanguageModel:
         for name in names:
             if name not in self._models:
                 raise _no_adapter(name, self.adapters)
-            member = self._models[name].predictor.with_long_texts(long)
+            member = self._models[name].predictor.with_long_texts(long).deciding(threshold)
             assert isinstance(member, Predictor)  # others have no adapters
             members[name] = member
         answers: dict[str, list[Answer]] = {}

@@ -37,7 +37,10 @@ from maskwright.learn.tasks.base.choices import (
 )
 from maskwright.learn.tasks.base.encode import Frame, asking, collation_of, frame_of, room
 from maskwright.learn.tasks.base.task_type import (
+    ALL_PROBABILITIES,
+    LEAST_PROBABILITY,
     LOGIT,
+    THRESHOLDS,
     TWO_TEXTS,
     UNTOLD,
     Encoded,
@@ -94,6 +97,10 @@ def _is_range(value: Any) -> bool:
     )
 
 
+def _are_probabilities(value: Any) -> bool:
+    return isinstance(value, list) and all(_is_number(p) and 0 <= p <= 1 for p in value)
+
+
 KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("low", "high", "usual"), (_is_number, "a number")),
     **dict.fromkeys(("prompt", "measure", "missing", "key"), (_is_text, "a text")),
@@ -101,13 +108,15 @@ KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "pooling": (lambda value: value in list(POOLINGS), ", ".join(POOLINGS)),
     "scale": (_is_range, "two numbers, the lower first"),
     "step": (lambda value: _is_number(value) and value > 0, "a number above 0"),
+    "temperature": (lambda value: _is_number(value) and value > 0, "a number above 0"),
     "threshold": (lambda value: value is None or _is_number(value), "a number"),
+    "thresholds": (_are_probabilities, "a list of numbers from 0 to 1"),
 }
 
 
 def require_known_options(task: TaskRecord, path: Path) -> None:
     """Raise a `CheckpointError` if an option in `settled` of `task.json`, or its value, is not one
-    that a release has written."""
+    that a release has written, or if there is not one threshold for each label."""
     for name, value in task.settled.items() if task.format == 1 else ():
         fits, expected = KNOWN.get(name, (None, near(name, KNOWN)))
         if fits is None or not fits(value):
@@ -118,6 +127,17 @@ def require_known_options(task: TaskRecord, path: Path) -> None:
                 wanted=expected,
                 do=COPY,
             )
+    thresholds = task.settled.get(THRESHOLDS)
+    if thresholds is not None and not (
+        _are_probabilities(thresholds) and len(thresholds) == len(task.labels)
+    ):
+        raise CheckpointError(
+            "the thresholds do not fit the labels",
+            where=f"{path}: settled.{THRESHOLDS}",
+            found=repr(thresholds)[:80],
+            wanted=f"{len(task.labels)} numbers from 0 to 1",
+            do=COPY,
+        )
 
 
 OnBad = Literal["strict", "skip"]  # as of files
@@ -140,6 +160,51 @@ class BasePredictor(ABC):
     def with_long_texts(self, long: LongText) -> Self:
         """Return a copy that handles texts beyond the model's context as `long` says: as in
         training, in windows, or with an error. Raises a `UsageError` for other values."""
+
+    def deciding(self, threshold: float | None = None, *, all_scores: bool = False) -> Self:
+        """Return a copy that decides otherwise which labels it gives.
+
+        Args:
+            threshold: the probability below which a row gets no label (its `label` is None), or of
+                several labels the one from which each is given, in place of those chosen on
+                validation data; None: as trained.
+            all_scores: add the probability of every label to each prediction, by label, as
+                "probabilities".
+
+        Raises:
+            UsageError: the threshold is no probability, or the task has no probabilities of labels.
+        """
+        if threshold is None and not all_scores:
+            return self
+        options = {ALL_PROBABILITIES: all_scores}
+        if threshold is not None:
+            if not 0.0 <= threshold <= 1.0:
+                raise UsageError(
+                    "no probability", where="--threshold", found=threshold, wanted="0 to 1"
+                )
+            options[LEAST_PROBABILITY] = threshold
+        self._require_probabilities("--scores" if threshold is None else "--threshold")
+        return self._with_task(self.task_type.with_options(options))
+
+    def _require_probabilities(self, where: str) -> None:
+        """Raise a `UsageError` if the task has no probabilities of labels of whole texts."""
+        task_type = self.task_type
+        if task_type.head != "sequence" or task_type.problem == "number":
+            raise UsageError(
+                "the task has no probabilities of labels of whole texts",
+                where=where,
+                found=task_type.task,
+                wanted="classification of texts or pairs, or multi-label",
+                do="leave it out",
+            )
+
+    def _with_task(self, task_type: TaskType) -> Self:
+        """Return a copy that answers as `task_type`; raises a `UsageError` if it cannot."""
+        raise UsageError(
+            "a server decides itself which labels it gives",
+            where="--threshold, --scores",
+            do="leave them out, or name a model folder",
+        )
 
     @abstractmethod
     def answer(
@@ -330,6 +395,31 @@ class TaskPredictor(BasePredictor):
 
     def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self:
         return replace(self, columns=dict(columns))
+
+    def _with_task(self, task_type: TaskType) -> Self:
+        return replace(self, task_type=task_type)
+
+    def predict_proba(self, given: Iterable[Any], *, note: Note = ignore) -> NDArray[np.float32]:
+        """Return the probability (N, L) float32 of each label of each example, in the order of
+        `task_type.labels`; of several labels they are independent, else they sum to 1.
+
+        Args:
+            given, note: as in `predict`.
+
+        Raises:
+            UsageError: the task has no probabilities of labels of whole texts.
+            DataError: as in `predict`.
+        """
+        self._require_probabilities("predict_proba")
+        values = examples(given, self.columns, self._other_names)
+        rows = (self._example(v, f"example {n}", "strict") for n, v in enumerate(values, start=1))
+        probabilities = [np.empty((0, len(self.task_type.labels)), np.float32)]
+        for portion in portions(rows):
+            encoded = self.encode(portion)
+            for finding in encoded.findings:
+                note(finding)
+            probabilities.append(self.task_type.scores(encoded, self.outputs(encoded)))
+        return np.concatenate(probabilities)
 
     def extent(self, rows: Sequence[Any]) -> Extent:
         extent = self.encode(rows).extent

@@ -68,6 +68,15 @@ class SharedEncoder(BasePredictor):
         members = {name: member.with_long_texts(long) for name, member in self.members.items()}
         return replace(self, members=members)
 
+    def deciding(
+        self, threshold: float | None = None, *, all_scores: bool = False
+    ) -> SharedEncoder:
+        members = {
+            name: member.deciding(threshold, all_scores=all_scores)
+            for name, member in self.members.items()
+        }
+        return replace(self, members=members)
+
     def with_columns(self, columns: Mapping[str, Sequence[str]]) -> SharedEncoder:
         return replace(self, columns=columns)
 

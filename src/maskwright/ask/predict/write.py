@@ -2,6 +2,8 @@
 
     predictions.jsonl   {…the row…, "prediction": {"label": "good", "score": 0.93}}
     predictions.csv     …the row…, predicted_label, predicted_score
+                        without a label where it is below `threshold`; with `all_scores` also
+                        predicted_probabilities_good, predicted_probabilities_bad, …
                         with `top` …, predicted_label_1, predicted_score_1, predicted_label_2, …
 
 The file is written atomically. Rows that were predicted before a kill are kept in a staged file
@@ -72,6 +74,8 @@ def write_predictions(
     long: LongText = "as_trained",
     engine: str = TORCH,
     server: RemoteServer | None = None,
+    threshold: float | None = None,
+    all_scores: bool = False,
     say: Say = quiet,
 ) -> int:
     """Write predictions to the new file `out`: csv, tsv or JSON Lines by its extension. Returns the
@@ -103,6 +107,7 @@ def write_predictions(
         if not _size(staged):
             document.require_new(out)
         model = loaded(folder, also, columns, base, engine, say, server).with_long_texts(long)
+        model = model.deciding(threshold, all_scores=all_scores)
         settings = {
             "base": None if base is None else hashes(Path(base)),
             "also": [_model(Path(other_folder)) for other_folder in listed(also)],
@@ -111,6 +116,8 @@ def write_predictions(
             "top": top,
             "long": None if long == "as_trained" else long,
             "engine": None if engine == TORCH else engine,
+            "threshold": None if threshold is None else str(threshold),
+            "all_scores": all_scores,
         }
         about: dict[str, Any] = {"model": _model_hashes(folder, model), "source": hashes(source)}
         about |= {name: value for name, value in settings.items() if value}

@@ -91,6 +91,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="list this many best answers for each row; in a table predicted_label_1, …_2",
     )
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        default=None,
+        metavar="P",
+        help="give no label (null) to a row whose probability is below this; of several labels "
+        "give each from this probability on, in place of the thresholds that validation data chose",
+    )
+    parser.add_argument(
+        "--scores",
+        choices=("chosen", "all"),
+        default="chosen",
+        help="all: also the probability of every label, as probabilities",
+    )
 
 
 def do(a: argparse.Namespace) -> None:
@@ -119,6 +133,14 @@ def do(a: argparse.Namespace) -> None:
         raise UsageError(
             "there are no rows to predict", wanted="a file, or lines from a pipe", do=a.command
         )
+    if a.top is not None and (a.threshold is not None or a.scores == "all"):
+        raise UsageError(
+            "two ways to list labels",
+            where="--top",
+            found="--threshold" if a.scores == "chosen" else "--scores all",
+            wanted="one of them",
+            do="leave --top out: --scores all lists every label",
+        )
     columns, read = options.parse_columns(a), how_read(a.read)
     read.require_only("reading", "header")
     require_engine(a.engine, "--engine")
@@ -143,6 +165,8 @@ def do(a: argparse.Namespace) -> None:
         "long": a.long,
         "engine": a.engine,
         "server": server,
+        "threshold": a.threshold,
+        "all_scores": a.scores == "all",
         "say": printer(sys.stderr),
     }
     with (

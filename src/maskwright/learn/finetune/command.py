@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
+
 from maskwright.base.config import fingerprint, lines_of
 from maskwright.base.counted import counted
-from maskwright.base.errors import MaskwrightError, UsageError, near
+from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
 from maskwright.base.findings import Finding
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say, printer
@@ -21,10 +23,12 @@ from maskwright.learn.finetune.finished_seeds import REJECTS
 from maskwright.learn.finetune.label_curve import measure_curve
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.recipe import (
+    BALANCED,
     NAME,
     FinetuneRecipe,
     hash_rows,
     hashes,
+    read_class_weights,
     render,
     require_as_read,
 )
@@ -46,8 +50,10 @@ from maskwright.model.device import machine
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tables import splits, survey
+from maskwright.text.tables.examples import UNKNOWN
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.rows import TRAIN
 
 # Shares of the rows for validation and test if the user gives a single file.
 DIVISION = splits.SplitOptions(validation=0.1, test=0.1)
@@ -132,6 +138,9 @@ def finetune_recipe(
     chosen_machine = machine.choose(recipe.precision, recipe.device)
     say, model, data, out = printer(stream), Path(recipe.model), Path(recipe.data), Path(out)
     methods = recipe.methods
+    by_label = None
+    if recipe.class_weights not in (None, BALANCED):
+        by_label = read_class_weights(recipe.class_weights)
     if not recipe.curve:
         require_unfinished(out)
     # Errors of the model are raised before any data is read.
@@ -161,8 +170,15 @@ def finetune_recipe(
             say(Finding("recipe-of-other-inputs", message, "so the result will be another").line())
 
     text_to_text = {} if recipe.prompt is None else {"prompt": recipe.prompt}
-    task_type = task_for(examples.task.name, options=text_to_text)
+    labels = () if examples.labels is None else examples.labels.names
+    task_type = task_for(examples.task.name, labels, text_to_text)
     _require_used(recipe, task_type)
+    class_weights = None
+    if by_label is not None:
+        class_weights = _weights_of(by_label, labels, str(recipe.class_weights))
+        input_hashes["class_weights"] = fingerprint(by_label)
+    elif recipe.class_weights is not None:
+        class_weights = _balanced_weights(examples, len(labels))
     options = _options(
         task_type, prompt=recipe.prompt, pooling=recipe.pooling, measure=recipe.measure
     )
@@ -199,7 +215,7 @@ def finetune_recipe(
         width = config.width * len(str(options.get("pooling", "")).split("+"))
         require_dimensions(recipe.dimensions, 1, width)
         options[DIMENSIONS] = sorted({width, *recipe.dimensions}, reverse=True)
-    settings = partial(_settings, recipe, config.width)
+    settings = partial(_settings, recipe, config.width, class_weights)
     if busy := machine.busy(recipe.threads, chosen_machine.device.type):
         say(busy.line())
     common: dict[str, Any] = {
@@ -340,6 +356,19 @@ def _require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
             wanted="a task with a head, such as classification",
             do="leave it out",
         )
+    has_classes = task_type.head in ("sequence", "token") and task_type.problem != "number"
+    for option, value in (
+        ("--class-weights", recipe.class_weights),
+        ("--label-smoothing", recipe.label_smoothing),
+    ):
+        if value and not has_classes:
+            raise UsageError(
+                "the task is not learned as classes of texts or words",
+                where=option,
+                found=task_type.task,
+                wanted="a task such as classification, multi-label or tagging",
+                do="leave it out",
+            )
     if recipe.within_words is not None and task_type.head != "span":
         raise UsageError(
             "the task does not extract answers from a text",
@@ -369,7 +398,42 @@ def _require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
         )
 
 
-def _settings(recipe: FinetuneRecipe, width: int, method: Method) -> Settings:
+def _weights_of(
+    by_label: Mapping[str, float], labels: Sequence[str], where: str
+) -> tuple[float, ...]:
+    """Return the weight of each class, 1 of those that are not named.
+
+    Raises:
+        DataError: a label is no class of the data.
+    """
+    for label in by_label:
+        if label not in labels:
+            raise DataError(
+                "a weight of no class of the data",
+                where=where,
+                found=repr(label),
+                wanted=near(label, labels),
+                do="correct the label, or leave it out",
+            )
+    return tuple(by_label.get(label, 1.0) for label in labels)
+
+
+def _balanced_weights(data: Dataset, num_classes: int) -> tuple[float, ...]:
+    """Return weights that make up for the frequencies of the classes in training rows: N / (classes
+    × rows of the class); of several labels rows without the label by rows with it. A class without
+    rows, or a label of every row, has the weight 1."""
+    rows = data.parts[TRAIN]
+    classes = np.concatenate([np.atleast_1d(np.array(row.answer, np.int64)) for row in rows])
+    counts = np.bincount(classes[classes != UNKNOWN], minlength=num_classes)
+    several = data.task.shape.label == "several"
+    rest = len(rows) - counts if several else counts.sum() / num_classes
+    balanced = rest / np.maximum(1, counts)
+    return tuple(np.where((counts > 0) & (balanced > 0), balanced, 1.0).tolist())
+
+
+def _settings(
+    recipe: FinetuneRecipe, width: int, class_weights: tuple[float, ...] | None, method: Method
+) -> Settings:
     """Return the training settings of one method for a model of the given width."""
     rate = method.rate(width) if recipe.rate is None else recipe.rate
     epochs, least_steps = recipe.passes
@@ -379,6 +443,8 @@ def _settings(recipe: FinetuneRecipe, width: int, method: Method) -> Settings:
         accumulate=recipe.accumulate,
         patience=recipe.patience,
         least_steps=least_steps,
+        class_weights=class_weights,
+        label_smoothing=recipe.label_smoothing,
         optimizer=AdamW(learning_rate=rate, decay=recipe.weight_decay),
         schedule=Schedule(kind="linear", warmup=recipe.warmup),
     )

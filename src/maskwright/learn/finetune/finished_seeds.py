@@ -43,6 +43,8 @@ OPTIONS = {
     "training.optimizer.learning_rate": "--rate",
     "training.optimizer.decay": "--weight-decay",
     "training.schedule.warmup": "--warmup",
+    "training.class_weights": "--class-weights",
+    "training.label_smoothing": "--label-smoothing",
     "method.name": "--method",
     "method.layer_decay": "--layer-decay",
     "method.head_rate": "--head-rate",

@@ -24,7 +24,7 @@ from maskwright.learn.finetune.tune import Settings, TrainingResult, Watch, step
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
 from maskwright.learn.tasks.base.choices import LONG, Long, require_choice
 from maskwright.learn.tasks.base.encode import Frame, collation_of, frame_of, room
-from maskwright.learn.tasks.base.task_type import Answers, Encoded, Outputs, TaskType
+from maskwright.learn.tasks.base.task_type import TEMPERATURE, Answers, Encoded, Outputs, TaskType
 from maskwright.learn.train.loop import Hook
 from maskwright.learn.train.optimizers.states import RateFactors
 from maskwright.model.adapters.base import freeze
@@ -37,9 +37,10 @@ from maskwright.model.inference.beam import finished
 from maskwright.model.inference.encoded import Collation
 from maskwright.model.nn import initialise
 from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.heads import HeadModule
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
-from maskwright.model.objectives.modules.supervised import Standardised
+from maskwright.model.objectives.modules.supervised import Standardised, Supervised
 from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
@@ -244,13 +245,16 @@ class Learner:
             return self._reader(tuned.network, method, machine, task_type)(validation)
 
         calibrated = self.task_type.calibrate(validation, read, final=True)
+        temperature = calibrated.options.get(TEMPERATURE, 1.0)
+        if temperature != 1.0:
+            divide_scores(tuned.network, temperature)
         final_score = self._reader(tuned.network, method, machine, calibrated)
         outputs = final_score(encoded_parts[eval_part])
         answers = calibrated.answers(encoded_parts[eval_part], outputs)
         moved = _distance(initial, _body_weights(tuned.network))
         one_sided = None
         if not calibrated.writes:  # generated texts are rarely all the same
-            scores = cached_scores()
+            scores = cached_scores() / temperature
             validation_answers = calibrated.answers(validation, scores)
             one_sided = calibrated.report(validation, scores, validation_answers).one_sided
         return SeedResult(
@@ -328,6 +332,12 @@ class Learner:
         task_type, collation = self.task_type, self.collation
         vocabulary = special_tokens.vocabulary(self.frame.tokenizer)
         objective = task_type.objective(model, vocabulary, self.frame.long, encoded_parts[TRAIN])
+        if isinstance(objective, Supervised):
+            objective.options = replace(
+                objective.options,
+                class_weights=settings.class_weights,
+                label_smoothing=settings.label_smoothing,
+            )
         encoded, measure, number = encoded_parts[VALIDATION], task_type.measure, 0
 
         def figure(learner: Objective) -> float:
@@ -358,6 +368,14 @@ class Learner:
         if isinstance(objective, Standardised):
             objective.fold_into_head()
         return tuned
+
+
+def divide_scores(model: Transformer, temperature: float) -> None:
+    """Divide the scores of the model's only head by `temperature`, in its last layer, so that every
+    program that reads the weights gets calibrated probabilities."""
+    head = model.heads[model.config.heads[0].name]
+    assert isinstance(head, HeadModule)
+    head.rescale(0.0, 1.0 / temperature)
 
 
 def _body_weights(model: Transformer) -> dict[str, torch.Tensor]:

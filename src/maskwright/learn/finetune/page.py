@@ -10,6 +10,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from maskwright.base.errors import shorten
+from maskwright.base.metrics.calibration import Reliability
 from maskwright.base.report import document
 from maskwright.base.report.drawing.curves import Chart, Line, draw
 from maskwright.base.report.drawing.shades import grid
@@ -61,6 +62,8 @@ def render(
         charts=_charts(task_type, figures, losses) if figures else [],
         classes=report.classes or {},
         confusion=_confusion(task_type.labels, report.confusion),
+        reliability=_reliability(report.reliability),
+        coverage=_coverage(report.reliability),
         mistakes=_mistakes(report, min(num_rows, report.num_judged or num_rows)),
         facts=dict(facts),
     )
@@ -109,6 +112,40 @@ def _confusion(labels: Sequence[str], counts: NDArray[np.int64] | None) -> Marku
     named = [f"{shorten(label, 24)} {n}" for label, n in zip(labels, numbers, strict=True)]
     title = "What each class (a row) was taken for (a column), as a share of the row"
     return grid(title, shares.tolist(), named, numbers)
+
+
+def _reliability(reliability: Reliability | None) -> list[Markup]:
+    """Draw the share of right predictions by probability."""
+    if reliability is None:
+        return []
+    points = [(point.probability, point.share) for point in reliability.bins]
+    lines = [
+        Line("share of right ones", points, style(0), dots=True),
+        Line("as it should be", [(0.0, 0.0), (1.0, 1.0)], style(1)),
+    ]
+    title = f"Right ones by probability, calibration error {figure(reliability.error)}"
+    marks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    return [draw(Chart(title=title, lines=lines, across="probability", say=figure, marks=marks))]
+
+
+def _coverage(reliability: Reliability | None) -> Table:
+    """Return a table of what remains if the model abstains below a probability."""
+    if reliability is None or not reliability.answers:
+        return {}
+    return {
+        "title": "Answers at or above a probability",
+        "head": ["--threshold", "share of rows answered", "accuracy of these", "rows"],
+        "rows": [
+            [
+                f"{point.threshold:.4f}",
+                figure(point.coverage),
+                figure(point.accuracy),
+                f"{point.rows:,}",
+            ]
+            for point in reliability.coverages()
+        ],
+        "note": "maskwright predict --threshold P leaves rows below P without a label.",
+    }
 
 
 def _mistakes(report: TaskReport, num_judged: int) -> Table:

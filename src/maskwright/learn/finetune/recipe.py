@@ -15,6 +15,7 @@ from maskwright.base import catalogue, dotted
 from maskwright.base.config import hints_of, to_plain
 from maskwright.base.errors import ConfigError, DataError, UsageError, near
 from maskwright.base.storage.manifest import hash_file
+from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.toml import read_toml, to_toml
 from maskwright.learn.finetune.method import FULL, Method, adapter_settings, methods_of
 from maskwright.learn.tasks.base.choices import LONG, POOLINGS, Long, require_choice
@@ -34,7 +35,10 @@ SEEDS, EPOCHS, LEAST_STEPS = 3, 3, 100
 TRAINING = (
     *("seeds", "epochs", "batch", "accumulate", "rate", "layer_decay", "head_rate"),
     *("weight_decay", "warmup", "patience", "least_steps"),
+    *("class_weights", "label_smoothing"),
 )
+BALANCED = "balanced"  # weights of classes that make up for their frequencies
+LARGEST_WEIGHTS = 16 << 20  # bytes of a file of weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +90,9 @@ class FinetuneRecipe:
             before training and with the model as it is.
         measure: validation metric that selects epoch and seed, such as macro_f1 or matthews
             (default: the usual one of the task).
+        class_weights: factor on the loss of each class: balanced (rare ones weigh more), or a JSON
+            file of label and weight, 1 where a label is not named (default: 1 for all).
+        label_smoothing: share of each label that is distributed over all classes, such as 0.1.
         within_words: answers to questions may begin and end within words (default: where those to
             learn from often do).
         curve: numbers of labels, 0 for all: no model is saved; each method is measured with so
@@ -122,6 +129,8 @@ class FinetuneRecipe:
     dimensions: tuple[int, ...] | None = None
     hard_negatives: int | None = None
     measure: str | None = None
+    class_weights: str | None = None
+    label_smoothing: float = 0.0
     within_words: bool | None = None
     curve: tuple[int, ...] = ()
     read: TableReadingOptions = DEFAULT_OPTIONS
@@ -221,7 +230,11 @@ class FinetuneRecipe:
             if number is not None and not low <= number <= high:
                 limits = f"{low} or more" if high == math.inf else f"{low} to {high}"
                 raise _out_of_range(option, number, limits)
-        for option, share in (("--weight-decay", self.weight_decay), ("--warmup", self.warmup)):
+        for option, share in (
+            ("--weight-decay", self.weight_decay),
+            ("--warmup", self.warmup),
+            ("--label-smoothing", self.label_smoothing),
+        ):
             if not 0.0 <= share < 1.0:
                 raise _out_of_range(option, share, "0 to below 1")
         if self.rate is not None and not 0.0 < self.rate <= 1e3:
@@ -236,6 +249,34 @@ def _as_read(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that are given of an adapter, each of its own type."""
     plain = to_plain(adapter_settings(name, values))
     return {key: plain[key] for key in values}
+
+
+def read_class_weights(path: Path | str) -> dict[str, float]:
+    """Return the weights of a JSON file by label.
+
+    Raises:
+        UsageError: no such file.  DataError: no table of labels and weights.
+    """
+    if not Path(path).is_file():
+        raise UsageError(
+            "no such file of weights",
+            where="--class-weights",
+            found=path,
+            wanted=f'{BALANCED}, or a JSON file such as {{"rare": 5, "frequent": 1}}',
+        )
+    weights = parse_object(Path(path).read_bytes(), path, error=DataError, largest=LARGEST_WEIGHTS)
+    for label, weight in weights.items():
+        is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not is_number or not 0 <= weight < math.inf:
+            raise DataError(
+                "no weight of a class",
+                where=f"{path}: {label}",
+                found=repr(weight),
+                wanted="a number, 0 or more",
+            )
+    if not any(weights.values()):
+        raise DataError("no class has a weight above 0", where=path, found=weights or "no class")
+    return {label: float(weight) for label, weight in weights.items()}
 
 
 def read(path: Path | str) -> FinetuneRecipe:

@@ -26,6 +26,7 @@ from maskwright.base.config import to_plain
 from maskwright.base.counted import counted, decimals, rounded
 from maskwright.base.findings import Finding
 from maskwright.base.metrics import seeds as intervals
+from maskwright.base.metrics.calibration import CalibrationEffect
 from maskwright.base.metrics.verdict import Verdict
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say
@@ -36,6 +37,8 @@ from maskwright.learn.finetune.method import Method
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
 from maskwright.learn.tasks.base.task_type import (
+    TEMPERATURE,
+    THRESHOLDS,
     Answers,
     Encoded,
     TaskMetrics,
@@ -209,11 +212,27 @@ class FinetuneResult:
             best.task_type, train, trainings, one_sided, self.verdict, reads_more=reads_more
         )
 
+    @cached_property
+    def calibration(self) -> CalibrationEffect | None:
+        """How far the probabilities of the best seed can be trusted, if it has any."""
+        if (after := self.report.reliability) is None:
+            return None
+        best, encoded = self.best, self.encoded_parts[self.eval_part]
+        temperature = best.task_type.options.get(TEMPERATURE)
+        undivided = best.outputs * (temperature or 1.0)
+        before = best.task_type.report(encoded, undivided, best.answers).reliability
+        assert before is not None
+        return CalibrationEffect(
+            temperature, len(self.encoded_parts[VALIDATION].rows), before, after
+        )
+
     def write(self, say: Say) -> None:
         """Print the results of the seeds and write the files of the best one."""
         best, table = self.best, self.table()
         say(f"\n{self.verdict.sentence}")
         say("\n" + tables.for_terminal(table))
+        if (calibration := self.calibration) is not None:
+            say(calibration.sentence)
         for finding in self._warnings():
             say(finding.line())
             table["note"] += f" Warning: {finding}."
@@ -371,6 +390,7 @@ class FinetuneResult:
             "layer_decay": self.method.layer_decay,
             "head_rate": self.learner.head_factor(self.method),
             "measure": task_type.measure,
+            "calibration": None if self.calibration is None else self.calibration.to_json(),
             "asked": self.eval_part,
             "chosen": self.best.seed,
             "constants": conclusion.constants(self.baselines),
@@ -465,7 +485,7 @@ def _usage_code(out: Path, learner: Learner, attached: bool, head_alone: bool) -
                 f"# cuts longer texts{cut}"
             ]
             if top_k:
-                lines += ["# Every label with its score; those above 0.5 are told."]
+                lines += ["# Every label with its score; task.json has the threshold of each."]
         else:
             lines += ["ask('…')"]
     elif learner.family is not None and task_type.head is None and not task_type.writes:
@@ -531,7 +551,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 MODEL = Path(__file__).resolve().parent / "{model}"
 LENGTH = {length}  # tokens; of longer texts the end is cut, of two texts that of the longer one
-
+{thresholds}
 
 def predict(examples):
     """{what}"""
@@ -560,7 +580,7 @@ SINGLE = """        shares = scores.softmax(0)
         best = int(shares.argmax())
         yield {"label": names[best], "score": round(float(shares[best]), 6)}"""
 MULTI = """        shares = scores.sigmoid()
-        chosen = [i for i, share in enumerate(shares.tolist()) if share > 0.5]
+        chosen = [i for i, share in enumerate(shares.tolist()) if share >= THRESHOLDS[i]]
         yield {"labels": [names[i] for i in chosen],
                "scores": [round(float(shares[i]), 6) for i in chosen]}"""
 NUMBER = """        number = float(scores[0])
@@ -607,6 +627,10 @@ def predict_script(task_type: TaskType, frame: Frame, *, plain: bool) -> str:
         roles = ", ".join(task_type.roles)
         return USE.format(example=example, needs=needs) + OURS.format(roles=roles)
     pair = len(task_type.roles) > 1
+    thresholds = ""
+    if task_type.problem == "multi":
+        of_labels = task_type.decoding[THRESHOLDS]
+        thresholds = f"THRESHOLDS = {of_labels}  # the probability from which a label is told\n"
     placeholders = {
         "model": MODEL,
         "length": frame.length,
@@ -614,6 +638,7 @@ def predict_script(task_type: TaskType, frame: Frame, *, plain: bool) -> str:
         "answer": {"single": SINGLE, "multi": MULTI, "number": NUMBER}[task_type.problem],
         "pairs": ", a tab between two texts" if pair else "",
         "split": PAIRS if pair else "lines",
+        "thresholds": thresholds,
     }
     text = PLAIN
     for name, value in placeholders.items():

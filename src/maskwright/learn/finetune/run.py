@@ -382,6 +382,8 @@ def _training_facts(
         "epochs": settings.epochs,
         "passes over the rows in each": passes,
         "batch": settings.batch,
+        **({} if settings.class_weights is None else {"class weights": settings.class_weights}),
+        **({} if not settings.label_smoothing else {"label smoothing": settings.label_smoothing}),
         **({} if settings.accumulate == 1 else {"portions of a step": settings.accumulate}),
     }
 

@@ -48,6 +48,7 @@ class Settings:
         patience: how many epochs without a better figure end the run; None: none do.
         least_steps: where there are so few examples that the epochs would be fewer steps than
             these, each is several passes over the data (Mosbach et al. 2021, arXiv:2006.04884).
+        class_weights, label_smoothing: of the loss, as `objectives.supervised.Options` says.
     """
 
     epochs: int = 3
@@ -57,6 +58,8 @@ class Settings:
     schedule: Schedule = field(default_factory=lambda: Schedule(kind="linear", warmup=0.1))
     patience: int | None = None
     least_steps: int = 0
+    class_weights: tuple[float, ...] | None = None
+    label_smoothing: float = 0.0
     seed: int = 0
 
 

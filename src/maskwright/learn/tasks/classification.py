@@ -9,7 +9,7 @@ from 1990 to 2019. Afterwards mean and deviation are folded into the head.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from maskwright.base.counted import rounded
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.findings import Finding
-from maskwright.base.metrics import metrics
+from maskwright.base.metrics import calibration, metrics
+from maskwright.base.metrics.calibration import Reliability
 from maskwright.base.report.wording import figure
 from maskwright.learn.tasks.base import baselines as baseline
 from maskwright.learn.tasks.base.choices import Long
@@ -30,8 +31,12 @@ from maskwright.learn.tasks.base.encode import (
     pool,
 )
 from maskwright.learn.tasks.base.task_type import (
+    ALL_PROBABILITIES,
+    LEAST_PROBABILITY,
     LOGIT,
     SECOND,
+    TEMPERATURE,
+    THRESHOLDS,
     TWO_TEXTS,
     UNTOLD,
     Answers,
@@ -85,8 +90,16 @@ class Classification(TaskType):
         return "text-classification"
 
     @property
+    def thresholds(self) -> NDArray[np.float64]:
+        """The probability (L,) from which each of several labels is an answer."""
+        usual = [self.options.get(LEAST_PROBABILITY, 0.5)] * len(self.labels)
+        chosen = usual if LEAST_PROBABILITY in self.options else self.options.get(THRESHOLDS, usual)
+        return np.asarray(chosen, np.float64)
+
+    @property
     def decoding(self) -> dict[str, Any]:
-        return {name: bool(self.options.get(name)) for name in (LOGIT, UNTOLD)}
+        values: dict[str, Any] = {name: bool(self.options.get(name)) for name in (LOGIT, UNTOLD)}
+        return values | ({THRESHOLDS: self.thresholds.tolist()} if self.problem == "multi" else {})
 
     # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
@@ -175,10 +188,14 @@ class Classification(TaskType):
         long: Long = "head",
         train: Encoded | None = None,
     ) -> Objective:
-        """For training of regression, on standardised targets."""
+        """For training of regression, on standardised targets. A new head of several labels starts
+        with their frequencies, as hundreds of steps would only learn that most labels are rare (Lin
+        et al. 2017, arXiv:1708.02002, section 4.1)."""
         from maskwright.model.objectives.modules.supervised import Standardised, Supervised
 
         objective = super().objective(model, vocabulary, long)
+        if train is not None and self.problem == "multi" and isinstance(objective, Supervised):
+            objective.start_at(self._targets(train.rows).mean(0))
         if train is None or self.problem != "number" or not isinstance(objective, Supervised):
             return objective
         targets = self._truth(train.rows)
@@ -208,7 +225,25 @@ class Classification(TaskType):
         outputs = self.merged(encoded, outputs)
         if self.problem == "single":
             return outputs.argmax(1)
-        return (outputs > 0).astype(np.int64) if self.problem == "multi" else self._values(outputs)
+        if self.problem == "multi":
+            return (_logistic(outputs) >= self.thresholds).astype(np.int64)
+        return self._values(outputs)
+
+    def calibrate(
+        self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False
+    ) -> Self:
+        """Choose a temperature at the end, and a threshold for each of several labels."""
+        if len(encoded.rows) < calibration.LEAST_ROWS or self.problem == "number":
+            return self
+        scores, truth = self.merged(encoded, read(self)), self._truth(encoded.rows)
+        values: dict[str, Any] = {}
+        if final:
+            values[TEMPERATURE] = calibration.fit_temperature(scores, truth)
+        if self.problem == "multi":
+            shares = _logistic(scores / values.get(TEMPERATURE, 1.0))
+            thresholds = calibration.select_thresholds(shares, truth, self.measure)
+            values[THRESHOLDS] = thresholds.tolist()
+        return self.with_options(values)
 
     def as_pipeline(
         self, encoded: Encoded, outputs: Scores, top: int | None = None
@@ -217,18 +252,25 @@ class Classification(TaskType):
             outputs = self.merged(encoded, outputs)
             yield from ({"score": rounded(n)} for n in self._values(outputs))
             return
+        least = self.options.get(LEAST_PROBABILITY, 0.0)
         for row in self._shares(encoded, outputs):
             if top is not None:
                 order = np.argsort(-row, kind="stable")[:top]
                 yield [self._label_and_score(row, int(label)) for label in order]
-            elif self.problem == "multi":
-                chosen = [i for i, p in enumerate(row) if p > 0.5]
-                yield {
+                continue
+            if self.problem == "multi":
+                chosen = np.flatnonzero(row >= self.thresholds).tolist()
+                answer: dict[str, Any] = {
                     "labels": [self.labels[i] for i in chosen],
                     "scores": [round(float(row[i]), 6) for i in chosen],
                 }
             else:
-                yield self._label_and_score(row, int(row.argmax()))
+                answer = self._label_and_score(row, int(row.argmax()))
+                answer["label"] = answer["label"] if row.max() >= least else None
+            if self.options.get(ALL_PROBABILITIES):
+                rounded_shares = [round(float(share), 6) for share in row]
+                answer["probabilities"] = dict(zip(self.labels, rounded_shares, strict=True))
+            yield answer
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         if self.problem == "number":
@@ -250,7 +292,7 @@ class Classification(TaskType):
 
     def report(self, encoded: Encoded, outputs: Scores, answers: Answers) -> TaskReport:
         truth, predicted = self._truth(encoded.rows), np.asarray(answers)
-        classes = confusion = None
+        classes = confusion = reliability = None
         name: Callable[[Any], str]
         if self.problem == "number":
             quantity, name = "off by", lambda number: figure(float(number))
@@ -260,13 +302,17 @@ class Classification(TaskType):
             quantity, name = "labels wrong", self._names
             weights = (predicted != truth).sum(1)
             one_sided = alike(truth, answers, name)
+            shares = self._shares(encoded, outputs)
+            reliability = Reliability(shares.ravel(), truth.ravel() > 0, answers=False)
             classes = [
                 metrics.per_class(truth[:, i], predicted[:, i], ("", label))[1]
                 for i, label in enumerate(self.labels)
             ]
         else:
             quantity, name = "how sure", self.labels.__getitem__
-            weights = np.where(predicted != truth, self._shares(encoded, outputs).max(1), 0.0)
+            shares = self._shares(encoded, outputs).max(1)
+            weights = np.where(predicted != truth, shares, 0.0)
+            reliability = Reliability(shares, predicted == truth)
             one_sided = alike(truth, answers, name)
             classes = metrics.per_class(truth, predicted, self.labels)
             confusion = metrics.confusion(truth, predicted, len(self.labels))
@@ -279,7 +325,7 @@ class Classification(TaskType):
         ]
         note = "Rows are those of the class in the file."
         table = None if classes is None else classes_table(classes, note)
-        return TaskReport(mistakes, quantity, None, table, confusion, one_sided)
+        return TaskReport(mistakes, quantity, None, table, confusion, one_sided, reliability)
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         return list(baseline.baselines(data, eval_part))

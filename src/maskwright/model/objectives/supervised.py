@@ -44,7 +44,16 @@ PROBLEM_TYPES: dict[Problem, str] = {
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """`problem` is the kind of labels of a sequence head; `pieces` pools the vectors of a text's
-    pieces."""
+    pieces.
+
+    Attributes:
+        class_weights: factor on the loss of each class; of several labels on the loss of rows that
+            have the label. None: 1.
+        label_smoothing: share of a target that is distributed evenly over all classes (Szegedy et
+            al. 2016, arXiv:1512.00567, section 7).
+    """
 
     problem: Problem = "single"
     pieces: ChunkPooling = "mean"
+    class_weights: tuple[float, ...] | None = None
+    label_smoothing: float = 0.0

@@ -22,6 +22,7 @@ from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.metrics import row_metrics
+from maskwright.base.metrics.calibration import Reliability
 from maskwright.base.metrics.intervals import Estimate, OfSums
 from maskwright.base.metrics.metrics import ClassFigures
 from maskwright.base.metrics.row_metrics import ArrayMetric, RowMetric, SumMetric
@@ -46,6 +47,11 @@ if TYPE_CHECKING:
 # Options for a folder whose task is unknown: it accepts one text or two (UNTOLD); its single score
 # is a logit, not a number (LOGIT).
 UNTOLD, LOGIT = "untold", "logit"
+# What validation data chose: by what the scores of the head were divided, and the probability from
+# which each of several labels is an answer. How a prediction is asked for: the probability below
+# which a row gets no label, and whether it lists the probabilities of all labels.
+TEMPERATURE, THRESHOLDS = "temperature", "thresholds"
+LEAST_PROBABILITY, ALL_PROBABILITIES = "least_probability", "all_probabilities"
 ONE_SIDED = "one-sided-answers"
 SECOND = "text_pair"
 TWO_TEXTS = {"text", SECOND}  # keys of a text pair for `pipeline`
@@ -160,6 +166,7 @@ class TaskReport:
         confusion: (L, L) counts of true label by predicted label, if the task has one of each.
         one_sided: a warning that the answers to all rows are the same and not all of them correct,
             which a good metric may hide.
+        reliability: the probabilities of the predictions, if they have any.
     """
 
     mistakes: Sequence[Mistake] = ()
@@ -168,6 +175,7 @@ class TaskReport:
     classes: Table | None = None
     confusion: NDArray[np.int64] | None = None
     one_sided: Finding | None = None
+    reliability: Reliability | None = None
 
 
 @dataclass(frozen=True)
@@ -345,7 +353,8 @@ class TaskType(ABC):
 
         Args:
             read: computes the outputs for these data with the options of a task type.
-            final: whether training is over, so that decoding settings may be compared, too; else
+            final: whether training is over, so that decoding settings may be compared, too, and a
+                `TEMPERATURE` is chosen by which the caller divides the scores of the head; else
                 outputs are only computed for `self`.
         """
         return self

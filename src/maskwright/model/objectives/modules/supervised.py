@@ -24,6 +24,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -49,6 +50,7 @@ from maskwright.model.objectives.supervised import Options
 from maskwright.text.store.rows import Rows
 
 SCALE = 20.0
+RAREST = 1e-3  # the lowest frequency at which a label starts
 Aim = Literal["similarity", "ranking"]
 
 
@@ -79,6 +81,15 @@ class Supervised(Objective):
     def head(self) -> Head:
         """The head that is trained."""
         return self.product.config.heads[0]
+
+    @torch.no_grad()
+    def start_at(self, frequencies: NDArray[np.float32]) -> None:
+        """Set the bias of a new head, which is 0, so that a score of 0 before it gives the labels
+        these frequencies (L,), which count as 0.001 to 0.999."""
+        head = self.product.heads[self.head.name]
+        assert isinstance(head, HeadModule)
+        if head.bias is not None and not head.bias.any():
+            head.bias.copy_(torch.logit(torch.from_numpy(frequencies), eps=RAREST))
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         """Make a batch from rows of one text with one class each."""
@@ -112,11 +123,23 @@ class Supervised(Objective):
             return Loss({"span": Part(_lost_ends(scores, batch.labels))})
         targets = batch.targets if head_kind == "token" else batch.labels
         assert targets is not None
-        if self.options.problem == "single":
-            total = functional.cross_entropy(scores, targets, reduction="sum")
-        elif self.options.problem == "multi":
+        options, weights = self.options, None
+        if options.class_weights is not None:
+            weights = scores.new_tensor(options.class_weights)
+        if options.problem == "single":
+            total = functional.cross_entropy(
+                scores,
+                targets,
+                weights,
+                reduction="sum",
+                label_smoothing=options.label_smoothing,
+            )
+        elif options.problem == "multi":
+            smoothed = targets.to(scores.dtype).lerp(
+                scores.new_tensor(0.5), options.label_smoothing
+            )
             losses = functional.binary_cross_entropy_with_logits(
-                scores, targets.to(scores.dtype), reduction="none"
+                scores, smoothed, reduction="none", pos_weight=weights
             )
             total = losses.mean(-1).sum()
         else:
