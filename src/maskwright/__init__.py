@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from maskwright.api import compare as compare
     from maskwright.api import connect as connect
     from maskwright.api import curate_files as curate  # noqa: F401
+    from maskwright.api import doctor as doctor
     from maskwright.api import evaluate as evaluate
     from maskwright.api import explore as explore
     from maskwright.api import export_model as export  # noqa: F401
@@ -63,6 +64,7 @@ VERBS = {
     "compare": "compare",
     "connect": "connect",
     "curate": "curate_files",
+    "doctor": "doctor",
     "evaluate": "evaluate",
     "explore": "explore",
     "export": "export_model",

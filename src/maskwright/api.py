@@ -18,6 +18,7 @@ from typing import Any, TextIO, Unpack
 from maskwright.ask.analysis.attention import attention
 from maskwright.ask.analysis.probe import probe
 from maskwright.ask.analysis.tokens import see, show_tokens, tokenizer_of
+from maskwright.ask.doctor.doctor import doctor
 from maskwright.ask.evaluate.against import ModelComparison, evaluate_against
 from maskwright.ask.evaluate.compare import compare
 from maskwright.ask.evaluate.kind import answers_tasks, is_retrieval_folder
@@ -73,6 +74,7 @@ __all__ = [
     "compare",
     "connect",
     "curate_files",
+    "doctor",
     "encode_sampled",
     "evaluate",
     "evaluate_against",

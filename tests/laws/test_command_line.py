@@ -39,6 +39,7 @@ OPTIONS = {
     "pretrain": f"recipe --minutes --out --set --steps --text {SHORT}",
     "adapt": f"model --minutes --out --set --text {SHORT}",
     "resume": "run --set",
+    "doctor": "data model --column --out --read --task",
     "compare": "recipes --budget --data --out --seeds --set --text",
     "evaluate": """
         model --against --base --by --column --data --dimensions --how --out --part --read --text

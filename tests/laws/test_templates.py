@@ -24,6 +24,8 @@ from curate.cards import card_with
 from maskwright.ask.analysis import pages
 from maskwright.ask.analysis.layers import LayerProbe
 from maskwright.ask.analysis.pooling import PoolingComparison
+from maskwright.ask.doctor.check import Check, FlaggedRow
+from maskwright.ask.doctor.doctor import Diagnosis
 from maskwright.ask.evaluate.compare_report import Comparison, Metric
 from maskwright.ask.evaluate.compare_report import render as comparison_page
 from maskwright.base.findings import Finding
@@ -96,6 +98,12 @@ def of_curve(folder: Path, text: str) -> str:
                 told = {"value": 0.5 + gain + seed / 50, "moved": 0.1, "learned": 0.9}
                 curve.put_trained(way, count, seed, told)
     return curve_page(curve, {"task": text, "model": text, "asked": text})
+
+
+def of_diagnosis(folder: Path, text: str) -> str:
+    check = Check(text, text, {}, [found_of(text)], [FlaggedRow(text, text, text, text, 0.9)])
+    notes = [found_of(text), Finding("a-note", text)]
+    return Diagnosis(3, [text], [check], notes, [TABLE], text).page(text)
 
 
 def of_comparison(folder: Path, text: str) -> str:
@@ -193,6 +201,7 @@ PAGES: dict[str, Callable[[Path, str], str]] = {
     "finetuning.html": of_finetuning,
     "label_curve.html": of_curve,
     "comparison.html": of_comparison,
+    "doctor.html": of_diagnosis,
     "layers.html": of_layers,
     "pooling.html": of_pooling,
     "word_senses.html": of_senses,

@@ -47,6 +47,19 @@ class TableReadingOptions:
                     "option has no effect here", where=f"{WHERE} {option.name}", do="leave it out"
                 )
 
+    def settings(self) -> list[str]:
+        """Return the words NAME=VALUE from which `how_read` makes these options."""
+        values = {**vars(self.reading), **vars(self)}
+        usual = {**vars(ReadingOptions()), **vars(TableReadingOptions())}
+        changed = {n: v for n, v in values.items() if n != "reading" and v != usual[n]}
+        return [f"{name}={_spelled(value)}" for name, value in changed.items()]
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
 
 DEFAULT_OPTIONS = TableReadingOptions()
 

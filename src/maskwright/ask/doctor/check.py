@@ -1,0 +1,147 @@
+"""What the checks of labelled data share: the rows that they examine, and the form of a result.
+
+A check is a function of a `Subject` that returns a `Check`. Findings of severity "warning" are
+problems: they would change a score or a model noticeably. Limits below which a check stays silent
+are constants beside it, with their reason; docs/decisions has the simulations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from maskwright.base.findings import Finding
+from maskwright.text.tables.examples import BETWEEN, Example
+from maskwright.text.tables.layout import Dataset
+from maskwright.text.tables.rows import TRAIN, Row, Table, value_of
+from maskwright.text.tables.splits import draw_rows
+
+# Rows that are compared with each other or predicted; of more rows, as many are drawn.
+EXAMINED = 5_000
+
+
+@dataclass(frozen=True)
+class FlaggedRow:
+    """A row to look at.
+
+    Attributes:
+        where: its file and line.
+        text: its text; both texts of a pair, separated by a bar.
+        label: its label, as its class is named.
+        suggestion: a more probable label.
+        score: the probability that the label is wrong, 0 to 1.
+    """
+
+    where: str
+    text: str
+    label: str
+    suggestion: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of one check.
+
+    Attributes:
+        name: a stable name, such as "repetitions".
+        summary: what was seen, in a line; why it does not apply if there are no figures.
+        figures: plain values by name.
+        findings: what the user should know, the gravest first.
+        rows: rows to look at, the gravest first.
+    """
+
+    name: str
+    summary: str
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
+    rows: Sequence[FlaggedRow] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "summary": self.summary,
+            "figures": dict(self.figures),
+            "findings": [finding.to_json() for finding in self.findings],
+            "rows": [vars(row) for row in self.rows],
+        }
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The labelled rows that are examined.
+
+    Attributes:
+        dataset: the examples, in the parts that the files have.
+        table: the rows as they stand in the files.
+    """
+
+    dataset: Dataset
+    table: Table
+
+    @cached_property
+    def rows(self) -> list[Example]:
+        """The rows of all parts."""
+        return [row for rows in self.dataset.parts.values() for row in rows]
+
+    @cached_property
+    def parts(self) -> list[str]:
+        """The part of each row."""
+        return [part for part, rows in self.dataset.parts.items() for _ in rows]
+
+    @cached_property
+    def raw_rows(self) -> dict[str, Row]:
+        """The row of the file by its location."""
+        return {row.where: row for row in self.table.rows}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the classes; empty if the task has none."""
+        return () if self.dataset.labels is None else self.dataset.labels.names
+
+    @property
+    def has_one_class(self) -> bool:
+        """Whether each row has exactly one class."""
+        return self.dataset.task.shape.label == "classes"
+
+    def values(self, column: str) -> list[Any]:
+        """Return the value of each row in a column of the files."""
+        return [value_of(self.raw_rows[row.where], column) for row in self.rows]
+
+    def drawn(self, count: int = EXAMINED) -> Dataset:
+        """Return at most `count` rows as the only part of a dataset, called `train`; they are
+        drawn proportionally to their classes."""
+        chosen: Sequence[int] = range(len(self.rows))
+        if len(chosen) > count:
+            texts = [row.whole_text for row in self.rows]
+            chosen = sorted(draw_rows(texts, [row.stratum for row in self.rows], count))
+        groups = [group for names in self.dataset.groups.values() for group in names]
+        return replace(
+            self.dataset,
+            parts={TRAIN: [self.rows[i] for i in chosen]},
+            groups={TRAIN: [groups[i] for i in chosen]} if groups else {},
+        )
+
+    def flagged(self, row: Example, label: int, suggestion: int, score: float) -> FlaggedRow:
+        """Return a row to look at, given the indices of its class and of a more probable one."""
+        text = " ".join(shown_text(row).split())
+        return FlaggedRow(
+            row.where, text, self.names[label], self.names[suggestion], round(score, 3)
+        )
+
+
+def shown_text(row: Example) -> str:
+    """Return the texts of a row, separated by a bar."""
+    return row.whole_text.replace(BETWEEN, " | ")
+
+
+def severity(share: float, limit: float) -> Any:
+    """Return "warning" if a share reaches the limit, else "note"."""
+    return "warning" if share >= limit else "note"
+
+
+def percent(share: float) -> str:
+    """Format a share with two significant digits: 5.1 %, 12 %, 0.35 %."""
+    return f"{100 * share:.2g} %" if share < 0.995 else "100 %" if share == 1 else "over 99 %"

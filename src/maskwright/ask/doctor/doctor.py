@@ -1,0 +1,275 @@
+"""Examine labelled data before any training: problems, what they cost, and a command to begin with.
+
+    doctor("reviews.csv").verdict   ->   "2 problems in 1,200 rows, the first: about 5.2 % of …"
+
+The checks are functions that return a `Check`. Severe findings are problems, others notes; a
+check whose figures are usual says nothing. All rows are read, and copies are counted among all of
+them; what takes longer is computed on rows that are drawn, which is said.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from numpy.typing import NDArray
+
+from maskwright.ask.doctor.check import Check, FlaggedRow, Subject
+from maskwright.ask.doctor.label_errors import check_labels, out_of_fold
+from maskwright.ask.doctor.leakage import check_leakage
+from maskwright.ask.doctor.model_fit import check_model_fit, check_score
+from maskwright.ask.doctor.repetitions import check_repetitions
+from maskwright.ask.predict.engine import Engine
+from maskwright.base.counted import counted
+from maskwright.base.errors import IncompatibleError, shorten
+from maskwright.base.findings import Finding
+from maskwright.base.report import document, tables
+from maskwright.base.report.say import printer
+from maskwright.base.storage import commit
+from maskwright.base.terminal import shell_word
+from maskwright.model.opening.open import open_model
+from maskwright.text.tables.files import load
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.prepare import build
+from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
+from maskwright.text.tables.role_search import GROUPS
+from maskwright.text.tables.rows import ALL, plain
+from maskwright.text.tables.shapes import as_names, option
+from maskwright.text.tables.survey import survey
+
+NAME, PAGE = "diagnosis.json", "report.html"
+SHOWN, TEXT = 10, 60  # rows in the report, and characters of each
+# Findings of the survey that are problems, and those that a check has with more detail.
+PROBLEMS = {"class-never-seen", "misspelt-label", "label-like-missing-value", "same-answer"}
+COVERED = {"rows-in-two-parts", "contradicting-labels", "repeated-rows", "possible-groups"}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was seen in labelled data.
+
+    Attributes:
+        num_rows: number of rows.
+        lines: the task and the columns, in sentences.
+        checks: the result of each check.
+        findings: all findings, problems first.
+        tables: rows, lengths and classes by part, as `base/report/tables.py` describes them.
+        command: a command to train with.
+    """
+
+    num_rows: int
+    lines: Sequence[str]
+    checks: Sequence[Check]
+    findings: Sequence[Finding]
+    tables: Sequence[tables.Table]
+    command: str
+
+    @property
+    def problems(self) -> list[Finding]:
+        """Findings that would change a score or a model noticeably, the gravest first."""
+        return [finding for finding in self.findings if finding.severity == "warning"]
+
+    @property
+    def notes(self) -> list[Finding]:
+        """All other findings."""
+        return [finding for finding in self.findings if finding.severity != "warning"]
+
+    @property
+    def rows(self) -> list[FlaggedRow]:
+        """The rows to look at, the gravest first."""
+        return [row for check in self.checks for row in check.rows]
+
+    @property
+    def verdict(self) -> str:
+        """The result in a sentence."""
+        rows = counted(self.num_rows, "row")
+        if not self.problems:
+            return f"No problem was seen in {rows}."
+        problems = counted(len(self.problems), "problem")
+        return f"{problems} in {rows}, the first: {self.problems[0].what}."
+
+    def all_tables(self) -> list[tables.Table]:
+        """Return all tables: of the data, the checks, and the rows to look at."""
+        of_checks = {
+            "title": "Checks",
+            "head": ["check", "result"],
+            "rows": [[check.name, check.summary] for check in self.checks],
+            "note": "",
+        }
+        shown = [
+            [row.where, row.label, row.suggestion, f"{row.score:.2f}", shorten(row.text, TEXT)]
+            for row in self.rows[:SHOWN]
+        ]
+        more = len(self.rows) - len(shown)
+        of_rows = {
+            "title": "Rows whose label is probably wrong",
+            "head": ["row", "label", "more probable", "wrong with", "text"],
+            "rows": shown,
+            "note": f"{more:,} more are listed in {NAME} (--out DIR)." if more else "",
+        }
+        return [*self.tables, of_checks, *([of_rows] if shown else [])]
+
+    def render(self) -> str:
+        """Return the report as text."""
+        problems = [f"{number}. {problem}" for number, problem in enumerate(self.problems, 1)]
+        sections = [
+            self.verdict,
+            "\n".join(self.lines),
+            *map(tables.for_terminal, self.all_tables()),
+            "\n".join(["Problems", *(f"  {line}" for line in problems)] if problems else []),
+            "\n".join(note.line() for note in self.notes),
+            ("after correcting: " if problems else "next: ") + self.command,
+        ]
+        return "\n\n".join(section.strip("\n") for section in sections if section)
+
+    def page(self, name: str) -> str:
+        """Return the report as an HTML page; `name` is that of the data."""
+        return document.render(
+            "doctor.html",
+            name=name,
+            kind="labelled data",
+            verdict=self.verdict,
+            problems=self.problems,
+            notes=self.notes,
+            tables=self.all_tables(),
+            command=self.command,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "verdict": self.verdict,
+            "rows": self.num_rows,
+            "data": list(self.lines),
+            "problems": [finding.to_json() for finding in self.problems],
+            "notes": [finding.to_json() for finding in self.notes],
+            "checks": {check.name.replace(" ", "_"): check.to_json() for check in self.checks},
+            "tables": list(self.tables),
+            "command": self.command,
+        }
+
+
+def doctor(
+    data: Path | str,
+    model: Path | str | None = None,
+    *,
+    task: str | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    read: TableReadingOptions = DEFAULT_OPTIONS,
+    out: Path | str | None = None,
+    stream: TextIO | None = None,
+) -> Diagnosis:
+    """Examine labelled rows and print a report that begins with a verdict.
+
+    Args:
+        data: a file or folder as for fine-tuning.
+        model: the folder of a model whose lengths and tokenizer the rows are compared with, and
+            whose frozen embeddings predict labels in place of a bag of words.
+        task: the name of the task; None to infer it.
+        columns: from role to column, for those that must not be guessed.
+        read: encoding, separator, and the handling of bad rows.
+        out: a new folder for the report (`report.html`) and all figures and rows
+            (`diagnosis.json`).
+        stream: receives the report; None: standard output.
+
+    Raises:
+        UsageError: a path, column or task does not exist, or `out` has a report already.
+        DataError: rows that cannot be read, or no task fits them.
+        IncompatibleError: the model reads no text.
+    """
+    if out is not None:
+        document.require_new(Path(out) / NAME, Path(out) / PAGE)
+        commit.probe_writable(Path(out))
+    engine = None if model is None else _engine(model)
+    table = load(data, header=read.header, reading=read.reading)
+    inferred = infer(table, as_names(columns), task, read.no_label)
+    dataset = build(
+        table,
+        inferred,
+        fold_labels=read.fold_labels,
+        repair_tags=read.repair_tags,
+        no_label=read.no_label,
+        reading=read.reading,
+    )
+    subject = Subject(dataset, table)
+    source = "" if model is None else f"embeddings of {model}"
+    predicted = out_of_fold(subject, None if engine is None else _embedder(engine), source)
+    checks = [
+        check_leakage(subject),
+        check_labels(subject, predicted),
+        check_repetitions(subject),
+        check_model_fit(subject, None if engine is None else engine.model),
+        check_score(subject, predicted),
+    ]
+    overview = survey(dataset)
+    findings = [finding for check in checks for finding in check.findings]
+    findings += [
+        dataclasses.replace(finding, severity="warning") if finding.name in PROBLEMS else finding
+        for finding in overview.findings
+        if finding.name not in COVERED
+    ]
+    diagnosis = Diagnosis(
+        len(subject.rows),
+        inferred.lines(),
+        checks,
+        sorted(findings, key=lambda finding: finding.severity != "warning"),
+        overview.tables(),
+        _command(subject, data, model, task, as_names(columns), read, checks),
+    )
+    say = printer(stream)
+    say(diagnosis.render())
+    if out is not None:
+        text = json.dumps(diagnosis.to_json(), indent=2, allow_nan=False) + "\n"
+        document.write_new(Path(out), {NAME: text, PAGE: diagnosis.page(Path(data).name)})
+        say(f"report: {Path(out) / PAGE}")
+    return diagnosis
+
+
+def _engine(model: Path | str) -> Engine:
+    engine = Engine(open_model(model), "auto")
+    if "embed" not in engine.abilities:
+        raise IncompatibleError(
+            "the model makes no vectors of texts",
+            where=model,
+            found=engine.describe(),
+            do="name another model, or none: labels are then examined by a bag of words",
+        )
+    return engine
+
+
+def _embedder(engine: Engine) -> Callable[[Sequence[str]], NDArray[Any]]:
+    return engine.embedder(None).vectors
+
+
+def _command(
+    subject: Subject,
+    data: Path | str,
+    model: Path | str | None,
+    task: str | None,
+    columns: Mapping[str, Sequence[str]],
+    read: TableReadingOptions,
+    checks: Sequence[Check],
+) -> str:
+    """Return the command that trains on the rows as they were read here."""
+    target = "MODEL" if model is None else shell_word(model)
+    words = [f"maskwright finetune {target} --data {shell_word(data)}"]
+    words += [] if task is None else [f"--task {task}"]
+    words += [option(role, name) for role, names in columns.items() for name in names]
+    words += [f"--read {shell_word(setting)}" for setting in read.settings()]
+    all_columns = subject.dataset.task.columns
+    groups = [
+        name
+        for name in all_columns.left_out
+        if plain(name) in GROUPS
+        and 2 < all_columns.described[name].distinct < 0.9 * len(subject.rows)
+    ]
+    if groups and ALL in subject.dataset.parts and "group" not in all_columns.roles:
+        words.append(option("group", groups[0]))
+    names = {finding.name for check in checks for finding in check.findings}
+    if "truncated" in names and subject.dataset.task.shape.label:
+        words.append("--long head-and-tail")
+    return " ".join(words)

@@ -1,0 +1,311 @@
+"""Probable label errors, by predictions for rows that a model has not learned from.
+
+Five folds of the rows (equal texts and groups in one) are predicted by a model of the other four:
+logistic regression on a bag of words, or on the frozen embeddings of a Transformer. This is the
+setting of confident learning (Northcutt et al. 2021, arXiv:1911.00068), but its count of errors is
+not used: rows that a model finds hard are not told from rows with a wrong label by it, so it calls
+10 to 15 % of the labels of clean data wrong. Instead two numbers are fitted to the probabilities p
+of the given labels by maximum likelihood: an inverse temperature, and a share e of labels that were
+replaced by any of the other K - 1 classes,
+
+    P(label) = (1 - e) p + e (1 - p) / (K - 1).
+
+The model of clean labels is e = 0, and both are compared by their likelihood ratio. The posterior
+probability of a wrong label, e (1 - p) / (K - 1) / P(label), ranks rows as their margin does, and
+its mean is the precision to expect of a list.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.ask.doctor.check import EXAMINED, Check, Subject, percent, severity
+from maskwright.base.counted import counted
+from maskwright.base.findings import Finding
+from maskwright.learn.tasks.base.baselines import fitted, targets
+from maskwright.text.tables.examples import Example, PairExample, TextExample, folded
+from maskwright.text.tables.labels import group_by_shared_keys
+from maskwright.text.tables.layout import Dataset
+from maskwright.text.tables.rows import TRAIN
+from maskwright.text.tables.splits import hash_of
+
+FOLDS = 5
+# Of so many classes and rows a bag of words is learned in seconds.
+ROWS_TIMES_CLASSES = 400_000
+LEAST_ROWS = 60
+# Twice the log of the likelihood ratio from which labels are called wrong. Where labels follow
+# their probabilities it exceeds 8 in less than 1 of 1,000 data sets; the rest is for models that do
+# not. Of six clean data sets the highest was 10.
+RATIO = 15.0
+# A model has to avoid this share of the errors of the most frequent label to judge labels.
+SKILL = 0.2
+NOISY = 0.01  # a share of wrong labels that lowers every score by as much
+SUSPECT = 0.5  # posterior probability of a wrong label
+LISTED = 200
+# (indices of training rows, indices of other rows) -> the features of both
+Features = Callable[[NDArray[np.int64], NDArray[np.int64]], tuple[Any, Any]]
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """Predictions of rows by models that did not learn from them.
+
+    Attributes:
+        rows: the rows.
+        labels: (N,) class indices, for several labels (N, C) of 0 and 1, or numbers.
+        log_odds: (N, C) log probabilities of the classes up to a constant; for several labels
+            the logit of each; for numbers (N, 1) predictions. NaN for rows that are in no fold.
+        source: what the features are.
+    """
+
+    rows: Sequence[Example]
+    labels: NDArray[Any]
+    log_odds: NDArray[np.float64]
+    source: str
+
+    @property
+    def accuracy(self) -> float:
+        """The share of rows, or of all labels of rows, that are predicted right."""
+        if self.labels.ndim == 2:
+            return float(((self.log_odds > 0) == self.labels).mean())
+        return float((self.log_odds.argmax(1) == self.labels).mean())
+
+    @property
+    def usual(self) -> float:
+        """The accuracy of the most frequent answer."""
+        if self.labels.ndim == 2:
+            share = self.labels.mean()
+            return float(max(share, 1 - share))
+        return float(np.bincount(self.labels).max() / len(self.labels))
+
+    @property
+    def skill(self) -> float:
+        """The share of the errors of the most frequent answer that are avoided."""
+        return (self.accuracy - self.usual) / max(1 - self.usual, 1e-9)
+
+
+def out_of_fold(
+    subject: Subject, embed: Callable[[Sequence[str]], NDArray[Any]] | None, source: str
+) -> OutOfFold | None:
+    """Predict each row by a model of the other folds; None if the task or the number of rows does
+    not allow it, and for pairs without `embed`.
+
+    Args:
+        embed: returns one vector (N, D) for each text; None: a bag of words.
+        source: names the model of `embed`.
+    """
+    first = subject.rows[0]
+    num_classes = len(subject.names)
+    is_pair = isinstance(first, PairExample)
+    if not isinstance(first, TextExample | PairExample) or (is_pair and embed is None):
+        return None
+    data = subject.drawn(min(EXAMINED, ROWS_TIMES_CLASSES // max(1, num_classes)))
+    rows = data.parts[TRAIN]
+    if len(rows) < LEAST_ROWS or not num_classes:
+        return None
+    labels = targets(rows, num_classes)
+    features = _bag_of_words(rows) if embed is None else _embeddings(rows, embed)
+    log_odds = np.full((len(rows), num_classes), np.nan)
+    every = np.arange(len(rows))
+    for held_out in map(np.array, _folds(data)):
+        learned = np.setdiff1d(every, held_out)
+        train_features, new_features = features(learned, held_out)
+        log_odds[held_out] = _predicted(train_features, labels[learned], new_features, num_classes)
+    known = ~np.isnan(log_odds).any(1)
+    return OutOfFold(
+        [row for row, is_known in zip(rows, known, strict=True) if is_known],
+        labels[known],
+        log_odds[known],
+        source if embed is not None else "a bag of words",
+    )
+
+
+def _folds(data: Dataset) -> list[list[int]]:
+    """Return the row indices of each fold: equal texts and groups are in one, and rows with equal
+    labels are spread over all."""
+    rows = data.parts[TRAIN]
+    groups = data.groups.get(TRAIN) or [""] * len(rows)
+    units = group_by_shared_keys(
+        [("text", folded(row.apart_by)), *([("group", group)] if group else [])]
+        for row, group in zip(rows, groups, strict=True)
+    )
+    units.sort(key=lambda unit: (str(rows[unit[0]].answer), hash_of(rows[unit[0]].apart_by)))
+    return [[i for unit in units[fold::FOLDS] for i in unit] for fold in range(FOLDS)]
+
+
+def _bag_of_words(rows: Sequence[Example]) -> Features:
+    texts = [row.whole_text for row in rows]
+
+    def features(learned: NDArray[np.int64], held_out: NDArray[np.int64]) -> tuple[Any, Any]:
+        least = 2 if len(learned) > 200 else 1
+        weigh = fitted([texts[i] for i in learned], ngram_range=(1, 2), min_df=least)
+        return weigh.transform([texts[i] for i in learned]), weigh.transform(
+            [texts[i] for i in held_out]
+        )
+
+    return features
+
+
+def _embeddings(
+    rows: Sequence[Example], embed: Callable[[Sequence[str]], NDArray[Any]]
+) -> Features:
+    """Encode each text once; of a pair the features are products and differences."""
+    fields = type(rows[0]).text_fields
+    vectors = [embed([getattr(row, name) for row in rows]) for name in fields]
+    matrix = vectors[0]
+    if len(vectors) == 2:
+        matrix = np.hstack([vectors[0] * vectors[1], np.abs(vectors[0] - vectors[1])])
+    matrix = matrix / matrix.std()  # penalties are for features of this scale
+    return lambda learned, held_out: (matrix[learned], matrix[held_out])
+
+
+def _predicted(
+    features: Any, labels: NDArray[Any], new_features: Any, num_classes: int
+) -> NDArray[np.float64]:
+    """Return the log odds (N, C) of new rows."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    # A bag of words has rows of length 1 with few features; embeddings have deviation 1.
+    strength = 0.01 if isinstance(features, np.ndarray) else 10.0
+    model = LogisticRegression(C=strength, max_iter=100, tol=1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if labels.ndim == 2:
+            log_odds = np.full((new_features.shape[0], num_classes), -10.0)
+            for number, column in enumerate(labels.T):
+                if 0 < column.sum() < len(column):
+                    log_odds[:, number] = model.fit(features, column).decision_function(
+                        new_features
+                    )
+            return log_odds
+        log_odds = np.full((new_features.shape[0], num_classes), -20.0)
+        model.fit(features, labels)
+    log_odds[:, model.classes_] = np.maximum(model.predict_log_proba(new_features), -20.0)
+    return log_odds
+
+
+@dataclass(frozen=True)
+class LabelNoise:
+    """The fit of a share of wrong labels.
+
+    Attributes:
+        share: the estimated share of labels that are wrong.
+        ratio: twice the log of the likelihood ratio against a share of 0.
+        posterior: (N,) or (N, C) the probability that a label is wrong.
+    """
+
+    share: float
+    ratio: float
+    posterior: NDArray[np.float64]
+
+
+def estimate_noise(log_odds: NDArray[np.float64], labels: NDArray[Any]) -> LabelNoise:
+    """Fit the share of wrong labels; arrays as in `OutOfFold`. For several labels, each of them is
+    a row of two classes."""
+    from scipy.optimize import minimize
+
+    if labels.ndim == 2:
+        pairs = np.stack([np.zeros(labels.size), log_odds.ravel()], axis=1)
+        noise = estimate_noise(pairs, labels.ravel())
+        return LabelNoise(noise.share, noise.ratio, noise.posterior.reshape(labels.shape))
+    others = log_odds.shape[1] - 1
+    every = np.arange(len(labels))
+
+    def label_probabilities(log_scale: float) -> NDArray[np.float64]:
+        scaled = log_odds * np.exp(np.clip(log_scale, -5, 5))
+        scaled = scaled - scaled.max(1, keepdims=True)
+        probabilities = np.exp(scaled)
+        return np.asarray(probabilities[every, labels] / probabilities.sum(1))
+
+    def loss(log_scale: float, share: float) -> float:
+        p = label_probabilities(log_scale)
+        mixed = (1 - share) * p + share * (1 - p) / others
+        return float(-np.log(np.maximum(mixed, 1e-12)).sum())
+
+    clean = minimize(lambda x: loss(x[0], 0.0), [0.0], method="Nelder-Mead")
+    noisy = minimize(
+        lambda x: loss(x[0], 1 / (1 + np.exp(-x[1]))), [clean.x[0], -3.0], method="Nelder-Mead"
+    )
+    share = float(1 / (1 + np.exp(-noisy.x[1])))
+    p = label_probabilities(noisy.x[0])
+    wrong = share * (1 - p) / others
+    posterior = wrong / ((1 - share) * p + wrong)
+    return LabelNoise(share, max(0.0, 2 * (clean.fun - noisy.fun)), posterior)
+
+
+def check_labels(subject: Subject, predicted: OutOfFold | None) -> Check:
+    """Look for labels that are probably wrong."""
+    name = "label errors"
+    if predicted is None:
+        return Check(name, _reason(subject))
+    figures: dict[str, Any] = {
+        "examined_rows": len(predicted.rows),
+        "features": predicted.source,
+        "accuracy": round(predicted.accuracy, 4),
+        "majority": round(predicted.usual, 4),
+    }
+    of_all = _of_all(len(predicted.rows), len(subject.rows))
+    skill = f"{predicted.source}, out of fold{of_all}: {predicted.accuracy:.3f} right"
+    skill += f" (most frequent answer {predicted.usual:.3f})"
+    if predicted.skill < SKILL:
+        return Check(name, f"{skill}, which is too little to judge labels", figures)
+    noise = estimate_noise(predicted.log_odds, predicted.labels)
+    figures |= {"estimated_share": round(noise.share, 4), "likelihood_ratio": round(noise.ratio, 1)}
+    if noise.ratio < RATIO:
+        return Check(name, f"{skill}; no sign of wrong labels", figures)
+    flagged = np.argwhere(noise.posterior >= SUSPECT)
+    order = np.argsort(-noise.posterior[tuple(flagged.T)], kind="stable")
+    flagged = flagged[order]
+    rows = [_flagged_row(subject, predicted, noise, index) for index in flagged[:LISTED]]
+    expected = float(noise.posterior[tuple(flagged.T)].mean()) if len(flagged) else 0.0
+    figures |= {"suspects": len(flagged), "expected_precision": round(expected, 3)}
+    labels = "labels" if predicted.labels.ndim == 1 else "marks of labels"
+    confused = Counter((row.label, row.suggestion) for row in rows).most_common(1)
+    finding = Finding(
+        "wrong-labels",
+        f"about {percent(noise.share)} of the {labels} are wrong",
+        f"{counted(len(flagged), 'row')} to look at, of which about {expected:.0%} are wrong"
+        + (f"; most often {confused[0][0][0]!r} in place of {confused[0][0][1]!r}" if rows else "")
+        + (f"; the first: {rows[0].where}" if rows else ""),
+        "correct the rows that are listed, then run this again",
+        severity(noise.share, NOISY),
+    )
+    return Check(name, f"{skill}; about {percent(noise.share)} wrong", figures, [finding], rows)
+
+
+def _flagged_row(
+    subject: Subject, predicted: OutOfFold, noise: LabelNoise, index: NDArray[np.int64]
+) -> Any:
+    row = predicted.rows[index[0]]
+    score = float(noise.posterior[tuple(index)])
+    if len(index) == 2:  # one of several labels: it is missing, or too much
+        shown = subject.flagged(row, index[1], index[1], score)
+        has_label = bool(predicted.labels[tuple(index)])
+        absent = f"not {shown.label}"
+        names = (shown.label, absent) if has_label else (absent, shown.label)
+        return type(shown)(shown.where, shown.text, *names, shown.score)
+    odds = predicted.log_odds[index[0]].copy()
+    label = int(predicted.labels[index[0]])
+    odds[label] = -np.inf
+    return subject.flagged(row, label, int(odds.argmax()), score)
+
+
+def _of_all(examined: int, total: int) -> str:
+    return "" if examined == total else f", {examined:,} of {total:,} rows"
+
+
+def _reason(subject: Subject) -> str:
+    """Return why labels are not checked."""
+    if isinstance(subject.rows[0], PairExample) and subject.names:
+        return "does not apply to pairs without a MODEL: words alone do not compare two texts"
+    if not subject.names or not isinstance(subject.rows[0], TextExample | PairExample):
+        return f"does not apply to {subject.dataset.task.name}"
+    return f"needs {LEAST_ROWS} rows"

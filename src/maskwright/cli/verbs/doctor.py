@@ -1,0 +1,47 @@
+"""Problems of labelled data, before any training."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.cli import options
+from maskwright.text.tables.reading_options import how_read
+
+SUMMARY = "examine labelled data: label errors, leaks, copies, lengths, what a score can tell"
+GROUP, ORDER = "labelled rows", 0
+EXAMPLES = ("FILE", "FILE MODEL")
+READING_OPTION = "--read "
+LABELLED = True
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", type=Path, help="labelled rows, as for finetune")
+    parser.add_argument(
+        "model",
+        type=Path,
+        nargs="?",
+        default=None,
+        help="the folder of a model: lengths are compared with what it reads, and its embeddings "
+        "judge labels (default: a bag of words judges them)",
+    )
+    parser.add_argument("--task", default=None, help="task type (default: inferred from the data)")
+    options.add_columns(parser)
+    options.add_read(parser)
+    options.add_out(
+        parser, "where to write report.html, and diagnosis.json with all rows to look at", "nowhere"
+    )
+
+
+def do(a: argparse.Namespace) -> None:
+    options.require_existing(a.data, "data", a.command)
+    options.require_existing(a.model, "model", a.command)
+    columns, read = options.parse_columns(a), how_read(a.read)
+    if a.task is not None:
+        from maskwright.text.tables.shapes import shape_of
+
+        shape_of(a.task)
+    options.note_busy(a.threads)
+    from maskwright.ask.doctor.doctor import doctor
+
+    doctor(a.data, a.model, task=a.task, columns=columns, read=read, out=a.out)

@@ -1,0 +1,47 @@
+"""The planned precision of a score holds in simulated comparisons."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from maskwright.base.metrics.intervals import wilson
+from maskwright.base.metrics.paired import of_shares
+from maskwright.base.metrics.power import (
+    correlation_half_width,
+    half_width,
+    smallest_difference,
+)
+
+
+def power(accuracy: float, rows: int, difference: float, draws: int = 500) -> float:
+    """The share of simulated comparisons in which a difference is found, if the models differ in
+    p (1 - p) of the rows."""
+    generator = np.random.default_rng(0)
+    disagreement = max(accuracy * (1 - accuracy), difference)
+    better, worse = (disagreement + difference) / 2, (disagreement - difference) / 2
+    found = 0
+    for draw in generator.random((draws, rows)):
+        found += of_shares(draw < better, (draw >= better) & (draw < better + worse)).p < 0.05
+    return found / draws
+
+
+@pytest.mark.parametrize(("accuracy", "rows"), [(0.8, 120), (0.9, 500), (0.6, 1000)])
+def test_the_smallest_difference_is_found_in_four_of_five_cases(accuracy: float, rows: int) -> None:
+    difference = smallest_difference(accuracy, rows)
+    assert 0.72 < power(accuracy, rows, difference) < 0.88
+    assert power(accuracy, rows, difference / 2) < 0.5, "the control"
+
+
+def test_intervals_of_planned_scores() -> None:
+    low, high = wilson(0.8, 120)
+    assert half_width(0.8, 120) == (high - low) / 2
+    assert smallest_difference(0.8, 480) < smallest_difference(0.8, 120) < 0.2
+    assert np.isnan(correlation_half_width(0.8, 4))
+    generator = np.random.default_rng(0)
+    shared, noise = generator.normal(size=(2, 2000, 100))
+    ranked = np.argsort(np.argsort(np.stack([shared, 0.8 * shared + 0.6 * noise]))).astype(float)
+    drawn = [np.corrcoef(one, two)[0, 1] for one, two in zip(*ranked, strict=True)]
+    assert correlation_half_width(float(np.mean(drawn)), 100) == pytest.approx(
+        1.96 * np.std(drawn), rel=0.1
+    )
