@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from maskwright.ask.doctor.check import EXAMINED, Check, Subject, percent, severity
 from maskwright.base.counted import counted
 from maskwright.base.findings import Finding
-from maskwright.learn.tasks.base.baselines import fitted, targets
+from maskwright.learn.tasks.base.bag_of_words import MANY, WORDS, fit_vectorizers, targets
 from maskwright.text.tables.examples import Example, PairExample, TextExample, folded
 from maskwright.text.tables.labels import group_by_shared_keys
 from maskwright.text.tables.layout import Dataset
@@ -144,11 +144,9 @@ def _bag_of_words(rows: Sequence[Example]) -> Features:
     texts = [row.whole_text for row in rows]
 
     def features(learned: NDArray[np.int64], held_out: NDArray[np.int64]) -> tuple[Any, Any]:
-        least = 2 if len(learned) > 200 else 1
-        weigh = fitted([texts[i] for i in learned], ngram_range=(1, 2), min_df=least)
-        return weigh.transform([texts[i] for i in learned]), weigh.transform(
-            [texts[i] for i in held_out]
-        )
+        parts = [[texts[i] for i in chosen] for chosen in (learned, held_out)]
+        ((_, weigh),) = fit_vectorizers(parts[0], [WORDS], 2 if len(learned) > MANY else 1)
+        return weigh.transform(parts[0]), weigh.transform(parts[1])
 
     return features
 

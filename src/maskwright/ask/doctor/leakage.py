@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from maskwright.ask.doctor.check import Check, Subject, percent, shown_text
 from maskwright.base.findings import Finding
-from maskwright.learn.tasks.base.baselines import targets
+from maskwright.learn.tasks.base.bag_of_words import targets
 from maskwright.text.tables.cell_values import as_number, is_empty
 from maskwright.text.tables.examples import PairExample, TextExample
 from maskwright.text.tables.rows import TRAIN
