@@ -246,12 +246,16 @@ def predict(
     *,
     top: int | None = None,
     on_bad: OnBad = "strict",
+    labels: Sequence[str] | None = None,
+    hypothesis: str | None = None,
     long: LongText = "as_trained",
 ) -> list[Answer]:
     """As `LanguageModel.predict`; a folder is opened for it. Of the rows of a file: `predict_file`
     and `write_predictions`."""
     language_model = _opened(model)
-    return language_model.predict(examples, top=top, on_bad=on_bad, long=long)
+    return language_model.predict(
+        examples, top=top, on_bad=on_bad, labels=labels, hypothesis=hypothesis, long=long
+    )
 
 
 def fill_mask(

@@ -52,8 +52,8 @@ OPTIONS = {
         --within-words
     """,
     "predict": """
-        file model --also --base --column --engine --long --out --read --scores --server
-        --server-token --threshold --top
+        file model --also --base --column --engine --hypothesis --labels --long --out --read
+        --scores --server --server-token --threshold --top
     """,
     "serve": """
         models --adapter --allowed-host --allowed-origin --engine --host --insecure --name --port

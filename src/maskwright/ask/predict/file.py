@@ -96,6 +96,8 @@ def predict_file(
     *,
     also: Path | str | Sequence[Path | str] = (),
     columns: Mapping[str, str | Sequence[str]] | None = None,
+    labels: Sequence[str] = (),
+    hypothesis: str | None = None,
     read: TableReadingOptions = DEFAULT_OPTIONS,
     top: int | None = None,
     skip: int = 0,
@@ -113,6 +115,8 @@ def predict_file(
         also: folders of further models with the same encoder; a prediction is then a dict from
             the folder's name to the prediction of its model.
         columns: from role to column of this file, if not the one of the training data.
+        labels, hypothesis: any labels, for a model of natural-language inference, and its template
+            of a hypothesis (default "This example is {}.").
         read: how the file is read; with `on_bad=skip` the prediction of a bad row is null.
         top: write a list of this many best predictions per row.
         skip: the number of rows to skip at the beginning.
@@ -132,7 +136,8 @@ def predict_file(
             has the name of the prediction.
         DataError: a row lacks columns that are read.
     """
-    model = loaded(folder, also, columns, base, engine, say, server).with_long_texts(long)
+    model = loaded(folder, also, columns, base, engine, say, server, labels, hypothesis)
+    model = model.with_long_texts(long)
     model = model.deciding(threshold, all_scores=all_scores)
     counts = Counts()
     windows = long == "windows"
@@ -150,6 +155,8 @@ def loaded(
     engine: str = TORCH,
     say: Say = quiet,
     server: RemoteServer | None = None,
+    labels: Sequence[str] = (),
+    hypothesis: str | None = None,
 ) -> BasePredictor:
     """Load the predictor: the model in `folder`, several models with a shared encoder (`also`), or
     a server. Args as in `predict_file`.
@@ -167,6 +174,12 @@ def loaded(
         model = load_shared([folder, *other_folders])
     else:
         model = load(folder, base=base) if engine == TORCH else _load(engine, folder, base, say)
+    if labels:
+        if not isinstance(model, TaskPredictor):
+            found = "a server" if server is not None else "--also"
+            message = "labels are given to one model in a folder"
+            raise UsageError(message, where="--labels", found=found, do="leave one of them out")
+        model = model.with_labels(labels, hypothesis)
     if isinstance(model, SharedEncoder):
         _require_same_columns(model, named_columns)
     if named_columns and named_columns.keys() == {model.task_type.alone}:

@@ -173,6 +173,9 @@ class LanguageModel:
         top: int | None = None,
         on_bad: OnBad = "strict",
         adapters: Sequence[str] | None = None,
+        labels: Sequence[str] | None = None,
+        hypothesis: str | None = None,
+        several: bool = False,
         long: LongText = "as_trained",
         threshold: float | None = None,
     ) -> list[Answer]:
@@ -184,6 +187,9 @@ class LanguageModel:
             on_bad: "skip" returns None for an example that cannot be read.
             adapters: names of loaded adapters; each result is then a dict from name to prediction.
                 Layers that the adapters share are computed once.
+            labels: any labels for single texts, given by a model of natural-language inference.
+            hypothesis: with `labels`, what is said of a text (default "This example is {}.").
+            several: with `labels`, whether a text has any number of them instead of one.
             long: handling of texts beyond the model's context. "as_trained": as in training; most
                 models truncate the end. "windows": combine the predictions of windows (`windows`
                 returns their number), unless the model was trained with a method of its own.
@@ -201,7 +207,10 @@ class LanguageModel:
         if adapters is not None:
             return self._predict_with_adapters(list(adapters), given, top, on_bad, long, threshold)
         with self._errors_with_abilities("predict"):
-            task_predictor = self.predictor.with_long_texts(long).deciding(threshold)
+            task_predictor = self.predictor.with_long_texts(long)
+            if labels is not None:
+                task_predictor = task_predictor.with_labels(labels, hypothesis, several=several)
+            task_predictor = task_predictor.deciding(threshold)
         return task_predictor.predict(given, top=top, on_bad=on_bad, note=warn)
 
     def predict_proba(

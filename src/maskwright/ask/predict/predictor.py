@@ -53,6 +53,7 @@ from maskwright.learn.tasks.base.task_type import (
     task_for_vectors,
     task_for_writing,
 )
+from maskwright.learn.tasks.base.zero_shot import HYPOTHESIS, zero_shot_task
 from maskwright.model.checkpoint.fine_tuned import (
     COPY,
     MODEL,
@@ -420,6 +421,16 @@ class TaskPredictor(BasePredictor):
                 note(finding)
             probabilities.append(self.task_type.scores(encoded, self.outputs(encoded)))
         return np.concatenate(probabilities)
+
+    def with_labels(
+        self, labels: Sequence[str], hypothesis: str | None = None, *, several: bool = False
+    ) -> Self:
+        """Return a copy that gives each text one of any `labels`, or with `several` any number, by
+        whether a hypothesis about it follows; errors as `zero_shot.zero_shot_task`."""
+        template = HYPOTHESIS if hypothesis is None else hypothesis
+        task_type = zero_shot_task(self.task_type, labels, template, several=several)
+        columns: dict[str, Sequence[str]] = {role: (role,) for role in task_type.roles}
+        return replace(self, task_type=task_type, columns=columns, targets={}, values=None)
 
     def extent(self, rows: Sequence[Any]) -> Extent:
         extent = self.encode(rows).extent

@@ -68,6 +68,8 @@ def write_predictions(
     *,
     also: Path | str | Sequence[Path | str] = (),
     columns: Mapping[str, str | Sequence[str]] | None = None,
+    labels: Sequence[str] = (),
+    hypothesis: str | None = None,
     read: TableReadingOptions = DEFAULT_OPTIONS,
     top: int | None = None,
     base: Path | str | None = None,
@@ -106,12 +108,15 @@ def write_predictions(
     with commit.writing(out), _named_os_errors(out):
         if not _size(staged):
             document.require_new(out)
-        model = loaded(folder, also, columns, base, engine, say, server).with_long_texts(long)
+        model = loaded(folder, also, columns, base, engine, say, server, labels, hypothesis)
+        model = model.with_long_texts(long)
         model = model.deciding(threshold, all_scores=all_scores)
         settings = {
             "base": None if base is None else hashes(Path(base)),
             "also": [_model(Path(other_folder)) for other_folder in listed(also)],
             "columns": as_names(columns),
+            "labels": list(labels),
+            "hypothesis": hypothesis,
             "read": None if read == DEFAULT_OPTIONS else repr(read),
             "top": top,
             "long": None if long == "as_trained" else long,

@@ -52,6 +52,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     options.add_base(parser)
     options.add_columns(parser)
+    parser.add_argument(
+        "--labels",
+        default=None,
+        metavar="LABEL,LABEL",
+        help="with a model of natural-language inference: which of these each text is about",
+    )
+    parser.add_argument(
+        "--hypothesis",
+        default=None,
+        metavar="TEMPLATE",
+        help='with --labels: what is said of a text, {} for the label (default "This example is '
+        '{}.")',
+    )
     options.add_read(parser)
     parser.add_argument(
         "--out",
@@ -141,6 +154,11 @@ def do(a: argparse.Namespace) -> None:
             wanted="one of them",
             do="leave --top out: --scores all lists every label",
         )
+    if a.hypothesis is not None and a.labels is None:
+        raise UsageError(
+            "option has no effect here", where="--hypothesis", do="name the labels: --labels A,B"
+        )
+    labels = [] if a.labels is None else [label.strip() for label in a.labels.split(",")]
     columns, read = options.parse_columns(a), how_read(a.read)
     read.require_only("reading", "header")
     require_engine(a.engine, "--engine")
@@ -159,6 +177,8 @@ def do(a: argparse.Namespace) -> None:
     keywords: dict[str, Any] = {
         "also": a.also,
         "columns": columns,
+        "labels": labels,
+        "hypothesis": a.hypothesis,
         "read": read,
         "top": a.top,
         "base": a.base,

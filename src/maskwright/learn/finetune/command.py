@@ -377,11 +377,11 @@ def _require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
             do="leave it out",
         )
     mines = task_type.shape.in_batch_negatives and not recipe.curve
-    for option, value, has_effect, wanted in (
+    for option, setting, has_effect, wanted in (
         ("--dimensions", recipe.dimensions, bool(task_type.alone), "a task of embeddings"),
         ("--hard-negatives", recipe.hard_negatives, mines, "pairs that match, and no --curve"),
     ):
-        if value is not None and not has_effect:
+        if setting is not None and not has_effect:
             raise UsageError(
                 "the option has no effect here",
                 where=option,

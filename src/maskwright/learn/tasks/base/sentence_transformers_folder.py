@@ -420,8 +420,7 @@ def _is_count(value: object) -> bool:
 def _matryoshka_dimensions(path: Path) -> tuple[int, ...]:
     config = safe_read.read_json(path, "config.json") if (path / "config.json").is_file() else {}
     numbers = config.get("matryoshka_dimensions")
-    is_valid = isinstance(numbers, list) and all(map(_is_count, numbers))
-    return tuple(numbers) if is_valid else ()
+    return tuple(n for n in numbers if _is_count(n)) if isinstance(numbers, list) else ()
 
 
 def _not_applied(

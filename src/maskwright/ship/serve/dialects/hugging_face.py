@@ -18,8 +18,11 @@ from fastapi.responses import JSONResponse
 from pydantic import Field, create_model
 
 from maskwright.base.counted import rounded
+from maskwright.base.errors import IncompatibleError, UsageError
+from maskwright.learn.tasks.base.zero_shot import HYPOTHESIS, hypotheses, label_logits
 from maskwright.ship.serve.dialects.base.answers import (
     Reply,
+    ScoreFunction,
     apply_function,
     class_scores,
     classes,
@@ -42,8 +45,6 @@ from maskwright.ship.serve.dialects.base.model_reference import ModelReference, 
 from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.host import GenerationOptions, Host, Piece
 
-ENTAILMENT, CONTRADICTION = "entail", "contradict"
-TEMPLATE = "This example is {}."
 FINISHED = {"end": "eos_token", "stop": "stop_sequence", "length": "length"}
 TOKENS = 100
 # Range of random seeds, as in other servers.
@@ -270,36 +271,26 @@ async def _answers(model: ModelReference, body: Any, parameters: _AnswerFields) 
 
 async def _zero_shot(model: ModelReference, body: Any, parameters: _LabelFields) -> Reply:
     """Score arbitrary labels by entailment: each label is a hypothesis about the text."""
-    names = [label.lower() for label in model.labels] if model.scores_whole_texts else []
-    entailments = [n for n, name in enumerate(names) if name.startswith(ENTAILMENT)]
-    contradictions = [n for n, name in enumerate(names) if name.startswith(CONTRADICTION)]
-    if not model.takes_pairs or len(entailments) != 1:
-        raise model.unable(f"a model of two texts with a label that begins with {ENTAILMENT}")
-    entailment = entailments[0]
-    template = parameters.hypothesis_template or TEMPLATE
-    if "{}" not in template:
-        reason = "the template has no place for a label: {}"
-        raise Refusal("validation", reason, field="parameters.hypothesis_template")
+    names = model.labels if model.scores_whole_texts and model.takes_pairs else ()
     texts, labels = as_list(body.inputs), parameters.candidate_labels
+    several = bool(parameters.multi_label) or len(labels) == 1
+    template = parameters.hypothesis_template or HYPOTHESIS
+    try:
+        label_logits(np.zeros((1, 1, len(names))), names, several=several)
+        statements = hypotheses(labels, template)
+    except IncompatibleError as error:
+        raise model.unable(error.wanted or "") from None
+    except UsageError as error:
+        field = "parameters.hypothesis_template"
+        raise Refusal("validation", error.what, field=field) from None
     model.host.budget().require_inputs(len(texts) * len(labels), "parameters.candidate_labels")
-    rows = [(text, template.replace("{}", label)) for text in texts for label in labels]
+    rows = [(text, statement) for text in texts for statement in statements]
     response = await class_scores(
         model, rows, field="inputs", truncate=bool(parameters.truncate), raw=True
     )
     logits = np.array(response.values, np.float64).reshape(len(texts), len(labels), -1)
-    if parameters.multi_label or len(labels) == 1:  # each label against the contradiction
-        if contradictions:
-            contradiction = contradictions[0]
-        elif logits.shape[2] == 2:
-            contradiction = 1 - entailment
-        else:
-            raise model.unable(f"a label that begins with {CONTRADICTION}")
-        probs = [
-            np.array([apply_function(pair, "softmax")[1] for pair in text_logits])
-            for text_logits in logits[:, :, [contradiction, entailment]]
-        ]
-    else:
-        probs = [apply_function(row, "softmax") for row in logits[:, :, entailment]]
+    function: ScoreFunction = "sigmoid" if several else "softmax"
+    probs = [apply_function(row, function) for row in label_logits(logits, names, several=several)]
     return _like(body.inputs, [classes(labels, row) for row in probs]), [response]
 
 
