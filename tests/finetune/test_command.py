@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import maskwright
+from checkpoint.small import saved
 from finetune.old_results import as_before
 from maskwright.ask.predict import write as write_module
 from maskwright.ask.predict.file import predict_file
@@ -37,6 +38,7 @@ from maskwright.base.report import document
 from maskwright.base.storage import files as storage
 from maskwright.base.storage.lock import Lock
 from maskwright.cli.main import main
+from maskwright.learn.finetune import command as finetune_command
 from maskwright.learn.finetune import learner, result
 from maskwright.learn.finetune import recipe as recipe_of
 from maskwright.learn.finetune.command import DIVISION, finetune_file
@@ -49,7 +51,9 @@ from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import FamilyModel
 from maskwright.learn.tasks.base.task_type import task_for
+from maskwright.model.checkpoint.transfer import transfer
 from maskwright.model.opening import folders
+from maskwright.model.opening.open import open_weights
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.reading_options import TableReadingOptions
@@ -314,30 +318,37 @@ def test_the_figure_that_chooses(model: Path, tmp_path: Path) -> None:
             finetune_file(model, data, tmp_path / "no", measure=wrong, stream=io.StringIO())
 
 
-def test_a_folder_made_for_means_says_so(model: Path, tmp_path: Path) -> None:
-    data, said = table(tmp_path / "data.csv", "classification"), io.StringIO()
-    plain = folders.newest(model)
-    shutil.copytree(plain, tmp_path / "means")
-    (tmp_path / "means" / "1_Pooling").mkdir()
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_the_pooling_of_a_folder_is_the_default(
+    model: Path, tmp_path: Path, is_trained: bool
+) -> None:
+    """And a pooler that was never trained is left out and reported."""
+    loaded, folder = open_weights(model), tmp_path / "means"
+    config = replace(loaded.config, pooler=True, vocabulary_head=None)
+    network = transfer(loaded.network, config).model
+    network.pooler.bias.data.fill_(0.1 if is_trained else 0.0)
+    data, said = table(tmp_path / "data.csv", "classification", 60), io.StringIO()
+    common: dict[str, Any] = {"epochs": 1, "least_steps": 1, "stream": said}
+    plain = finetuned(
+        saved(folder, network, loaded.tokenizer, "bert"), data, tmp_path / "plain", **common
+    )
+    (folder / "1_Pooling").mkdir()
     modules = [
         {"idx": n, "name": f"{n}", "path": path, "type": f"sentence_transformers.models.{name}"}
         for n, (path, name) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling")])
     ]
-    (tmp_path / "means" / "modules.json").write_text(json.dumps(modules))
-    config = {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
-    (tmp_path / "means" / "1_Pooling" / "config.json").write_text(json.dumps(config))
-    common: dict[str, Any] = {"seeds": 1, "epochs": 1, "stream": said, "least_steps": 1}
-    for folder, pooling, told in (
-        ("means", None, True),
-        ("means", "mean", False),
-        ("plain", None, False),
-    ):
-        said.seek(0), said.truncate()
-        out = tmp_path / f"{folder}-{pooling}"
-        finetune_file(
-            tmp_path / folder if folder == "means" else plain, data, out, pooling=pooling, **common
-        )
-        assert ("--pooling mean" in said.getvalue()) is told
+    (folder / "modules.json").write_text(json.dumps(modules))
+    pooling = {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    chosen = finetuned(folder, data, tmp_path / "chosen", pooling="cls", **common)
+    means = finetuned(folder, data, tmp_path / "out", **common)
+    heads = [load(path).model.config.heads[0].pooling for path in (plain, chosen, means)]
+    assert heads == ["place", "place", "mean"]
+    assert load(means).model.config.pooler is is_trained and load(plain).model.config.pooler
+    opened = open_weights(folder)
+    findings = finetune_command._findings_of_pooling(opened, [Method("probe")], "mean")
+    assert [finding.name for finding in findings] == ["untrained-pooler"] * (not is_trained)
+    assert finetune_command._usual_pooling(None, [Method("full")]) == {}
 
 
 def test_a_pooling_that_is_none(model: Path, tmp_path: Path) -> None:

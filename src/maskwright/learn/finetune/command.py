@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,8 +35,10 @@ from maskwright.learn.finetune.recipe import (
 from maskwright.learn.finetune.run import finetune, require_unfinished
 from maskwright.learn.finetune.tune import Settings
 from maskwright.learn.tasks.base import sentence_transformers_folder
+from maskwright.learn.tasks.base.add_head import has_untrained_pooler, reads_pooler
 from maskwright.learn.tasks.base.choices import (
     DIMENSIONS,
+    POOLINGS,
     SKIPPED,
     VECTOR_POOLINGS,
     require_dimensions,
@@ -192,24 +194,9 @@ def finetune_recipe(
     elif vector_folder is not None and (ignored := vector_folder.beside_the_model()):
         message = f"the folder makes vectors with {', '.join(ignored)}"
         say(Finding("vectors-not-made-so", message, "this task goes without").line())
-    if recipe.pooling is None and task_type.head == "sequence":
-        if vector_folder is not None and vector_folder.poolings in (("mean",), ("max",)):
-            (model_pooling,) = vector_folder.poolings
-            finding = Finding(
-                "other-pooling",
-                f"the model was made for the {model_pooling} over a text's tokens, and this task "
-                "reads the first",
-                remedy=f"with few labels --pooling {model_pooling} is often better (the "
-                "transformers library then cannot load the result)",
-            )
-            say(finding.line())
-        elif any(method.head_alone for method in methods):
-            finding = Finding(
-                "untrained-place",
-                "the head alone reads one place of a text, for which a model may never have been "
-                "trained",
-                remedy="--pooling mean often knows more",
-            )
+    if task_type.head == "sequence":
+        options = _usual_pooling(vector_folder, methods) | options
+        for finding in _findings_of_pooling(opened, methods, options.get("pooling")):
             say(finding.line())
     if recipe.dimensions:
         width = config.width * len(str(options.get("pooling", "")).split("+"))
@@ -281,6 +268,40 @@ def _vector_folder(
         )
         say(finding.line())
         return None
+
+
+def _usual_pooling(
+    vector_folder: sentence_transformers_folder.SentenceFolder | None, methods: Sequence[Method]
+) -> dict[str, str]:
+    """Return the option of the pooling that is used unless the user chooses one: that of a
+    sentence-transformers folder, or that of the methods; {} for the one of the model's family."""
+    if vector_folder is not None and len(vector_folder.poolings) == 1:
+        (pooling,) = vector_folder.poolings
+        return {"pooling": pooling} if pooling in POOLINGS else {}
+    usual = {method.fitted.pooling if method.fitted is not None else "" for method in methods}
+    (pooling,) = usual if len(usual) == 1 else ("",)
+    return {"pooling": pooling} if pooling else {}
+
+
+def _findings_of_pooling(
+    model: Model, methods: Sequence[Method], pooling: str | None
+) -> Iterator[Finding]:
+    """Yield findings on parts that read texts and may never have been trained."""
+    if pooling in (None, "cls") and any(method.head_alone for method in methods):
+        yield Finding(
+            "untrained-place",
+            "the head alone reads one place of a text, for which a model may never have been "
+            "trained",
+            remedy="--pooling mean often knows more",
+        )
+    if has_untrained_pooler(model.network):
+        used = reads_pooler(model)
+        yield Finding(
+            "untrained-pooler",
+            "the pooler of this model was never trained",
+            "all its biases are 0, as when it was initialised",
+            "--pooling mean goes without it" if used else "the new head is placed without it",
+        )
 
 
 def _folder_options(

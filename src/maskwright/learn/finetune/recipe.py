@@ -82,8 +82,9 @@ class FinetuneRecipe:
         device: cpu, cuda, one of several as cuda:1, or auto: a GPU if there is one.
         prompt: input template of a model that writes its answer: "summarize: {source}"; with "sst2
             sentence: {text}" or "{first} and {second}" it writes the label instead of using a head.
-        pooling: how token vectors become one vector per text: cls, mean or max (default cls; for
-            embedding tasks the one the model was made with, or mean).
+        pooling: how token vectors become one vector per text: cls, mean or max (default: the one a
+            sentence-transformers folder was made with; else mean for embedding tasks and the method
+            embeddings, and cls).
         dimensions: numbers of leading dimensions of an embedding that become vectors by themselves,
             beside all (Matryoshka), such as 256,128,64.
         hard_negatives: how many similar but wrong texts are mined for each pair of matching texts,

@@ -39,7 +39,7 @@ from maskwright.learn.finetune.recipe import hash_rows
 from maskwright.learn.finetune.result import PAGE, RESULTS, SCRIPT, FinetuneResult, best_of
 from maskwright.learn.finetune.tune import Settings, passes_of, steps_of, watching
 from maskwright.learn.pretrain.run import LOCK
-from maskwright.learn.tasks.base.choices import Long
+from maskwright.learn.tasks.base.choices import POOLINGS, Long
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.learn.train.loop import Hook, Record
@@ -362,6 +362,7 @@ def _facts(learner: Learner, method: Method) -> dict[str, Any]:
         "method": method.name,
         **_adapter_facts(method),
         "threads": torch.get_num_threads(),
+        **_pooling_facts(learner),
         **({"prompt": task_type.options["prompt"]} if "prompt" in task_type.options else {}),
         "longest text": f"{learner.frame.length} tokens, {longer}",
     }
@@ -386,6 +387,15 @@ def _training_facts(
         **({} if not settings.label_smoothing else {"label smoothing": settings.label_smoothing}),
         **({} if settings.accumulate == 1 else {"portions of a step": settings.accumulate}),
     }
+
+
+def _pooling_facts(learner: Learner) -> dict[str, str]:
+    """Return {"pooling": what a head for whole texts reads}; {} for other heads."""
+    if learner.task_type.head != "sequence":
+        return {}
+    (head,) = learner.config.heads
+    name = next(name for name, pooling in POOLINGS.items() if pooling == head.pooling)
+    return {"pooling": f"{name}, then the pooler" if learner.config.pooler else name}
 
 
 def _method_facts(method: Method) -> dict[str, Any]:

@@ -22,6 +22,7 @@ class FrozenEmbeddings(FittedMethod):
 
     name = "embeddings"
     adapter = "probe"
+    pooling = "mean"
     heads = ("sequence", "token")
     long = ("head", "tail", "head-and-tail", "vectors-mean", "vectors-max")
 

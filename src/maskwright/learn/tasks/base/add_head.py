@@ -8,8 +8,10 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.learn.tasks.base.choices import HIERARCHICAL, POOLINGS, Long
 from maskwright.learn.tasks.base.task_type import TaskType
 from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint.sentence_modules import around, modules_of
 from maskwright.model.nn.config import Head, TransformerConfig
 from maskwright.model.nn.heads import layers_over
+from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening.model import Model
 
 
@@ -40,7 +42,9 @@ def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str
             continue  # for sentence pairs, or replaced tokens
         config = pretrained.described(path, name).config
         heads = tuple(replace(head, labels=num_outputs(task_type)) for head in config.heads)
-        return replace(config, heads=heads), None if member is None else member.name
+        pooler = config.pooler and reads_pooler(loaded)
+        config = replace(config, heads=heads, pooler=pooler)
+        return config, None if member is None else member.name
     top: tuple[Head, ...] = ()
     if task_type.writes:
         if loaded.config.decoder is None or loaded.config.vocabulary_head is None:
@@ -55,6 +59,17 @@ def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str
     if task_type.head is not None:
         top = (Head(name="classifier", kind=task_type.head, labels=num_outputs(task_type)),)
     return replace(loaded.config, vocabulary_head=None, heads=top), None
+
+
+def has_untrained_pooler(network: Transformer) -> bool:
+    """Whether the pooler has kept its initial biases, all 0: any training step changes them."""
+    return network.pooler is not None and not bool(network.pooler.bias.any())
+
+
+def reads_pooler(loaded: Model) -> bool:
+    """Whether a head reads the pooler of the model. The vectors of a sentence-transformers folder
+    are pooled from the last states, so its pooler may not have been trained along."""
+    return not (has_untrained_pooler(loaded.network) and modules_of(around(loaded.path)))
 
 
 def num_outputs(task_type: TaskType) -> int:

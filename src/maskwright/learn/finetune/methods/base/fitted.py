@@ -66,6 +66,7 @@ class FittedMethod(abc.ABC):
         opens_network: whether the result has a network.
         seeded: whether another seed gives another result; otherwise one seed is enough.
         settings: the training settings of a `FinetuneRecipe` that have an effect, by field.
+        pooling: the pooling of a network whose folder names none; "": that of its family.
         selection: a sentence on how hyperparameters are selected.
         heads, long: the supported kinds of heads of tasks, and handlings of long texts.
     """
@@ -74,6 +75,7 @@ class FittedMethod(abc.ABC):
     opens_network: ClassVar[bool] = True
     seeded: ClassVar[bool] = False
     settings: ClassVar[tuple[str, ...]] = ()
+    pooling: ClassVar[str] = ""
     selection: ClassVar[str] = (
         "The penalty was selected by cross-validation within the training part."
     )
