@@ -34,6 +34,7 @@ from maskwright.learn.finetune.tune import TrainingResult
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, TaskMetrics, TaskType
 from maskwright.text.tables.examples import TaggedExample
 
+AS_IT_IS = "before fine-tuning"  # name of the pretrained model itself among the baselines
 # Baselines that give the same answer to every row, and how sentences call a baseline.
 CONSTANT = ("majority", "mean", "never answers")
 SPOKEN = {
@@ -41,6 +42,7 @@ SPOKEN = {
     "majority": "the most frequent answer",
     "mean": "the mean of the training part",
     "never answers": "never answering",
+    AS_IT_IS: "the model before fine-tuning",
 }
 # Files of results that name the test rows: of fine-tunings, evaluations and label curves.
 RESULT_FILES = ("results.json", "evaluation.json", "curve.json")

@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from maskwright.base.counted import decimals
-from maskwright.base.errors import UsageError
+from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.randomness import key, torch_seed
 from maskwright.base.report.wording import duration
+from maskwright.learn.finetune.conclusion import AS_IT_IS
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds
 from maskwright.learn.finetune.method import GRADUAL, LAST, REINIT, Method
 from maskwright.learn.finetune.methods.base.fitted import FitInput
 from maskwright.learn.finetune.methods.base.frozen_vectors import FrozenVectors
 from maskwright.learn.finetune.tune import Settings, TrainingResult, Watch, steps_of, tune, unseen
+from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
 from maskwright.learn.tasks.base.choices import LONG, Long, require_choice
 from maskwright.learn.tasks.base.encode import Frame, collation_of, frame_of, room
-from maskwright.learn.tasks.base.task_type import TEMPERATURE, Answers, Encoded, Outputs, TaskType
+from maskwright.learn.tasks.base.task_type import (
+    TEMPERATURE,
+    Answers,
+    Encoded,
+    Outputs,
+    TaskType,
+    task_for_vectors,
+)
 from maskwright.learn.train.loop import Hook
 from maskwright.learn.train.optimizers.states import RateFactors
 from maskwright.model.adapters.base import freeze
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.adapters.base.adapter import attach as attach_adapter
 from maskwright.model.checkpoint.transfer import load_matching, transfer
-from maskwright.model.device.machine import Machine
+from maskwright.model.device.machine import Machine, choose
 from maskwright.model.families.base.family import family as family_named
 from maskwright.model.inference.beam import finished
 from maskwright.model.inference.encoded import Collation
+from maskwright.model.inference.prepared import prepare
 from maskwright.model.nn import initialise
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.heads import HeadModule
@@ -44,6 +57,7 @@ from maskwright.model.objectives.modules.supervised import Standardised, Supervi
 from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TRAIN, VALIDATION
 
 # The share of the run after which all layers are trained.
@@ -260,6 +274,46 @@ class Learner:
         return SeedResult(
             settings.seed, tuned, adapter, calibrated, outputs, answers, moved, one_sided
         )
+
+    def own_answers(
+        self, data: Dataset, encoded: Encoded, machine: Machine | None = None
+    ) -> list[tuple[str, Answers]]:
+        """Return (name, answers) of the pretrained model itself for the rows of a part: those of
+        its head if it has one for these labels; or, for numbers of two texts and for embeddings,
+        the similarities of its own vectors. Empty for other tasks.
+
+        Similarities 0 and 1 are the least and the largest number of the training part.
+        """
+        machine, task_type, frame = machine or choose(), self.task_type, self.frame
+        precision = "bfloat16" if machine.compute == torch.bfloat16 else "float32"
+        place: dict[str, Any] = {"precision": precision, "device": str(machine.device)}
+        is_similarity = task_type.problem == "number" and len(task_type.roles) == 2
+        if self.config.heads and not self.head_is_new:
+            network = transfer(self.loaded.network, self.config).model
+        elif task_type.alone or is_similarity:
+            folder = None
+            with contextlib.suppress(MaskwrightError):  # with modules that are not applied here
+                folder = sentence_transformers_folder.read(self.path)
+            if folder is None:
+                vectors = task_for_vectors({"pooling": "mean"})
+                length = frame.length
+            else:
+                tokenizer, width = frame.tokenizer, self.config.width
+                vectors = sentence_transformers_folder.task_of_folder(folder, tokenizer, width)
+                length = room(self.config, folder.length or frame.length)
+            task_type = replace(vectors, task=task_type.task) if task_type.alone else vectors
+            frame = replace(frame, length=length)
+            network = transfer(self.loaded.network, replace(self.config, heads=())).model
+            encoded = task_type.encode(encoded.rows, frame)
+        else:
+            return []
+        prepared: Any = prepare(network.eval(), give_up=True, **place)
+        outputs = reader(prepared, task_type, frame, self.collation)(encoded)
+        answers = task_type.answers(encoded, outputs)
+        if is_similarity and self.head_is_new:
+            numbers = [row.label for row in data.parts[TRAIN]]
+            answers = min(numbers) + (max(numbers) - min(numbers)) * np.asarray(answers)
+        return [(AS_IT_IS, answers)]
 
     def frozen_vectors(self, machine: Machine | None) -> FrozenVectors:
         """Return what computes vectors of the pretrained network, for a linear head; it remembers

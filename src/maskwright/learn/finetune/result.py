@@ -50,6 +50,7 @@ from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, TaskRecord
 from maskwright.model.checkpoint.layout import About
+from maskwright.model.device.machine import Machine
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
 from maskwright.model.opening import folders
 from maskwright.model.opening.model import fingerprint
@@ -146,6 +147,7 @@ class FinetuneResult:
             evaluated at the end.
         facts: the settings by displayed name.
         origin: the SHA-256 of each file that `data` comes from.
+        machine: device and precision of the pretrained model as a baseline.
     """
 
     out: Path
@@ -157,6 +159,7 @@ class FinetuneResult:
     seeds: Sequence[SeedResult]
     facts: Mapping[str, Any]
     origin: Mapping[str, str]
+    machine: Machine | None = None
 
     @property
     def best(self) -> SeedResult:
@@ -172,7 +175,11 @@ class FinetuneResult:
     @cached_property
     def baselines(self) -> list[tuple[str, Answers]]:
         """The answers of baselines to the evaluated part, by name."""
-        return self.best.task_type.baselines(self.data, self.eval_part)
+        encoded = self.encoded_parts[self.eval_part]
+        return [
+            *self.best.task_type.baselines(self.data, self.eval_part),
+            *self.learner.own_answers(self.data, encoded, self.machine),
+        ]
 
     @cached_property
     def compared(self) -> dict[str, TaskMetrics]:

@@ -286,7 +286,8 @@ def finetune(
             if partial_folder.exists():
                 commit.remove_folder(partial_folder)
         result = FinetuneResult(
-            out, learner, data, encoded_parts, eval_part, method, results, facts, origin or {}
+            *(out, learner, data, encoded_parts, eval_part, method, results, facts),
+            *(origin or {}, machine),
         )
         result.write(say)
         for name, text in (extra_files or {}).items():
