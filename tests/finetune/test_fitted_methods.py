@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
+import maskwright
 from finetune.test_command import table
 from maskwright.ask.predict.predictor import load
 from maskwright.base import catalogue
@@ -17,6 +20,7 @@ from maskwright.base.errors import UsageError
 from maskwright.cli.main import main
 from maskwright.learn.finetune import learner
 from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.finetune.conclusion import AS_IT_IS
 from maskwright.learn.finetune.method import FITTED, Method, names
 from maskwright.learn.finetune.methods.base import linear
 from maskwright.model.graph.session import Session
@@ -155,3 +159,50 @@ def test_what_has_no_effect_is_refused(
     with pytest.raises(UsageError) as refusal:
         finetune_file(base, data, tmp_path / "out", method=METHOD, stream=io.StringIO(), **settings)
     assert refusal.value.where == where and not (tmp_path / "out").exists()
+
+
+def parts(folder: Path, kind: str) -> Path:
+    """The three parts of a table, as files of a folder."""
+    folder.mkdir()
+    head, *lines = table(folder / "all.csv", kind, 180).read_text().splitlines()
+    (folder / "all.csv").unlink()
+    for number, name in enumerate(("train", "validation", "test")):
+        rows = lines[60 * number : 60 * (number + 1)]
+        (folder / f"{name}.csv").write_text("\n".join([head, *rows]) + "\n")
+    return folder
+
+
+def before(out: Path) -> float:
+    """The default metric of the model before fine-tuning, in the table of a result."""
+    rows = json.loads((out / "results.json").read_text())["table"]["rows"]
+    (cells,) = (row for row in rows if row[0] == AS_IT_IS)
+    return float(cells[1].split()[0])
+
+
+@pytest.mark.parametrize(("kind", "task"), [("similarity", None), ("similarity", "embedding")])
+def test_the_model_as_it_is_compares_its_own_vectors(
+    model: Path, tmp_path: Path, kind: str, task: str | None
+) -> None:
+    data, out = parts(tmp_path / "data", kind), tmp_path / "out"
+    finetuned(model, data, out, task=task, epochs=1, least_steps=1)
+    with (data / "test.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    network = maskwright.load(model)
+    first, second = (
+        network.embed([row[name] for row in rows], pooling="mean")
+        for name in ("sentence1", "sentence2")
+    )
+    numbers = [float(row["score"]) for row in rows]
+    cosines = (np.asarray(first) * np.asarray(second)).sum(1)
+    assert before(out) == pytest.approx(spearmanr(cosines, numbers)[0], abs=1e-3)
+    # Negative control: the pairs of other rows.
+    assert before(out) != pytest.approx(spearmanr(cosines[::-1], numbers)[0], abs=1e-3)
+
+
+def test_the_model_as_it_is_answers_by_its_head(model: Path, tmp_path: Path) -> None:
+    data = parts(tmp_path / "data", "classification")
+    finetuned(model, data, tmp_path / "first", epochs=4, rate=1e-2)
+    finetuned(tmp_path / "first" / "model", data, tmp_path / "second", epochs=1, least_steps=1)
+    first = json.loads((tmp_path / "first" / "results.json").read_text())
+    assert before(tmp_path / "second") == pytest.approx(first["seeds"][0]["accuracy"], abs=1e-3)
+    assert AS_IT_IS not in [row[0] for row in first["table"]["rows"]]  # it had no such head
