@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from scipy.stats import spearmanr
 
 import maskwright
@@ -45,6 +46,10 @@ def test_the_penalty_is_selected_and_folded_in() -> None:
     assert few.penalties[0] < many.penalties[0]
     assert ((vectors @ many.weight.T + many.bias).argmax(1) == classes).mean() > 0.97
     assert (vectors @ few.weight.T + few.bias).argmax(1).min() > 0
+    factors = [1.0, 1.0, 30.0]
+    weighted = linear.fit_linear(vectors, classes, "single", 3, class_weights=factors)
+    often = [(vectors @ m.weight.T + m.bias).argmax(1).sum() for m in (many, weighted)]
+    assert often[1] > often[0]
     # Any unit and origin of the vectors gives the same scores.
     moved = linear.fit_linear(1e3 * vectors - 50, classes, "single", 3)
     scores = (1e3 * vectors - 50) @ moved.weight.T + moved.bias
@@ -63,7 +68,7 @@ def fitted(
 
         def recorded(*args: Any) -> Any:
             models.append((args[0], regressions(*args)[-1]))
-            return [models[-1][1]] if len(args[2]) == 1 else regressions(*args)
+            return [models[-1][1]] if len(args[-1]) == 1 else regressions(*args)
 
         patch.setattr(linear, "_regressions", recorded)
         data_parts: dict[str, Any] = {}
@@ -77,7 +82,9 @@ def fitted(
         finetuned(model, data, folder / "out", method=METHOD, pooling="mean")
     vectors, regression = models[-1]
     texts = [row.text for row in data_parts["train"].rows]
-    return folder / "out", texts, regression.predict_proba(vectors)
+    settled = json.loads((folder / "out" / "task.json").read_text())["settled"]
+    scores = regression.decision_function(vectors) / settled.get("temperature", 1.0)
+    return folder / "out", texts, np.stack([expit(-scores), expit(scores)], 1)
 
 
 def scores_of(out: Path, texts: list[str]) -> np.ndarray[Any, Any]:

@@ -23,6 +23,7 @@ class FrozenEmbeddings(FittedMethod):
     name = "embeddings"
     adapter = "probe"
     pooling = "mean"
+    settings = ("class_weights",)
     heads = ("sequence", "token")
     long = ("head", "tail", "head-and-tail", "vectors-mean", "vectors-max")
 
@@ -34,8 +35,10 @@ class FrozenEmbeddings(FittedMethod):
         model, labels = fit_input.model, fit_input.train.examples.labels
         (head,) = model.config.heads
         vectors = fit_input.vectors(fit_input.train)
-        problem, seed = fit_input.task_type.problem, fit_input.settings.seed
-        fit_linear(vectors, labels, problem, head.labels, seed).put_into(model)
+        problem, settings = fit_input.task_type.problem, fit_input.settings
+        fit_linear(
+            vectors, labels, problem, head.labels, settings.seed, settings.class_weights
+        ).put_into(model)
         return TrainingResult(model.eval(), [], [], 1, time.perf_counter() - begin)
 
 

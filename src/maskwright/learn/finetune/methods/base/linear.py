@@ -63,7 +63,12 @@ class LinearModel:
 
 
 def fit_linear(
-    vectors: FloatArray, targets: NDArray[Any], problem: Problem, outputs: int, seed: int = 0
+    vectors: FloatArray,
+    targets: NDArray[Any],
+    problem: Problem,
+    outputs: int,
+    seed: int = 0,
+    class_weights: Sequence[float] | None = None,
 ) -> LinearModel:
     """Fit a linear model.
 
@@ -72,6 +77,7 @@ def fit_linear(
         targets: (N,) classes, or (N, L) zeros and ones or numbers.
         outputs: number of scores L.
         seed: of the folds.
+        class_weights: factor on the loss of each class, or of the rows that have each label.
     """
     vectors = vectors.astype(np.float64)
     centre = vectors.mean(0)
@@ -80,14 +86,19 @@ def fit_linear(
     if problem == "number":
         model = _ridge(scaled, targets.astype(np.float64).reshape(len(targets), outputs))
     elif problem == "multi":
-        columns = [_logistic(scaled, column.astype(np.int64), 2, seed) for column in targets.T]
+        factors = np.ones(outputs) if class_weights is None else class_weights
+        columns = [
+            _logistic(scaled, column.astype(np.int64), np.array([1.0, factor]), seed)
+            for column, factor in zip(targets.T, factors, strict=True)
+        ]
         model = LinearModel(
             np.stack([column.weight[1] - column.weight[0] for column in columns]),
             np.array([column.bias[1] - column.bias[0] for column in columns]),
             tuple(penalty for column in columns for penalty in column.penalties),
         )
     else:
-        model = _logistic(scaled, targets.astype(np.int64), outputs, seed)
+        factors = np.ones(outputs) if class_weights is None else np.asarray(class_weights)
+        model = _logistic(scaled, targets.astype(np.int64), factors, seed)
     weight = model.weight / spread
     return LinearModel(weight, model.bias - weight @ centre, model.penalties)
 
@@ -101,10 +112,11 @@ def _ridge(vectors: FloatArray, targets: FloatArray) -> LinearModel:
 
 
 def _logistic(
-    vectors: FloatArray, classes: NDArray[np.int64], count: int, seed: int
+    vectors: FloatArray, classes: NDArray[np.int64], factors: FloatArray, seed: int
 ) -> LinearModel:
-    """Fit a multinomial logistic regression; classes without a row get the log-odds of half a
-    row."""
+    """Fit a multinomial logistic regression with the `factors` of each class on its loss; classes
+    without a row get the log-odds of half a row."""
+    count = len(factors)
     present, rows_of_class = np.unique(classes, return_counts=True)
     weight = np.zeros((count, vectors.shape[1]))
     bias = np.full(count, np.log(0.5 / len(classes)))
@@ -112,8 +124,10 @@ def _logistic(
         bias[present] = np.log((len(classes) - 0.5) / len(classes))
         return LinearModel(weight, bias, ())
     folds = min(FOLDS, int(np.sort(rows_of_class)[-2]))
-    strength = _select_strength(vectors, classes, folds, seed) if folds > 1 else USUAL_STRENGTH
-    model = _regressions(vectors, classes, [strength])[0]
+    strength = (
+        _select_strength(vectors, classes, factors, folds, seed) if folds > 1 else USUAL_STRENGTH
+    )
+    model = _regressions(vectors, classes, factors, [strength])[0]
     if len(present) == 2:
         weight[present] = np.concatenate([-model.coef_, model.coef_]) / 2
         bias[present] = np.concatenate([-model.intercept_, model.intercept_]) / 2
@@ -123,7 +137,7 @@ def _logistic(
 
 
 def _select_strength(
-    vectors: FloatArray, classes: NDArray[np.int64], folds: int, seed: int
+    vectors: FloatArray, classes: NDArray[np.int64], factors: FloatArray, folds: int, seed: int
 ) -> float:
     """Return the inverse penalty with the least log loss out of fold."""
     from sklearn.model_selection import StratifiedKFold
@@ -139,16 +153,20 @@ def _select_strength(
             StratifiedKFold(folds, shuffle=True, random_state=random_state).split(vectors, classes)
         )
     for train, held_out in splits:
-        for number, model in enumerate(_regressions(vectors[train], classes[train], STRENGTHS)):
+        models = _regressions(vectors[train], classes[train], factors, STRENGTHS)
+        for number, model in enumerate(models):
             shares = np.full((len(held_out), int(classes.max()) + 1), LEAST)
             shares[:, model.classes_] = model.predict_proba(vectors[held_out])
             right = shares[np.arange(len(held_out)), classes[held_out]]
-            losses[number] -= np.log(np.maximum(right, LEAST)).sum()
+            losses[number] -= factors[classes[held_out]] @ np.log(np.maximum(right, LEAST))
     return STRENGTHS[int(losses.argmin())]
 
 
 def _regressions(
-    vectors: FloatArray, classes: NDArray[np.int64], strengths: Sequence[float]
+    vectors: FloatArray,
+    classes: NDArray[np.int64],
+    factors: FloatArray,
+    strengths: Sequence[float],
 ) -> list[Any]:
     """Fit a logistic regression for each inverse penalty, each from the solution before it."""
     import copy
@@ -160,5 +178,6 @@ def _regressions(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for strength in strengths:
-            models.append(copy.deepcopy(model.set_params(C=strength).fit(vectors, classes)))
+            model.set_params(C=strength).fit(vectors, classes, sample_weight=factors[classes])
+            models.append(copy.deepcopy(model))
     return models
