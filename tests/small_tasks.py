@@ -96,5 +96,7 @@ def small_task(
 
 
 def finetuned(model: Path | str, data: Path | str, out: Path | str, **settings: Any) -> Path:
-    """Fine-tune one seed, without a word if no `stream` is given."""
-    return finetune_file(model, data, out, **{"seeds": 1, "stream": io.StringIO(), **settings})
+    """Fine-tune one seed on drawn parts, without a word if no `stream` is given."""
+    return finetune_file(
+        model, data, out, **{"seeds": 1, "folds": 0, "stream": io.StringIO(), **settings}
+    )

@@ -20,6 +20,7 @@ GOLDEN_KEYS = {
     "curate": "a12afff49fc25eb6",
     "draw": "cd5e08822691955d",
     "dropout": "41ba6dab273b1369",
+    "fold": "ad355b76e6b26e0d",
     "init": "1a208c1614ce17ac",
     "mask": "083d01035ddb4e72",
     "mixture": "0a5d75c6507707e4",

@@ -245,7 +245,8 @@ def test_other_tasks_say_what_fine_tuning_said(
     tmp_path: Path,
 ) -> None:
     """The test part alone, as a file, has the figures in results.json; numbers are not compared."""
-    from maskwright.learn.finetune.command import DIVISION, finetune_file
+    from maskwright.learn.finetune.command import finetune_file
+    from maskwright.learn.finetune.cross_validation import DIVISION
 
     source = table(tmp_path / "data.csv", kind, 120)
     finetune_file(

@@ -41,7 +41,8 @@ from maskwright.cli.main import main
 from maskwright.learn.finetune import command as finetune_command
 from maskwright.learn.finetune import learner, result
 from maskwright.learn.finetune import recipe as recipe_of
-from maskwright.learn.finetune.command import DIVISION, finetune_file
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.finetune.cross_validation import DIVISION
 from maskwright.learn.finetune.label_curve import NOT_KNOWN, SCRATCH, LabelCurve, strategy, verdicts
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.recipe import hashes
@@ -99,6 +100,7 @@ def tuned(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
         table(folder / "data.csv", "classification"),
         folder / "out",
         seeds=2,
+        folds=0,
         epochs=8,
         batch=16,
         rate=1e-2,
@@ -147,7 +149,8 @@ def test_a_dry_run_says_all_and_writes_nothing(
     command = ["finetune", str(model), "--data", str(data), "--out", str(tmp_path / "out")]
     for more in ([], ["--method", "lora"], ["--curve", "10,all", "--method", "full,probe"]):
         before = {path.name for path in tmp_path.iterdir()}
-        assert main([*command, "--dry-run", "--epochs", "2", "--seeds", "1", *more]) == 0
+        more = [*more, "--epochs", "2", "--seeds", "1", "--folds", "0"]
+        assert main([*command, "--dry-run", *more]) == 0
         said = capsys.readouterr().out
         for part in (
             "task: pair-classification",
@@ -169,9 +172,10 @@ def test_epochs_that_are_named_are_passes(
     data = str(table(tmp_path / "data.csv", "pair-classification", 60))
     out = tmp_path / "out"
     command = ["finetune", str(model), "--data", data, "--seeds", "1", "--threads", "1"]
+    command += ["--folds", "0"]
     assert main([*command, "--epochs", "1", "--patience", "1", "--out", str(out)]) == 0
     said = capsys.readouterr().out
-    assert "seed 0 · 2 steps" in said and "epoch 1 of 1" in said and "passes" not in said
+    assert "seed 0 · 2 steps" in said and "passes" not in said
     card = (out / "model" / "README.md").read_text(encoding="utf-8")
     assert "- threads: 1" in card
     # A row of two texts is shown as one.
@@ -179,7 +183,7 @@ def test_epochs_that_are_named_are_passes(
     assert "ask({'text': 'first …', 'text_pair': 'second …'}" in card
     assert recipe_of.read(out / "finetune.toml").threads == 1
     # What an earlier release wrote is made again as it was; naming epochs makes them passes.
-    old = recipe_of.FinetuneRecipe(model=str(model), data=data, epochs=3, least_steps=100)
+    old = recipe_of.FinetuneRecipe(model=str(model), data=data, epochs=3, least_steps=100, folds=0)
     assert old.passes == (3, 100)
     assert recipe_of.FinetuneRecipe(model="m", data="d").passes == (3, 100)
     assert recipe_of.FinetuneRecipe(model="m", data="d", epochs=5).passes == (5, 0)
@@ -401,7 +405,7 @@ def test_the_reference_library_reads_rows_together_where_no_token_pads(tmp_path:
     )
     run.pretrain(made, tmp_path / "run", stream=io.StringIO())
     data = table(tmp_path / "data.csv", "classification")
-    finetune_file(tmp_path / "run", data, tmp_path / "out", epochs=1, stream=io.StringIO())
+    finetuned(tmp_path / "run", data, tmp_path / "out", epochs=1)
     texts = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat"]
     texts += ["the cat <|endoftext|> a dog"]  # what spells a special token is text to both
     ours = load(tmp_path / "out").predict(texts)
@@ -970,7 +974,7 @@ def test_a_curve_tells_what_was_cut(model: Path, tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------- stopped and begun again
-BRIEFLY = {"seeds": 3, "epochs": 2, "batch": 16, "rate": 1e-2, "least_steps": 0}
+BRIEFLY = {"seeds": 3, "folds": 0, "epochs": 2, "batch": 16, "rate": 1e-2, "least_steps": 0}
 
 
 @pytest.fixture(scope="module")

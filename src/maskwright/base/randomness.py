@@ -32,6 +32,7 @@ PURPOSES = {
     "crop": 1,
     "curate": 1,
     "draw": 1,
+    "fold": 1,
     "dropout": 2,
     "init": 1,
     "mask": 1,

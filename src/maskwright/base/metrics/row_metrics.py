@@ -112,7 +112,39 @@ class SumMetric:
         return paired.of_groups(of, selected, self.counts.shape[1], resamples)
 
 
-RowMetric = ArrayMetric | SumMetric
+@dataclass(frozen=True)
+class RepeatedMetric:
+    """The mean of a metric over several predictions of the same rows, as those of a repeated
+    cross-validation.
+
+    Its interval is the mean of the intervals of the repetitions, which is at least as wide as an
+    interval of the mean: the deviation of a mean is at most the mean deviation.
+    """
+
+    repetitions: Sequence[ArrayMetric | SumMetric]
+
+    @property
+    def rows(self) -> int:
+        return self.repetitions[0].rows
+
+    @property
+    def value(self) -> float:
+        return float(np.mean([metric.value for metric in self.repetitions]))
+
+    def estimate(self) -> Estimate:
+        parts = [metric.estimate() for metric in self.repetitions]
+        return Estimate(*np.mean([[p.value, p.low, p.high] for p in parts], axis=0).tolist())
+
+    def gain_over(self, rival: RowMetric) -> PairedDifference:
+        """Return how much better this predictor is than the rival, paired within repetitions."""
+        assert isinstance(rival, RepeatedMetric)
+        pairs = zip(self.repetitions, rival.repetitions, strict=True)
+        parts = [ours.gain_over(theirs) for ours, theirs in pairs]
+        means = np.mean([[p.value, p.low, p.high, p.p] for p in parts], axis=0).tolist()
+        return PairedDifference(*means, parts[0].rows)
+
+
+RowMetric = ArrayMetric | SumMetric | RepeatedMetric
 
 
 def means(names: Sequence[str], scores: NDArray[Any]) -> dict[str, RowMetric]:

@@ -19,6 +19,13 @@ from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
 from maskwright.base.findings import Finding
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say, printer
+from maskwright.learn.finetune.cross_validation import (
+    FOLDS,
+    REPEATED_BELOW,
+    REPETITIONS,
+    divide,
+    is_cross_validated,
+)
 from maskwright.learn.finetune.finished_seeds import REJECTS
 from maskwright.learn.finetune.label_curve import measure_curve
 from maskwright.learn.finetune.method import Method
@@ -51,14 +58,11 @@ from maskwright.learn.train.schedule import Schedule
 from maskwright.model.device import machine
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
-from maskwright.text.tables import splits, survey
+from maskwright.text.tables import survey
 from maskwright.text.tables.examples import UNKNOWN
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.rows import TRAIN
-
-# Shares of the rows for validation and test if the user gives a single file.
-DIVISION = splits.SplitOptions(validation=0.1, test=0.1)
 
 
 def finetune_file(
@@ -157,10 +161,14 @@ def finetune_recipe(
         data,
         columns=recipe.columns or None,
         task=recipe.task,
-        division=DIVISION,
+        division=None,
         rejects=None if dry else out / REJECTS,
         **vars(recipe.read),
     )
+    # A label curve has parts of its own at each number of labels.
+    examples = divide(examples, 0 if recipe.curve else recipe.folds)
+    if is_cross_validated(examples):
+        recipe = _with_repetitions(recipe, len(examples.parts[TRAIN]))
     _print_dataset(examples, say)
     input_hashes = {
         "model": fingerprint(hashes(opened.path, opened.hashes)),
@@ -212,6 +220,7 @@ def finetune_recipe(
         "options": options,
         "machine": chosen_machine,
         "stream": stream,
+        "folds": recipe.folds or FOLDS,
     }
     if dry:
         runs = len(methods) * max(1, len(recipe.curve))
@@ -243,11 +252,31 @@ def finetune_recipe(
             extra_files={NAME: recipe_text},
             **common,
         )
+    del common["folds"]
     measure_curve(
         opened, examples, out, methods=methods, counts=recipe.curve, settings=settings, **common
     )
     document.write(out / NAME, recipe_text)
     return out
+
+
+def _with_repetitions(recipe: FinetuneRecipe, rows: int) -> FinetuneRecipe:
+    """Return the recipe with the number of repetitions of its cross-validation.
+
+    Raises:
+        UsageError: a setting is without effect, as nothing is selected.
+    """
+    if recipe.patience is not None:
+        raise UsageError(
+            "no epoch is selected in a cross-validation",
+            where="--patience",
+            found=f"{rows:,} rows without a validation part",
+            do="leave it out, name a validation part, or draw one: --folds 0",
+        )
+    if recipe.seeds is not None or recipe.seed is not None:
+        return recipe
+    is_quick = all(m.fitted is not None and not m.fitted.seeded for m in recipe.methods)
+    return replace(recipe, seeds=REPETITIONS if is_quick and rows < REPEATED_BELOW else 1)
 
 
 def _vector_folder(
@@ -347,6 +376,9 @@ def _print_dataset(examples: Dataset, say: Say) -> None:
     overview = survey.survey(examples)
     for table in overview.tables():
         say("\n" + tables.for_terminal(table))
+    if is_cross_validated(examples):
+        count = counted(len(examples.parts[TRAIN]), "row")
+        say(f"{count} and no other part: the score comes from a cross-validation")
     if examples.sampled:
         drawn_parts = ", ".join(
             f"{part_name} {counted(len(examples.parts[part_name]), 'row')}"

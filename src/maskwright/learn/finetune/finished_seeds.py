@@ -4,6 +4,9 @@
       tuned.json           validation metrics, losses, chosen epoch, seconds
       weights.safetensors  the trained weights, float32
       MANIFEST.json        written last; names the model, the data and the settings
+    out/unfinished/seed-N-fold-K/
+      tuned.json           losses, seconds
+      outputs.safetensors  the outputs for the fold
 
 The same command continues from them, produces the same files, and then removes them.
 """
@@ -12,12 +15,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from maskwright.base import dotted
 from maskwright.base.config import canonical_json
@@ -29,6 +34,7 @@ from maskwright.model.checkpoint import files
 from maskwright.model.nn.transformer import Transformer
 
 FOLDER, FACTS, WEIGHTS = "unfinished", "tuned.json", "weights.safetensors"
+OUTPUTS = "outputs.safetensors"
 LARGEST = 1 << 20  # bytes of the facts
 HASH = 64  # digits of a SHA-256
 REJECTS = "rejects.jsonl"  # rows that were skipped when the data was read
@@ -87,6 +93,15 @@ def _differences(name: str, saved: Any, requested: Any) -> list[SettingDifferenc
 
 def _text(value: Any) -> str:
     return "not given" if value is None else str(value)
+
+
+class FoldOutputs(NamedTuple):
+    """The outputs (N, …) of a training for the rows that it was not trained on, its loss in each
+    epoch, and its duration."""
+
+    outputs: NDArray[Any]
+    losses: list[float]
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -167,17 +182,54 @@ class FinishedSeeds:
             for name, parameter in model.named_parameters():
                 if parameter.requires_grad:
                     parameter.copy_(weights.read(name))
-        facts = parse_object(
-            (folder / FACTS).read_bytes(), folder / FACTS, error=CheckpointError, largest=LARGEST
-        )
+        facts = _facts_of(folder)
         figures = [-math.inf if value is None else value for value in facts["figures"]]
         return TrainingResult(
             model.float().eval(), figures, facts["losses"], facts["epoch"], facts["seconds"]
         )
 
+    def keep_outputs(
+        self, name: str, outputs: NDArray[Any], losses: Sequence[float], seconds: float
+    ) -> None:
+        """Save the outputs (N, …) of a training whose model is not needed, such as a fold's.
+
+        Raises:
+            OutputError, StoppedError, StorageError: as `commit`.
+        """
+        tensors = {"outputs": torch.from_numpy(np.ascontiguousarray(outputs))}
+
+        def write(staging: commit.Staging) -> None:
+            staging.write_json(FACTS, {"losses": list(losses), "seconds": seconds})
+            staging.write_bytes(OUTPUTS, files.chunks(tensors))
+
+        commit.commit(
+            self.folder / name,
+            write,
+            about=dict(self.about),
+            expected_bytes=files.num_bytes(tensors),
+        )
+
+    def restore_outputs(self, name: str) -> FoldOutputs | None:
+        """Return what `keep_outputs` saved; None if there is nothing.
+
+        Raises:
+            CheckpointError: the files are damaged.
+        """
+        folder = self.folder / name
+        if not folder.is_dir():
+            return None
+        facts = _facts_of(folder)
+        outputs = files.open_file(folder / OUTPUTS).read("outputs").numpy()
+        return FoldOutputs(outputs, facts["losses"], facts["seconds"])
+
     def has(self, seed: int) -> bool:
         """Whether `seed` is saved."""
         return self._path(seed).is_dir()
+
+    @property
+    def count(self) -> int:
+        """The number of saved trainings."""
+        return len(list(self.folder.glob("seed-*")))
 
     def finish(self) -> None:
         """Remove all saved seeds."""
@@ -186,3 +238,9 @@ class FinishedSeeds:
 
     def _path(self, seed: int) -> Path:
         return self.folder / f"seed-{seed}"
+
+
+def _facts_of(folder: Path) -> dict[str, Any]:
+    """Return the JSON facts of a saved training."""
+    path = folder / FACTS
+    return parse_object(path.read_bytes(), path, error=CheckpointError, largest=LARGEST)

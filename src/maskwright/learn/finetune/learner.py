@@ -62,6 +62,9 @@ from maskwright.text.tables.rows import TRAIN, VALIDATION
 
 # The share of the run after which all layers are trained.
 UNFROZEN_AT = 0.5
+# The minimum number of validation rows by which an epoch or a seed is selected: of fewer,
+# the metric of two epochs differs by one or two rows.
+SELECTABLE = 20
 # Names of the parameters of a head's last layer.
 PROJECTION = re.compile(r"heads\.[^.]+\.(weight|bias)")
 
@@ -92,7 +95,8 @@ class SeedResult:
 
     @property
     def validation(self) -> float:
-        return max(self.tuned.figures)
+        """The validation metric of the chosen epoch; -inf if none was computed or is defined."""
+        return max(self.tuned.figures, default=-math.inf)
 
 
 @dataclass(frozen=True)
@@ -212,6 +216,9 @@ class Learner:
     ) -> SeedResult:
         """Train one seed, choose epoch and options on validation data, predict `eval_part`.
 
+        Without a validation part, and with fewer than `SELECTABLE` rows in it, the number of epochs
+        is fixed and the last one is kept.
+
         Args:
             watch: shows the progress.
             scratch: start from randomly initialised weights instead of the pretrained ones.
@@ -249,28 +256,14 @@ class Learner:
                 tuned = train(model, method, encoded_parts, settings, say, hook, machine)
             if finished_seeds:
                 finished_seeds.keep(settings.seed, tuned)
-        score = self._reader(tuned.network, method, machine)
-        validation = encoded_parts[VALIDATION]
-        cached_scores = functools.cache(lambda: score(validation))
-
-        def read(task_type: TaskType) -> Outputs:
-            if task_type is self.task_type:
-                return cached_scores()
-            return self._reader(tuned.network, method, machine, task_type)(validation)
-
-        calibrated = self.task_type.calibrate(validation, read, final=True)
-        temperature = calibrated.options.get(TEMPERATURE, 1.0)
-        if temperature != 1.0:
-            divide_scores(tuned.network, temperature)
-        final_score = self._reader(tuned.network, method, machine, calibrated)
-        outputs = final_score(encoded_parts[eval_part])
+        calibrated, one_sided = self.task_type, None
+        score = functools.partial(self._reader, tuned.network, method, machine)
+        if VALIDATION in encoded_parts:
+            calibrated, one_sided = self._calibrated(score, encoded_parts[VALIDATION])
+            divide_scores(tuned.network, calibrated)
+        outputs = score(calibrated)(encoded_parts[eval_part])
         answers = calibrated.answers(encoded_parts[eval_part], outputs)
         moved = _distance(initial, _body_weights(tuned.network))
-        one_sided = None
-        if not calibrated.writes:  # generated texts are rarely all the same
-            scores = cached_scores() / temperature
-            validation_answers = calibrated.answers(validation, scores)
-            one_sided = calibrated.report(validation, scores, validation_answers).one_sided
         return SeedResult(
             settings.seed, tuned, adapter, calibrated, outputs, answers, moved, one_sided
         )
@@ -364,6 +357,9 @@ class Learner:
                 hook,
             )
         )
+        if VALIDATION not in encoded_parts:
+            say(f"fitted in {duration(tuned.seconds)}")
+            return tuned
         validation, measure = encoded_parts[VALIDATION], self.task_type.measure
         outputs = self._reader(tuned.network, method, machine)(validation)
         calibrated = self.task_type.calibrate(validation, lambda _: outputs)
@@ -371,7 +367,29 @@ class Learner:
         value = calibrated.metrics(validation.rows, answers).values[measure]
         shown = decimals(value) if math.isfinite(value) else "not defined"
         say(f"fitted in {duration(tuned.seconds)} · validation {measure} {shown}")
+        if len(validation.rows) < SELECTABLE:  # no seed is selected
+            return tuned
         return replace(tuned, figures=[value if math.isfinite(value) else -math.inf])
+
+    def _calibrated(
+        self, score: Callable[[TaskType], Callable[[Encoded], Outputs]], validation: Encoded
+    ) -> tuple[TaskType, Finding | None]:
+        """Return the task type with the options that the validation part chooses, and a warning if
+        all answers to it are the same; `score`: from a task type to its reader of rows."""
+        task_type = self.task_type
+        cached_scores = functools.cache(lambda: score(task_type)(validation))
+
+        def read(changed: TaskType) -> Outputs:
+            if changed is task_type:
+                return cached_scores()
+            return score(changed)(validation)
+
+        calibrated = task_type.calibrate(validation, read, final=True)
+        if calibrated.writes:  # generated texts are rarely all the same
+            return calibrated, None
+        scores = cached_scores() / calibrated.options.get(TEMPERATURE, 1.0)
+        answers = calibrated.answers(validation, scores)
+        return calibrated, calibrated.report(validation, scores, answers).one_sided
 
     def _train(
         self,
@@ -392,10 +410,11 @@ class Learner:
                 class_weights=settings.class_weights,
                 label_smoothing=settings.label_smoothing,
             )
-        encoded, measure, number = encoded_parts[VALIDATION], task_type.measure, 0
+        encoded, measure, number = encoded_parts.get(VALIDATION), task_type.measure, 0
 
         def figure(learner: Objective) -> float:
             nonlocal number
+            assert encoded is not None
             number += 1
             outputs = finished(task_type.steps(learner, encoded, collation))
             # As in prediction: with calibrated options, such as the threshold for "no answer".
@@ -414,7 +433,7 @@ class Learner:
             encoded_parts[TRAIN].examples,
             collation,
             settings,
-            figure=figure,
+            figure=None if encoded is None or len(encoded.rows) < SELECTABLE else figure,
             rate_factors=functools.partial(learning_rate_factors, method),
             machine=machine,
             hooks=[hook],
@@ -424,9 +443,13 @@ class Learner:
         return tuned
 
 
-def divide_scores(model: Transformer, temperature: float) -> None:
-    """Divide the scores of the model's only head by `temperature`, in its last layer, so that every
-    program that reads the weights gets calibrated probabilities."""
+def divide_scores(model: Transformer, calibrated: TaskType) -> None:
+    """Divide the scores of the model's only head by the temperature that `calibrated` has chosen,
+    in its last layer, so that every program that reads the weights gets calibrated probabilities.
+    """
+    temperature = calibrated.options.get(TEMPERATURE, 1.0)
+    if temperature == 1.0:
+        return
     head = model.heads[model.config.heads[0].name]
     assert isinstance(head, HeadModule)
     head.rescale(0.0, 1.0 / temperature)

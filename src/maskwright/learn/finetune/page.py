@@ -87,6 +87,7 @@ def _charts(
             )
         )
         for title, by_seed in charts
+        if any(by_seed.values())
     ]
 
 

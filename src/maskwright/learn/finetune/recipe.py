@@ -59,6 +59,9 @@ class FinetuneRecipe:
         columns: role -> names of columns, where they must not be inferred.
         seeds: number of seeds to try (default 3, or 1 with --seed); the best on the validation part
             is saved.
+        folds: number of folds of a cross-validation, of which each seed is a repetition (default: 5
+            where one file of fewer than 1,000 rows is given, repeated as --seeds says; 0: a tenth
+            of the rows is drawn for validation and one for the test part).
         seed: the first seed (default 0); without --seeds the only one.
         epochs: number of passes over the rows (default 3, each of several passes where these would
             be fewer than 100 steps).
@@ -109,6 +112,7 @@ class FinetuneRecipe:
     task: str | None = None
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     seeds: int | None = None
+    folds: int | None = None
     seed: int | None = None
     epochs: int | None = None
     batch: int = 32
@@ -217,6 +221,7 @@ class FinetuneRecipe:
         for option, number, low, high in (
             ("--seeds", self.seeds, 1, math.inf),
             ("--seed", self.seed, 0, (1 << 31) - 1),
+            ("--folds", self.folds or None, 2, 100),
             ("--length", self.length, 4, math.inf),
             ("--batch", self.batch, 1, math.inf),
             ("--epochs", self.epochs, 1, math.inf),

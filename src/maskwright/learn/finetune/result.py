@@ -127,6 +127,8 @@ def card(
     )
 
 
+OUT_OF_FOLD_NAME = "fine-tuned, out of fold"
+FEW_ROWS = 100  # below it, the 95 % interval of an accuracy may be wider than ±0.1
 RESULTS, PAGE, SCRIPT = "results.json", "report.html", "predict.py"
 # The pipelines of transformers that support such a folder, in its last two major releases.
 PIPELINES = ("text-classification", "token-classification")
@@ -148,6 +150,8 @@ class FinetuneResult:
         facts: the settings by displayed name.
         origin: the SHA-256 of each file that `data` comes from.
         machine: device and precision of the pretrained model as a baseline.
+        repeated_baselines: for a cross-validation, the (name, answers) of the baselines in each
+            repetition; `seeds` are then its repetitions.
     """
 
     out: Path
@@ -160,6 +164,7 @@ class FinetuneResult:
     facts: Mapping[str, Any]
     origin: Mapping[str, str]
     machine: Machine | None = None
+    repeated_baselines: Sequence[Sequence[tuple[str, Answers]]] | None = None
 
     @property
     def best(self) -> SeedResult:
@@ -175,19 +180,41 @@ class FinetuneResult:
     @cached_property
     def baselines(self) -> list[tuple[str, Answers]]:
         """The answers of baselines to the evaluated part, by name."""
-        encoded = self.encoded_parts[self.eval_part]
+        if self.repeated_baselines is not None:
+            return [*self.repeated_baselines[0], *self._own_answers]
         return [
             *self.best.task_type.baselines(self.data, self.eval_part),
-            *self.learner.own_answers(self.data, encoded, self.machine),
+            *self._own_answers,
         ]
+
+    @cached_property
+    def _own_answers(self) -> list[tuple[str, Answers]]:
+        """The answers of the pretrained model as it is, if it has any."""
+        encoded = self.encoded_parts[self.eval_part]
+        return self.learner.own_answers(self.data, encoded, self.machine)
 
     @cached_property
     def compared(self) -> dict[str, TaskMetrics]:
         """The metrics of the best seed's predictions, and of the baselines by name, on the same
-        rows."""
+        rows; of a cross-validation their means over its repetitions."""
         best, rows = self.best, self.data.parts[self.eval_part]
-        by_name = [(f"fine-tuned, seed {best.seed}", best.answers), *self.baselines]
-        return {name: best.task_type.metrics(rows, answers) for name, answers in by_name}
+        if self.repeated_baselines is None:
+            by_name = [(f"fine-tuned, seed {best.seed}", best.answers), *self.baselines]
+            return {name: best.task_type.metrics(rows, answers) for name, answers in by_name}
+        repeated: dict[str, list[TaskMetrics]] = {}
+        for seed, baselines in zip(self.seeds, self.repeated_baselines, strict=True):
+            for name, answers in [
+                (OUT_OF_FOLD_NAME, seed.answers),
+                *baselines,
+                *self._own_answers,
+            ]:
+                repeated.setdefault(name, []).append(best.task_type.metrics(rows, answers))
+        return {name: TaskMetrics.mean(metrics) for name, metrics in repeated.items()}
+
+    @property
+    def is_cross_validated(self) -> bool:
+        """Whether the evaluated rows are all rows, out of fold."""
+        return self.repeated_baselines is not None
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -246,7 +273,7 @@ class FinetuneResult:
         for finding in conclusion.used_before(self.test_uses, self.out):
             say(finding.line())
             table["note"] += f" Note: {finding}."
-        chosen = f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part"
+        chosen = f"seed {best.seed}, epoch {best.tuned.epoch}, {self._reason()}"
         if self.method.fitted is not None:
             chosen = self.method.fitted.selection
         facts = {**self.facts, "chosen": chosen}
@@ -274,16 +301,27 @@ class FinetuneResult:
         document.write(self.out / RESULTS, json.dumps(self._results(table), indent=2) + "\n")
         say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
 
-    def _selection(self) -> str:
-        """Return a sentence on how epoch and seed, or a penalty, were chosen."""
+    def _reason(self) -> str:
+        """Return why it is this seed and epoch, in a phrase."""
+        figures = self.best.tuned.figures
+        if any(map(math.isfinite, figures)):
+            return "by the validation part"
+        if figures:
+            return "the first and the last, as no validation metric is defined"
+        return "the first and the last, as there are too few rows to choose by"
+
+    def _origin_of_figures(self) -> str:
+        """Return how the figures came about, in sentences."""
+        if self.is_cross_validated:
+            return (
+                "Every row is predicted by models that were not trained on it, and the saved model "
+                "is trained on all rows."
+            )
         if self.method.fitted is not None:
             return self.method.fitted.selection
-        if any(map(math.isfinite, self.best.tuned.figures)):
-            return f"Epoch and seed were chosen on {VALIDATION} data."
-        return (
-            f"On {VALIDATION} data no figure is defined, so nothing was chosen: it is the "
-            "first seed and its last epoch."
-        )
+        chosen = f"Epoch and seed were chosen {self._reason()}."
+        is_chosen = self.eval_part == VALIDATION and self._reason().startswith("by")
+        return chosen + (" There is no test part: these figures flatter." if is_chosen else "")
 
     def table(self) -> Table:
         """Return a table of the metrics of the chosen seed and the baselines, with intervals, and
@@ -297,28 +335,36 @@ class FinetuneResult:
         if len(self.seeds) > 1:
             figures = [seed.task_type.metrics(truth, seed.answers).values for seed in self.seeds]
             spreads = (intervals.over_seeds([by_name[m] for by_name in figures]) for m in names)
-            rows.insert(1, [f"all {len(self.seeds)} seeds", *map(_spread, spreads)])
+            unit = "repetitions" if self.is_cross_validated else "seeds"
+            rows.insert(1, [f"all {len(self.seeds)} {unit}", *map(_spread, spreads)])
+        part_name = self.eval_part if self.is_cross_validated else f"on the {self.eval_part} part"
         return {
-            "title": f"{task_type.task} on the {self.eval_part} part, "
-            f"{counted(len(truth), 'example')}",
+            "title": f"{task_type.task} {part_name}, {counted(len(truth), 'example')}",
             "own_first": True,
             "head": ["", *names],
             "rows": rows,
             "note": "95 % intervals by resampling the examples; ± is the standard deviation over "
-            f"seeds. {self._selection()}"
-            + (
-                " There is no test part: these figures flatter."
-                if self.eval_part == VALIDATION
-                else ""
-            ),
+            f"seeds. {self._origin_of_figures()}",
         }
 
     def _warnings(self) -> list[Finding]:
-        """Return warnings that all answers of a part are the same, which a metric may hide."""
+        """Return warnings that all answers of a part are the same, which a metric may hide, and
+        that there are few rows."""
         by_part = {VALIDATION: self.best.one_sided} | {self.eval_part: self.report.one_sided}
         return [
             finding.of(f"{part_name} part") for part_name, finding in by_part.items() if finding
-        ]
+        ] + self._few_rows()
+
+    def _few_rows(self) -> list[Finding]:
+        """Return a warning that says how little the score of a few rows means."""
+        num_rows, measure = len(self.data.parts[self.eval_part]), self.best.task_type.measure
+        if num_rows >= FEW_ROWS:
+            return []
+        estimate = next(iter(self.compared.values())).figures[measure].estimate()
+        half = (estimate.high - estimate.low) / 2
+        width = f"±{half:.2f}" if math.isfinite(half) else "unknown"
+        message = f"the 95 % interval of the {measure} is {width}; treat the score as a hint"
+        return [Finding("few-rows", f"{counted(num_rows, 'row')}: {message}", severity="warning")]
 
     def _card(self, table: Table, facts: Mapping[str, Any], attached: bool) -> str:
         """Return the model card; `attached`: the trained weights are in an unmerged adapter."""
@@ -399,6 +445,7 @@ class FinetuneResult:
             "measure": task_type.measure,
             "calibration": None if self.calibration is None else self.calibration.to_json(),
             "asked": self.eval_part,
+            **({"folds": self.facts["folds"]} if self.is_cross_validated else {}),
             "chosen": self.best.seed,
             "constants": conclusion.constants(self.baselines),
             **(

@@ -1,7 +1,8 @@
 """From a model folder and labelled rows to a fine-tuned model, over several seeds.
 
 Each seed has another initial head and another order of examples. Epoch and seed are chosen on
-validation data; the test part is evaluated once, at the end. An interruption loses one seed at most
+validation data; the test part is evaluated once, at the end. Data without such parts are
+cross-validated (cross_validation.py). An interruption loses one seed or fold at most
 (finished_seeds.py). The files of the result are listed in result.py; its metrics are compared with
 baselines without pretraining, such as the most frequent label. A task is a `TaskType` (tasks/).
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -32,8 +33,14 @@ from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
 from maskwright.base.storage.files import DISK, existing_parent
 from maskwright.base.terminal import shell_word
+from maskwright.learn.finetune.cross_validation import (
+    FOLDS,
+    OUT_OF_FOLD,
+    cross_validate,
+    is_cross_validated,
+)
 from maskwright.learn.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
-from maskwright.learn.finetune.learner import Learner, SeedResult, reader
+from maskwright.learn.finetune.learner import SELECTABLE, Learner, SeedResult, reader
 from maskwright.learn.finetune.method import FULL, Method
 from maskwright.learn.finetune.recipe import hash_rows
 from maskwright.learn.finetune.result import PAGE, RESULTS, SCRIPT, FinetuneResult, best_of
@@ -86,8 +93,14 @@ def tell(
     out: Path,
     say: Say,
     machine: Machine | None = None,
+    folds: int = 0,
 ) -> None:
-    """Print steps, time and disk space for a number of seeds, estimated from a few trial steps."""
+    """Print steps, time and disk space for a number of seeds, estimated from a few trial steps.
+
+    Args:
+        folds: the folds of a cross-validation, in each of which every seed is trained before the
+            model of all rows; 0: the data is not cross-validated.
+    """
     examples = encoded_parts[TRAIN].examples
     count = len(examples.training_indices)
     existing = existing_parent(out)
@@ -97,7 +110,7 @@ def tell(
     )
     if method.fitted is not None:
         vectors, encode = learner.frozen_vectors(machine), learner.task_type.encode
-        vectors(encode(data.parts[VALIDATION][:1], learner.frame))  # prepares the network
+        vectors(encode(data.parts[TRAIN][:1], learner.frame))  # prepares the network
         sample = encode(data.parts[TRAIN][:TRIAL_TEXTS], learner.frame)
         begin = time.perf_counter()
         vectors(sample)
@@ -112,19 +125,23 @@ def tell(
         )
         return
     steps, passes = steps_of(settings, count), passes_of(settings, count)
+    trainings = seeds * folds + 1 if folds else seeds
+    if folds:
+        say(
+            f"cross-validation: {counted(folds, 'fold')} × {counted(seeds, 'repetition')} and the "
+            f"model of all rows, {trainings} trainings"
+        )
     say(
-        f"cost: {counted(seeds, 'seed')} of {counted(steps, 'step')} each: {settings.epochs} × "
+        f"cost: {counted(trainings, 'training' if folds else 'seed')} of "
+        f"{counted(steps, 'step')} {'at most' if folds else 'each'}: {settings.epochs} × "
         f"{counted(passes, 'pass', 'passes')} over {count:,} examples, {settings.batch} a step, "
         f"{float(examples.lengths.mean()):.0f} tokens each"
     )
     seconds = _seconds_per_step(learner, data, method, settings, machine)
-    validation = (
-        len(encoded_parts[VALIDATION].rows)
-        * settings.epochs
-        / (3 * count * settings.epochs * passes)
-    )
+    validation_rows = len(encoded_parts[VALIDATION].rows) if VALIDATION in encoded_parts else 0
+    validation = validation_rows / (3 * count * passes)
     say(
-        f"time: about {duration(seeds * steps * seconds * (1 + validation))} on this machine\n"
+        f"time: about {duration(trainings * steps * seconds * (1 + validation))} on this machine\n"
         f"{disk}"
     )
 
@@ -136,18 +153,17 @@ def _seconds_per_step(
     clock = _Clock()
     rows = data.parts[TRAIN][: TRIAL_STEPS * settings.batch]
     encoded_training = learner.task_type.encode(rows, learner.frame)
-    encoded_validation = learner.task_type.encode(
-        data.parts[VALIDATION][: settings.batch], learner.frame
-    )
+    # One of the evaluated rows: their number does not change the time of a step.
+    evaluated = learner.task_type.encode(rows[:1], learner.frame)
 
     def watch(name: str, steps: int) -> AbstractContextManager[Hook]:
         return nullcontext(clock)
 
     learner.learn(
-        {TRAIN: encoded_training, VALIDATION: encoded_validation},
+        {TRAIN: encoded_training, TEST: evaluated},
         method,
         replace(settings, epochs=1, least_steps=0),
-        eval_part=VALIDATION,
+        eval_part=TEST,
         say=quiet,
         watch=watch,
         machine=machine,
@@ -176,8 +192,10 @@ def finetune(
     machine: Machine | None = None,
     stream: TextIO | None = None,
     dry: bool = False,
+    folds: int = FOLDS,
 ) -> Path:
-    """Fine-tune `model` on the training part of `data` and write the result to `out`.
+    """Fine-tune `model` on the training part of `data` and write the result to `out`. If there is
+    no other part, the score comes from a cross-validation.
 
     Args:
         model: an opened model, its folder, or the folder of a run.
@@ -192,6 +210,7 @@ def finetune(
         extra_files: content of further text files for the folder, by file name.
         machine: device and precision; None: the best of this machine.
         dry: only print the expected cost.
+        folds: the number of folds of a cross-validation; each of `seeds` is a repetition.
 
     Returns:
         The model folder; the adapter folder if only a head was trained.
@@ -231,10 +250,16 @@ def finetune(
             f"each epoch is {passes} passes over the {counted(len(data.parts[TRAIN]), 'row')}, for "
             f"at least {settings.least_steps} steps in all; --epochs N is N passes"
         )
+    if trains and VALIDATION in data.parts and (count := len(data.parts[VALIDATION])) < SELECTABLE:
+        message = f"no epoch and no seed is selected by {counted(count, 'validation row')}"
+        reason = f"it takes {SELECTABLE}: the last epoch of the first seed is saved"
+        say(Finding("too-few-to-select-by", message, reason).line())
     if dry:
-        tell(learner, data, encoded_parts, method, settings, len(seed_numbers), out, say, machine)
+        num_folds = folds if is_cross_validated(data) else 0
+        count = len(seed_numbers)
+        tell(learner, data, encoded_parts, method, settings, count, out, say, machine, num_folds)
         return out / MODEL
-    eval_part = TEST if TEST in encoded_parts else VALIDATION
+    eval_part = next((part for part in (TEST, VALIDATION) if part in data.parts), OUT_OF_FOLD)
     plain_method = replace(method, head_rate=method.head_factor)  # the default made explicit
     finished_seeds = FinishedSeeds(
         out,
@@ -252,17 +277,25 @@ def finetune(
                 "method": _method_facts(plain_method),
                 "length": learner.frame.length,
                 "long": long,
+                **({"folds": folds} if eval_part == OUT_OF_FOLD else {}),
                 **unusual(machine),
             },
         },
     )
-    remaining = sum(not finished_seeds.has(seed) for seed in seed_numbers)
+    trained_seeds, trainings = seed_numbers, len(seed_numbers)
+    if eval_part == OUT_OF_FOLD:
+        trained_seeds, trainings = seed_numbers[:1], trainings * folds + 1
+    remaining = sum(not finished_seeds.has(seed) for seed in trained_seeds)
     storage.require_space(out, disk_bytes(learner, method, remaining))
     facts = _facts(learner, method)
     if trains:
         facts |= _training_facts(learner, method, settings, passes)
     facts |= unusual(machine)
-    facts |= {"seeds tried": len(seed_numbers)}
+    facts |= (
+        {"folds": folds, "repetitions": len(seed_numbers)}
+        if eval_part == OUT_OF_FOLD
+        else {"seeds tried": len(seed_numbers)}
+    )
     if learner.family is None:
         message = "no class of transformers has such a model"
         consequence = "what is saved is read by Maskwright alone"
@@ -272,22 +305,36 @@ def finetune(
         commit.sweep(out)
         finished_seeds.require_same()
         learn = partial(
-            learner.learn,
-            encoded_parts,
-            method,
-            eval_part=eval_part,
-            say=say,
-            watch=watching(stream),
-            finished_seeds=finished_seeds,
-            machine=machine,
+            learner.learn, method=method, say=say, watch=watching(stream), machine=machine
         )
-        results = _train_seeds(learn, settings, seed_numbers, out, say)
+        with _told_when_stopped(finished_seeds, trainings, say):
+            out_of_fold = None
+            if eval_part == OUT_OF_FOLD:
+                out_of_fold = cross_validate(
+                    learner, data, folds, seed_numbers, settings, learn, finished_seeds
+                )
+                data = out_of_fold.data
+                encoded_parts = {**encoded_parts, OUT_OF_FOLD: out_of_fold.encoded}
+                for finding in out_of_fold.findings():
+                    say(finding.line())
+                # The model of all rows is not evaluated on them.
+                first_row = task_type.encode(data.parts[TRAIN][:1], learner.frame)
+            train = partial(
+                learn,
+                encoded_parts if out_of_fold is None else {**encoded_parts, eval_part: first_row},
+                eval_part=eval_part,
+                finished_seeds=finished_seeds,
+            )
+            results = _train_seeds(train, settings, trained_seeds)
+        if out_of_fold is not None:
+            results = out_of_fold.of_model(results[0])
         for partial_folder in (out / MODEL, out / ADAPTER):  # left by an interrupted process
             if partial_folder.exists():
                 commit.remove_folder(partial_folder)
         result = FinetuneResult(
             *(out, learner, data, encoded_parts, eval_part, method, results, facts),
             *(origin or {}, machine),
+            None if out_of_fold is None else out_of_fold.baselines,
         )
         result.write(say)
         for name, text in (extra_files or {}).items():
@@ -313,22 +360,28 @@ def _embed(learner: Learner, machine: Machine | None, texts: Sequence[str]) -> N
 
 
 def _train_seeds(
-    learn: Callable[..., SeedResult], settings: Settings, seeds: Sequence[int], out: Path, say: Say
+    learn: Callable[..., SeedResult], settings: Settings, seeds: Sequence[int]
 ) -> list[SeedResult]:
     """Train each seed with `learn` and return all results; only the best one keeps its model."""
     results: list[SeedResult] = []
-    try:
-        for seed in seeds:
-            results.append(learn(replace(settings, seed=seed), announce=not results))
-            best = best_of(results)
-            results = [result if result is best else result.without_model() for result in results]
-    except KeyboardInterrupt:
-        progress = (
-            f"{len(results)} of {len(seeds)} seeds finished and kept" if results else "no seed done"
-        )
-        say(f"stopped, {progress}; the same command with --out {shell_word(out)} goes on")
-        raise
+    for seed in seeds:
+        results.append(learn(settings=replace(settings, seed=seed), announce=not results))
+        best = best_of(results)
+        results = [result if result is best else result.without_model() for result in results]
     return results
+
+
+@contextlib.contextmanager
+def _told_when_stopped(finished_seeds: FinishedSeeds, trainings: int, say: Say) -> Iterator[None]:
+    """Print how to go on if the user stops the `trainings` inside."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = f"{finished_seeds.count} of {counted(trainings, 'training')} finished and kept"
+        progress = kept if finished_seeds.count else "none finished"
+        again = f"the same command with --out {shell_word(finished_seeds.out)} goes on"
+        say(f"stopped, {progress}; {again}")
+        raise
 
 
 def require_unfinished(out: Path) -> None:

@@ -295,7 +295,7 @@ def prepare(
     fold_labels: bool = False,
     repair_tags: bool = False,
     no_label: str | None = None,
-    division: SplitOptions = splits.DEFAULT,
+    division: SplitOptions | None = splits.DEFAULT,
     reading: ReadingOptions = DEFAULT_READING,
     rejects: Path | str | None = None,
 ) -> Dataset:
@@ -308,7 +308,7 @@ def prepare(
         fold_labels: join labels that differ only by case or white space.
         no_label: the value that stands for an unknown label; such rows are left out.
         repair_tags: change the first tag of a span from I- to B-.
-        division: how to sample parts that did not come as files.
+        division: how to sample parts that did not come as files; None: only the parts of the files.
 
     Raises:
         UsageError, DataError: as the steps do, with file, line and remedy.
@@ -331,4 +331,4 @@ def prepare(
         no_label=no_label,
         reading=reading,
     )
-    return splits.split_dataset(dataset, division)
+    return dataset if division is None else splits.split_dataset(dataset, division)

@@ -3,7 +3,8 @@
 The part of a row depends on the seed and a hash of its text (ignoring case and white space), not on
 its position in the file. Rows may therefore be shuffled, and duplicates and groups always stay
 together. Splits are stratified by class; an added row moves at most one other row per border.
-Few-label subsets are nested: the 50 rows are among the 200, and these among the 1,000.
+Few-label subsets are nested: the 50 rows are among the 200, and these among the 1,000. Folds of
+cross-validation are stratified by class, by each of several labels, or by quantiles of numbers.
 """
 
 from __future__ import annotations
@@ -288,6 +289,87 @@ def draw_rows(
 def hash_of(text: str) -> int:
     """Return 64 bits of the SHA-256 of the text, ignoring case and white space."""
     return int.from_bytes(hashlib.sha256(folded(text).encode()).digest()[:8], "little")
+
+
+# ------------------------------------------------------------------------------ folds
+def fold_rows(dataset: Dataset, num_folds: int, seed: int = 0) -> list[list[int]]:
+    """Divide the training rows into folds, for cross-validation.
+
+    Rows with equal texts, of one group, or with a shared premise or passage are in one fold. Folds
+    are stratified iteratively (Sechidis et al. 2011, doi 10.1007/978-3-642-23808-6_10): the rarest
+    label first, each row to the fold that lacks its label most.
+
+    Args:
+        dataset: its training part is divided, and its `groups` are kept together.
+        num_folds: the number of folds, 2 or more.
+        seed: another seed gives other folds.
+
+    Returns:
+        The row indices of each fold in ascending order. Rows with the only example of a class are
+        in no fold: if they were held out, nothing would be left to learn the class from.
+
+    Raises:
+        DataError: there are fewer rows than folds, duplicates and groups counted once.
+    """
+    rows = dataset.parts[TRAIN]
+    texts, groups = [e.apart_by for e in rows], dataset.groups.get(TRAIN)
+    if groups is None and (shared := shared_text(rows)) is not None:
+        groups = shared[1]
+    units = _group_rows(texts, groups)
+    if len(units) < num_folds:
+        raise DataError(
+            "there are fewer rows than folds of the cross-validation",
+            where="--folds",
+            found=f"{counted(len(rows), 'row')} that {'makes' if len(rows) == 1 else 'make'} "
+            f"{len(units):,} after joining duplicates and groups, and {num_folds} folds",
+            wanted=f"at least {num_folds} different rows",
+            do="add rows, or choose fewer folds",
+        )
+    strata = _strata_of(rows, num_folds)
+    labels_of_unit = [Counter(label for i in unit for label in strata[i]) for unit in units]
+    units_of_label: dict[Hashable, list[int]] = defaultdict(list)
+    numbers = _uniform_numbers("fold", seed, [min(hash_of(texts[i]) for i in u) for u in units])
+    for unit in sorted(range(len(units)), key=lambda u: (-len(units[u]), numbers[u])):
+        for label in labels_of_unit[unit] or {None: 1}:
+            units_of_label[label].append(unit)
+    by_rarity = sorted(units_of_label, key=lambda label: (len(units_of_label[label]), str(label)))
+    is_class = dataset.labels is not None
+    fold_of_unit: dict[int, int | None] = {}
+    lacking = {
+        label: np.full(num_folds, sum(labels[label] for labels in labels_of_unit) / num_folds)
+        for label in by_rarity
+    }
+    lacking_rows = np.full(num_folds, len(rows) / num_folds)
+    for label in by_rarity:
+        for unit in units_of_label[label]:
+            if unit in fold_of_unit:
+                continue
+            if is_class and label is not None and len(units_of_label[label]) == 1:
+                fold_of_unit[unit] = None
+                continue
+            fold = int(np.lexsort((-lacking_rows, -lacking[label]))[0])
+            fold_of_unit[unit] = fold
+            lacking_rows[fold] -= len(units[unit])
+            for other, count in labels_of_unit[unit].items():
+                lacking[other][fold] -= count
+    return [
+        sorted(i for u, unit in enumerate(units) if fold_of_unit[u] == fold for i in unit)
+        for fold in range(num_folds)
+    ]
+
+
+def _strata_of(rows: Sequence[Example], num_folds: int) -> list[tuple[Hashable, ...]]:
+    """Return the labels of each example by which folds are stratified: its classes, the quantile of
+    its number, or none. A quantile has at least as many rows as there are folds, and at most ten
+    are distinguished."""
+    strata = [e.stratum for e in rows]
+    if all(isinstance(value, float) for value in strata):
+        num_quantiles = max(1, min(10, len(rows) // num_folds))
+        ranks = np.argsort(np.argsort(np.array(strata), kind="stable"), kind="stable")
+        return [(int(rank),) for rank in ranks * num_quantiles // len(rows)]
+    return [
+        value if isinstance(value, tuple) else () if value is None else (value,) for value in strata
+    ]
 
 
 # ------------------------------------------------------------------------------ sampling

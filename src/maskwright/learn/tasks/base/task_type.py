@@ -25,7 +25,7 @@ from maskwright.base.metrics import row_metrics
 from maskwright.base.metrics.calibration import Reliability
 from maskwright.base.metrics.intervals import Estimate, OfSums
 from maskwright.base.metrics.metrics import ClassFigures
-from maskwright.base.metrics.row_metrics import ArrayMetric, RowMetric, SumMetric
+from maskwright.base.metrics.row_metrics import ArrayMetric, RepeatedMetric, RowMetric, SumMetric
 from maskwright.base.report.tables import Table
 from maskwright.base.report.wording import figure
 from maskwright.learn.tasks.base.choices import Long
@@ -131,6 +131,14 @@ class TaskMetrics:
     """The metrics of predictions, by name, each with the rows that it is computed from."""
 
     figures: Mapping[str, RowMetric]
+
+    @classmethod
+    def mean(cls, repetitions: Sequence[TaskMetrics]) -> TaskMetrics:
+        """The mean metrics of several predictions of the same rows."""
+        if len(repetitions) == 1:
+            return repetitions[0]
+        by_name = {n: [m.figures[n] for m in repetitions] for n in repetitions[0].figures}
+        return cls({name: RepeatedMetric(figures) for name, figures in by_name.items()})
 
     @property
     def values(self) -> dict[str, float]:

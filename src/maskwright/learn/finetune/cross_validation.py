@@ -1,0 +1,259 @@
+"""Cross-validation of a fine-tuning: every row is predicted by a model that has not seen it.
+
+Parts that came as files, or are named by a column, always stay as they are. What is drawn from the
+rows where parts are missing depends on their number (`divide`):
+
+    fewer than 1,000 rows, no parts    nothing is drawn: all rows are divided into 5 folds, and a
+                                       model trained on four of them predicts the fifth. The score,
+                                       its interval, the baselines and the verdict come from these
+                                       out-of-fold predictions, and the model that is saved is
+                                       trained on all rows, with the same settings.
+    fewer than 200 rows, a test part   no validation part: it would have fewer than 20 rows
+    otherwise                          a tenth for validation, a tenth for the test part
+
+Nothing is selected in a cross-validation: the number of epochs is fixed. A repetition has its own
+folds and seed. Folds are stratified and keep groups and duplicates together (`splits.fold_rows`).
+Tasks of whole texts and of tags are cross-validated; the others are divided at any size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from maskwright.base.counted import counted
+from maskwright.base.errors import UsageError
+from maskwright.base.findings import Finding
+from maskwright.learn.finetune.finished_seeds import FinishedSeeds, FoldOutputs
+from maskwright.learn.finetune.learner import SELECTABLE, Learner, SeedResult, divide_scores
+from maskwright.learn.finetune.tune import Settings, TrainingResult
+from maskwright.learn.tasks.base.task_type import TEMPERATURE, Answers, Encoded, TaskType, task_for
+from maskwright.text.tables import splits
+from maskwright.text.tables.layout import Dataset
+from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION
+
+OUT_OF_FOLD = "out-of-fold"
+FOLDS = 5
+# With fewer rows a test part of a tenth would have fewer than 100, whose 95 % interval of an
+# accuracy is wider than ±0.08 or so; and a second training costs little.
+DIVIDED_FROM = 1_000
+# Shares of the rows for validation and test where they are drawn.
+DIVISION = splits.SplitOptions(validation=0.1, test=0.1)
+# Below this number of rows a method that takes seconds is repeated, as the folds decide much.
+REPEATED_BELOW, REPETITIONS = 100, 3
+
+
+def divide(data: Dataset, folds: int | None = None) -> Dataset:
+    """Return `data` with the parts of a fine-tuning, drawn as the module says; only with the part
+    "train" if it is to be cross-validated.
+
+    Args:
+        folds: the number of folds; 0: the parts are drawn at any size; None: by the number of rows.
+
+    Raises:
+        UsageError: `folds` where parts came as files, or for a task that is not cross-validated.
+        DataError: too few rows for a part.
+    """
+    source = ALL if ALL in data.parts else TRAIN
+    has_parts = set(data.parts) - {source}
+    if folds and (has_parts or not _is_foldable(data)):
+        raise UsageError(
+            "there is nothing to cross-validate"
+            if has_parts
+            else "the task is not cross-validated",
+            where="--folds",
+            found=f"the parts {', '.join(data.parts)}" if has_parts else data.task.name,
+            wanted="rows without parts" if has_parts else "a task of whole texts, or of tags",
+            do="leave it out",
+        )
+    rows = data.parts[source]
+    if folds == 0 or not _is_foldable(data) or (folds is None and len(rows) >= DIVIDED_FROM):
+        return splits.split_dataset(data, DIVISION)
+    if not has_parts or (has_parts == {TEST} and len(rows) * DIVISION.validation < SELECTABLE):
+        groups = {TRAIN if part == source else part: names for part, names in data.groups.items()}
+        parts = {TRAIN: rows, **{part: data.parts[part] for part in has_parts}}
+        return replace(data, parts=parts, groups=groups)
+    return splits.split_dataset(data, DIVISION)
+
+
+def is_cross_validated(data: Dataset) -> bool:
+    """Whether the divided `data` has no part to evaluate on."""
+    return not {VALIDATION, TEST} & set(data.parts)
+
+
+def _is_foldable(data: Dataset) -> bool:
+    """Whether the model's outputs for rows of several folds can be joined."""
+    return task_for(data.task.name).head in ("sequence", "token")
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """The out-of-fold predictions of a cross-validation.
+
+    Attributes:
+        data: the dataset with the part `OUT_OF_FOLD`: its rows fold by fold, as the first
+            repetition divides them. Rows with the only example of a class are not among them.
+        encoded: the encoded rows of this part.
+        results: the answers of each repetition to these rows, without a model.
+        baselines: the answers of the baselines in each repetition, on the same folds.
+        task_type: with the options that all out-of-fold outputs choose, for the model of all rows.
+    """
+
+    data: Dataset
+    encoded: Encoded
+    results: list[SeedResult]
+    baselines: list[list[tuple[str, Answers]]]
+    task_type: TaskType
+
+    def of_model(self, trained: SeedResult) -> list[SeedResult]:
+        """Return the results of all repetitions, the first with the model trained on all rows,
+        whose scores are divided by the temperature of the out-of-fold outputs."""
+        divide_scores(trained.tuned.network, self.task_type)
+        first, *others = (replace(r, task_type=self.task_type) for r in self.results)
+        return [replace(first, tuned=trained.tuned, adapter=trained.adapter), *others]
+
+    def findings(self) -> list[Finding]:
+        """Return the finding on rows that are in no fold."""
+        left_out = len(self.data.parts[TRAIN]) - len(self.data.parts[OUT_OF_FOLD])
+        if not left_out:
+            return []
+        message = (
+            f"{counted(left_out, 'row')} with the only example of a class "
+            f"{'is' if left_out == 1 else 'are'} trained on and not scored"
+        )
+        return [Finding("class-with-one-row", message, remedy="add rows of these classes")]
+
+
+def part_of(data: Dataset, train: Sequence[int], held_out: Sequence[int]) -> Dataset:
+    """Return the dataset of one fold: training rows by index, and the fold as the part "test"."""
+    rows = data.parts[TRAIN]
+    parts = {TRAIN: [rows[i] for i in train], TEST: [rows[i] for i in held_out]}
+    groups = data.groups.get(TRAIN)
+    kept = {} if groups is None else {TRAIN: [groups[i] for i in train]}
+    return replace(data, parts=parts, groups=kept)
+
+
+def cross_validate(
+    learner: Learner,
+    data: Dataset,
+    num_folds: int,
+    seeds: Sequence[int],
+    settings: Settings,
+    learn: Callable[..., SeedResult],
+    finished_seeds: FinishedSeeds,
+) -> OutOfFold:
+    """Predict every training row of `data` by a model that has not seen it, once for each seed.
+
+    Options that outputs choose, such as a threshold, are chosen for a fold by the outputs for the
+    other folds.
+
+    Args:
+        learn: `Learner.learn` of the learner with its method.
+        finished_seeds: saves the outputs for each fold; saved ones are not computed again.
+
+    Raises:
+        DataError: there are fewer rows than folds.
+    """
+    task_type, rows = learner.task_type, data.parts[TRAIN]
+    order, results = list[int](), list[SeedResult]()
+    baselines = list[dict[str, Answers]]()
+    for seed in seeds:
+        folds = splits.fold_rows(data, num_folds, seed)
+        parts = [
+            part_of(data, [i for i in range(len(rows)) if i not in {*fold}], fold) for fold in folds
+        ]
+        held_out = [i for fold in folds for i in fold]
+        order = order or held_out
+        position = {row: n for n, row in enumerate(held_out)}
+        restored = [position[row] for row in order]
+        trained, answers = list[FoldOutputs](), list[Any]()
+        by_name: dict[str, list[Any]] = {}
+        for number, part in enumerate(parts, start=1):
+            name = f"seed-{seed}-fold-{number}"
+            if (saved := finished_seeds.restore_outputs(name)) is None:
+                fold_settings = replace(settings, seed=seed)
+                saved = _fold_outputs(learner, part, name, fold_settings, learn)
+                finished_seeds.keep_outputs(name, *saved)
+            trained.append(saved)
+            for name, fold_answers in task_type.baselines(part, TEST):
+                by_name.setdefault(name, []).extend(fold_answers)
+        for number in range(num_folds):
+            answers += list(_fold_answers(learner, parts, trained, number))
+        baselines.append({name: _joined(by_row, restored) for name, by_row in by_name.items()})
+        results.append(
+            SeedResult(
+                seed,
+                TrainingResult(
+                    None,
+                    [],
+                    np.mean([fold.losses for fold in trained], axis=0).tolist(),
+                    max(1, len(trained[0].losses)),
+                    sum(fold.seconds for fold in trained),
+                ),
+                None,
+                task_type,
+                np.concatenate([fold.outputs for fold in trained]),
+                _joined(answers, restored),
+            )
+        )
+    data = replace(data, parts={**data.parts, OUT_OF_FOLD: [rows[i] for i in order]})
+    encoded = task_type.encode(data.parts[OUT_OF_FOLD], learner.frame)
+    # A constant that is fitted to the other folds misses its own: its class is rarer in it.
+    constants = {
+        name: answers
+        for name, answers in task_type.baselines(data, OUT_OF_FOLD)
+        if len({str(answer) for row in answers for answer in np.atleast_1d(row)}) == 1
+    }
+    calibrated = task_type.calibrate(encoded, lambda _: results[0].outputs, final=True)
+    first = replace(results[0], outputs=_divided(results[0].outputs, calibrated))
+    return OutOfFold(
+        data,
+        encoded,
+        [first, *results[1:]],
+        [[*{**by_name, **constants}.items()] for by_name in baselines],
+        calibrated,
+    )
+
+
+def _fold_outputs(
+    learner: Learner,
+    part: Dataset,
+    name: str,
+    settings: Settings,
+    learn: Callable[..., SeedResult],
+) -> FoldOutputs:
+    """Train on the part "train" and return the outputs for the part "test"."""
+    encoded_parts = {
+        part_name: learner.task_type.encode(rows, learner.frame)
+        for part_name, rows in part.parts.items()
+    }
+    shown_name = name.replace("-", " ")
+    result = learn(encoded_parts, settings=settings, eval_part=TEST, name=shown_name)
+    return FoldOutputs(result.outputs, result.tuned.losses, result.tuned.seconds)
+
+
+def _fold_answers(
+    learner: Learner, parts: Sequence[Dataset], trained: Sequence[FoldOutputs], number: int
+) -> Answers:
+    """Return the answers to a fold, with the options that the outputs for the others choose."""
+    task_type, others = learner.task_type, [n for n in range(len(parts)) if n != number]
+    rows = [row for n in others for row in parts[n].parts[TEST]]
+    outputs = np.concatenate([trained[n].outputs for n in others])
+    encoded = task_type.encode(rows, learner.frame)
+    calibrated = task_type.calibrate(encoded, lambda _: outputs, final=True)
+    encoded = task_type.encode(parts[number].parts[TEST], learner.frame)
+    return calibrated.answers(encoded, _divided(trained[number].outputs, calibrated))
+
+
+def _divided(outputs: Outputs, calibrated: TaskType) -> Outputs:
+    """Return the outputs with the temperature that `calibrated` has chosen."""
+    return outputs / calibrated.options.get(TEMPERATURE, 1.0)
+
+
+def _joined(answers: Sequence[Any], order: Sequence[int]) -> Answers:
+    """Return the answers to all rows in another order: an array, or a list of tags by row."""
+    in_order = [answers[i] for i in order]
+    return in_order if isinstance(answers[0], list) else np.array(in_order)
