@@ -63,6 +63,7 @@ def test_every_choice_comes_back() -> None:
         task="tagging",
         columns={"text": ("a b",)},
         seeds=5,
+        folds=7,
         seed=9,
         epochs=7,
         batch=64,
@@ -119,7 +120,7 @@ def test_by_the_command_line(
     file = str(made / "out" / NAME)
     assert main(["finetune", file, "--epochs", "1", "--out", str(tmp_path / "out")]) == 0
     found = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert len(found["seeds"][0]["validation"]) == 1
+    assert len(found["seeds"][0]["loss"]) == 1
     again = read(tmp_path / "out" / NAME)
     assert again == changed(read(made / "out" / NAME), {"epochs": 1})
     other = ["--read", "max_bad_fraction=0.5", "--column", "label=said", "--epochs", "1"]

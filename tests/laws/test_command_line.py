@@ -46,7 +46,7 @@ OPTIONS = {
     """,
     "finetune": """
         model --accumulate --batch --class-weights --column --curve --data --device --dimensions
-        --dry-run --epochs --hard-negatives --head-rate --label-smoothing --layer-decay
+        --dry-run --epochs --folds --hard-negatives --head-rate --label-smoothing --layer-decay
         --least-steps --length --long --measure --method --model --out --patience --pooling
         --precision --prompt --rate --read --seed --seeds --set --task --warmup --weight-decay
         --within-words

@@ -26,7 +26,7 @@ from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say, printer
 from maskwright.base.storage import commit
 from maskwright.learn.finetune import conclusion, page, recipe
-from maskwright.learn.finetune.command import DIVISION
+from maskwright.learn.finetune.cross_validation import divide
 from maskwright.learn.finetune.finished_seeds import REJECTS
 from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.finetune.result import RESULTS
@@ -248,9 +248,10 @@ def _training_data(file: Path) -> Dataset | None:
             Path(made.data),
             columns=made.columns or None,
             task=made.task,
-            division=DIVISION,
+            division=None,
             **vars(made.read),
         )
+        data = divide(data, 0 if made.curve else made.folds)
     except (MaskwrightError, OSError):
         return None
     return data if recipe.hash_rows(data) == made.made_from.get("data") else None

@@ -169,6 +169,8 @@ def finetune_recipe(
     examples = divide(examples, 0 if recipe.curve else recipe.folds)
     if is_cross_validated(examples):
         recipe = _with_repetitions(recipe, len(examples.parts[TRAIN]))
+    else:
+        recipe.require_seeds()
     _print_dataset(examples, say)
     input_hashes = {
         "model": fingerprint(hashes(opened.path, opened.hashes)),

@@ -30,7 +30,14 @@ from maskwright.base.findings import Finding
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds, FoldOutputs
 from maskwright.learn.finetune.learner import SELECTABLE, Learner, SeedResult, divide_scores
 from maskwright.learn.finetune.tune import Settings, TrainingResult
-from maskwright.learn.tasks.base.task_type import TEMPERATURE, Answers, Encoded, TaskType, task_for
+from maskwright.learn.tasks.base.task_type import (
+    TEMPERATURE,
+    Answers,
+    Encoded,
+    Outputs,
+    TaskType,
+    task_for,
+)
 from maskwright.text.tables import splits
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION

@@ -24,6 +24,7 @@ from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReading
 from maskwright.text.tables.shapes import as_names, require_selectable, shape_of
 
 if TYPE_CHECKING:
+    from maskwright.learn.finetune.methods.base.fitted import FittedMethod
     from maskwright.text.tables.layout import Dataset
 
 NAME = "finetune.toml"
@@ -33,7 +34,7 @@ HEADER = (
 SEEDS, EPOCHS, LEAST_STEPS = 3, 3, 100
 # Settings of step-by-step training.
 TRAINING = (
-    *("seeds", "epochs", "batch", "accumulate", "rate", "layer_decay", "head_rate"),
+    *("epochs", "batch", "accumulate", "rate", "layer_decay", "head_rate"),
     *("weight_decay", "warmup", "patience", "least_steps"),
     *("class_weights", "label_smoothing"),
 )
@@ -194,15 +195,18 @@ class FinetuneRecipe:
                 )
                 if fitted is None or name in fitted.settings or value == usual:
                     continue
-                if name == "seeds" and (value == 1 or fitted.seeded):
-                    continue
-                raise UsageError(
-                    "the setting has no effect on a model that is fitted, not trained",
-                    where=f"--{name.replace('_', '-')}",
-                    found=f"{value}, and the method {fitted.name}",
-                    wanted=", ".join(fitted.settings) or "no setting of training",
-                    do="leave it out, or choose another --method",
-                )
+                raise _without_effect(name, value, fitted)
+
+    def require_seeds(self) -> None:
+        """Check that several seeds have an effect, for data that is not cross-validated: else each
+        is a repetition with other folds.
+
+        Raises:
+            UsageError: the method is fitted and gives the same result for each seed.
+        """
+        fitted = next((m.fitted for m in self.methods if m.fitted and not m.fitted.seeded), None)
+        if fitted is not None and not self.curve and (self.seeds or 1) > 1:
+            raise _without_effect("seeds", self.seeds, fitted)
 
     def _require_choices(self) -> None:
         """Refuse what is none of the choices."""
@@ -245,6 +249,16 @@ class FinetuneRecipe:
                 raise _out_of_range(option, share, "0 to below 1")
         if self.rate is not None and not 0.0 < self.rate <= 1e3:
             raise _out_of_range("--rate", self.rate, "above 0, such as 2e-5")
+
+
+def _without_effect(name: str, value: Any, fitted: FittedMethod) -> UsageError:
+    return UsageError(
+        "the setting has no effect on a model that is fitted, not trained",
+        where=f"--{name.replace('_', '-')}",
+        found=f"{value}, and the method {fitted.name}",
+        wanted=", ".join(fitted.settings) or "no setting of training",
+        do="leave it out, or choose another --method",
+    )
 
 
 def _out_of_range(option: str, number: float, limits: str) -> UsageError:
