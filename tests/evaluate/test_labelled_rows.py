@@ -254,6 +254,7 @@ def test_other_tasks_say_what_fine_tuning_said(
         source,
         tmp_path / "out",
         seeds=1,
+        folds=0,
         epochs=1,
         batch=16,
         rate=1e-2,

@@ -49,7 +49,7 @@ def test_every_row_is_scored_by_a_model_that_has_not_seen_it(
 def test_out_of_fold_answers_are_those_of_their_rows(
     kind: str, model: Path, tmp_path: Path
 ) -> None:
-    data = table(tmp_path / "data.csv", kind, 60)
+    data = table(tmp_path / "data.csv", kind, 90)
     settings = {**BRIEFLY, "epochs": 12}
     finetune_file(model, data, tmp_path / "out", **settings, seeds=2, stream=io.StringIO())
     results = json.loads((tmp_path / "out" / "results.json").read_text())
