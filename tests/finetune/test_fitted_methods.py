@@ -147,7 +147,7 @@ def test_tasks(model: Path, tmp_path: Path, kind: str) -> None:
     ("settings", "where"),
     [
         ({"epochs": 2}, "--epochs"),
-        ({"seeds": 3}, "--seeds"),
+        ({"seeds": 3, "folds": 0}, "--seeds"),
         ({"rate": 1e-3}, "--rate"),
         ({"long": "hierarchical"}, "--long"),
         ({"long": "pieces-max"}, "--long"),

@@ -256,9 +256,9 @@ class FinetuneResult:
         undivided = best.outputs * (temperature or 1.0)
         before = best.task_type.report(encoded, undivided, best.answers).reliability
         assert before is not None
-        return CalibrationEffect(
-            temperature, len(self.encoded_parts[VALIDATION].rows), before, after
-        )
+        chosen_on = encoded if self.is_cross_validated else self.encoded_parts.get(VALIDATION)
+        num_rows = 0 if chosen_on is None else len(chosen_on.rows)
+        return CalibrationEffect(temperature, num_rows, before, after)
 
     def write(self, say: Say) -> None:
         """Print the results of the seeds and write the files of the best one."""
