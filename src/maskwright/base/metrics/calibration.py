@@ -155,7 +155,7 @@ class CalibrationEffect:
 
     @property
     def sentence(self) -> str:
-        rows, after = counted(self.rows, "validation row"), self.after
+        rows, after = counted(self.rows, "held-out row"), self.after
         error = f"calibration error {decimals(after.error)}"
         if self.temperature is None:
             return f"not calibrated: there are {rows}, and it takes {LEAST_ROWS}; {error}"

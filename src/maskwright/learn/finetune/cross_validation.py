@@ -165,7 +165,7 @@ def cross_validate(
         DataError: there are fewer rows than folds.
     """
     task_type, rows = learner.task_type, data.parts[TRAIN]
-    order, results = list[int](), list[SeedResult]()
+    order, results, raw_outputs = list[int](), list[SeedResult](), np.empty(0)
     baselines = list[dict[str, Answers]]()
     for seed in seeds:
         folds = splits.fold_rows(data, num_folds, seed)
@@ -187,8 +187,13 @@ def cross_validate(
             trained.append(saved)
             for name, fold_answers in task_type.baselines(part, TEST):
                 by_name.setdefault(name, []).extend(fold_answers)
+        outputs = []
         for number in range(num_folds):
-            answers += list(_fold_answers(learner, parts, trained, number))
+            fold_answers, fold_outputs = _calibrated_fold(learner, parts, trained, number)
+            answers.extend(fold_answers)
+            outputs.append(fold_outputs)
+        if not baselines:
+            raw_outputs = np.concatenate([fold.outputs for fold in trained])
         baselines.append({name: _joined(by_row, restored) for name, by_row in by_name.items()})
         results.append(
             SeedResult(
@@ -202,7 +207,7 @@ def cross_validate(
                 ),
                 None,
                 task_type,
-                np.concatenate([fold.outputs for fold in trained]),
+                np.concatenate(outputs),
                 _joined(answers, restored),
             )
         )
@@ -214,14 +219,12 @@ def cross_validate(
         for name, answers in task_type.baselines(data, OUT_OF_FOLD)
         if len({str(answer) for row in answers for answer in np.atleast_1d(row)}) == 1
     }
-    calibrated = task_type.calibrate(encoded, lambda _: results[0].outputs, final=True)
-    first = replace(results[0], outputs=_divided(results[0].outputs, calibrated))
     return OutOfFold(
         data,
         encoded,
-        [first, *results[1:]],
+        results,
         [[*{**by_name, **constants}.items()] for by_name in baselines],
-        calibrated,
+        task_type.calibrate(encoded, lambda _: raw_outputs, final=True),
     )
 
 
@@ -242,22 +245,19 @@ def _fold_outputs(
     return FoldOutputs(result.outputs, result.tuned.losses, result.tuned.seconds)
 
 
-def _fold_answers(
+def _calibrated_fold(
     learner: Learner, parts: Sequence[Dataset], trained: Sequence[FoldOutputs], number: int
-) -> Answers:
-    """Return the answers to a fold, with the options that the outputs for the others choose."""
+) -> tuple[Answers, Outputs]:
+    """Return answers and outputs for a fold, with the options that the outputs for the other folds
+    choose."""
     task_type, others = learner.task_type, [n for n in range(len(parts)) if n != number]
     rows = [row for n in others for row in parts[n].parts[TEST]]
     outputs = np.concatenate([trained[n].outputs for n in others])
     encoded = task_type.encode(rows, learner.frame)
     calibrated = task_type.calibrate(encoded, lambda _: outputs, final=True)
     encoded = task_type.encode(parts[number].parts[TEST], learner.frame)
-    return calibrated.answers(encoded, _divided(trained[number].outputs, calibrated))
-
-
-def _divided(outputs: Outputs, calibrated: TaskType) -> Outputs:
-    """Return the outputs with the temperature that `calibrated` has chosen."""
-    return outputs / calibrated.options.get(TEMPERATURE, 1.0)
+    divided = trained[number].outputs / calibrated.options.get(TEMPERATURE, 1.0)
+    return calibrated.answers(encoded, divided), divided
 
 
 def _joined(answers: Sequence[Any], order: Sequence[int]) -> Answers:
