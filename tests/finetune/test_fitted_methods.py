@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import expit
 from scipy.stats import spearmanr
 
@@ -23,8 +24,11 @@ from maskwright.learn.finetune import learner
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.conclusion import AS_IT_IS
 from maskwright.learn.finetune.method import FITTED, Method, names
+from maskwright.learn.finetune.methods import contrastive
 from maskwright.learn.finetune.methods.base import linear
 from maskwright.model.graph.session import Session
+from maskwright.model.inference.encoded import EncodedExamples, framed
+from maskwright.model.opening.open import open_weights
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from small_tasks import finetuned
 
@@ -213,3 +217,44 @@ def test_the_model_as_it_is_answers_by_its_head(model: Path, tmp_path: Path) -> 
     first = json.loads((tmp_path / "first" / "results.json").read_text())
     assert before(tmp_path / "second") == pytest.approx(first["seeds"][0]["accuracy"], abs=1e-3)
     assert AS_IT_IS not in [row[0] for row in first["table"]["rows"]]  # it had no such head
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_pairs_have_a_label_in_common_or_not(several: bool) -> None:
+    classes = np.array([0, 0, 1, 1, 2])  # class 2 has no other row
+    labels = np.eye(3, dtype=np.float32)[classes] if several else classes
+    texts = [[2, 10 + n, 3] for n in range(5)]
+    drawn = contrastive._pairs(EncodedExamples(framed(texts), labels), 3, 200, seed=0)
+    rows = drawn.texts.tokens.reshape(200, 2, 3)[:, :, 1] - 10
+    same = classes[rows[:, 0]] == classes[rows[:, 1]]
+    assert drawn.choices == 2 and (same == (drawn.labels == 1)).all() and same.mean() == 0.5
+    assert all((rows[:, 0] == n).sum() == 40 for n in range(5))
+    assert (rows[same & (rows[:, 0] < 4), 0] != rows[same & (rows[:, 0] < 4), 1]).all()
+    # Negative control: another seed draws others.
+    other = contrastive._pairs(EncodedExamples(framed(texts), labels), 3, 200, seed=1)
+    assert (other.texts.tokens != drawn.texts.tokens).any()
+    shared = contrastive._jaccard(np.array([[1, 1, 0], [0, 0, 0]]), np.array([1, 0, 0]))
+    assert shared.tolist() == [0.5, 0.0]
+
+
+def test_contrastive_training_moves_the_body_and_fits_a_head(model: Path, tmp_path: Path) -> None:
+    data, out = parts(tmp_path / "data", "classification"), tmp_path / "out"
+    settings: dict[str, Any] = {"least_steps": 40, "rate": 1e-2, "batch": 16}
+    finetuned(model, data, out, method="contrastive", **settings)
+    results = json.loads((out / "results.json").read_text())
+    assert results["seeds"][0]["accuracy"] > 0.7
+    assert len(results["seeds"][0]["loss"]) == 1
+    finetuned(model, data, tmp_path / "frozen", method=METHOD)
+    base, network = open_weights(model).network, load(out).model
+    frozen = load(tmp_path / "frozen").model
+    query = "encoder.blocks.0.attention.query.weight"
+    moved = [
+        not torch.equal(n.get_parameter(query), base.get_parameter(query))
+        for n in (network, frozen)
+    ]
+    assert moved == [True, False]  # the control: the body of `embeddings` stays
+    assert network.config.heads[0].transform is None and network.config.heads[0].pooling == "mean"
+    with pytest.raises(UsageError) as refusal:
+        numbers = table(tmp_path / "numbers.csv", "regression", 60)
+        finetuned(model, numbers, tmp_path / "no", method="contrastive")
+    assert refusal.value.where == "--method" and not (tmp_path / "no").exists()

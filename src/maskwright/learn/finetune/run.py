@@ -243,9 +243,8 @@ def finetune(
         for finding in encoded.findings:
             say(finding.of(part_name).line())
     count = len(encoded_parts[TRAIN].examples.training_indices)
-    trains = method.fitted is None or method.fitted.steps(count, settings) > 0
     passes = passes_of(settings, count)
-    if trains and passes > 1:
+    if method.fitted is None and passes > 1:
         say(
             f"each epoch is {passes} passes over the {counted(len(data.parts[TRAIN]), 'row')}, for "
             f"at least {settings.least_steps} steps in all; --epochs N is N passes"
@@ -287,9 +286,7 @@ def finetune(
         trained_seeds, trainings = seed_numbers[:1], trainings * folds + 1
     remaining = sum(not finished_seeds.has(seed) for seed in trained_seeds)
     storage.require_space(out, disk_bytes(learner, method, remaining))
-    facts = _facts(learner, method)
-    if trains:
-        facts |= _training_facts(learner, method, settings, passes)
+    facts = _facts(learner, method) | _training_facts(learner, method, settings, count)
     facts |= unusual(machine)
     facts |= (
         {"folds": folds, "repetitions": len(seed_numbers)}
@@ -423,10 +420,19 @@ def _facts(learner: Learner, method: Method) -> dict[str, Any]:
 
 
 def _training_facts(
-    learner: Learner, method: Method, settings: Settings, passes: int
+    learner: Learner, method: Method, settings: Settings, count: int
 ) -> dict[str, Any]:
-    """Return the settings of step-by-step training by display name."""
-    factor = learner.head_factor(method)
+    """Return the settings of step-by-step training by display name, for `count` examples."""
+    fitted, factor = method.fitted, learner.head_factor(method)
+    weights = {} if settings.class_weights is None else {"class weights": settings.class_weights}
+    if fitted is not None and not fitted.steps(count, settings):
+        return weights
+    duration_facts: dict[str, Any] = {
+        "epochs": settings.epochs,
+        "passes over the rows in each": passes_of(settings, count),
+    }
+    if fitted is not None:
+        duration_facts, factor = {"steps": fitted.steps(count, settings)}, 1.0
     return {
         "layer decay": method.layer_decay,
         **({} if factor == 1.0 else {"new head's learning rate": f"{factor:g} ×"}),
@@ -434,10 +440,9 @@ def _training_facts(
         "learning rate": f"{settings.optimizer.learning_rate:g}",
         "weight decay": settings.optimizer.decay,
         "warm-up": f"{settings.schedule.warmup:g} of the run",
-        "epochs": settings.epochs,
-        "passes over the rows in each": passes,
+        **duration_facts,
         "batch": settings.batch,
-        **({} if settings.class_weights is None else {"class weights": settings.class_weights}),
+        **weights,
         **({} if not settings.label_smoothing else {"label smoothing": settings.label_smoothing}),
         **({} if settings.accumulate == 1 else {"portions of a step": settings.accumulate}),
     }

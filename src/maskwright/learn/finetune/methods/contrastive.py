@@ -1,0 +1,138 @@
+"""Contrastive training for few labels, then a linear model on the new vectors (SetFit, Tunstall et
+al. 2022, arXiv:2209.11055, section 3).
+
+Pairs of training texts are drawn, half of them with a label in common. The network learns that the
+cosine of the vectors of a pair is 1 if the labels are the same, 0 if they differ, and for several
+labels the share of the labels that both have (Jaccard). N rows make up to N² pairs, so the network
+learns more from few labels than from the labels alone. The linear head is then that of
+`embeddings`, fitted to the vectors of the trained network.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.base.errors import UsageError
+from maskwright.base.randomness import key, uniforms
+from maskwright.learn.finetune.methods.base.fitted import STEP, FitInput, FittedMethod
+from maskwright.learn.tasks.base.choices import Long
+
+if TYPE_CHECKING:
+    from maskwright.learn.finetune.tune import Settings, TrainingResult
+    from maskwright.learn.tasks.base.task_type import TaskType
+    from maskwright.model.inference.encoded import EncodedExamples
+
+
+class ContrastiveFewShot(FittedMethod):
+    """Contrastive training of all layers, and logistic regression on their vectors."""
+
+    name = "contrastive"
+    seeded = True
+    pooling = "mean"
+    settings = (
+        *("seeds", "epochs", "batch", "accumulate", "rate", "weight_decay"),
+        *("warmup", "least_steps", "class_weights"),
+    )
+    selection = (
+        "The penalty was selected by cross-validation within the training part, the seed on "
+        "validation data."
+    )
+
+    def require(self, task_type: TaskType, long: Long = "head") -> None:
+        super().require(task_type, long)
+        if task_type.problem == "number":
+            raise UsageError(
+                "the method draws pairs of texts with the same label",
+                where="--method",
+                found=f"{self.name}, and numbers as labels",
+                wanted="classes",
+                do="choose another method, such as embeddings or full",
+            )
+
+    def fit(self, fit_input: FitInput) -> TrainingResult:
+        from maskwright.learn.finetune.methods.base.frozen_vectors import FrozenVectors
+        from maskwright.learn.finetune.methods.base.linear import fit_linear
+        from maskwright.learn.finetune.tune import tune
+        from maskwright.model.adapters.base import freeze
+        from maskwright.model.objectives.modules.supervised import Contrast
+
+        begin = time.perf_counter()
+        model, settings, examples = fit_input.model, fit_input.settings, fit_input.train.examples
+        (head,) = model.config.heads
+        place = "lasttoken" if fit_input.collation.last else "cls"
+        pooling = place if head.pooling == "place" else head.pooling
+        body = [name for name, _ in model.named_parameters() if not name.startswith("heads.")]
+        unfreeze = freeze.train_only(model, body)
+        count = self.steps(len(examples), settings) * settings.batch
+        tuned = tune(
+            Contrast(model, "similarity", (pooling,)),
+            _pairs(examples, head.labels, count, settings.seed),
+            fit_input.collation,
+            replace(settings, epochs=1, least_steps=0),
+            machine=fit_input.machine,
+            hooks=[fit_input.hook],
+        )
+        unfreeze()
+        vectors = FrozenVectors(
+            model, fit_input.task_type, fit_input.frame, fit_input.collation, fit_input.machine
+        )
+        fit_linear(
+            vectors(fit_input.train),
+            examples.labels,
+            fit_input.task_type.problem,
+            head.labels,
+            settings.seed,
+            settings.class_weights,
+        ).put_into(model)
+        return replace(tuned, seconds=time.perf_counter() - begin)
+
+    def cost(self, count: int, settings: Settings) -> float:
+        return count + 2.0 * STEP * settings.batch * self.steps(count, settings)
+
+    def steps(self, count: int, settings: Settings) -> int:
+        """Each epoch has two pairs for every row, one with the same label and one without."""
+        return max(settings.least_steps, settings.epochs * -(-2 * count // settings.batch))
+
+
+def _pairs(examples: EncodedExamples, labels: int, count: int, seed: int) -> EncodedExamples:
+    """Draw `count` pairs of examples: of every two pairs one has a label in common. The label of a
+    pair is the similarity of its labels, 0 to 1."""
+    from maskwright.model.inference.encoded import EncodedExamples, framed
+
+    ends = np.cumsum(examples.texts.lengths)[:-1]
+    texts = np.split(examples.texts.tokens, ends)
+    targets = examples.labels if examples.labels.ndim == 2 else np.eye(labels)[examples.labels]
+    numbers = np.arange(count)
+    draws = uniforms(key("pair", seed, numbers), 1)[:, 0]
+    chosen: list[tuple[int, int]] = []
+    similarities = np.zeros(count, np.float32)
+    for number, draw in zip(numbers, draws, strict=True):
+        anchor = int(number // 2) % len(texts)
+        similarity = _jaccard(targets, targets[anchor])
+        candidates = np.flatnonzero((similarity > 0) == (number % 2 == 0))
+        others = candidates[candidates != anchor]
+        candidates = others if len(others) else candidates
+        partner = int(candidates[int(draw * len(candidates))]) if len(candidates) else anchor
+        chosen.append((anchor, partner))
+        similarities[number] = similarity[partner]
+    flat = [n for pair in chosen for n in pair]
+    segments = None
+    if examples.segments is not None:
+        kinds = np.split(examples.segments, ends)
+        segments = np.concatenate([kinds[n] for n in flat])
+    return EncodedExamples(framed([texts[n].tolist() for n in flat]), similarities, segments, 2)
+
+
+def _jaccard(targets: NDArray[np.floating], target: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the similarity (N,) of sets of labels to another; two empty sets are the same."""
+    shared = np.minimum(targets, target).sum(1)
+    union = np.maximum(targets, target).sum(1)
+    return np.where(union > 0, shared / np.maximum(union, 1), 1.0)
+
+
+METHOD = ContrastiveFewShot()
