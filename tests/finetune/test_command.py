@@ -43,7 +43,14 @@ from maskwright.learn.finetune import learner, result
 from maskwright.learn.finetune import recipe as recipe_of
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.cross_validation import DIVISION
-from maskwright.learn.finetune.label_curve import NOT_KNOWN, SCRATCH, LabelCurve, strategy, verdicts
+from maskwright.learn.finetune.label_curve import (
+    NOT_KNOWN,
+    SCRATCH,
+    LabelCurve,
+    judge_curve,
+    strategy,
+    verdicts,
+)
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.finetune.run import require_unfinished
@@ -1087,3 +1094,28 @@ def test_a_head_that_was_learned_beside_the_model_is_new_without_it(
     folder = finetuned(model, data, tmp_path / "out", method=method, epochs=1, length=32)
     told = task_for("classification", ("meow", "woof"))
     assert learner.Learner.of(folder, told, Method("full")).head_is_new is new
+
+
+@pytest.mark.parametrize(
+    ("full", "words", "state"),
+    [
+        ([0.9, 0.91, 0.89], [0.8, 0.81, 0.79], "good"),
+        ([0.81, 0.83, 0.79], [0.8, 0.81, 0.79], "no better"),
+        ([0.7, 0.71, 0.69], [0.8, 0.81, 0.79], "no better"),
+        ([0.5, 0.51, 0.49], [0.8, 0.81, 0.79], "unusable"),
+        ([0.9], [0.8], "no better"),
+    ],
+)
+def test_a_curve_is_judged_by_the_method_that_validation_chose(
+    full: list[float], words: list[float], state: str
+) -> None:
+    """The control: lora, whose test figure is by chance the best, is not chosen."""
+    known = LabelCurve("accuracy", [20])
+    for seed, (value, other) in enumerate(zip(full, words, strict=True)):
+        known.put("full", 20, seed, value, validation=0.9)
+        known.put("lora", 20, seed, 0.99 + seed / 100, validation=0.2)
+        known.put_baseline("words", 20, seed, other, validation=0.8)
+        known.put_baseline("majority", 20, seed, 0.55)
+        known.put(SCRATCH, 20, seed, 0.3)
+    assert known.best(20) == "full" and strategy(known)["rows"][0][1] == "full"
+    assert judge_curve(known).state == state

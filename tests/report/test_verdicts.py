@@ -12,6 +12,8 @@ from maskwright.ask.evaluate.compare_report import (
     RecipeReport,
     Run,
     charts,
+    for_terminal,
+    judge_recipes,
     render,
     result,
     verdicts,
@@ -85,3 +87,16 @@ def test_the_page_escapes_and_keeps_the_legend_inside() -> None:
     lowest = max(y for _, y in places)
     assert lowest < min(float(y) for y in re.findall(r'y1="([\d.]+)"', picture))
     assert picture.count("<polygon") == 7
+
+
+def test_the_first_sentence_says_which_recipe_is_better() -> None:
+    better = [contender("a", [2.0, 2.01, 1.99]), contender("b", [1.0, 1.01, 0.99])]
+    for pair, state in ((better, "good"), (better[::-1], "no better")):
+        comparison = Comparison("5 tokens", pair, [LOSS])
+        judged = judge_recipes(comparison)
+        assert judged.state == state and judged.rival == pair[0].name
+        assert for_terminal(comparison).startswith(judged.sentence)
+        assert judged.sentence in render(comparison)
+    equal = [contender(name, [1.0, 2.0, 3.0]) for name in "abc"]
+    assert judge_recipes(Comparison("5 tokens", equal, [LOSS])).state == "no better"
+    assert judge_recipes(Comparison("5 tokens", equal[:1], [LOSS])).state == "no better"

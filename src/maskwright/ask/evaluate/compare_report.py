@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from maskwright.base.counted import counted
 from maskwright.base.findings import Finding
 from maskwright.base.metrics import seeds as intervals
 from maskwright.base.metrics.paired import holm
 from maskwright.base.metrics.seeds import LEVEL, Difference
+from maskwright.base.metrics.verdict import Verdict
 from maskwright.base.report import document, tables
 from maskwright.base.report.drawing.curves import Chart, Line, draw
 from maskwright.base.report.drawing.svg import style
@@ -139,8 +141,47 @@ def _cell(contender: RecipeReport, measure: Metric) -> str:
     return text
 
 
-def verdicts(comparison: Comparison) -> list[str]:
-    """Return a sentence for every comparable metric and every recipe after the first."""
+@dataclass(frozen=True)
+class ComparedPair:
+    """A recipe beside the first one by a metric.
+
+    Attributes:
+        gap: their difference over the seeds; None if no test can compare them.
+        p: of no difference, adjusted for all pairs and metrics.
+        level: of the interval of the gap.
+    """
+
+    measure: Metric
+    contender: RecipeReport
+    gap: Difference | None
+    p: float
+    level: float
+
+    @property
+    def direction(self) -> str:
+        """better or worse, or "" if they are not told apart."""
+        if self.gap is None or not self.p < 1 - LEVEL:
+            return ""
+        return "better" if (self.gap.value > 0) == self.measure.higher_is_better else "worse"
+
+    def sentence(self, reference: RecipeReport) -> str:
+        """Put the difference into words."""
+        if self.gap is None:
+            return _without_verdict(self.contender, reference, self.measure)
+        digits, name, gap = self.measure.digits, self.contender.name, self.gap
+        numbers = (
+            f"difference {figure(gap.value, digits)}, {self.level * 100:.3g} % interval "
+            f"{figure(gap.low, digits)} to {figure(gap.high, digits)}, p = {self.p:.2g}, "
+            f"{'paired by seed' if gap.paired else 'Welch'}"
+        )
+        if self.direction:
+            return f"{name} is {self.direction} than {reference.name} ({numbers})."
+        subject = f"between {name} and {reference.name}"
+        return f"no difference {subject} is shown by these seeds ({numbers})."
+
+
+def compared_pairs(comparison: Comparison) -> list[ComparedPair]:
+    """Compare every recipe after the first with it, by every comparable metric."""
     reference, *contenders = comparison.contenders
     compared = [
         (measure, contender)
@@ -157,30 +198,42 @@ def verdicts(comparison: Comparison) -> list[str]:
     ]
     adjusted = holm([math.nan if gap is None else gap.p for gap in gaps])
     return [
-        f"{measure.title}: "
-        + (
-            _without_verdict(contender, reference, measure)
-            if gap is None
-            else _verdict(contender.name, reference.name, measure, gap, p, level)
-        )
-        for (measure, contender), gap, p in zip(compared, gaps, adjusted, strict=True)
+        ComparedPair(*pair, gap, p, level)
+        for pair, gap, p in zip(compared, gaps, adjusted, strict=True)
     ]
 
 
-def _verdict(
-    contender: str, reference: str, measure: Metric, gap: Difference, p: float, level: float
-) -> str:
-    """Put a difference into words; `p` is adjusted, `level` is that of the interval."""
-    digits = measure.digits
-    numbers = (
-        f"difference {figure(gap.value, digits)}, {level * 100:.3g} % interval "
-        f"{figure(gap.low, digits)} to {figure(gap.high, digits)}, p = {p:.2g}, "
-        f"{'paired by seed' if gap.paired else 'Welch'}"
-    )
-    if p < 1 - LEVEL:
-        direction = "better" if (gap.value > 0) == measure.higher_is_better else "worse"
-        return f"{contender} is {direction} than {reference} ({numbers})."
-    return f"no difference between {contender} and {reference} is shown by these seeds ({numbers})."
+def judge_recipes(comparison: Comparison) -> Verdict:
+    """Say which recipes are better or worse than the first. The state is good if one is better by
+    some metric and worse by none."""
+    reference, *contenders = comparison.contenders
+    seeds = counted(min(len(recipe.runs) for recipe in comparison.contenders), "seed")
+    titles: dict[str, dict[str, list[str]]] = {}
+    for pair in compared_pairs(comparison):
+        if pair.direction:
+            by_direction = titles.setdefault(pair.contender.name, {})
+            by_direction.setdefault(pair.direction, []).append(pair.measure.title)
+    clauses = [
+        f"{name} is "
+        + " and ".join(f"{way} by {', '.join(listed)}" for way, listed in by_direction.items())
+        for name, by_direction in titles.items()
+    ]
+    if clauses:
+        sentence = f"Beside {reference.name}, by {seeds} of each: {'; '.join(clauses)}."
+    elif contenders:
+        name = contenders[0].name if len(contenders) == 1 else "any other recipe"
+        sentence = f"{reference.name} and {name} are not told apart by {seeds} of each."
+    else:
+        sentence = f"Nothing is compared: {reference.name} is the only recipe."
+    is_better = any([*by_direction] == ["better"] for by_direction in titles.values())
+    return Verdict("good" if is_better else "no better", sentence, reference.name)
+
+
+def verdicts(comparison: Comparison) -> list[str]:
+    """Return a sentence for every comparable metric and every recipe after the first."""
+    reference = comparison.contenders[0]
+    pairs = compared_pairs(comparison)
+    return [f"{pair.measure.title}: {pair.sentence(reference)}" for pair in pairs]
 
 
 def _without_verdict(contender: RecipeReport, reference: RecipeReport, measure: Metric) -> str:
@@ -204,12 +257,13 @@ def differing(comparison: Comparison) -> Table:
 
 
 def for_terminal(comparison: Comparison) -> str:
-    """Return tables, verdicts and findings as text."""
+    """Return the verdict, tables, sentences by metric and findings as text."""
     sections = [result(comparison), cost(comparison)]
     sections += [differing(comparison)] if comparison.differences else []
     text = [f"- {line}" for line in verdicts(comparison)]
     text += [finding.line() for finding in comparison.findings]
-    return "\n\n".join([*map(tables.for_terminal, sections), "\n".join(text)])
+    shown = [judge_recipes(comparison).sentence, *map(tables.for_terminal, sections)]
+    return "\n\n".join([*shown, "\n".join(text)])
 
 
 # ------------------------------------------------------------------------------ curves and page
@@ -248,6 +302,7 @@ def render(comparison: Comparison) -> str:
         "comparison.html",
         name=" against ".join(c.name for c in comparison.contenders),
         kind="Maskwright comparison",
+        verdict=judge_recipes(comparison).sentence,
         recipes=comparison.contenders,
         verdicts=verdicts(comparison),
         result=result(comparison),
@@ -270,6 +325,7 @@ def write_report(folder: Path, comparison: Comparison) -> Path:
 def to_json(comparison: Comparison) -> dict[str, Any]:
     """Return costs and metrics by recipe and seed, verdicts and findings as JSON values."""
     return {
+        "verdict": judge_recipes(comparison).to_json(),
         "budget": comparison.budget,
         "recipes": {
             c.name: {

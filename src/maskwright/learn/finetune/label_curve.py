@@ -7,7 +7,8 @@
 
 Each seed samples its own labels, so the spread over seeds includes that of sampling. Smaller
 samples are prefixes of larger ones. Epochs are chosen on as many validation rows as there are
-labels, and on fifty at least. Reported are also the gap between training and new texts, and the
+labels, and on fifty at least; so is the best method for a number of labels, whose test figure is
+then no maximum over methods. Reported are also the gap between training and new texts, and the
 distance of the weights from their initial values, with which generalisation bounds grow (McAllester
 1999; Dziugaite & Roy 2017).
 """
@@ -28,6 +29,7 @@ from maskwright.base import config
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.metrics import seeds as intervals
+from maskwright.base.metrics.verdict import Verdict
 from maskwright.base.report import document, tables
 from maskwright.base.report.drawing.curves import Chart, Line, draw
 from maskwright.base.report.drawing.svg import COLOURS, style
@@ -36,6 +38,7 @@ from maskwright.base.report.tables import Table
 from maskwright.base.report.wording import figure
 from maskwright.base.storage import commit
 from maskwright.base.storage.strict_json import parse_object
+from maskwright.learn.finetune import conclusion
 from maskwright.learn.finetune.finished_seeds import REJECTS
 from maskwright.learn.finetune.learner import Learner, reader
 from maskwright.learn.finetune.method import FULL, Method
@@ -65,6 +68,7 @@ class LabelCurve:
     Attributes:
         figures: {method: {number of labels: {seed: value of `measure`}}}.
         baselines: names of the methods without pretraining.
+        validation: as `figures`, on the validation part, by which the best method is chosen.
         moved, learned: as `figures`, for trained models: distance of the weights from their initial
             values, and the metric on (some) training rows.
     """
@@ -72,23 +76,31 @@ class LabelCurve:
     measure: str
     counts: list[int]
     figures: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
+    validation: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
     baselines: list[str] = field(default_factory=list)
     moved: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
     learned: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
 
-    def put(self, approach: str, count: int, seed: int, value: float) -> None:
-        self.figures.setdefault(approach, {}).setdefault(count, {})[seed] = value
+    def put(
+        self, approach: str, count: int, seed: int, value: float, validation: float | None = None
+    ) -> None:
+        """Add a metric, and that on the validation part if it is another one."""
+        validation = value if validation is None else validation
+        for table, number in ((self.figures, value), (self.validation, validation)):
+            table.setdefault(approach, {}).setdefault(count, {})[seed] = number
 
-    def put_baseline(self, name: str, count: int, seed: int, value: float) -> None:
-        """Add the metric of a method without pretraining, fitted on the same labels."""
-        self.put(name, count, seed, value)
+    def put_baseline(
+        self, name: str, count: int, seed: int, value: float, validation: float | None = None
+    ) -> None:
+        """Add the metrics of a method without pretraining, fitted on the same labels."""
+        self.put(name, count, seed, value, validation)
         self.baselines += [name] if name not in self.baselines else []
 
     def put_trained(
         self, approach: str, count: int, seed: int, evaluation: Mapping[str, float]
     ) -> None:
         """Add the result of one training."""
-        self.put(approach, count, seed, evaluation["value"])
+        self.put(approach, count, seed, evaluation["value"], evaluation.get("validation"))
         for name, table in (("moved", self.moved), ("learned", self.learned)):
             table.setdefault(approach, {}).setdefault(count, {})[seed] = evaluation[name]
 
@@ -96,10 +108,12 @@ class LabelCurve:
         return intervals.over_seeds(list(self.figures[approach][count].values())).mean
 
     def best(self, count: int, approaches: Sequence[str] | None = None) -> str:
-        """Return the method with the best mean, the first of equals."""
-        return max(
-            approaches or list(self.figures), key=lambda approach: self.mean(approach, count)
-        )
+        """Return the method with the best mean on the validation part, the first of equals."""
+
+        def mean(approach: str) -> float:
+            return intervals.over_seeds(list(self.validation[approach][count].values())).mean
+
+        return max(approaches or list(self.figures), key=mean)
 
     def apart(self, approach: str, rival: str, count: int) -> bool | None:
         """Whether two methods differ significantly over the seeds, for one family of all methods
@@ -136,7 +150,8 @@ def table(curve: LabelCurve) -> Table:
 
 
 def strategy(curve: LabelCurve) -> Table:
-    """Return a table of the best method by mean, and of those not significantly different."""
+    """Return a table of the best method by validation data, and of those not significantly
+    different from it."""
     rows = []
     for count in curve.counts:
         best = curve.best(count)
@@ -152,9 +167,10 @@ def strategy(curve: LabelCurve) -> Table:
         rows.append([f"{count:,}", best, figure(curve.mean(best, count)), shown_names])
     return {
         "title": "Which way at which number of labels",
-        "head": ["labels", "best mean", curve.measure, "not told apart from it"],
+        "head": ["labels", "best", curve.measure, "not told apart from it"],
         "rows": rows,
-        "note": f"Told apart: Tukey's test in blocks of one seed, p < {LEVEL:g} over all methods "
+        "note": "Best by the mean on validation data. Told apart: Tukey's test in blocks of one "
+        f"seed, p < {LEVEL:g} over all methods "
         "and numbers of labels; not known of one seed, or if no seed changed either figure.",
     }
 
@@ -210,6 +226,37 @@ def verdicts(curve: LabelCurve) -> list[str]:
     return sentences
 
 
+def judge_curve(curve: LabelCurve) -> Verdict:
+    """Judge the best method at the largest number of labels beside those without pretraining."""
+    count, unpretrained = curve.counts[-1], [*curve.baselines, SCRATCH]
+    best = curve.best(count, [name for name in curve.figures if name not in unpretrained])
+    rivals = {name: curve.mean(name, count) for name in unpretrained if name in curve.figures}
+    value, seeds = curve.mean(best, count), len(curve.figures[best][count])
+    strongest = max(rivals, key=rivals.__getitem__)
+
+    def name(rival: str) -> str:
+        return conclusion.spoken(rival.removesuffix(UNTRAINED))
+
+    def figures(rival: str) -> str:
+        with_labels = f"with {counted(count, 'label')} {best} has {curve.measure} {figure(value)}"
+        return f"{with_labels} ({counted(seeds, 'seed')}), {name(rival)} {figure(rivals[rival])}"
+
+    constant = [n for n in rivals if n.removesuffix(UNTRAINED) in conclusion.CONSTANT]
+    if beaten := [n for n in constant if rivals[n] >= value]:
+        return Verdict("unusable", f"Unusable: {figures(beaten[0])}.", name(beaten[0]), False)
+    if rivals[strongest] > value and curve.apart(best, strongest, count):
+        sentence = f"{name(strongest).capitalize()} is better: {figures(strongest)}."
+        return Verdict("no better", sentence, name(strongest), is_usable=False)
+    as_good = [n for n in rivals if rivals[n] >= value or not curve.apart(best, n, count)]
+    if as_good:
+        rival = max(as_good, key=rivals.__getitem__)
+        shown = "as far as these seeds show" if seeds > 1 else "as one seed tells nothing apart"
+        sentence = f"No better than {name(rival)}, {shown}: {figures(rival)}."
+        return Verdict("no better", sentence, name(rival))
+    sentence = f"Good: {figures(strongest)}; nothing without pretraining is as good."
+    return Verdict("good", sentence, name(strongest))
+
+
 def _chart_lines(curve: LabelCurve) -> Iterator[Line]:
     shown = len(curve.figures) <= len(COLOURS)  # more areas would hide each other
     for number, (approach, by_count) in enumerate(curve.figures.items()):
@@ -254,6 +301,7 @@ def render(curve: LabelCurve, about: dict[str, Any]) -> str:
         "label_curve.html",
         name=f"{about['task']}: {Path(about['model']).name}",
         kind="Maskwright label curve",
+        verdict=judge_curve(curve).sentence,
         curve=draw(chart(f"{curve.measure} on the {about['asked']} part", lines, height=360)),
         areas=any(line.spread for line in lines),
         verdicts=verdicts(curve),
@@ -317,9 +365,18 @@ def measure_curve(
         curve = LabelCurve(task_type.measure, label_counts)
         for count, seed in itertools.product(label_counts, seeds):
             sampled = _sample(data, count, seed)
-            for name, answers in task_type.baselines(sampled, eval_part):
-                metrics = task_type.metrics(sampled.parts[eval_part], answers).values
-                curve.put_baseline(name + UNTRAINED, count, seed, _or_zero(metrics[curve.measure]))
+            by_part = {
+                part: {
+                    name: _or_zero(
+                        task_type.metrics(sampled.parts[part], answers).values[curve.measure]
+                    )
+                    for name, answers in task_type.baselines(sampled, part)
+                }
+                for part in (VALIDATION, eval_part)
+            }
+            for name, value in by_part[eval_part].items():
+                chosen_by = by_part[VALIDATION].get(name)
+                curve.put_baseline(name + UNTRAINED, count, seed, value, chosen_by)
             for method, scratch in [*((m, False) for m in methods), (from_scratch, True)]:
                 seed_settings = replace(settings(method), seed=seed)
                 settings_hash = config.fingerprint(trial.hashed_settings(method, seed_settings))
@@ -335,7 +392,10 @@ def measure_curve(
                 curve.put_trained(approach, count, seed, evaluation)
                 shown = figure(evaluation["value"])
                 say(f"{approach}, {counted(count, 'label')}, seed {seed}: {curve.measure} {shown}")
-        _write(curve, about, out, say)
+        test = None
+        if eval_part == TEST:
+            test = conclusion.record_test(data.parts[TEST], task_type.labels, TEST)
+        _write(curve, about, out, say, test)
     return curve
 
 
@@ -356,18 +416,30 @@ def _label_counts(counts: Sequence[int], total: int) -> list[int]:
     return numbers
 
 
-def _write(curve: LabelCurve, about: dict[str, Any], out: Path, say: Say) -> None:
-    """Write curve.json and the report, and print the tables."""
+def _write(
+    curve: LabelCurve,
+    about: dict[str, Any],
+    out: Path,
+    say: Say,
+    test: dict[str, Any] | None,
+) -> None:
+    """Write curve.json and the report, and print the tables; `test` as in `record_test`."""
+    judged, uses = judge_curve(curve), [] if test is None else conclusion.uses_of(test, out)
     plain = {
+        "verdict": judged.to_json(),
+        **({} if test is None else {"test": {**test, "other_uses": len(uses)}}),
         "measure": curve.measure,
         "figures": curve.figures,
+        "validation": curve.validation,
         "moved": curve.moved,
         "learned": curve.learned,
     }
-    document.write(out / NAME, json.dumps({**about, **plain}, indent=2) + "\n")
+    document.write(out / NAME, json.dumps({**plain, **about}, indent=2) + "\n")
+    say(f"\n{judged.sentence}")
     for report_table in (table(curve), strategy(curve), journeys(curve)):
         say("\n" + tables.for_terminal(report_table))
-    say("\n".join(verdicts(curve)))
+    findings = conclusion.used_before(uses, out)
+    say("\n".join([*verdicts(curve), *(finding.line() for finding in findings)]))
     say(f"report: {document.write(out / PAGE, render(curve, about))}")
 
 
@@ -414,6 +486,7 @@ def _read_rows(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[
     return {
         tuple(row[name] for name in names): {n: v for n, v in row.items() if n not in names}
         for row in rows
+        if "validation" in row  # of an earlier release: measured again
     }
 
 
@@ -467,8 +540,8 @@ class _Trial:
     def train(
         self, data: Dataset, method: Method, settings: Settings, *, scratch: bool
     ) -> dict[str, float]:
-        """Train once; return "value" (metric on `eval_part`), "learned" (on training rows), and
-        "moved"."""
+        """Train once; return "value" (metric on `eval_part`), "validation" (of the best epoch),
+        "learned" (on training rows), and "moved"."""
         learner = Learner.of(self.model, self.task_type, method, self.length, self.long)
         encoded_parts = {
             part_name: self.task_type.encode(rows, learner.frame)
@@ -498,7 +571,7 @@ class _Trial:
         }
         measure = self.task_type.measure
         figures = {name: _or_zero(metric.values[measure]) for name, metric in metrics.items()}
-        return {**figures, "moved": result.moved}
+        return {**figures, "validation": _or_zero(result.validation), "moved": result.moved}
 
     def _print_cuts(self, encoded_parts: Mapping[str, Encoded]) -> None:
         """Print the findings of each part, such as truncation, once for each number of rows."""
