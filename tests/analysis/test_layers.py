@@ -24,6 +24,7 @@ from maskwright.ask.analysis.probe import DIVISION, probe
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.metrics import metrics
 from maskwright.base.metrics.intervals import Estimate
+from maskwright.base.metrics.verdict import Verdict
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.find import override
@@ -58,6 +59,8 @@ def test_where_a_label_can_be_read_off(model: Path, tmp_path: Path, before: bool
         assert values[0] > 0.75 and found.baselines["commonest by word"] > 0.97
         # A class drawn for each word is learned about as well: all of this is memory.
         assert abs(found.selectivity[0]) < 0.3
+    # Each word's commonest tag is as good as any layer, or, by the word before, useless as well.
+    assert found.verdict.state != "good"
     assert sum(found.weights) == pytest.approx(1.0, abs=1e-6) and 0 <= found.gravity <= 2
 
 
@@ -121,7 +124,20 @@ def test_on_ties_no_layer_knows_more(tmp_path: Path) -> None:
     def head(*values: float) -> str:
         each = [Estimate(value, value - 0.02, value + 0.02) for value in values]
         names = ["embeddings", "layer 1", "layer 2"]
-        found = LayerProbe("tagging", "test", names, 9, 9, each, each, each, [0.3] * 3, each[0], {})
+        found = LayerProbe(
+            "tagging",
+            "test",
+            names,
+            9,
+            9,
+            each,
+            each,
+            each,
+            [0.3] * 3,
+            each[0],
+            {},
+            Verdict("good", ""),
+        )
         subject: Any = SimpleNamespace(path=tmp_path)
         where = tmp_path / "-".join(map(str, values))
         return pages.show_layers(subject, where, found, lambda line: None).read_text()
@@ -182,7 +198,8 @@ def _correlations(
 ) -> list[float]:
     monkeypatch.setattr(pooling, "layer_states", lambda *given: states)
     model: Any = SimpleNamespace(collation=None)
-    return [each.value for each in pooling._scored(model, model, model, WAYS["mean"], truth)]
+    ranked = pooling._ranked(model, model, model, WAYS["mean"])
+    return [each.value for each in pooling._correlations(truth, ranked)]
 
 
 @pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-3, 1e-4])
@@ -237,7 +254,7 @@ def test_probes_do_not_depend_on_the_scale_of_states(monkeypatch: pytest.MonkeyP
         part = room._States(scale * states, states, labels, [""] * 400)
         weights, mixed = room._mix(part, part, 3, 0)
         here = part.states[1]
-        return [*np.round(weights, 4), mixed, room._probed(here, here, labels, labels)]
+        return [*np.round(weights, 4), mixed, room._probed(here, here, labels, labels).mean()]
 
     assert told(2.0**-20) == told(1.0) == told(2.0**20), "powers of two round alike"
     # Negative control: a constant beside the deviation gives other figures.
@@ -256,8 +273,10 @@ def test_the_pairs_that_are_asked_are_drawn(
     (tmp_path / "train.csv").write_text("\n".join(rows) + "\n")
     (tmp_path / "test.csv").write_text("\n".join(rows).replace("sat", "on") + "\n")
     data, asked = prepare(tmp_path, task="embedding", division=DIVISION), []
-    told = pooling._scored
-    monkeypatch.setattr(pooling, "_scored", lambda *given: asked.append(given[-1]) or told(*given))
+    told = pooling._correlations
+    monkeypatch.setattr(
+        pooling, "_correlations", lambda *given: asked.append(given[0]) or told(*given)
+    )
     found = compare_pooling(ProbedModel.of(model), data, items=30)
     assert (found.pairs, found.there) == (30, 100)
     assert len(set(asked[0])) == 30 and asked[0].max() > 70 and asked[0].min() < 30

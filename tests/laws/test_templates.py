@@ -30,6 +30,7 @@ from maskwright.ask.evaluate.compare_report import Comparison, Metric
 from maskwright.ask.evaluate.compare_report import render as comparison_page
 from maskwright.base.findings import Finding
 from maskwright.base.metrics.intervals import Estimate
+from maskwright.base.metrics.verdict import Verdict
 from maskwright.base.report import document, page, run_folder
 from maskwright.base.report.drawing.shades import grid, head_weights, scatter
 from maskwright.learn.finetune import page as finetune_page
@@ -129,6 +130,7 @@ def of_layers(folder: Path, text: str) -> str:
         [0.4, 0.6],
         HALF,
         {text: 0.2},
+        Verdict("good", text),
         [found_of(text)],
         text,
     )
@@ -137,7 +139,15 @@ def of_layers(folder: Path, text: str) -> str:
 
 def of_pooling(folder: Path, text: str) -> str:
     found = PoolingComparison(
-        text, 5, 9, [text] * 2, {text: [HALF, HALF]}, [HALF, HALF], 0.2, [found_of(text)]
+        text,
+        5,
+        9,
+        [text] * 2,
+        {text: [HALF, HALF]},
+        [HALF, HALF],
+        0.2,
+        Verdict("good", text),
+        [found_of(text)],
     )
     return shown(folder, pages.show_pooling, text, found)
 

@@ -23,7 +23,7 @@ from maskwright.ask.evaluate.compare_report import (
 )
 from maskwright.base.metrics import bootstrap, intervals, paired
 from maskwright.base.metrics.intervals import estimate, estimate_of_sums, wilson
-from maskwright.base.metrics.metrics import accuracy, macro_f1, matthews, spearman
+from maskwright.base.metrics.metrics import accuracy, macro_f1, matthews, pearson, spearman
 from maskwright.base.metrics.row_metrics import ArrayMetric
 from maskwright.base.metrics.seeds import candidates_by_seed, difference
 from maskwright.base.metrics.verdict import Rival, verdict
@@ -265,6 +265,23 @@ def test_equal_predictions_have_no_correlation_and_a_regression_is_judged_beside
 
     assert judged(truth + RANDOM.normal(size=100)) == "good"
     assert judged(RANDOM.normal(size=100)) != "good" and judged(-truth) == "unusable"
+
+
+@pytest.mark.parametrize("metric", [spearman, pearson])
+def test_correlations_are_compared_on_any_scale(
+    metric: intervals.Metric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: raw predictions are exchanged, which are of two ranges."""
+
+    def rejects(skill: float) -> bool:
+        truth, *noise = RANDOM.normal(size=(3, 60))
+        ours, theirs = 20 + truth + noise[0], skill * truth + noise[1]
+        return paired.of_metric(metric, truth, ours, theirs, resamples=200).p < 0.05
+
+    assert share(100, lambda: rejects(1.0)) <= band(0.05, 100)
+    power = share(40, lambda: rejects(0.3))
+    monkeypatch.setattr(paired, "COMPARABLE", {})
+    assert power > 0.6 > share(40, lambda: rejects(0.3)) + 0.1
 
 
 # ------------------------------------------------------------------------------ groups of rows

@@ -30,7 +30,9 @@ from maskwright.ask.analysis.hidden_states import Pooling, ProbedModel, at_place
 from maskwright.base.errors import UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.metrics import metrics
-from maskwright.base.metrics.intervals import Estimate, estimate
+from maskwright.base.metrics.intervals import LEVEL, Estimate, estimate
+from maskwright.base.metrics.paired import of_shares
+from maskwright.base.metrics.verdict import Rival, Verdict, verdict
 from maskwright.base.randomness import integers, key, permute, torch_seed
 from maskwright.learn.tasks.base.task_type import TaskType, task_for
 from maskwright.model.batch import Batch
@@ -45,6 +47,7 @@ ITERATIONS, TOLERANCE = 100, 1e-3
 ROUNDING = 1e-6  # of float32, as a share of the largest number
 # A control with fewer distinct words, or one dominant word, is learned by any model.
 FEWEST_WORDS, NEARLY_ALL = 10, 0.9
+COMMONEST = "commonest class"
 NOTHING = Estimate(np.nan, np.nan, np.nan)
 MIX_EPOCHS, MIX_BATCH, MIX_RATE = 20, 256, 1e-2
 MIX_STEPS = 1000  # minimum; with few examples the mix would hardly move from its initial weights
@@ -63,6 +66,8 @@ class LayerProbe:
         mixed: the accuracy of the classifier on the mix.
         of_texts: whether whole texts are classified, not words.
         baselines: accuracies of predictions without a model.
+        verdict: whether the best layer is better than those and than an untrained model, by paired
+            tests with the level divided by the number of layers, as the best is chosen among them.
         findings: about truncated texts.
     """
 
@@ -77,6 +82,7 @@ class LayerProbe:
     weights: list[float]
     mixed: Estimate
     baselines: dict[str, float]
+    verdict: Verdict
     findings: Sequence[Finding] = ()
     no_control: str = ""
     of_texts: bool = True
@@ -149,13 +155,27 @@ def probe_layers(
     controls = [_control(p.words, len(names), train.labels, seed) for p in (train, evaluated)]
     of_texts = task_type.head == "sequence"
     no_control = _says_nothing(train.words, controls[0], of_texts=of_texts)
-    accuracy, control, untrained = [], [], []
+    right: dict[str, list[NDArray[np.bool_]]] = {"trained": [], "untrained": []}
+    control = []
     for layer in range(len(train.states)):
         states = train.states[layer], evaluated.states[layer]
-        accuracy.append(_probed(*states, train.labels, evaluated.labels))
-        control.append(NOTHING if no_control else _probed(*states, *controls))
+        right["trained"].append(_probed(*states, train.labels, evaluated.labels))
+        control.append(NOTHING if no_control else _accuracy(_probed(*states, *controls)))
         states = train.untrained[layer], evaluated.untrained[layer]
-        untrained.append(_probed(*states, train.labels, evaluated.labels))
+        right["untrained"].append(_probed(*states, train.labels, evaluated.labels))
+    accuracy = [_accuracy(layer) for layer in right["trained"]]
+    best = int(np.argmax([estimate.value for estimate in accuracy]))
+    baselines = _baselines(train, evaluated, of_texts=of_texts)
+    level = 1 - (1 - LEVEL) / len(accuracy)
+    rivals = [
+        Rival(
+            name,
+            float(theirs.mean()),
+            of_shares(right["trained"][best], theirs, level),
+            name == COMMONEST,
+        )
+        for name, theirs in {"an untrained model": right["untrained"][best], **baselines}.items()
+    ]
     weights, mixed = _mix(train, evaluated, len(names), seed)
     return LayerProbe(
         task_type.task,
@@ -165,10 +185,17 @@ def probe_layers(
         len(evaluated.labels),
         accuracy,
         control,
-        untrained,
+        [_accuracy(layer) for layer in right["untrained"]],
         weights,
         mixed,
-        _baselines(train, evaluated, of_texts=of_texts),
+        {name: float(theirs.mean()) for name, theirs in baselines.items()},
+        verdict(
+            f"the accuracy at {subject.layers[best]} of",
+            accuracy[best].value,
+            rivals,
+            len(evaluated.labels),
+            ("text", "texts") if of_texts else ("word", "words"),
+        ),
         (*train.findings, *evaluated.findings),
         no_control,
         of_texts=of_texts,
@@ -248,8 +275,8 @@ def _probed(
     evaluated_states: NDArray[np.float32],
     labels: NDArray[np.int64],
     truth: NDArray[np.int64],
-) -> Estimate:
-    """Train a logistic regression on one layer and return its accuracy on the evaluated part."""
+) -> NDArray[np.bool_]:
+    """Train a logistic regression on one layer; return which of the evaluated part are right."""
     mean, deviation = _scale(train_states)
     predicted = np.full(len(truth), labels[0])
     if len(np.unique(labels)) > 1:
@@ -261,7 +288,11 @@ def _probed(
             warnings.simplefilter("ignore", ConvergenceWarning)
             probe.fit((train_states - mean) / deviation, labels)
         predicted = probe.predict((evaluated_states - mean) / deviation)
-    return estimate(metrics.accuracy, truth, predicted)
+    return np.asarray(predicted == truth)
+
+
+def _accuracy(right: NDArray[np.bool_]) -> Estimate:
+    return estimate(metrics.accuracy, np.ones(len(right), bool), right)
 
 
 def _scale(states: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -311,9 +342,11 @@ def _mix(
     return weights, estimate(metrics.accuracy, evaluated.labels, predicted)
 
 
-def _baselines(train: _States, evaluated: _States, *, of_texts: bool) -> dict[str, float]:
-    """Return the accuracies of the most frequent class, and of the most frequent class of each
-    word (of the first word of each text if `of_texts`)."""
+def _baselines(
+    train: _States, evaluated: _States, *, of_texts: bool
+) -> dict[str, NDArray[np.bool_]]:
+    """Return for which of the evaluated part the most frequent class is right, and the most
+    frequent class of each word (of the first word of each text if `of_texts`)."""
     commonest = int(np.bincount(train.labels).argmax())
     labels_by_word: dict[str, list[int]] = {}
     for word, label in zip(train.words, train.labels.tolist(), strict=True):
@@ -322,6 +355,6 @@ def _baselines(train: _States, evaluated: _States, *, of_texts: bool) -> dict[st
     predicted = np.array([by_word.get(word, commonest) for word in evaluated.words])
     by_word_name = "commonest by first word" if of_texts else "commonest by word"
     return {
-        "commonest class": float((evaluated.labels == commonest).mean()),
-        by_word_name: float((evaluated.labels == predicted).mean()),
+        COMMONEST: evaluated.labels == commonest,
+        by_word_name: evaluated.labels == predicted,
     }

@@ -18,6 +18,7 @@ from maskwright.ask.analysis.hidden_states import ProbedModel
 from maskwright.base.errors import UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.metrics.intervals import Estimate
+from maskwright.base.metrics.verdict import Verdict
 from maskwright.base.report import document, tables
 from maskwright.base.report.drawing.curves import Chart, Line, draw
 from maskwright.base.report.drawing.shades import grid, scatter
@@ -57,7 +58,7 @@ def plain(measured: Any) -> dict[str, Any]:
         if isinstance(value, Estimate):
             numbers = dataclasses.asdict(value)
             return {name: v if math.isfinite(v) else None for name, v in numbers.items()}
-        if isinstance(value, Finding):
+        if isinstance(value, Finding | Verdict):
             return value.to_json()
         if isinstance(value, dict):
             return {name: simple(element) for name, element in value.items()}
@@ -83,7 +84,7 @@ def show_layers(subject: ProbedModel, out: Path, probed: layers.LayerProbe, say:
     for finding in probed.findings:
         say(finding.line())
     table = _layer_table(probed)
-    say("\n" + tables.for_terminal(table))
+    say(f"\n{probed.verdict.sentence}\n\n" + tables.for_terminal(table))
     xs = list(range(len(probed.layers)))
     lines = [_line("the task", probed.accuracy, "one"), _line("untrained", probed.untrained, "two")]
     if not probed.no_control:
@@ -96,6 +97,7 @@ def show_layers(subject: ProbedModel, out: Path, probed: layers.LayerProbe, say:
         {**plain(probed), "selectivity": selectivity, "gravity": probed.gravity},
         say,
         kind="What layers know",
+        verdict=probed.verdict.sentence,
         chart=draw(
             BY_LAYER(
                 f"Accuracy of {probed.task} by layer (0: embeddings)",
@@ -202,7 +204,7 @@ def show_pooling(
         "note": f"{compared.pairs:,} pairs{drawn}; the cosine of two frozen vectors, nothing is "
         f"trained. Counting words (TF-IDF) has {compared.words:.4f}.",
     }
-    say("\n" + tables.for_terminal(table))
+    say(f"\n{compared.verdict.sentence}\n\n" + tables.for_terminal(table))
     pairs = zip(compared.found.items(), COLOURS, strict=False)
     lines = [_line(n, estimates, colour) for (n, estimates), colour in pairs]
     name, layer = max(
@@ -216,6 +218,7 @@ def show_pooling(
         plain(compared),
         say,
         kind="Texts as vectors",
+        verdict=compared.verdict.sentence,
         pooling=name,
         layer=compared.layers[layer],
         best=compared.found[name][layer].render(),

@@ -18,7 +18,9 @@ from torch import Tensor
 from maskwright.ask.analysis.hidden_states import Pooling, ProbedModel, distance_steps, layer_states
 from maskwright.base.findings import Finding
 from maskwright.base.metrics import metrics
-from maskwright.base.metrics.intervals import Estimate, estimate
+from maskwright.base.metrics.intervals import LEVEL, Estimate, estimate
+from maskwright.base.metrics.paired import of_metric
+from maskwright.base.metrics.verdict import Rival, Verdict, verdict
 from maskwright.base.randomness import key, permute
 from maskwright.learn.tasks.base.task_type import task_for_vectors
 from maskwright.model.batch import Batch
@@ -29,6 +31,7 @@ from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION
 
 RESAMPLES = 200
+RESAMPLES_PER_TEST = 50  # of the verdict, for each layer and pooling
 
 
 def _first(hidden: Tensor, batch: Batch) -> Tensor:
@@ -62,7 +65,9 @@ WAYS: dict[str, Pooling] = {
 @dataclass(frozen=True)
 class PoolingComparison:
     """Spearman's correlations by pooling, each by layer (`found`); of an untrained model with mean
-    pooling (`untrained`), and of TF-IDF (`words`). `pairs` of the `there` pairs were compared."""
+    pooling (`untrained`), and of TF-IDF (`words`). `pairs` of the `there` pairs were compared.
+    `verdict`: whether the best layer and pooling is better than both; its intervals allow for the
+    choice among all of them."""
 
     part: str
     pairs: int
@@ -71,6 +76,7 @@ class PoolingComparison:
     found: dict[str, list[Estimate]]
     untrained: list[Estimate]
     words: float
+    verdict: Verdict
     findings: Sequence[Finding] = ()
 
 
@@ -87,30 +93,52 @@ def compare_pooling(
     rows = [all_rows[number] for number in order]
     encoded = task_type.encode(rows, subject.frame)
     truth = np.array([row.label for row in rows], np.float64)
-    correlations = {
-        name: _scored(subject.model, subject, encoded.examples, method, truth)
+    ranked = {
+        name: _ranked(subject.model, subject, encoded.examples, method)
         for name, method in WAYS.items()
     }
-    untrained = _scored(subject.untrained(), subject, encoded.examples, _pooled_mean, truth)
+    untrained = _ranked(subject.untrained(), subject, encoded.examples, _pooled_mean)
     data_to_train = replace(data, parts={TRAIN: all_rows, **data.parts})
     baselines = dict(task_type.baselines(data_to_train, part))
     tfidf_scores = np.asarray(next(iter(baselines.values())))[order]
-    tfidf_correlation = metrics.spearman(truth, tfidf_scores)
-    counts, findings = (len(rows), len(all_rows)), encoded.findings
+    correlations = {name: _correlations(truth, layers) for name, layers in ranked.items()}
+    name, layer = max(
+        ((name, number) for name in ranked for number in range(len(untrained))),
+        key=lambda at: np.nan_to_num(correlations[at[0]][at[1]].value, nan=-1.0),
+    )
+    count, best = len(ranked) * len(untrained), ranked[name][layer]
+    rivals = []
+    for rival, scores in (
+        ("a bag of words", tfidf_scores),
+        ("an untrained model", untrained[layer]),
+    ):
+        level, resamples = 1 - (1 - LEVEL) / count, RESAMPLES_PER_TEST * count
+        gap = of_metric(metrics.spearman, truth, best, scores, level=level, resamples=resamples)
+        rivals.append(Rival(rival, metrics.spearman(truth, scores), gap))
+    where = f"Spearman's correlation of the {name} at {subject.layers[layer]},"
     return PoolingComparison(
-        part, *counts, subject.layers, correlations, untrained, tfidf_correlation, findings
+        part,
+        len(rows),
+        len(all_rows),
+        subject.layers,
+        correlations,
+        _correlations(truth, untrained),
+        metrics.spearman(truth, tfidf_scores),
+        verdict(where, correlations[name][layer].value, rivals, len(rows), ("pair", "pairs")),
+        encoded.findings,
     )
 
 
-def _scored(
-    model: Prepared,
-    subject: ProbedModel,
-    examples: EncodedExamples,
-    method: Pooling,
-    truth: NDArray[np.float64],
-) -> list[Estimate]:
-    """Return Spearman's correlation of the scores `truth` with the cosines of pairs, by layer."""
+def _ranked(
+    model: Prepared, subject: ProbedModel, examples: EncodedExamples, method: Pooling
+) -> list[NDArray[np.float64]]:
+    """Return scores of pairs that rank them as the cosines of their vectors do, by layer."""
     states = layer_states(model, examples, subject.collation, method)
     # A pair's texts follow each other; the nearest pair has the highest rank, as by cosine.
-    ranked = (-distance_steps(layer[0::2], layer[1::2]) for layer in states)
+    return [np.asarray(-distance_steps(layer[0::2], layer[1::2])) for layer in states]
+
+
+def _correlations(
+    truth: NDArray[np.float64], ranked: Sequence[NDArray[np.float64]]
+) -> list[Estimate]:
     return [estimate(metrics.spearman, truth, layer, resamples=RESAMPLES) for layer in ranked]

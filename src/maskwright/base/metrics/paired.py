@@ -26,9 +26,21 @@ from numpy.typing import NDArray
 
 from maskwright.base.metrics.bootstrap import AT_ONCE, SEED, of_rows, resample_indices
 from maskwright.base.metrics.intervals import LEVEL, RESAMPLES, OfSums, interval_of_resamples
-from maskwright.base.metrics.metrics import Metric, Values, accuracy, check_arrays
+from maskwright.base.metrics.metrics import (
+    Metric,
+    Values,
+    accuracy,
+    check_arrays,
+    pearson,
+    spearman,
+)
 from maskwright.base.randomness import key, uniforms
 
+# How predictions on different scales are made comparable, which leaves a correlation as it is.
+COMPARABLE: dict[Metric, Callable[[Values], Values]] = {
+    spearman: scipy.stats.rankdata,
+    pearson: lambda values: (values - values.mean()) / max(values.std(), 1e-300),
+}
 # (R, rows) indices into the rows of the first predictor followed by those of the second -> (R,)
 OfIndices = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
@@ -77,7 +89,8 @@ def of_metric(
     level: float = LEVEL,
     resamples: int = RESAMPLES,
 ) -> PairedDifference:
-    """Compare two predictors by a metric of `METRICS`.
+    """Compare two predictors by a metric of `METRICS`. For a correlation their predictions may have
+    different scales, so ranks (Spearman) or standardised values (Pearson) are exchanged.
 
     Raises:
         DataError: no rows, or not the same number.
@@ -89,6 +102,8 @@ def of_metric(
         return of_shares(
             (ours == truth).reshape(by_row).all(1), (theirs == truth).reshape(by_row).all(1), level
         )
+    if metric in COMPARABLE:
+        ours, theirs = map(COMPARABLE[metric], (ours, theirs))
     width, of = of_rows([metric], np.concatenate([truth] * 2), np.concatenate([ours, theirs]))
     value = metric(truth, ours) - metric(truth, theirs)
 
