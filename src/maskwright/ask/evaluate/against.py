@@ -18,11 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from markupsafe import Markup
-
 from maskwright.ask.evaluate.labelled_rows import PAGE, predict_rows, rows_for
 from maskwright.ask.predict.predictor import load
-from maskwright.base.counted import counted
 from maskwright.base.errors import IncompatibleError, UsageError, shorten
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.paired import PairedDifference, holm
@@ -30,6 +27,7 @@ from maskwright.base.metrics.verdict import Verdict, compare
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import printer
 from maskwright.base.storage import commit
+from maskwright.learn.finetune import page
 from maskwright.learn.finetune.finished_seeds import REJECTS
 from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.tasks.base.task_type import TaskReport, TaskType
@@ -194,7 +192,24 @@ def evaluate_against(
     say(f"\n{comparison.verdict.sentence}\n\n{tables.for_terminal(comparison.table)}")
     say(comparison.differing_table["title"])
     if out is not None:
-        _write(comparison, Path(out), paths, Path(data), labelled.part, len(rows))
+        facts = {"models": list(map(str, paths)), "data": dict(hashes(Path(data)))}
+        shown_page = page.render(
+            name=" against ".join(names),
+            task_type=task_type,
+            eval_part="" if labelled.part == ALL else labelled.part,
+            verdict=comparison.verdict.sentence,
+            table=comparison.table,
+            figures={},
+            losses={},
+            num_rows=len(rows),
+            report=TaskReport(),
+            facts=facts,
+            mistakes=comparison.differing_table,
+            kind="comparison of two models",
+        )
+        content = {**comparison.to_json(), "part": labelled.part, "num_rows": len(rows), **facts}
+        text = json.dumps(content, indent=2) + "\n"
+        document.write_new(Path(out), {NAME: text, PAGE: shown_page})
         say(f"report: {Path(out) / PAGE}")
     return comparison
 
@@ -229,30 +244,3 @@ def _require_same_task(paths: Sequence[Path], task_types: Sequence[TaskType]) ->
                 wanted=f"{shorten(values[0])}, as of {paths[0]}",
                 do="compare models that were fine-tuned for the same labels",
             )
-
-
-def _write(
-    comparison: ModelComparison,
-    out: Path,
-    paths: Sequence[Path],
-    data: Path,
-    part: str,
-    num_rows: int,
-) -> None:
-    facts = {"models": list(map(str, paths)), "data": dict(hashes(data)), "part": part}
-    shown_page = document.render(
-        "finetuning.html",
-        name=" against ".join(comparison.estimates),
-        kind="comparison of two models",
-        summary=counted(num_rows, "row") + ("" if part == ALL else f" of {part}"),
-        verdict=comparison.verdict.sentence,
-        tables=[comparison.table],
-        charts=[],
-        classes={},
-        confusion=Markup(),
-        mistakes=comparison.differing_table,
-        facts=facts,
-    )
-    content = {**comparison.to_json(), **facts, "num_rows": num_rows}
-    text = json.dumps(content, indent=2) + "\n"
-    document.write_new(out, {NAME: text, PAGE: shown_page})

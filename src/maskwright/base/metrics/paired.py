@@ -38,7 +38,7 @@ from maskwright.base.randomness import key, uniforms
 
 # How predictions on different scales are made comparable, which leaves a correlation as it is.
 COMPARABLE: dict[Metric, Callable[[Values], Values]] = {
-    spearman: scipy.stats.rankdata,
+    spearman: lambda values: scipy.stats.rankdata(values),  # `scipy.stats` is loaded on use
     pearson: lambda values: (values - values.mean()) / max(values.std(), 1e-300),
 }
 # (R, rows) indices into the rows of the first predictor followed by those of the second -> (R,)

@@ -36,6 +36,7 @@ def render(
     num_rows: int,
     report: TaskReport,
     facts: Mapping[str, Any],
+    mistakes: Table | None = None,
     kind: str = "fine-tuning",
 ) -> str:
     """Return the report as HTML.
@@ -49,6 +50,7 @@ def render(
             a model that is only evaluated.
         report: of the predictions of the chosen seed.
         facts: further facts about the run, by displayed name.
+        mistakes: a table of rows in place of the mistakes in `report`, with a "heading".
         kind: displayed kind of the report.
     """
     unit = f"examples of the {eval_part} part" if eval_part else "rows"
@@ -64,7 +66,7 @@ def render(
         confusion=_confusion(task_type.labels, report.confusion),
         reliability=_reliability(report.reliability),
         coverage=_coverage(report.reliability),
-        mistakes=_mistakes(report, min(num_rows, report.num_judged or num_rows)),
+        mistakes=mistakes or _mistakes(report, min(num_rows, report.num_judged or num_rows)),
         facts=dict(facts),
     )
 
