@@ -22,7 +22,7 @@ from maskwright.base.counted import counted, decimals
 from maskwright.base.errors import UsageError, near, shorten
 from maskwright.base.metrics.intervals import LEVEL, RESAMPLES, Estimate
 from maskwright.base.metrics.paired import holm
-from maskwright.base.metrics.row_metrics import RowMetric
+from maskwright.base.metrics.row_metrics import ArrayMetric, SumMetric
 from maskwright.base.report.tables import Table
 from maskwright.learn.tasks.base.task_type import TaskMetrics
 from maskwright.text.tables.cell_values import is_empty
@@ -178,7 +178,11 @@ def compare_slices(
     names = np.array([common.index(value) if value in common else -1 for value in values])
     rare = len({*values} - {*common})
     # Metrics of some rows alone, such as of questions that have an answer, have no slices.
-    of_all_rows = {n: figure for n, figure in metrics.figures.items() if figure.rows == len(names)}
+    of_all_rows = {
+        n: figure
+        for n, figure in metrics.figures.items()
+        if isinstance(figure, ArrayMetric | SumMetric) and figure.rows == len(names)
+    }
     named = [(n, repr(shorten(name, 60))) for n, name in enumerate(common)]
     named += [(-1, counted(rare, "rare value"))] if rare else []
     groups = [names == number for number, _ in named]
@@ -200,7 +204,7 @@ def compare_slices(
 
 
 def compare_groups(
-    figure: RowMetric, groups: Sequence[NDArray[np.bool_]], least: int = RESAMPLES
+    figure: ArrayMetric | SumMetric, groups: Sequence[NDArray[np.bool_]], least: int = RESAMPLES
 ) -> list[tuple[float, float]]:
     """Compare each group of rows (N,) with all other rows: by how much the metric is better, and p
     adjusted for all groups; NaN if it has too few rows. `least`: resamples of few groups."""
