@@ -242,13 +242,15 @@ def finetune(
     for part_name, encoded in encoded_parts.items():
         for finding in encoded.findings:
             say(finding.of(part_name).line())
-    count = len(encoded_parts[TRAIN].examples.training_indices)
-    passes = passes_of(settings, count)
-    if method.fitted is None and passes > 1:
+    num_examples = len(encoded_parts[TRAIN].examples.training_indices)
+    passes = passes_of(settings, num_examples)
+    fitted = method.fitted
+    if fitted is None and passes > 1:
         say(
             f"each epoch is {passes} passes over the {counted(len(data.parts[TRAIN]), 'row')}, for "
             f"at least {settings.least_steps} steps in all; --epochs N is N passes"
         )
+    trains = fitted is None or fitted.steps(num_examples, settings) > 0
     if trains and VALIDATION in data.parts and (count := len(data.parts[VALIDATION])) < SELECTABLE:
         message = f"no epoch and no seed is selected by {counted(count, 'validation row')}"
         reason = f"it takes {SELECTABLE}: the last epoch of the first seed is saved"
@@ -286,7 +288,7 @@ def finetune(
         trained_seeds, trainings = seed_numbers[:1], trainings * folds + 1
     remaining = sum(not finished_seeds.has(seed) for seed in trained_seeds)
     storage.require_space(out, disk_bytes(learner, method, remaining))
-    facts = _facts(learner, method) | _training_facts(learner, method, settings, count)
+    facts = _facts(learner, method) | _training_facts(learner, method, settings, num_examples)
     facts |= unusual(machine)
     facts |= (
         {"folds": folds, "repetitions": len(seed_numbers)}
