@@ -26,11 +26,12 @@ from maskwright.base.counted import counted, decimals
 BINS = 15
 LEAST_ROWS = 20
 LARGEST_TEMPERATURE = 20.0
+LEAST_GAIN = 1.0  # nats, by which one parameter pays for itself (Akaike 1974)
 COVERAGES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 # Thresholds that are tried, evenly spaced in the logit; rows that must have a label, and that must
 # lack it, so that the label gets a threshold of its own.
 CANDIDATES = scipy.special.expit(np.arange(-5.0, 5.01, 0.25)).round(6)
-LEAST_OF_LABEL = 10
+LEAST_OF_LABEL = 20
 
 
 # ------------------------------------------------------------------------------ temperature
@@ -48,7 +49,8 @@ def fit_temperature(scores: NDArray[Any], truth: NDArray[np.int64]) -> float:
     """Return the temperature by which `scores` (N, L) are best divided.
 
     It maximises the likelihood with a standard normal prior of its logarithm, which bounds it where
-    all rows are right. The `log_loss` of these rows never rises: in the worst case it is 1.
+    all rows are right. It is 1 unless the `log_loss` of these rows falls by more than `LEAST_GAIN`,
+    so that scores which are calibrated already stay as they are; the loss never rises.
     """
 
     def penalised(log_temperature: float) -> float:
@@ -57,8 +59,8 @@ def fit_temperature(scores: NDArray[Any], truth: NDArray[np.int64]) -> float:
     bound = np.log(LARGEST_TEMPERATURE)
     best = scipy.optimize.minimize_scalar(penalised, bounds=(-bound, bound), method="bounded")
     temperature = float(np.exp(best.x))
-    better = log_loss(scores / temperature, truth) < log_loss(scores, truth)
-    return temperature if better else 1.0
+    gain = log_loss(scores, truth) - log_loss(scores / temperature, truth)
+    return temperature if gain > LEAST_GAIN else 1.0
 
 
 # ------------------------------------------------------------------------------ reliability
@@ -160,6 +162,8 @@ class CalibrationEffect:
         if self.temperature is None:
             return f"not calibrated: there are {rows}, and it takes {LEAST_ROWS}; {error}"
         chance = f"{decimals(after.error_by_chance)} is expected by chance"
+        if self.temperature == 1.0:
+            return f"no temperature is better than 1 on {rows}: {error}; {chance}"
         return (
             f"calibrated by a temperature of {decimals(self.temperature)} from {rows}: "
             f"{error}, {decimals(self.before.error)} before; {chance}"

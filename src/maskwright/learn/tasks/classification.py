@@ -328,7 +328,7 @@ class Classification(TaskType):
         return TaskReport(mistakes, quantity, None, table, confusion, one_sided, reliability)
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
-        return list(baseline.baselines(data, eval_part))
+        return list(baseline.baselines(data, eval_part, self.measure))
 
     def _values(self, outputs: Scores) -> NDArray[Any]:
         """Return the predicted numbers (N,) of a regression."""
