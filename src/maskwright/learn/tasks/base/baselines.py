@@ -17,10 +17,12 @@ from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 SATURATION, BY_LENGTH = 0.9, 0.4
 
 
-def baselines(data: Dataset, eval_part: str, measure: str) -> list[tuple[str, NDArray[Any]]]:
+def baselines(
+    data: Dataset, eval_part: str, measure: str | None = None
+) -> list[tuple[str, NDArray[Any]]]:
     """Return (name, predictions) of the most frequent answer or the mean, and of a bag of words,
     for the rows of `eval_part`: (N,) classes or numbers; for several labels (N, C) of 0 and 1. The
-    strength of the bag of words is chosen by `measure` on validation data."""
+    strength of the bag of words is chosen on validation data, by `measure` or the task's own."""
     train, rows = data.parts[TRAIN], data.parts[eval_part]
     num_classes = 0 if data.labels is None else len(data.labels)
     truth = targets(train, num_classes)
@@ -33,7 +35,8 @@ def baselines(data: Dataset, eval_part: str, measure: str) -> list[tuple[str, ND
         usual[truth.sum(0).argmax()] = 1
         constant = "majority", np.tile(usual, (len(rows), 1))
     choose_on = data.parts.get(VALIDATION, []) if eval_part == TEST else []
-    bag = BagOfWords.fit(train, num_classes, measure, choose_on)
+    metric = measure or data.task.shape.metrics[0]
+    bag = BagOfWords.fit(train, num_classes, metric, choose_on)
     return [constant, ("words", decided(bag.scores(rows), truth))]
 
 
