@@ -58,15 +58,14 @@ def test_the_temperature_is_in_the_weights(
     result = results["classification"]
     said = json.loads((result / "results.json").read_text())["calibration"]
     temperature = json.loads((result / "task.json").read_text())["settled"]["temperature"]
-    assert said["temperature"] == temperature != 1.0 and said["rows"] >= 20
+    assert said["temperature"] == temperature and said["rows"] >= 20
     assert {"ece", "ece_before", "bins", "coverage"} <= said.keys()
-    monkeypatch.setattr(calibration, "fit_temperature", lambda scores, truth: 1.0)
-    data = result.with_suffix(".csv")
-    finetuned(model, data, tmp_path / "plain", **SETTINGS)
-    torch.testing.assert_close(head(result) * temperature, head(tmp_path / "plain"))
-    assert not torch.allclose(head(result), head(tmp_path / "plain")), "the control"
-    before, after = (load(folder).predict_proba(TEXTS) for folder in (tmp_path / "plain", result))
-    assert (before.argmax(1) == after.argmax(1)).all()
+    monkeypatch.setattr(calibration, "fit_temperature", lambda scores, truth: 3.0)
+    finetuned(model, result.with_suffix(".csv"), tmp_path / "flat", **SETTINGS)
+    torch.testing.assert_close(head(result) * temperature, head(tmp_path / "flat") * 3.0)
+    assert not torch.allclose(head(result), head(tmp_path / "flat")), "the control"
+    flat, shares = (load(folder).predict_proba(TEXTS) for folder in (tmp_path / "flat", result))
+    assert (flat.argmax(1) == shares.argmax(1)).all() and flat.max() < shares.max()
     assert "probability" in (result / "report.html").read_text()
 
 
