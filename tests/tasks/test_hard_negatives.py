@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from maskwright.ask.predict.language_model import load
 from maskwright.base.errors import UsageError
+from maskwright.learn.finetune import run
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
 from maskwright.model.objectives.modules.supervised import Contrast
@@ -86,11 +87,21 @@ def pairs_file(path: Path) -> Path:
     return path
 
 
-def test_a_model_is_trained_with_both(model: Path, tmp_path: Path) -> None:
+def test_a_model_is_trained_with_both(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mined: list[Any] = []
+
+    def recorded(*values: Any) -> Any:
+        mined.append(with_hard_negatives(*values))
+        return mined[-1]
+
+    monkeypatch.setattr(run, "with_hard_negatives", recorded)
     data, printed, out = pairs_file(tmp_path / "pairs.jsonl"), io.StringIO(), tmp_path / "out"
     common: dict[str, Any] = {"epochs": 1, "seeds": 1, "batch": 8, "stream": printed}
     finetune_file(model, data, out, dimensions=[8, 4], hard_negatives=2, **common)
-    assert "hard negatives mined for" in printed.getvalue()
+    ((rows, _),) = mined
+    assert {len(row.negatives) for row in rows} == {2}
     trained = load(out)
     width = trained.embed("a cat").shape[0]
     assert trained.predictor.task_type.options["dimensions"] == [width, 8, 4]

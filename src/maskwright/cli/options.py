@@ -249,21 +249,22 @@ def add_fields(
         )
 
 
-def parse_numbers(text: str | None, option: str) -> tuple[int, ...]:
-    """Parse whole numbers above 0 with commas between; none for None.
+def parse_numbers(text: str | None, option: str, zero: str | None = None) -> tuple[int, ...]:
+    """Parse whole numbers above 0 with commas between, where the word `zero` stands for 0; none for
+    None.
 
     Raises:
         UsageError: the text is something else.
     """
     words = [word.strip() for word in text.split(",")] if text is not None else []
-    if not all(word.isdecimal() and int(word) for word in words):
+    if not all(word == zero or (word.isdecimal() and int(word)) for word in words):
         raise UsageError(
             "not whole numbers above 0",
             where=option,
             found=repr(text),
-            wanted="numbers with commas between, such as 256,64",
+            wanted=f"numbers with commas between, such as 200,50{f',{zero}' if zero else ''}",
         )
-    return tuple(map(int, words))
+    return tuple(0 if word == zero else int(word) for word in words)
 
 
 def given_options(

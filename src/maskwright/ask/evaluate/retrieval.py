@@ -32,11 +32,10 @@ from maskwright.base.metrics import row_metrics
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.ranking import DEPTH, MEASURES, ranking_metrics
 from maskwright.base.metrics.row_metrics import RowMetric
-from maskwright.base.metrics.verdict import Rival, verdict
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say, printer
 from maskwright.base.storage import commit
-from maskwright.learn.finetune import page
+from maskwright.learn.finetune import conclusion, page
 from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.tasks.base.baselines import KeywordSearch
 from maskwright.learn.tasks.base.choices import (
@@ -48,7 +47,7 @@ from maskwright.learn.tasks.base.choices import (
 )
 from maskwright.learn.tasks.base.choices import NAME as PROMPT_NAME
 from maskwright.learn.tasks.base.similarities import Ranking, unit_vectors
-from maskwright.learn.tasks.base.task_type import TaskReport
+from maskwright.learn.tasks.base.task_type import TaskMetrics, TaskReport
 from maskwright.model.opening import folders
 from maskwright.text.tables.retrieval import RetrievalData, read_retrieval
 
@@ -102,18 +101,11 @@ def evaluate_retrieval(
     full_width = max(by_width)
     figures = by_width[full_width]
     metrics = {name: figure.estimate() for name, figure in figures.items()}
-    measure = MEASURES[0]
-    gap = figures[measure].gain_over(baseline[measure])
-    judged = verdict(
-        measure,
-        figures[measure].value,
-        [Rival(BASELINE, baseline[measure].value, gap)],
-        len(retrieval.queries),
-        ("query", "queries"),
-    )
+    compared = {"model": TaskMetrics(figures), BASELINE: TaskMetrics(baseline)}
+    judged = conclusion.judge(MEASURES[0], compared, ("query", "queries"))
     metric_table: tables.Table = {
         "title": f"retrieval, {len(retrieval.queries):,} of {retrieval.num_queries:,} queries "
-        f"({retrieval.part}), {counted(len(retrieval.documents), 'document')}",
+        f"({retrieval.split}), {counted(len(retrieval.documents), 'document')}",
         "head": ["", "model", "BM25"],
         "rows": [
             [name, estimate.render(), decimals(baseline[name].value)]
@@ -121,16 +113,15 @@ def evaluate_retrieval(
         ],
         "note": "95 % intervals by resampling the queries.",
     }
-    width_table = _width_table(by_width)
+    width_tables = [_width_table(by_width)] if len(by_width) > 1 else []
     say(judged.sentence)
-    for figure_table in (metric_table, width_table):
-        if figure_table is not None:
-            say("\n" + tables.for_terminal(figure_table))
+    for figure_table in (metric_table, *width_tables):
+        say("\n" + tables.for_terminal(figure_table))
     if out is not None:
         facts = {"model": folders.called(Path(folder)), "data": dict(hashes(Path(data)))}
         about: dict[str, Any] = {
             "task": "retrieval",
-            "part": retrieval.part,
+            "part": retrieval.split,
             "queries": len(retrieval.queries),
             "documents": len(retrieval.documents),
             "verdict": judged.to_json(),
@@ -146,13 +137,14 @@ def evaluate_retrieval(
         shown_page = page.render(
             name=Path(folder).resolve().name,
             task_type=embedder.task_type,
-            eval_part=retrieval.part,
+            eval_part=retrieval.split,
             verdict=judged.sentence,
             table=metric_table,
+            more_tables=width_tables,
             figures={},
             losses={},
             num_rows=len(retrieval.queries),
-            report=TaskReport(classes=width_table),
+            report=TaskReport(),
             facts=facts,
             kind="retrieval",
         )
@@ -264,12 +256,8 @@ def _metrics(ranking: Ranking, retrieval: RetrievalData) -> NDArray[np.float64]:
     return ranking_metrics(grades, [list(judged.values()) for judged in retrieval.grades])
 
 
-def _width_table(by_width: dict[int, dict[str, RowMetric]]) -> tables.Table | None:
-    """Return a table of the metrics by number of dimensions; None if only one was evaluated."""
-    widths, measure = list(by_width), MEASURES[0]
-    if len(widths) == 1:
-        return None
-    rows = []
+def _width_table(by_width: dict[int, dict[str, RowMetric]]) -> tables.Table:
+    widths, measure, rows = list(by_width), MEASURES[0], []
     for width in widths:
         gap = by_width[width][measure].gain_over(by_width[widths[0]][measure])
         shown = Estimate(gap.value, gap.low, gap.high).render() if width != widths[0] else "–"

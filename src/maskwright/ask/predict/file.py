@@ -176,9 +176,10 @@ def loaded(
         model = load(folder, base=base) if engine == TORCH else _load(engine, folder, base, say)
     if labels:
         if not isinstance(model, TaskPredictor):
-            found = "a server" if server is not None else "--also"
+            other_option = "--server" if server is not None else "--also"
             message = "labels are given to one model in a folder"
-            raise UsageError(message, where="--labels", found=found, do="leave one of them out")
+            do = "leave one of them out"
+            raise UsageError(message, where="--labels", found=other_option, do=do)
         model = model.with_labels(labels, hypothesis)
     if isinstance(model, SharedEncoder):
         _require_same_columns(model, named_columns)

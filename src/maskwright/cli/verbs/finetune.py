@@ -91,7 +91,7 @@ def do(a: argparse.Namespace) -> None:
     values = options.given_options(a, FinetuneRecipe, without=(*OTHERS, "model"))
     if a.dimensions is not None:
         values["dimensions"] = options.parse_numbers(a.dimensions, "--dimensions")
-    columns, curve = options.parse_columns(a), _counts(a.curve)
+    columns, curve = options.parse_columns(a), options.parse_numbers(a.curve, "--curve", "all")
     values |= {"data": str(a.data)} if a.data is not None else {}
     values |= {"curve": curve} if curve else {}
     if from_file:  # of these, too, only what is named is another
@@ -120,16 +120,3 @@ def do(a: argparse.Namespace) -> None:
     again = f"the same command with --out {shell_word(out)}"
     with options.resumable(again) if recipe.curve and not a.dry_run else contextlib.nullcontext():
         finetune_recipe(recipe, out, dry=a.dry_run)
-
-
-def _counts(text: str | None) -> list[int]:
-    """Numbers separated by commas, 0 for "all"."""
-    words = [word.strip() for word in text.split(",")] if text else []
-    if not all(word == "all" or (word.isdecimal() and int(word)) for word in words):
-        raise UsageError(
-            "--curve takes numbers of labels",
-            where="--curve",
-            found=repr(text),
-            wanted="numbers with commas between, such as 50,200,all",
-        )
-    return [0 if word == "all" else int(word) for word in words]

@@ -432,7 +432,7 @@ def _require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
             do="leave it out",
         )
     mines = task_type.shape.in_batch_negatives and not recipe.curve
-    for option, setting, has_effect, wanted in (
+    for option, setting, has_effect, requirement in (
         ("--dimensions", recipe.dimensions, bool(task_type.alone), "a task of embeddings"),
         ("--hard-negatives", recipe.hard_negatives, mines, "pairs that match, and no --curve"),
     ):
@@ -441,7 +441,7 @@ def _require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
                 "the option has no effect here",
                 where=option,
                 found=task_type.task,
-                wanted=wanted,
+                wanted=requirement,
                 do="leave it out",
             )
     if recipe.accumulate > 1 and task_type.shape.in_batch_negatives:

@@ -58,7 +58,9 @@ def spoken(baseline: str) -> str:
     return SPOKEN.get(baseline, baseline)
 
 
-def judge(measure: str, compared: Mapping[str, TaskMetrics]) -> Verdict:
+def judge(
+    measure: str, compared: Mapping[str, TaskMetrics], unit: tuple[str, str] = ("row", "rows")
+) -> Verdict:
     """Judge a model by the metric `measure`; `compared` has its metrics and then those of the
     baselines by name, on the same rows."""
     model, *baselines = (metrics.figures[measure] for metrics in compared.values())
@@ -72,7 +74,7 @@ def judge(measure: str, compared: Mapping[str, TaskMetrics]) -> Verdict:
         )
         for name, figure in zip(list(compared)[1:], baselines, strict=True)
     ]
-    return verdict(measure, model.value, rivals, model.rows)
+    return verdict(measure, model.value, rivals, model.rows, unit)
 
 
 # ------------------------------------------------------------------------------ constant answers
