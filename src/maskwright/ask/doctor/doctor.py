@@ -122,7 +122,7 @@ class Diagnosis:
             *map(tables.for_terminal, self.all_tables()),
             "\n".join(["Problems", *(f"  {line}" for line in problems)] if problems else []),
             "\n".join(note.line() for note in self.notes),
-            ("after correcting: " if problems else "next: ") + self.command,
+            f"next: {self.command}",
         ]
         return "\n\n".join(section.strip("\n") for section in sections if section)
 

@@ -28,22 +28,22 @@ from numpy.typing import NDArray
 
 from maskwright.ask.doctor.check import EXAMINED, Check, Subject, percent, severity
 from maskwright.base.counted import counted
+from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
 from maskwright.learn.tasks.base.bag_of_words import MANY, WORDS, fit_vectorizers, targets
-from maskwright.text.tables.examples import Example, PairExample, TextExample, folded
-from maskwright.text.tables.labels import group_by_shared_keys
-from maskwright.text.tables.layout import Dataset
+from maskwright.text.tables.examples import Example, PairExample, TextExample
 from maskwright.text.tables.rows import TRAIN
-from maskwright.text.tables.splits import hash_of
+from maskwright.text.tables.splits import fold_rows
 
 FOLDS = 5
 # Of so many classes and rows a bag of words is learned in seconds.
 ROWS_TIMES_CLASSES = 400_000
+EMBEDDED = 2_000  # rows that a model encodes
 LEAST_ROWS = 60
 # Twice the log of the likelihood ratio from which labels are called wrong. Where labels follow
-# their probabilities it exceeds 8 in less than 1 of 1,000 data sets; the rest is for models that do
-# not. Of six clean data sets the highest was 10.
-RATIO = 15.0
+# their probabilities it exceeds 11 in less than 1 of 1,000 data sets (chi-squared, at the border of
+# its parameter); in public data without such a finding the highest is 3.
+RATIO = 11.0
 # A model has to avoid this share of the errors of the most frequent label to judge labels.
 SKILL = 0.2
 NOISY = 0.01  # a share of wrong labels that lowers every score by as much
@@ -54,7 +54,7 @@ Features = Callable[[NDArray[np.int64], NDArray[np.int64]], tuple[Any, Any]]
 
 
 @dataclass(frozen=True)
-class OutOfFold:
+class FoldPredictions:
     """Predictions of rows by models that did not learn from them.
 
     Attributes:
@@ -93,7 +93,7 @@ class OutOfFold:
 
 def out_of_fold(
     subject: Subject, embed: Callable[[Sequence[str]], NDArray[Any]] | None, source: str
-) -> OutOfFold | None:
+) -> FoldPredictions | None:
     """Predict each row by a model of the other folds; None if the task or the number of rows does
     not allow it, and for pairs without `embed`.
 
@@ -106,38 +106,30 @@ def out_of_fold(
     is_pair = isinstance(first, PairExample)
     if not isinstance(first, TextExample | PairExample) or (is_pair and embed is None):
         return None
-    data = subject.drawn(min(EXAMINED, ROWS_TIMES_CLASSES // max(1, num_classes)))
+    most = EXAMINED if embed is None else EMBEDDED
+    data = subject.drawn(min(most, ROWS_TIMES_CLASSES // max(1, num_classes)))
     rows = data.parts[TRAIN]
     if len(rows) < LEAST_ROWS or not num_classes:
+        return None
+    try:
+        folds = fold_rows(data, FOLDS)
+    except DataError:  # groups or texts are fewer than folds
         return None
     labels = targets(rows, num_classes)
     features = _bag_of_words(rows) if embed is None else _embeddings(rows, embed)
     log_odds = np.full((len(rows), num_classes), np.nan)
     every = np.arange(len(rows))
-    for held_out in map(np.array, _folds(data)):
+    for held_out in map(np.array, folds):
         learned = np.setdiff1d(every, held_out)
         train_features, new_features = features(learned, held_out)
         log_odds[held_out] = _predicted(train_features, labels[learned], new_features, num_classes)
     known = ~np.isnan(log_odds).any(1)
-    return OutOfFold(
+    return FoldPredictions(
         [row for row, is_known in zip(rows, known, strict=True) if is_known],
         labels[known],
         log_odds[known],
         source if embed is not None else "a bag of words",
     )
-
-
-def _folds(data: Dataset) -> list[list[int]]:
-    """Return the row indices of each fold: equal texts and groups are in one, and rows with equal
-    labels are spread over all."""
-    rows = data.parts[TRAIN]
-    groups = data.groups.get(TRAIN) or [""] * len(rows)
-    units = group_by_shared_keys(
-        [("text", folded(row.apart_by)), *([("group", group)] if group else [])]
-        for row, group in zip(rows, groups, strict=True)
-    )
-    units.sort(key=lambda unit: (str(rows[unit[0]].answer), hash_of(rows[unit[0]].apart_by)))
-    return [[i for unit in units[fold::FOLDS] for i in unit] for fold in range(FOLDS)]
 
 
 def _bag_of_words(rows: Sequence[Example]) -> Features:
@@ -206,8 +198,8 @@ class LabelNoise:
 
 
 def estimate_noise(log_odds: NDArray[np.float64], labels: NDArray[Any]) -> LabelNoise:
-    """Fit the share of wrong labels; arrays as in `OutOfFold`. For several labels, each of them is
-    a row of two classes."""
+    """Fit the share of wrong labels; arrays as in `FoldPredictions`. Each of several labels is a
+    row of two classes."""
     from scipy.optimize import minimize
 
     if labels.ndim == 2:
@@ -236,10 +228,10 @@ def estimate_noise(log_odds: NDArray[np.float64], labels: NDArray[Any]) -> Label
     p = label_probabilities(noisy.x[0])
     wrong = share * (1 - p) / others
     posterior = wrong / ((1 - share) * p + wrong)
-    return LabelNoise(share, max(0.0, 2 * (clean.fun - noisy.fun)), posterior)
+    return LabelNoise(share, max(0.0, 2 * float(clean.fun - noisy.fun)), posterior)
 
 
-def check_labels(subject: Subject, predicted: OutOfFold | None) -> Check:
+def check_labels(subject: Subject, predicted: FoldPredictions | None) -> Check:
     """Look for labels that are probably wrong."""
     name = "label errors"
     if predicted is None:
@@ -280,7 +272,7 @@ def check_labels(subject: Subject, predicted: OutOfFold | None) -> Check:
 
 
 def _flagged_row(
-    subject: Subject, predicted: OutOfFold, noise: LabelNoise, index: NDArray[np.int64]
+    subject: Subject, predicted: FoldPredictions, noise: LabelNoise, index: NDArray[np.int64]
 ) -> Any:
     row = predicted.rows[index[0]]
     score = float(noise.posterior[tuple(index)])
@@ -306,4 +298,4 @@ def _reason(subject: Subject) -> str:
         return "does not apply to pairs without a MODEL: words alone do not compare two texts"
     if not subject.names or not isinstance(subject.rows[0], TextExample | PairExample):
         return f"does not apply to {subject.dataset.task.name}"
-    return f"needs {LEAST_ROWS} rows"
+    return f"needs {LEAST_ROWS} rows, and {FOLDS} different texts or groups"

@@ -29,8 +29,9 @@ DECIDES = 0.9
 # word of its own.
 FEW_CLASSES = 10
 LEAST = 10  # rows with a sign
-# The name of its class is in 22 % of the texts of CLINC150, where 74 % of such names are right.
-NAMED, NAMED_RIGHT = 0.2, 0.95
+# The name of its class is in 22 % of the texts of CLINC150, where 74 % of such names are right, and
+# in 4 % of AG News (34 %).
+NAMED, NAMED_RIGHT = 0.25, 0.8
 # Changes of the label from row to row, as a share of those expected by chance.
 SORTED = 0.2
 REMEDY = "take it out of the text if it will not be there when the label is unknown"

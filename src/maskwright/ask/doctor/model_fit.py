@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from maskwright.ask.doctor.check import Check, Subject, percent, severity
-from maskwright.ask.doctor.label_errors import OutOfFold
+from maskwright.ask.doctor.label_errors import FoldPredictions
 from maskwright.base.counted import counted
+from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
 from maskwright.base.metrics.power import (
     correlation_half_width,
     half_width,
     smallest_difference,
 )
+from maskwright.learn.finetune.cross_validation import divide
 from maskwright.learn.tasks.base.encode import room
 from maskwright.model.opening.model import Model
 from maskwright.text.tables.examples import Example, TaggedExample
@@ -96,7 +98,7 @@ def _texts(rows: Sequence[Example]) -> list[tuple[str, ...]]:
     return [tuple(getattr(row, name) for name in names) for row in rows]
 
 
-def check_score(subject: Subject, predicted: OutOfFold | None) -> Check:
+def check_score(subject: Subject, predicted: FoldPredictions | None) -> Check:
     """Compute how precise a score on the rows can be."""
     rows, described = _scored_rows(subject)
     is_number = not subject.names and isinstance(subject.rows[0].answer, float)
@@ -128,9 +130,12 @@ def _wide(described: str, half: float) -> Iterator[Finding]:
 
 def _scored_rows(subject: Subject) -> tuple[int, str]:
     """Return the number of rows on which fine-tuning reports its score, and their description."""
+    try:
+        parts = divide(subject.dataset).parts
+    except DataError:  # too few rows for a part
+        parts = {TRAIN: subject.rows}
     for split in (TEST, VALIDATION):
-        if split in subject.dataset.parts:
-            rows = len(subject.dataset.parts[split])
-            return rows, f"{counted(rows, 'row')} of {split}"
-    rows = len(subject.rows)
-    return rows, f"all {counted(rows, 'row')}, out of fold"
+        if split in parts:
+            drawn = "" if split in subject.dataset.parts else ", drawn"
+            return len(parts[split]), f"{counted(len(parts[split]), 'row')} of {split}{drawn}"
+    return len(parts[TRAIN]), f"all {counted(len(parts[TRAIN]), 'row')}, out of fold"
