@@ -29,6 +29,7 @@ from maskwright.base.errors import IncompatibleError, shorten
 from maskwright.base.findings import Finding
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import printer
+from maskwright.base.report.tables import Table
 from maskwright.base.storage import commit
 from maskwright.base.terminal import shell_word
 from maskwright.model.opening.open import open_model
@@ -92,7 +93,7 @@ class Diagnosis:
         problems = counted(len(self.problems), "problem")
         return f"{problems} in {rows}, the first: {self.problems[0].what}."
 
-    def all_tables(self) -> list[tables.Table]:
+    def all_tables(self) -> list[Table]:
         """Return all tables: of the data, the checks, and the rows to look at."""
         of_checks = {
             "title": "Checks",

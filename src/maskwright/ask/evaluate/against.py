@@ -226,7 +226,7 @@ def differing_rows(
         answers = [mistake.predicted if mistake else label for mistake in wrong]
         if answers[0] != answers[1]:
             right = next((n for n, m in zip(names, wrong, strict=True) if m is None), "neither")
-            rows.append(DifferingRow(*row_id, label, *answers, right))
+            rows.append(DifferingRow(*row_id, label, answers[0], answers[1], right))
     return sorted(rows, key=lambda row: row.right == "neither")
 
 

@@ -229,7 +229,7 @@ def baselines_of(
         names = () if data.labels is None else data.labels.names
         if data.task.name == task_type.task and tuple(names) == task_type.labels:
             parts = {name: data.parts[name] for name in (TRAIN, VALIDATION) if name in data.parts}
-            return task_type.baselines(replace(data, parts={**parts, TEST: rows}), TEST), []
+            return task_type.baselines(replace(data, parts={**parts, TEST: [*rows]}), TEST), []
     results = conclusion.read_results(folder / RESULTS)
     recorded = conclusion.constant_baselines(results, rows)
     reason = "is not at its path, or has changed" if results else "is not recorded"

@@ -177,7 +177,7 @@ class BasePredictor(ABC):
         """
         if threshold is None and not all_scores:
             return self
-        options = {ALL_PROBABILITIES: all_scores}
+        options: dict[str, Any] = {ALL_PROBABILITIES: all_scores}
         if threshold is not None:
             if not 0.0 <= threshold <= 1.0:
                 raise UsageError(

@@ -121,7 +121,7 @@ class RepeatedMetric:
     interval of the mean: the deviation of a mean is at most the mean deviation.
     """
 
-    repetitions: Sequence[ArrayMetric | SumMetric]
+    repetitions: Sequence[ArrayMetric | SumMetric | RepeatedMetric]
 
     @property
     def rows(self) -> int:
@@ -140,8 +140,9 @@ class RepeatedMetric:
         assert isinstance(rival, RepeatedMetric)
         pairs = zip(self.repetitions, rival.repetitions, strict=True)
         parts = [ours.gain_over(theirs) for ours, theirs in pairs]
-        means = np.mean([[p.value, p.low, p.high, p.p] for p in parts], axis=0).tolist()
-        return PairedDifference(*means, parts[0].rows)
+        figures = [[part.value, part.low, part.high, part.p] for part in parts]
+        value, low, high, p = np.mean(figures, axis=0).tolist()
+        return PairedDifference(value, low, high, p, parts[0].rows)
 
 
 RowMetric = ArrayMetric | SumMetric | RepeatedMetric

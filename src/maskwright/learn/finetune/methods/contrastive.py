@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,7 +128,7 @@ def _pairs(examples: EncodedExamples, labels: int, count: int, seed: int) -> Enc
     return EncodedExamples(framed([texts[n].tolist() for n in flat]), similarities, segments, 2)
 
 
-def _jaccard(targets: NDArray[np.floating], target: NDArray[np.floating]) -> NDArray[np.float64]:
+def _jaccard(targets: NDArray[Any], target: NDArray[Any]) -> NDArray[np.float64]:
     """Return the similarity (N,) of sets of labels to another; two empty sets are the same."""
     shared = np.minimum(targets, target).sum(1)
     union = np.maximum(targets, target).sum(1)

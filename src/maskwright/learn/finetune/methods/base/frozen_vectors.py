@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType
 from maskwright.model.checkpoint.transfer import transfer
+from maskwright.model.device.choices import Precision
 from maskwright.model.device.machine import Machine, choose
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.prepared import Prepared, prepare
@@ -43,7 +44,7 @@ class FrozenVectors:
         with torch.no_grad():
             model.heads[head.name].get_parameter("weight").copy_(torch.eye(width))
         machine = machine or choose()
-        precision = "bfloat16" if machine.compute == torch.bfloat16 else "float32"
+        precision: Precision = "bfloat16" if machine.compute == torch.bfloat16 else "float32"
         prepared: Prepared = prepare(
             model.eval(), precision=precision, device=str(machine.device), give_up=True
         )
