@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from maskwright.ask.predict.engine import open_engine
 from maskwright.base import catalogue
 from maskwright.base.errors import UsageError
 from maskwright.base.report import run_folder
@@ -16,6 +17,7 @@ from maskwright.learn.pretrain import journal
 from maskwright.learn.pretrain.session import RUN
 from maskwright.learn.recipes.base.check import require_settings
 from maskwright.learn.recipes.base.find import find, override
+from maskwright.learn.tasks.base.bag_of_words import is_bag_of_words
 from maskwright.model.checkpoint import layout
 from maskwright.model.checkpoint.fine_tuned import TASK, require_finished
 from maskwright.model.checkpoint.safe_read import read_json
@@ -97,6 +99,8 @@ def _show_run(path: Path) -> str:
 
 
 def _show_model(path: Path) -> str:
+    if is_bag_of_words(path):
+        return f"model {path}\n  {open_engine(path).describe()}; no Hugging Face model"
     form = layout.of_hf(read_json(path, "config.json"))
     return describe(form.config, str(path), form.family)
 

@@ -225,12 +225,13 @@ def baselines_of(
     """Return the answers of baselines to the rows, by name, and a finding if some are missing: they
     are fitted on the training data of the model in `folder`, or are the constant ones recorded."""
     folder = _result_folder(folder)
+    results = conclusion.read_results(folder / RESULTS)
     if (data := _training_data(folder / recipe.NAME)) is not None:
         names = () if data.labels is None else data.labels.names
         if data.task.name == task_type.task and tuple(names) == task_type.labels:
             parts = {name: data.parts[name] for name in (TRAIN, VALIDATION) if name in data.parts}
-            return task_type.baselines(replace(data, parts={**parts, TEST: [*rows]}), TEST), []
-    results = conclusion.read_results(folder / RESULTS)
+            baselines = task_type.baselines(replace(data, parts={**parts, TEST: [*rows]}), TEST)
+            return [pair for pair in baselines if pair[0] != results.get("is_baseline")], []
     recorded = conclusion.constant_baselines(results, rows)
     reason = "is not at its path, or has changed" if results else "is not recorded"
     message = f"the training data of the model {reason}"

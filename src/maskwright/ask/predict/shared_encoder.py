@@ -120,7 +120,15 @@ def load_shared(folders: Sequence[Path | str]) -> SharedEncoder:
                 "two models of one name", where=folder, found=name, do="rename the folder of one"
             )
         member = load(folder)
-        if not isinstance(member, Predictor) or member.task_type.head != "sequence":
+        if not isinstance(member, Predictor):
+            raise IncompatibleError(
+                "the model has no network that another could share",
+                where=folder,
+                found="a bag of words",
+                wanted="models that were fine-tuned from one model with --method probe",
+                do="predict with one model at a time",
+            )
+        if member.task_type.head != "sequence":
             raise IncompatibleError(
                 "only tasks of whole texts share a reading",
                 where=folder,

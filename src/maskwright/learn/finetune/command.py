@@ -150,11 +150,12 @@ def finetune_recipe(
     if not recipe.curve:
         require_unfinished(out)
     # Errors of the model are raised before any data is read.
-    opened = open_weights(model)
-    config = opened.config
-    if (requested_length := recipe.length) is not None and (
-        longest_length := room(config, requested_length)
-    ) < requested_length:
+    opened = open_weights(model) if any(method.opens_network for method in methods) else None
+    if (
+        opened is not None
+        and (requested_length := recipe.length) is not None
+        and (longest_length := room(opened.config, requested_length)) < requested_length
+    ):
         message = f"the model has positions for {longest_length} tokens, not for {requested_length}"
         say(Finding("length-lowered", message).line())
     examples = prepare(
@@ -172,10 +173,9 @@ def finetune_recipe(
     else:
         recipe.require_seeds()
     _print_dataset(examples, say)
-    input_hashes = {
-        "model": fingerprint(hashes(opened.path, opened.hashes)),
-        "data": hash_rows(examples),
-    }
+    input_hashes = {"data": hash_rows(examples)}
+    if opened is not None:
+        input_hashes["model"] = fingerprint(hashes(opened.path, opened.hashes))
     for name, recorded_hash in recipe.made_from.items():
         if recorded_hash != input_hashes.get(name, recorded_hash):
             message = f"the {name} is not what it was when the recipe was written"
@@ -197,22 +197,23 @@ def finetune_recipe(
     if recipe.within_words is not None:
         options = {**options, "within_words": recipe.within_words}
     length = recipe.length
-    vector_folder = _vector_folder(opened.path, task_type, say)
-    if vector_folder is not None and task_type.alone:
+    vector_folder = None if opened is None else _vector_folder(opened.path, task_type, say)
+    if opened is not None and vector_folder is not None and task_type.alone:
         options = {**_folder_options(vector_folder, opened, recipe, say), **options}
         length = length or vector_folder.length
     elif vector_folder is not None and (ignored := vector_folder.beside_the_model()):
         message = f"the folder makes vectors with {', '.join(ignored)}"
         say(Finding("vectors-not-made-so", message, "this task goes without").line())
-    if task_type.head == "sequence":
+    if opened is not None and task_type.head == "sequence":
         options = _usual_pooling(vector_folder, methods) | options
         for finding in _findings_of_pooling(opened, methods, options.get("pooling")):
             say(finding.line())
+    width = 1 if opened is None else opened.config.width
     if recipe.dimensions:
-        width = config.width * len(str(options.get("pooling", "")).split("+"))
-        require_dimensions(recipe.dimensions, 1, width)
-        options[DIMENSIONS] = sorted({width, *recipe.dimensions}, reverse=True)
-    settings = partial(_settings, recipe, config.width, class_weights)
+        full_width = width * len(str(options.get("pooling", "")).split("+"))
+        require_dimensions(recipe.dimensions, 1, full_width)
+        options[DIMENSIONS] = sorted({full_width, *recipe.dimensions}, reverse=True)
+    settings = partial(_settings, recipe, width, class_weights)
     if busy := machine.busy(recipe.threads, chosen_machine.device.type):
         say(busy.line())
     common: dict[str, Any] = {
@@ -227,7 +228,7 @@ def finetune_recipe(
     if dry:
         runs = len(methods) * max(1, len(recipe.curve))
         finetune(
-            opened,
+            opened or model,
             examples,
             out,
             method=methods[0],
@@ -244,7 +245,7 @@ def finetune_recipe(
     recipe_text = render(replace(recipe, made_from=input_hashes | {"files": fingerprint(files)}))
     if not recipe.curve:
         return finetune(
-            opened,
+            opened or model,
             examples,
             out,
             method=methods[0],
@@ -255,6 +256,7 @@ def finetune_recipe(
             **common,
         )
     del common["folds"]
+    assert opened is not None  # a curve has no method without a network
     measure_curve(
         opened, examples, out, methods=methods, counts=recipe.curve, settings=settings, **common
     )

@@ -28,7 +28,8 @@ from maskwright.base.counted import counted
 from maskwright.base.errors import UsageError
 from maskwright.base.findings import Finding
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds, FoldOutputs
-from maskwright.learn.finetune.learner import SELECTABLE, Learner, SeedResult, divide_scores
+from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, SeedResult
+from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.tune import Settings, TrainingResult
 from maskwright.learn.tasks.base.task_type import (
     TEMPERATURE,
@@ -118,9 +119,15 @@ class OutOfFold:
     def of_model(self, trained: SeedResult) -> list[SeedResult]:
         """Return the results of all repetitions, the first with the model trained on all rows,
         whose scores are divided by the temperature of the out-of-fold outputs."""
-        divide_scores(trained.tuned.network, self.task_type)
+        tuned = trained.tuned.divided(self.task_type.options.get(TEMPERATURE, 1.0))
         first, *others = (replace(r, task_type=self.task_type) for r in self.results)
-        return [replace(first, tuned=trained.tuned, adapter=trained.adapter), *others]
+        return [replace(first, tuned=tuned, adapter=trained.adapter), *others]
+
+    def rivals(self, method: Method) -> list[list[tuple[str, Answers]]]:
+        """Return `baselines` without the one that is `method` itself."""
+        return [
+            [pair for pair in by_name if pair[0] != method.baseline] for by_name in self.baselines
+        ]
 
     def findings(self) -> list[Finding]:
         """Return the finding on rows that are in no fold."""
@@ -144,7 +151,7 @@ def part_of(data: Dataset, train: Sequence[int], held_out: Sequence[int]) -> Dat
 
 
 def cross_validate(
-    learner: Learner,
+    learner: BaseLearner,
     data: Dataset,
     num_folds: int,
     seeds: Sequence[int],
@@ -212,7 +219,7 @@ def cross_validate(
             )
         )
     data = replace(data, parts={**data.parts, OUT_OF_FOLD: [rows[i] for i in order]})
-    encoded = task_type.encode(data.parts[OUT_OF_FOLD], learner.frame)
+    encoded = learner.encode(data.parts[OUT_OF_FOLD])
     # A constant that is fitted to the other folds misses its own: its class is rarer in it.
     constants = {
         name: answers
@@ -229,33 +236,30 @@ def cross_validate(
 
 
 def _fold_outputs(
-    learner: Learner,
+    learner: BaseLearner,
     part: Dataset,
     name: str,
     settings: Settings,
     learn: Callable[..., SeedResult],
 ) -> FoldOutputs:
     """Train on the part "train" and return the outputs for the part "test"."""
-    encoded_parts = {
-        part_name: learner.task_type.encode(rows, learner.frame)
-        for part_name, rows in part.parts.items()
-    }
+    encoded_parts = {name: learner.encode(rows) for name, rows in part.parts.items()}
     shown_name = name.replace("-", " ")
     result = learn(encoded_parts, settings=settings, eval_part=TEST, name=shown_name)
     return FoldOutputs(result.outputs, result.tuned.losses, result.tuned.seconds)
 
 
 def _calibrated_fold(
-    learner: Learner, parts: Sequence[Dataset], trained: Sequence[FoldOutputs], number: int
+    learner: BaseLearner, parts: Sequence[Dataset], trained: Sequence[FoldOutputs], number: int
 ) -> tuple[Answers, Outputs]:
     """Return answers and outputs for a fold, with the options that the outputs for the other folds
     choose."""
     task_type, others = learner.task_type, [n for n in range(len(parts)) if n != number]
     rows = [row for n in others for row in parts[n].parts[TEST]]
     outputs = np.concatenate([trained[n].outputs for n in others])
-    encoded = task_type.encode(rows, learner.frame)
+    encoded = learner.encode(rows)
     calibrated = task_type.calibrate(encoded, lambda _: outputs, final=True)
-    encoded = task_type.encode(parts[number].parts[TEST], learner.frame)
+    encoded = learner.encode(parts[number].parts[TEST])
     divided = trained[number].outputs / calibrated.options.get(TEMPERATURE, 1.0)
     return calibrated.answers(encoded, divided), divided
 

@@ -6,7 +6,8 @@ import contextlib
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from maskwright.base.config import fingerprint, to_plain
 from maskwright.base.counted import decimals
 from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.base.findings import Finding
@@ -42,6 +44,8 @@ from maskwright.learn.train.optimizers.states import RateFactors
 from maskwright.model.adapters.base import freeze
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.adapters.base.adapter import attach as attach_adapter
+from maskwright.model.checkpoint import pretrained, shapes
+from maskwright.model.checkpoint.layout import About
 from maskwright.model.checkpoint.transfer import load_matching, transfer
 from maskwright.model.device.machine import Machine, choose
 from maskwright.model.families.base.family import family as family_named
@@ -50,10 +54,10 @@ from maskwright.model.inference.encoded import Collation
 from maskwright.model.inference.prepared import prepare
 from maskwright.model.nn import initialise
 from maskwright.model.nn.config import TransformerConfig
-from maskwright.model.nn.heads import HeadModule
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.modules.supervised import Standardised, Supervised
+from maskwright.model.objectives.supervised import PROBLEM_TYPES
 from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
@@ -99,8 +103,85 @@ class SeedResult:
         return max(self.tuned.figures, default=-math.inf)
 
 
+class BaseLearner(ABC):
+    """What a fine-tuning needs to know of a model, with a network or without.
+
+    Attributes:
+        path: the folder of the model that was named.
+        family: the name of the model family of the result; None if it belongs to none.
+        frame: how texts are encoded as ids; None: the model reads texts.
+    """
+
+    path: Path
+    task_type: TaskType
+    family: str | None
+    frame: Frame | None
+
+    @property
+    @abstractmethod
+    def base(self) -> str:
+        """The displayed name of the pretrained model; "": none is used."""
+
+    @property
+    @abstractmethod
+    def hashes(self) -> dict[str, str]:
+        """Hashes of the pretrained model and its head, by name."""
+
+    @property
+    @abstractmethod
+    def num_parameters(self) -> int:
+        """The number of parameters of the network."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The width of the network, on which the default learning rate depends."""
+
+    @property
+    @abstractmethod
+    def reads_more(self) -> bool:
+        """Whether the model could read longer texts than it does."""
+
+    @abstractmethod
+    def head_factor(self, method: Method) -> float:
+        """Return the factor on the learning rate of the head's last layer."""
+
+    @abstractmethod
+    def encode(self, rows: Sequence[Any]) -> Encoded:
+        """Encode rows for the model; errors as in `TaskType.encode`."""
+
+    @abstractmethod
+    def learn(
+        self,
+        encoded_parts: Mapping[str, Encoded],
+        method: Method,
+        settings: Settings,
+        eval_part: str,
+        say: Callable[[str], None],
+        watch: Watch = unseen,
+        *,
+        scratch: bool = False,
+        name: str = "",
+        finished_seeds: FinishedSeeds | None = None,
+        machine: Machine | None = None,
+        announce: bool = False,
+    ) -> SeedResult:
+        """Learn from the training part and predict `eval_part`; see `Learner.learn`."""
+
+    def own_answers(
+        self, data: Dataset, encoded: Encoded, machine: Machine | None = None
+    ) -> list[tuple[str, Answers]]:
+        """Return (name, answers) of the pretrained model itself for encoded rows, where it has
+        some."""
+        return []
+
+    @abstractmethod
+    def save(self, result: SeedResult, folder: Path, readme: str, more: Mapping[str, str]) -> None:
+        """Write the model of `result` to the new `folder`, with a card and `more` files by name."""
+
+
 @dataclass(frozen=True)
-class Learner:
+class Learner(BaseLearner):
     """The model in `path` and how texts are encoded for it. `config` includes the head of
     `task_type`; `family` is the name of its model family, None if it belongs to none."""
 
@@ -169,6 +250,30 @@ class Learner:
             frame_of(config, loaded.tokenizer, max_length, long),
             replace(collation, alone=method.positions > 0),
         )
+
+    @property
+    def base(self) -> str:
+        return folders.called(self.path)
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        head = fingerprint([to_plain(head) for head in self.config.heads])
+        return {"model": self.loaded.fingerprint, "head": head}
+
+    @property
+    def num_parameters(self) -> int:
+        return shapes.num_parameters(self.config)
+
+    @property
+    def width(self) -> int:
+        return self.config.width
+
+    @property
+    def reads_more(self) -> bool:
+        return self.frame.length < (self.config.longest or math.inf)
+
+    def encode(self, rows: Sequence[Any]) -> Encoded:
+        return self.task_type.encode(rows, self.frame)
 
     @property
     def head_is_new(self) -> bool:
@@ -260,7 +365,7 @@ class Learner:
         score = functools.partial(self._reader, tuned.network, method, machine)
         if VALIDATION in encoded_parts:
             calibrated, one_sided = self._calibrated(score, encoded_parts[VALIDATION])
-            divide_scores(tuned.network, calibrated)
+            tuned = tuned.divided(calibrated.options.get(TEMPERATURE, 1.0))
         outputs = score(calibrated)(encoded_parts[eval_part])
         answers = calibrated.answers(encoded_parts[eval_part], outputs)
         moved = _distance(initial, _body_weights(tuned.network))
@@ -307,6 +412,27 @@ class Learner:
             numbers = [row.label for row in data.parts[TRAIN]]
             answers = min(numbers) + (max(numbers) - min(numbers)) * np.asarray(answers)
         return [(AS_IT_IS, answers)]
+
+    def save(self, result: SeedResult, folder: Path, readme: str, more: Mapping[str, str]) -> None:
+        task_type = self.task_type
+        about = About(
+            family=self.family,
+            labels=() if task_type.writes else task_type.labels,
+            problem_type=PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None,
+            readme=readme,
+            decoder_start=self.collation.decoder_start,
+            conventions=replace(self.loaded.conventions, measure=None),
+            writing=_generation_settings(result.task_type) if task_type.writes else {},
+        )
+        width = self.config.width
+        around = sentence_transformers_folder.folder_files(task_type, self.frame, width)
+        pretrained.save(
+            result.tuned.network,
+            self.frame.tokenizer.padding(),
+            folder,
+            about,
+            more={name: text.encode() for name, text in {**around, **more}.items()},
+        )
 
     def frozen_vectors(self, machine: Machine | None) -> FrozenVectors:
         """Return what computes vectors of the pretrained network, for a linear head; it remembers
@@ -443,18 +569,6 @@ class Learner:
         return tuned
 
 
-def divide_scores(model: Transformer, calibrated: TaskType) -> None:
-    """Divide the scores of the model's only head by the temperature that `calibrated` has chosen,
-    in its last layer, so that every program that reads the weights gets calibrated probabilities.
-    """
-    temperature = calibrated.options.get(TEMPERATURE, 1.0)
-    if temperature == 1.0:
-        return
-    head = model.heads[model.config.heads[0].name]
-    assert isinstance(head, HeadModule)
-    head.rescale(0.0, 1.0 / temperature)
-
-
 def _body_weights(model: Transformer) -> dict[str, torch.Tensor]:
     """Return float32 copies of all weights except heads and pooler, including an adapter's."""
     return {
@@ -467,6 +581,13 @@ def _body_weights(model: Transformer) -> dict[str, torch.Tensor]:
 def _distance(initial: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tensor]) -> float:
     squared = sum(float((ended[n].to(t.device) - t).square().sum()) for n, t in initial.items())
     return math.sqrt(squared / max(1e-30, sum(float(t.square().sum()) for t in initial.values())))
+
+
+def _generation_settings(task_type: TaskType) -> dict[str, int]:
+    """Return the generation settings with which transformers generates the same texts."""
+    decoding = {"num_beams": int(task_type.options.get("beams", 1))}
+    max_tokens = task_type.options.get("longest")
+    return decoding if max_tokens is None else {**decoding, "max_new_tokens": int(max_tokens)}
 
 
 def objective_of(model: Transformer, task_type: TaskType, frame: Frame) -> Objective:

@@ -107,6 +107,16 @@ class Method:
         return method
 
     @property
+    def opens_network(self) -> bool:
+        """Whether the method needs a network."""
+        return self.fitted is None or self.fitted.opens_network
+
+    @property
+    def baseline(self) -> str:
+        """The name of the baseline that is this method; "": none is."""
+        return "" if self.fitted is None else self.fitted.baseline
+
+    @property
     def trains_layers(self) -> bool:
         """Whether layers of the model itself are trained, as the published rates assume."""
         match = LAST.fullmatch(self.name)

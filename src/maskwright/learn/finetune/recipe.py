@@ -38,6 +38,8 @@ TRAINING = (
     *("weight_decay", "warmup", "patience", "least_steps"),
     *("class_weights", "label_smoothing"),
 )
+# Settings of how a network reads and computes.
+READING = ("length", "pooling", "precision", "device")
 BALANCED = "balanced"  # weights of classes that make up for their frequencies
 LARGEST_WEIGHTS = 16 << 20  # bytes of a file of weights
 
@@ -188,7 +190,9 @@ class FinetuneRecipe:
     def _require_effect(self) -> None:
         """Refuse settings of training that have no effect on a method that is fitted."""
         for fitted in (method.fitted for method in self.methods if not self.curve):
-            for name in TRAINING if fitted is not None else ():
+            names = [] if fitted is None else [*TRAINING]
+            names += [] if fitted is None or fitted.opens_network else [*READING]
+            for name in names:
                 value, usual = (
                     getattr(self, name),
                     FinetuneRecipe.__dataclass_fields__[name].default,
@@ -207,6 +211,16 @@ class FinetuneRecipe:
         fitted = next((m.fitted for m in self.methods if m.fitted and not m.fitted.seeded), None)
         if fitted is not None and not self.curve and (self.seeds or 1) > 1:
             raise _without_effect("seeds", self.seeds, fitted)
+
+        for method in self.methods if self.curve else ():
+            if not method.opens_network:
+                raise UsageError(
+                    "every label curve has this method as a baseline",
+                    where="--curve",
+                    found=method.name,
+                    wanted="methods that train or read the model",
+                    do="leave the method out",
+                )
 
     def _require_choices(self) -> None:
         """Refuse what is none of the choices."""

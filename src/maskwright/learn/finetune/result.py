@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,9 @@ from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say
 from maskwright.base.report.tables import Table
 from maskwright.learn.finetune import conclusion, page
-from maskwright.learn.finetune.learner import Learner, SeedResult
+from maskwright.learn.finetune.learner import BaseLearner, SeedResult
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.tasks.base.encode import Frame
-from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
 from maskwright.learn.tasks.base.task_type import (
     TEMPERATURE,
     THRESHOLDS,
@@ -47,12 +46,8 @@ from maskwright.learn.tasks.base.task_type import (
 )
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.adapters.base.adapter import Adapter
-from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, TaskRecord
-from maskwright.model.checkpoint.layout import About
 from maskwright.model.device.machine import Machine
-from maskwright.model.objectives.supervised import PROBLEM_TYPES
-from maskwright.model.opening import folders
 from maskwright.model.opening.model import fingerprint
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Dataset
@@ -81,7 +76,7 @@ def card(
     """Return the text of the model card.
 
     Args:
-        base: name of the model that was fine-tuned.
+        base: name of the model that was fine-tuned; "": none was.
         data: SHA-256 of each file, by name.
         rows: number of rows, by part.
         findings: findings of encoding, such as truncation, by part.
@@ -101,7 +96,7 @@ def card(
     }
     front = {
         "library_name": "transformers" if plain else "maskwright",
-        "base_model": base,
+        **({"base_model": base} if base else {}),
         "pipeline_tag": task_type.pipeline,
         "tags": ["maskwright", task_type.task],
         "metrics": list(finite_figures),
@@ -127,7 +122,6 @@ def card(
     )
 
 
-OUT_OF_FOLD_NAME = "fine-tuned, out of fold"
 FEW_ROWS = 100  # below it, the 95 % interval of an accuracy may be wider than ±0.1
 RESULTS, PAGE, SCRIPT = "results.json", "report.html", "predict.py"
 # The pipelines of transformers that support such a folder, in its last two major releases.
@@ -155,7 +149,7 @@ class FinetuneResult:
     """
 
     out: Path
-    learner: Learner
+    learner: BaseLearner
     data: Dataset
     encoded_parts: Mapping[str, Encoded]
     eval_part: str
@@ -182,10 +176,11 @@ class FinetuneResult:
         """The answers of baselines to the evaluated part, by name."""
         if self.repeated_baselines is not None:
             return [*self.repeated_baselines[0], *self._own_answers]
-        return [
+        baselines = [
             *self.best.task_type.baselines(self.data, self.eval_part),
             *self._own_answers,
         ]
+        return [(name, answers) for name, answers in baselines if name != self.method.baseline]
 
     @cached_property
     def _own_answers(self) -> list[tuple[str, Answers]]:
@@ -199,15 +194,11 @@ class FinetuneResult:
         rows; of a cross-validation their means over its repetitions."""
         best, rows = self.best, self.data.parts[self.eval_part]
         if self.repeated_baselines is None:
-            by_name = [(f"fine-tuned, seed {best.seed}", best.answers), *self.baselines]
+            by_name = [(self._name, best.answers), *self.baselines]
             return {name: best.task_type.metrics(rows, answers) for name, answers in by_name}
         repeated: dict[str, list[TaskMetrics]] = {}
         for seed, baselines in zip(self.seeds, self.repeated_baselines, strict=True):
-            for name, answers in [
-                (OUT_OF_FOLD_NAME, seed.answers),
-                *baselines,
-                *self._own_answers,
-            ]:
+            for name, answers in [(self._name, seed.answers), *baselines, *self._own_answers]:
                 repeated.setdefault(name, []).append(best.task_type.metrics(rows, answers))
         return {name: TaskMetrics.mean(metrics) for name, metrics in repeated.items()}
 
@@ -215,6 +206,15 @@ class FinetuneResult:
     def is_cross_validated(self) -> bool:
         """Whether the evaluated rows are all rows, out of fold."""
         return self.repeated_baselines is not None
+
+    @property
+    def _name(self) -> str:
+        """What the table calls the model."""
+        fitted = self.method.fitted is not None and not self.method.fitted.seeded
+        name = self.method.name if fitted else "fine-tuned"
+        if self.is_cross_validated:
+            return f"{name}, out of fold"
+        return name if fitted else f"{name}, seed {self.best.seed}"
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -239,11 +239,10 @@ class FinetuneResult:
         """Sentences on what would help."""
         learner, best = self.learner, self.best
         train = self.encoded_parts[TRAIN]
-        reads_more = learner.frame.length < (learner.config.longest or math.inf)
         one_sided = self.report.one_sided or best.one_sided
         trainings = [seed.tuned for seed in self.seeds]
         return conclusion.advice(
-            best.task_type, train, trainings, one_sided, self.verdict, reads_more=reads_more
+            best.task_type, train, trainings, one_sided, self.verdict, reads_more=learner.reads_more
         )
 
     @cached_property
@@ -293,7 +292,7 @@ class FinetuneResult:
         task = self._task(attached).render()
         if not head_alone:
             _merge_or_detach(adapter)
-            self._write_model(readme, task)
+            self.learner.save(best, self.out / MODEL, readme, {TASK: task})
         document.write(self.out / TASK, task)
         plain = self.learner.family is not None and not attached
         frame = self.learner.frame
@@ -373,7 +372,7 @@ class FinetuneResult:
         return card(
             task_type=task_type,
             name=self.out.resolve().name,
-            base=folders.called(learner.path),
+            base=learner.base,
             data=self.origin,
             rows={part_name: len(rows) for part_name, rows in self.data.parts.items()},
             findings={
@@ -386,27 +385,6 @@ class FinetuneResult:
             table=table,
             plain=learner.family is not None and not head_alone,
             loads=_usage_code(self.out, learner, attached, head_alone),
-        )
-
-    def _write_model(self, readme: str, task: str) -> None:
-        """Write the model folder with a copy of the `task` record, so that it can be used alone."""
-        learner, task_type, best = self.learner, self.learner.task_type, self.best
-        about = About(
-            family=learner.family,
-            labels=() if task_type.writes else task_type.labels,
-            problem_type=PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None,
-            readme=readme,
-            decoder_start=learner.collation.decoder_start,
-            conventions=replace(learner.loaded.conventions, measure=None),
-            writing=_generation_settings(best.task_type) if task_type.writes else {},
-        )
-        extra_files = {**folder_files(task_type, learner.frame, learner.config.width), TASK: task}
-        pretrained.save(
-            best.tuned.network,
-            learner.frame.tokenizer.padding(),
-            self.out / MODEL,
-            about,
-            more={name: text.encode() for name, text in extra_files.items()},
         )
 
     def _task(self, attached: bool) -> TaskRecord:
@@ -423,8 +401,8 @@ class FinetuneResult:
             kind=task_type.task,
             columns={role: tuple(names) for role, names in roles.items() if role in read},
             targets={role: tuple(names) for role, names in roles.items() if role not in read},
-            length=frame.length,
-            long=frame.long,
+            length=None if frame is None else frame.length,
+            long="head" if frame is None else frame.long,
             labels=tuple(task_type.labels),
             values=None if values is None else tuple(values),
             separator=self.data.task.separator,
@@ -443,6 +421,7 @@ class FinetuneResult:
             "layer_decay": self.method.layer_decay,
             "head_rate": self.learner.head_factor(self.method),
             "measure": task_type.measure,
+            **({"is_baseline": self.method.baseline} if self.method.baseline else {}),
             "calibration": None if self.calibration is None else self.calibration.to_json(),
             "asked": self.eval_part,
             **({"folds": self.facts["folds"]} if self.is_cross_validated else {}),
@@ -479,7 +458,7 @@ class FinetuneResult:
 
     def _page(self, table: Table, facts: Mapping[str, Any]) -> str:
         best, encoded = self.best, self.encoded_parts[self.eval_part]
-        base = folders.called(self.learner.path)
+        base = self.learner.base or "none: the method has no network"
         trained = [seed for seed in self.seeds if seed.tuned.losses]
         return page.render(
             name=self.out.resolve().name,
@@ -495,23 +474,15 @@ class FinetuneResult:
         )
 
 
-def _generation_settings(task_type: TaskType) -> dict[str, int]:
-    """Return the generation settings with which transformers generates the same texts."""
-    decoding = {"num_beams": int(task_type.options.get("beams", 1))}
-    max_tokens = task_type.options.get("longest")
-    return decoding if max_tokens is None else {**decoding, "max_new_tokens": int(max_tokens)}
-
-
-def _usage_code(out: Path, learner: Learner, attached: bool, head_alone: bool) -> list[str]:
+def _usage_code(out: Path, learner: BaseLearner, attached: bool, head_alone: bool) -> list[str]:
     """Return lines of code that use the model. `attached`: the trained weights are in an unmerged
     adapter; `head_alone`: this adapter is a head above a model in another folder."""
     name, task_type, frame = out.resolve().name, learner.task_type, learner.frame
     row = _example_row(task_type)
     lines = ["import maskwright", f"maskwright.load({name!r}).predict([{row}])"]
     if head_alone:
-        base = folders.called(learner.path)
         lines = [
-            f"# {name}/{ADAPTER} is a head; {base} below it lies where adapter.json says.",
+            f"# {name}/{ADAPTER} is a head; {learner.base} below it lies where adapter.json says.",
             *lines,
             "",
             "# As one folder with all weights:",
@@ -520,7 +491,7 @@ def _usage_code(out: Path, learner: Learner, attached: bool, head_alone: bool) -
         ]
     elif attached:
         lines.insert(0, f"# What was learned is in {name}/{ADAPTER}; {MODEL}/ alone goes without.")
-    elif learner.family is not None and task_type.pipeline in PIPELINES:
+    elif frame is not None and learner.family is not None and task_type.pipeline in PIPELINES:
         lines += [
             "",
             "from transformers import pipeline",
@@ -668,14 +639,15 @@ if __name__ == "__main__":
 '''
 
 
-def predict_script(task_type: TaskType, frame: Frame, *, plain: bool) -> str:
+def predict_script(task_type: TaskType, frame: Frame | None, *, plain: bool) -> str:
     """Return the text of predict.py, a short script that predicts with the model. It uses only
     transformers if that gives the same answers, else maskwright.
 
     Args:
         plain: whether transformers loads the complete fine-tuned model.
     """
-    if not (plain and task_type.head == "sequence" and frame.long == "head"):
+    is_cut = frame is not None and frame.long == "head"
+    if frame is None or not (plain and is_cut and task_type.head == "sequence"):
         needs = "It needs maskwright and no network."
         example = "a text" if len(task_type.roles) == 1 else "{…}"
         roles = ", ".join(task_type.roles)

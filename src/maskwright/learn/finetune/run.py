@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskwright.base.config import fingerprint, to_plain
+from maskwright.base.config import to_plain
 from maskwright.base.counted import counted
 from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.base.findings import Finding
@@ -40,7 +40,7 @@ from maskwright.learn.finetune.cross_validation import (
     is_cross_validated,
 )
 from maskwright.learn.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
-from maskwright.learn.finetune.learner import SELECTABLE, Learner, SeedResult, reader
+from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, Learner, SeedResult, reader
 from maskwright.learn.finetune.method import FULL, Method
 from maskwright.learn.finetune.recipe import hash_rows
 from maskwright.learn.finetune.result import PAGE, RESULTS, SCRIPT, FinetuneResult, best_of
@@ -48,11 +48,10 @@ from maskwright.learn.finetune.tune import Settings, passes_of, steps_of, watchi
 from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.choices import POOLINGS, Long
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
-from maskwright.learn.tasks.base.task_type import Encoded, task_for
+from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
 from maskwright.learn.train.loop import Hook, Record
 from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.learn.train.state import TrainState
-from maskwright.model.checkpoint import shapes
 from maskwright.model.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish, is_finished
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.inference.prepared import prepare
@@ -76,15 +75,15 @@ class _Clock:
         """Do nothing."""
 
 
-def disk_bytes(learner: Learner, method: Method, seeds: int) -> int:
+def disk_bytes(learner: BaseLearner, method: Method, seeds: int) -> int:
     """Return the minimum size of the output folder in bytes: the model's float32 weights and, until
     they are written, the trained weights of each seed."""
     kept_seeds = seeds if method.trains_all else 0
-    return 4 * shapes.num_parameters(learner.config) * (1 + kept_seeds)
+    return 4 * learner.num_parameters * (1 + kept_seeds)
 
 
 def tell(
-    learner: Learner,
+    learner: BaseLearner,
     data: Dataset,
     encoded_parts: Mapping[str, Encoded],
     method: Method,
@@ -108,6 +107,9 @@ def tell(
         f"disk: {size(disk_bytes(learner, method, seeds))} in {out}, where "
         f"{size(DISK.free_bytes(existing))} are free"
     )
+    if not isinstance(learner, Learner):
+        say(f"cost: a fit to {counted(count, 'example')}, without a network\n{disk}")
+        return
     if method.fitted is not None:
         vectors, encode = learner.frozen_vectors(machine), learner.task_type.encode
         vectors(encode(data.parts[TRAIN][:1], learner.frame))  # prepares the network
@@ -227,18 +229,14 @@ def finetune(
     if not dry:
         commit.probe_writable(out)
     seed_numbers = range(seeds) if isinstance(seeds, int) else seeds
-    learner = Learner.of(model, task_type, method, length, long)
-    settings = settings or Settings(
-        optimizer=AdamW(learning_rate=method.rate(learner.config.width))
-    )
-    if hard_negatives:
+    learner = learner_of(model, task_type, method, length, long)
+    settings = settings or Settings(optimizer=AdamW(learning_rate=method.rate(learner.width)))
+    if hard_negatives and isinstance(learner, Learner):
         embed = partial(_embed, learner, machine)
         rows, finding = with_hard_negatives(data.parts[TRAIN], hard_negatives, embed)
         say(finding.line())
         data = replace(data, parts={**data.parts, TRAIN: rows})
-    encoded_parts = {
-        part_name: task_type.encode(rows, learner.frame) for part_name, rows in data.parts.items()
-    }
+    encoded_parts = {name: learner.encode(rows) for name, rows in data.parts.items()}
     for part_name, encoded in encoded_parts.items():
         for finding in encoded.findings:
             say(finding.of(part_name).line())
@@ -265,18 +263,17 @@ def finetune(
     finished_seeds = FinishedSeeds(
         out,
         {
-            "model": learner.loaded.fingerprint,
+            **learner.hashes,
             "data": hash_rows(data),
             "task": {
                 "kind": task_type.task,
                 "labels": task_type.labels,
                 "settled": task_type.options,
             },
-            "head": fingerprint([to_plain(head) for head in learner.config.heads]),
             "settings": {
                 "training": {**to_plain(settings), "seed": 0},
                 "method": _method_facts(plain_method),
-                "length": learner.frame.length,
+                "length": None if learner.frame is None else learner.frame.length,
                 "long": long,
                 **({"folds": folds} if eval_part == OUT_OF_FOLD else {}),
                 **unusual(machine),
@@ -295,7 +292,7 @@ def finetune(
         if eval_part == OUT_OF_FOLD
         else {"seeds tried": len(seed_numbers)}
     )
-    if learner.family is None:
+    if learner.family is None and learner.frame is not None:
         message = "no class of transformers has such a model"
         consequence = "what is saved is read by Maskwright alone"
         say(Finding("read-by-maskwright-alone", message, consequence).line())
@@ -317,7 +314,7 @@ def finetune(
                 for finding in out_of_fold.findings():
                     say(finding.line())
                 # The model of all rows is not evaluated on them.
-                first_row = task_type.encode(data.parts[TRAIN][:1], learner.frame)
+                first_row = learner.encode(data.parts[TRAIN][:1])
             train = partial(
                 learn,
                 encoded_parts if out_of_fold is None else {**encoded_parts, eval_part: first_row},
@@ -333,7 +330,7 @@ def finetune(
         result = FinetuneResult(
             *(out, learner, data, encoded_parts, eval_part, method, results, facts),
             *(origin or {}, machine),
-            None if out_of_fold is None else out_of_fold.baselines,
+            None if out_of_fold is None else out_of_fold.rivals(method),
         )
         result.write(say)
         for name, text in (extra_files or {}).items():
@@ -406,8 +403,24 @@ def require_unfinished(out: Path) -> None:
     commit.require_own(out, FOLDER, beside=(REJECTS,))
 
 
-def _facts(learner: Learner, method: Method) -> dict[str, Any]:
+def learner_of(
+    model: Model | Path, task_type: TaskType, method: Method, length: int | None, long: Long
+) -> BaseLearner:
+    """Return what learns by `method`; args and errors as in `Learner.of`."""
+    if method.opens_network:
+        return Learner.of(model, task_type, method, length, long)
+    assert method.fitted is not None
+    method.fitted.require(task_type, long)
+    learner: BaseLearner = method.fitted.learner(
+        model if isinstance(model, Path) else model.path, task_type
+    )
+    return learner
+
+
+def _facts(learner: BaseLearner, method: Method) -> dict[str, Any]:
     """Return the settings of method and reading by display name, for report and model card."""
+    if not isinstance(learner, Learner):
+        return {"method": method.name}
     task_type = learner.task_type
     windows = task_type.head in ("token", "span")
     longer = "longer ones in windows" if windows else learner.frame.long
@@ -422,7 +435,7 @@ def _facts(learner: Learner, method: Method) -> dict[str, Any]:
 
 
 def _training_facts(
-    learner: Learner, method: Method, settings: Settings, count: int
+    learner: BaseLearner, method: Method, settings: Settings, count: int
 ) -> dict[str, Any]:
     """Return the settings of step-by-step training by display name, for `count` examples."""
     fitted, factor = method.fitted, learner.head_factor(method)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import Self, TextIO
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from maskwright.model.batch import Batch
 from maskwright.model.device.machine import Machine, choose
 from maskwright.model.inference.batches import PACKED
 from maskwright.model.inference.encoded import Collation, EncodedExamples
+from maskwright.model.nn.heads import HeadModule
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 
@@ -80,6 +81,15 @@ class TrainingResult:
     losses: list[float]
     epoch: int
     seconds: float
+
+    def divided(self, temperature: float) -> Self:
+        """Return the result with the scores of its only head divided by `temperature`, in its last
+        layer, so that every program that reads the weights gets calibrated probabilities."""
+        if temperature != 1.0:
+            head = self.network.heads[self.network.config.heads[0].name]
+            assert isinstance(head, HeadModule)
+            head.rescale(0.0, 1.0 / temperature)
+        return self
 
     @property
     def network(self) -> Transformer:

@@ -253,11 +253,14 @@ def is_bag_of_words(folder: Path) -> bool:
 
 
 def encode_words(rows: Sequence[Any]) -> Encoded:
-    """Return rows in the form that task types decode; their extent counts words."""
+    """Return rows in the form that task types decode. Their words count as tokens; the ids of these
+    are all 0, as nothing reads them."""
     counts = [sum(len(text.split()) for text in _texts(row)) for row in rows]
-    num_words, no_ids = np.array(counts, np.int64), np.zeros(0, np.int64)
-    extent = Extent(np.maximum(num_words, 1), np.ones_like(num_words), np.zeros_like(num_words))
-    return Encoded(rows, EncodedExamples(Sequences(no_ids, no_ids), no_ids), extent=extent)
+    num_words = np.maximum(np.array(counts, np.int64), 1)
+    ids = np.broadcast_to(np.int64(0), (int(num_words.sum()),))
+    examples = EncodedExamples(Sequences(ids, num_words), np.zeros(len(rows), np.int64))
+    extent = Extent(num_words, np.ones_like(num_words), np.zeros_like(num_words))
+    return Encoded(rows, examples, extent=extent)
 
 
 def _texts(example: Example) -> tuple[str, ...]:

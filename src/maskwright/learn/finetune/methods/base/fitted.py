@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -63,7 +64,8 @@ class FittedMethod(abc.ABC):
     Attributes:
         adapter: the adapter whose parameters are fitted, such as a linear head above the frozen
             network, which is saved alone; "": the whole network is saved, with a linear head.
-        opens_network: whether the result has a network.
+        opens_network: whether the result has a network; if not, `learner` fits it.
+        baseline: the name of the baseline that is this method; "": none is.
         seeded: whether another seed gives another result; otherwise one seed is enough.
         settings: the training settings of a `FinetuneRecipe` that have an effect, by field.
         pooling: the pooling of a network whose folder names none; "": that of its family.
@@ -73,6 +75,7 @@ class FittedMethod(abc.ABC):
 
     adapter: ClassVar[str] = ""
     opens_network: ClassVar[bool] = True
+    baseline: ClassVar[str] = ""
     seeded: ClassVar[bool] = False
     settings: ClassVar[tuple[str, ...]] = ()
     pooling: ClassVar[str] = ""
@@ -109,6 +112,11 @@ class FittedMethod(abc.ABC):
                 wanted=", ".join(self.long),
                 do="choose another --long or another --method",
             )
+
+    def learner(self, path: Path, task_type: TaskType) -> Any:
+        """Return the `BaseLearner` of a method that opens no network; `path`: of the model that is
+        not used."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def fit(self, fit_input: FitInput) -> TrainingResult:
