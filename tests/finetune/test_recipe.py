@@ -79,6 +79,8 @@ def test_every_choice_comes_back() -> None:
         least_steps=9,
         prompt="say: {source}",
         pooling="max",
+        dimensions=(64, 32),
+        hard_negatives=3,
         measure="accuracy",
         class_weights="balanced",
         label_smoothing=0.1,

@@ -99,6 +99,7 @@ OTHER_MEANINGS = {
     "text/tables/role_search.py": {"similarity"},
     "text/tables/spellings.py": {"similarity"},
     "text/tables/unclear_labels.py": {"similarity"},
+    "learn/finetune/methods/contrastive.py": {"similarity"},
     "model/checkpoint/layout.py": {"regression"},
     "ship/serve/dialects/hugging_face.py": {"question-answering"},
     "ship/serve/dialects/openai.py": {"embedding"},

@@ -147,7 +147,7 @@ def _coverage(reliability: Reliability | None) -> Table:
             ]
             for point in reliability.coverages()
         ],
-        "note": "maskwright predict --threshold P leaves rows below P without a label.",
+        "note": "--threshold of predict leaves rows below it without a label.",
     }
 
 

@@ -120,7 +120,7 @@ def _judgements_file(folder: Path, split: str | None) -> tuple[str, Path]:
             where=folder / JUDGEMENTS,
             found=name,
             wanted=near(name, list(paths)),
-            do="name one: --split NAME",
+            do="name one: --part NAME",
         )
     return name, paths[name]
 
