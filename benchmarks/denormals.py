@@ -23,7 +23,7 @@ from maskwright.base.budget import Budget
 from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.find import override, read
 from maskwright.learn.train import loop
-from maskwright.model.device import process_memory
+from maskwright.model.device import machine
 
 WARM_UP = 2
 
@@ -32,7 +32,7 @@ def measure(folder: Path, turns: int) -> tuple[list[float], list[float]]:
     """Seconds of each step as it comes, and with denormals taken for zero."""
     kept: list[float] = []
     flushed: list[float] = []
-    step, within = loop.step, process_memory.flushed
+    step, within = loop.step, machine.flushed
 
     def stepped(*arguments: Any) -> loop.Record:
         flush = len(kept) > len(flushed)
@@ -43,7 +43,7 @@ def measure(folder: Path, turns: int) -> tuple[list[float], list[float]]:
         return record
 
     loop.step = stepped
-    process_memory.flushed = contextlib.nullcontext  # type: ignore[assignment]
+    machine.flushed = contextlib.nullcontext  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as scratch:
         newest = max((folder / "checkpoints").glob("step-*"))
         recipe = override(

@@ -31,7 +31,7 @@ from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.find import find, with_text
 from maskwright.learn.recipes.base.recipe import Checkpoints, Evaluation, Recipe
 from maskwright.learn.tasks.base.task_type import task_for
-from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.settings import AdamW
 from maskwright.text.tables import splits
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare

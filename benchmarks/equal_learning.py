@@ -27,7 +27,7 @@ import torch.nn.functional as F
 
 from benchmarks import textbook
 from maskwright.base.budget import Budget
-from maskwright.learn.pretrain import build, journal, run
+from maskwright.learn.pretrain import build, checkpoints, run
 from maskwright.learn.pretrain.prepare import prepare
 from maskwright.learn.pretrain.rows import held_out_rows
 from maskwright.learn.pretrain.text import resolve
@@ -55,7 +55,9 @@ def ours(seed: int, steps: int, precision: str) -> float:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "run"
         run.pretrain(recipe_for(seed, steps, precision), out, stream=io.StringIO())
-        return float([r for r in journal.read(out) if r["kind"] == "evaluation"][-1]["loss"])
+        return float(
+            [r for r in checkpoints.read_journal(out) if r["kind"] == "evaluation"][-1]["loss"]
+        )
 
 
 def trainer(seed: int, steps: int) -> float:

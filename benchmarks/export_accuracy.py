@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from maskwright.ask.evaluate.labelled_rows import rows_for
-from maskwright.base.report.say import quiet
+from maskwright.base.terminal import quiet
 from maskwright.model.graph.session import Session
 from maskwright.model.opening.open import open_merged
 from maskwright.ship.export.folder import graphs, predictor_of

@@ -22,7 +22,7 @@ from maskwright.model.families.base.family import family
 from maskwright.model.graph.graphs import graphs_of
 from maskwright.model.graph.onnx import write
 from maskwright.model.graph.session import Session
-from maskwright.ship.export import proof
+from maskwright.ship.export.folder import compare_graph
 
 
 def measure(name: str, architecture: str, folder: Path) -> list[list[str]]:
@@ -37,7 +37,7 @@ def measure(name: str, architecture: str, folder: Path) -> list[list[str]]:
         begin = time.perf_counter()
         (file,) = write(graph, folder)
         seconds = time.perf_counter() - begin
-        found = proof.compare(graph, Session(file).run, file.stat().st_size, timed=False)
+        found = compare_graph(graph, Session(file).run, file.stat().st_size, timed=False)
         rows.append(
             [
                 name,

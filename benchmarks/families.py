@@ -303,8 +303,8 @@ def save(work: Work, folder: Path, dropout: float | None) -> Any:
 
 
 def operations(work: Work, objective: Any) -> float:
-    """FLOPs per position of a training step over encoders alone, by model/nn/cost.py."""
-    from maskwright.model.nn.cost import cost
+    """FLOPs per position of a training step over encoders alone, by model/device/step_cost.py."""
+    from maskwright.model.device.step_cost import cost
 
     masked = getattr(objective, "masked", objective)
     share = masked.options.rate * (work.length - 2) / work.length

@@ -81,7 +81,7 @@ def our_learner(a: argparse.Namespace) -> Any:
     from maskwright.learn.finetune.learner import Learner, attach
     from maskwright.learn.finetune.method import Method
     from maskwright.learn.tasks.base.task_type import task_for
-    from maskwright.model.checkpoint.transfer import transfer
+    from maskwright.model.checkpoint.matching import transfer
     from maskwright.model.inference.encoded import EncodedExamples, framed
 
     method = Method(a.method, head_rate=1.0)  # one rate, as theirs
@@ -115,8 +115,7 @@ def our_worker(a: argparse.Namespace) -> None:
 
 def our_quality(a: argparse.Namespace) -> float:
     from maskwright.learn.finetune.tune import Settings, tune
-    from maskwright.learn.train.optimizers.settings import AdamW
-    from maskwright.learn.train.schedule import Schedule
+    from maskwright.learn.train.settings import AdamW, Schedule
     from maskwright.model.inference.scores import scores
     from maskwright.model.objectives.modules.supervised import Supervised
     from maskwright.model.objectives.supervised import Options

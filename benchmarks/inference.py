@@ -35,7 +35,7 @@ from benchmarks.inference_check import Verdict, judge
 from benchmarks.inference_models import QUICK, WORKS, Work, asked_texts, read_texts, write_model
 from benchmarks.inference_sides import sides_of, worker
 from benchmarks.turns import Side
-from maskwright.base import packages
+from maskwright.base import catalogue
 from maskwright.ship.bench.worker import facts, hold
 
 WARM_UP = 1
@@ -44,7 +44,7 @@ WARM_UP = 1
 def compare(name: str, work: Work, folder: Path, texts: list[str], a: Any) -> dict[str, Any]:
     """All sides in turn, and what was found."""
     peers = sides_of(work)
-    absent = {n: packages.missing(side.needs) for n, side in peers.items()}
+    absent = {n: catalogue.missing_packages(side.needs) for n, side in peers.items()}
     names = [n for n in peers if not absent[n]]
     shown = [n for n in names if peers[n].precision == "bfloat16" and not a.machine["matrix units"]]
     if a.quick or a.no_bf16:
@@ -179,7 +179,7 @@ def main() -> None:
         read.error(f"unknown work {unknown[0]}; works are {', '.join(WORKS)}")
     if min(a.rounds, a.threads, a.tokens) < 1 or a.pause < 0:
         read.error("rounds, threads and tokens are at least 1, a pause is not below 0")
-    if packages.missing(["transformers"]):
+    if catalogue.missing_packages(["transformers"]):
         read.error("transformers writes the models: pip install transformers")
     if a.quick:
         a.rounds, a.tokens = 1, min(a.tokens, 8)

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.base import packages
-from maskwright.ship.bench.sides import BATCH
+from maskwright.base import catalogue
+from maskwright.ship.bench.work import BATCH
 from maskwright.ship.bench.worker import instructions
 
 SINGLE, CLASSES = 16, 4
@@ -167,11 +167,11 @@ def write_model(folder: Path, shape: str, texts: Sequence[str], layers: int | No
         _spread_classes(model, tokenizer, texts[: 2 * BATCH])
     model.save_pretrained(folder)
     if shape in ("gpt2", "t5"):
-        if not packages.missing(["ctranslate2"]):
+        if not catalogue.missing_packages(["ctranslate2"]):
             from ctranslate2.converters import TransformersConverter
 
             TransformersConverter(str(folder)).convert(str(folder / "ctranslate2"))
-    elif not packages.missing(["onnx"]):
+    elif not catalogue.missing_packages(["onnx"]):
         _write_onnx(folder, model, tokenizer, texts)
 
 
@@ -267,7 +267,7 @@ def _write_onnx(folder: Path, model: Any, tokenizer: Any, texts: Sequence[str]) 
         dynamo=False,
         opset_version=17,
     )
-    if not packages.missing(["onnxruntime"]):
+    if not catalogue.missing_packages(["onnxruntime"]):
         from onnxruntime.quantization import quantize_dynamic
 
         # Without VNNI a sum of two products of bytes overflows 16 bits: one bit less for weights.

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.inference_models import BATCH, Work
-from maskwright.ship.bench.sides import padded_loop
+from maskwright.ship.bench.work import padded_loop
 
 Ask = Callable[[list[str]], Any]  # to [(class, score)], or to the written texts
 

@@ -22,15 +22,13 @@ def ours(
     """`a.steps` steps of our loop; `chosen` says where and in which type."""
     from maskwright.base.budget import Budget
     from maskwright.learn.train import loop
-    from maskwright.learn.train.optimizers.settings import AdamW
-    from maskwright.learn.train.optimizers.states import start_optimizer
-    from maskwright.learn.train.parameters import Parameters
-    from maskwright.learn.train.schedule import Schedule
+    from maskwright.learn.train.optimizers import Parameters, start_optimizer
+    from maskwright.learn.train.settings import AdamW, Schedule
     from maskwright.learn.train.state import TrainState
-    from maskwright.model.device import process_memory
+    from maskwright.model.device import machine
 
     optimizer = start_optimizer(AdamW(learning_rate=1e-4), Parameters(objective, chosen.compute))
-    process_memory.keep_memory()
+    machine.keep_memory()
     plan = loop.TrainingPlan(
         seed=0,
         microbatches=1,

@@ -25,7 +25,7 @@ import torch
 from benchmarks import textbook
 from benchmarks.turns import WARM_UP, Side, Turn, alternate
 from maskwright.base.budget import Budget
-from maskwright.learn.pretrain import journal, run
+from maskwright.learn.pretrain import checkpoints, run
 from maskwright.learn.pretrain.text import resolve
 from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import Recipe
@@ -39,7 +39,7 @@ PARAMETERS = {"shakespeare-gpt": 186_368, "shakespeare-bert": 186_430}
 def ours(recipe: Recipe, folder: Path) -> tuple[dict[str, Any], float]:
     """The recipe's last evaluation, and the seconds its training took."""
     run.pretrain(recipe, folder, stream=io.StringIO())
-    last = [r for r in journal.read(folder) if r["kind"] == "evaluation"][-1]
+    last = [r for r in checkpoints.read_journal(folder) if r["kind"] == "evaluation"][-1]
     timing = (folder / "timings.jsonl").read_text().splitlines()[-1]
     return last, float(json.loads(timing)["seconds"])
 

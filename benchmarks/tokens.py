@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer as Library
 
-from maskwright.model.device.process_memory import peak_memory
+from maskwright.model.device.machine import peak_memory
 from maskwright.text.corpus import embedded
 from maskwright.text.corpus.read import Reader
 from maskwright.text.store.tokenize import build_store

@@ -45,7 +45,7 @@ class Turn:
     def end(self, loss: float) -> None:
         import torch
 
-        from maskwright.model.device.process_memory import peak_memory
+        from maskwright.model.device.machine import peak_memory
 
         if torch.cuda.is_available():
             torch.cuda.synchronize()

@@ -4,8 +4,8 @@
 
 The peak is what one large bfloat16 (or float32) product reaches on this machine in the same run,
 before and after the steps; the step's operations are those of its matrix products, forward and
-backward (model/nn/cost.py). Shares come from PyTorch's profiler, which slows the step a little:
-they are shares of its own total.
+backward (model/device/step_cost.py). Shares come from PyTorch's profiler, which slows the step a
+little: they are shares of its own total.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.pretrain import BATCH, LENGTH, SHAPES, VOCABULARY, our_worker
 from benchmarks.turns import Turn
 from maskwright.model.device import machine
-from maskwright.model.nn.cost import cost
+from maskwright.model.device.step_cost import cost
 
 WARM_UP, COUNTED = 3, 8
 # The first that fits: words in an operation's name, and whether the vocabulary is in its shapes.

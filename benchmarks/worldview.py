@@ -32,7 +32,7 @@ from benchmarks import worldview_pictures
 from maskwright import api
 from maskwright.base.budget import Budget
 from maskwright.base.randomness import key
-from maskwright.learn.pretrain import build, journal
+from maskwright.learn.pretrain import build, checkpoints
 from maskwright.learn.pretrain.rows import held_out_rows
 from maskwright.learn.pretrain.text import resolve
 from maskwright.learn.recipes.base.recipe import Recipe
@@ -42,7 +42,7 @@ from maskwright.model.objectives.base import corruption
 from maskwright.model.objectives.masked import Options
 from maskwright.model.objectives.modules.masked import Masked
 from maskwright.model.opening import special_tokens
-from maskwright.model.opening.model import Model
+from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model
 from maskwright.text.store.rows import Rows, RowSource
 from maskwright.text.store.store import TokenStore
@@ -195,13 +195,13 @@ def questions(out: Path, seed: int, small: bool) -> dict[str, Any]:
 
 
 def last_evaluation(folder: Path) -> dict[str, float]:
-    last = [each for each in journal.read(folder) if each["kind"] == "evaluation"][-1]
+    last = [each for each in checkpoints.read_journal(folder) if each["kind"] == "evaluation"][-1]
     return {name: last[name] for name in ("loss", "perplexity", "top1", "top5", "targets")}
 
 
 def curve_of(folder: Path) -> dict[str, Any]:
     """Losses and evaluations of a run by step, and the lines to beat."""
-    records = journal.read(folder)
+    records = checkpoints.read_journal(folder)
     evaluations = [each for each in records if each["kind"] == "evaluation"]
     references = json.loads((folder / "run.json").read_text()).get("references", {})
     return {

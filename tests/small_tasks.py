@@ -22,7 +22,7 @@ from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.fine_tuned import MODEL, TASK, TaskRecord, finish
 from maskwright.model.checkpoint.layout import About
-from maskwright.model.checkpoint.transfer import transfer
+from maskwright.model.checkpoint.matching import transfer
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
 from maskwright.model.opening.open import open_weights
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from maskwright.base import config, dotted
+from maskwright.base import config
 from maskwright.base.budget import Budget
+from maskwright.base.config import to_toml
 from maskwright.base.errors import ConfigError, MaskwrightError
-from maskwright.base.toml import to_toml
 from maskwright.learn.recipes.base.find import find, override
 from maskwright.learn.recipes.base.recipe import (
     CharacterRanges,
@@ -21,7 +21,7 @@ from maskwright.learn.recipes.base.recipe import (
     Recipe,
     TokenizerFolder,
 )
-from maskwright.learn.train.optimizers.settings import Lamb
+from maskwright.learn.train.settings import Lamb
 from maskwright.model.nn.config import Learned, Sinusoidal
 
 
@@ -136,12 +136,12 @@ def test_a_config_that_names_its_own_field_is_told_where_it_stands() -> None:
 def test_free_tables_grow_by_dotted_paths() -> None:
     base = Choice(options={"rate": 0.1})
     values = {"options.masking.rate": 0.3, "options.masking.inner.rate": 2, "options.rate": 0.2}
-    made = dotted.replace_at(base, values)
+    made = config.replace_at(base, values)
     assert made.options == {"rate": 0.2, "masking": {"rate": 0.3, "inner": {"rate": 2}}}
     assert base.options == {"rate": 0.1}
     for wrong in ("options.rate.x", "masking.x.rate", "masking.raet"):  # a number, no free tables
         with pytest.raises(ConfigError):
-            dotted.replace_at(base, {wrong: 1})
+            config.replace_at(base, {wrong: 1})
 
 
 def test_overrides_reach_any_depth_and_name_near_fields() -> None:
@@ -236,7 +236,7 @@ def test_a_recipe_that_extends_another_changes_some_of_its_settings(tmp_path: Pa
     assert recipe.training.budget == Budget(minutes=2.0)
     assert recipe.training.optimizer == Lamb(learning_rate=1e-3)
     changed = {"name", "model", "objective", "training"}
-    assert {path.split(".")[0] for path, *_ in dotted.differences(base, recipe)} == changed
+    assert {path.split(".")[0] for path, *_ in config.differences(base, recipe)} == changed
     # A file's path is relative to the file; another objective has none of the options.
     theirs.write_text('extends = "../mine.toml"\nobjective.name = "causal"')
     assert find(str(theirs)) == replace(recipe, objective=ObjectiveChoice(name="causal"))
@@ -266,7 +266,7 @@ def test_free_settings_do_not_change_the_identity_and_others_do() -> None:
 def test_differences_name_the_path() -> None:
     left = Outer(inner=Inner(rate=0.5))
     right = replace(left, inner=Inner(rate=0.25), positions=Learned(length=2))
-    assert [d[0] for d in dotted.differences(left, right)] == ["inner.rate", "positions"]
+    assert [d[0] for d in config.differences(left, right)] == ["inner.rate", "positions"]
 
 
 def test_an_unknown_recipe_has_near_names() -> None:
@@ -278,17 +278,17 @@ def test_an_unknown_recipe_has_near_names() -> None:
 
 def test_values_that_are_no_numbers_of_a_machine() -> None:
     digits = "7" * 5000
-    assert dotted.parse_value(digits) == digits
+    assert config.parse_value(digits) == digits
 
 
 def test_values_as_a_file_of_toml_writes_them() -> None:
     wanted = [{"until": 0.5, "length": 16}]
-    assert dotted.parse_value("[{until = 0.5, length = 16}]") == wanted
-    assert dotted.parse_value('[{"until": 0.5, "length": 16}]') == wanted
-    assert dotted.parse_value("{rate = 0.3, kind = 'span'}") == {"rate": 0.3, "kind": "span"}
+    assert config.parse_value("[{until = 0.5, length = 16}]") == wanted
+    assert config.parse_value('[{"until": 0.5, "length": 16}]') == wanted
+    assert config.parse_value("{rate = 0.3, kind = 'span'}") == {"rate": 0.3, "kind": "span"}
     # What only begins like one is a text, and a line break begins no second setting.
     for text in ("[CLS]", "{", "[1]\nother = 2", "until = 0.5"):
-        assert dotted.parse_value(text) == text
+        assert config.parse_value(text) == text
 
 
 @pytest.mark.parametrize("train", [(0, 3000), (-5, 10), (30, 10)])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from maskwright.base.counted import counted, decimals, rounded
 from maskwright.base.metrics.intervals import Estimate
+from maskwright.base.terminal import counted, decimals, rounded
 
 
 def test_one_is_singular_and_nothing_else() -> None:

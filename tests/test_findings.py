@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding
 
 WHOLE = Finding("rare-classes", "train has few rows of 'a'", "the first: a.csv", "add some")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from maskwright.base import memory, packages
+from maskwright.base import catalogue, memory
 from maskwright.base.errors import ResourceError, UsageError
 from maskwright.learn.pretrain import run, session
 from maskwright.model.device.step_cost import kept_bytes
@@ -166,12 +166,12 @@ def test_a_package_that_gets_no_memory_is_not_called_missing(
         def imported(name: str) -> None:
             raise ImportError(said)
 
-        monkeypatch.setattr(packages.importlib, "import_module", imported)
+        monkeypatch.setattr(catalogue.importlib, "import_module", imported)
 
     refuse("daft.abi3.so: failed to map segment from shared object")
     with pytest.raises(ImportError) as error:
-        packages.require("curation", "daft")
+        catalogue.require_packages("curation", "daft")
     assert memory.is_shortage(error.value)
     refuse("No module named 'daft'")
     with pytest.raises(UsageError):
-        packages.require("curation", "daft")
+        catalogue.require_packages("curation", "daft")

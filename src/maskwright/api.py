@@ -23,8 +23,7 @@ from maskwright.ask.evaluate.against import ModelComparison, evaluate_against
 from maskwright.ask.evaluate.compare import compare
 from maskwright.ask.evaluate.kind import answers_tasks, is_retrieval_folder
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
-from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
-from maskwright.ask.evaluate.pair_outcomes import PairEvaluation
+from maskwright.ask.evaluate.minimal_pairs import PairEvaluation, evaluate_pairs
 from maskwright.ask.evaluate.retrieval import evaluate_retrieval
 from maskwright.ask.evaluate.text import TextEvaluation, evaluate_text
 from maskwright.ask.predict.file import predict_file, write_whole
@@ -32,16 +31,15 @@ from maskwright.ask.predict.language_model import LanguageModel, load
 from maskwright.ask.predict.predictor import Answer, OnBad
 from maskwright.ask.predict.remote import RemoteModel, connect
 from maskwright.ask.predict.write import write_predictions
-from maskwright.base.errors import UsageError
-from maskwright.base.findings import Note, ignore
+from maskwright.base.errors import Note, UsageError, ignore
 from maskwright.base.metrics.intervals import Estimate
-from maskwright.base.report.say import printer
+from maskwright.base.terminal import printer
 from maskwright.learn import quickstart_task
 from maskwright.learn.finetune.command import finetune_file, finetune_recipe
 from maskwright.learn.finetune.recipe import read as read_finetuning
 from maskwright.learn.pretrain import continued_pretraining, run
 from maskwright.learn.pretrain.continued_pretraining import adapt
-from maskwright.learn.pretrain.tokenizer_run import train_and_report
+from maskwright.learn.pretrain.prepare import train_and_report
 from maskwright.learn.recipes.base.find import find, override, run_of, with_text
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.tasks.base.choices import LongText

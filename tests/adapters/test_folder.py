@@ -18,8 +18,7 @@ from maskwright.model.adapters.base import folder
 from maskwright.model.adapters.base.adapter import Adapter, attach
 from maskwright.model.adapters.prefix import Prefix
 from maskwright.model.families.base.family import family
-from maskwright.model.nn.heads import layers_over
-from maskwright.model.nn.transformer import Transformer
+from maskwright.model.nn.transformer import Transformer, layers_over
 
 METHODS = catalogue.names("adapters")
 TOKENS = torch.arange(5, 29).reshape(2, 12)

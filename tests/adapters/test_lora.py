@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from checkpoint.small import model_of, small
 from maskwright.base.errors import ConfigError, UsageError
-from maskwright.learn.train.parameters import Parameters
+from maskwright.learn.train.optimizers import Parameters
 from maskwright.model.adapters.base.adapter import Adapter, attach
 from maskwright.model.adapters.lora import LoRA
 from maskwright.model.adapters.modules.lora import LowRank

@@ -15,7 +15,7 @@ from maskwright.model.adapters.modules.prompt import SoftPrompt
 from maskwright.model.adapters.prefix import Prefix
 from maskwright.model.adapters.prompt import PromptTuning
 from maskwright.model.families.base.family import family
-from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn.attention import KVCache
 from maskwright.model.nn.mask import real, same_document
 from maskwright.model.nn.stack import Trace
 from maskwright.model.nn.transformer import Transformer

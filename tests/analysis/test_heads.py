@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.ask.analysis import dependencies as trees
 from maskwright.ask.analysis import heads
+from maskwright.ask.analysis import heads as trees
 from maskwright.ask.analysis.attention import attention
 from maskwright.ask.analysis.heads import MEASURES, look_at_heads, one_text
 from maskwright.ask.analysis.hidden_states import ProbedModel, unit
 from maskwright.ask.analysis.probe import probe
 from maskwright.ask.analysis.word_senses import _apart, _neighbours
 from maskwright.base.errors import DataError, UsageError
-from maskwright.base.report.drawing.shades import head_weights
+from maskwright.base.report.drawing.svg import head_weights
 from maskwright.cli.main import main
 from tinyrun import WORDS, text_file
 

@@ -14,17 +14,16 @@ import pytest
 import scipy
 import torch
 
-from maskwright.ask.analysis import hidden_states, pages, pooling
+from maskwright.ask.analysis import hidden_states, layers, pages
 from maskwright.ask.analysis import layers as room
 from maskwright.ask.analysis import word_senses as senses
 from maskwright.ask.analysis.hidden_states import ProbedModel, layer_states
-from maskwright.ask.analysis.layers import LayerProbe, probe_layers
-from maskwright.ask.analysis.pooling import WAYS, compare_pooling
+from maskwright.ask.analysis.layers import WAYS, LayerProbe, compare_pooling, probe_layers
 from maskwright.ask.analysis.probe import DIVISION, probe
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.metrics import metrics
 from maskwright.base.metrics.intervals import Estimate
-from maskwright.base.metrics.verdict import Verdict
+from maskwright.base.metrics.paired import Verdict
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.find import override
@@ -188,7 +187,7 @@ def test_vectors_alike_but_for_rounding_are_alike(
     found = compare_pooling(ProbedModel.of(model), data).found
     assert np.isfinite(found["mean"][0].value)
     noisy = (1 + 1e-7 * draw.standard_normal((3, 12, 16))).astype(np.float32)
-    monkeypatch.setattr(pooling, "layer_states", lambda *given: noisy)
+    monkeypatch.setattr(layers, "layer_states", lambda *given: noisy)
     found = compare_pooling(ProbedModel.of(model), data).found
     assert not np.isfinite(found["mean"][0].value)
 
@@ -196,10 +195,10 @@ def test_vectors_alike_but_for_rounding_are_alike(
 def _correlations(
     states: np.ndarray, truth: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> list[float]:
-    monkeypatch.setattr(pooling, "layer_states", lambda *given: states)
+    monkeypatch.setattr(layers, "layer_states", lambda *given: states)
     model: Any = SimpleNamespace(collation=None)
-    ranked = pooling._ranked(model, model, model, WAYS["mean"])
-    return [each.value for each in pooling._correlations(truth, ranked)]
+    ranked = layers._ranked(model, model, model, WAYS["mean"])
+    return [each.value for each in layers._correlations(truth, ranked)]
 
 
 @pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-3, 1e-4])
@@ -273,9 +272,9 @@ def test_the_pairs_that_are_asked_are_drawn(
     (tmp_path / "train.csv").write_text("\n".join(rows) + "\n")
     (tmp_path / "test.csv").write_text("\n".join(rows).replace("sat", "on") + "\n")
     data, asked = prepare(tmp_path, task="embedding", division=DIVISION), []
-    told = pooling._correlations
+    told = layers._correlations
     monkeypatch.setattr(
-        pooling, "_correlations", lambda *given: asked.append(given[0]) or told(*given)
+        layers, "_correlations", lambda *given: asked.append(given[0]) or told(*given)
     )
     found = compare_pooling(ProbedModel.of(model), data, items=30)
     assert (found.pairs, found.there) == (30, 100)

@@ -21,8 +21,19 @@ from maskwright.cli import main as cli
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.ship.bench import bench as command
 from maskwright.ship.bench.bench import Process, bench
-from maskwright.ship.bench.sides import OURS, PEERS, SIDES, best_label, missing, padded_loop, pooled
-from maskwright.ship.bench.work import MADE, Work, items_of, work_of
+from maskwright.ship.bench.work import (
+    MADE,
+    OURS,
+    PEERS,
+    SIDES,
+    Work,
+    best_label,
+    items_of,
+    missing,
+    padded_loop,
+    pooled,
+    work_of,
+)
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from maskwright.model.checkpoint import shapes
+from maskwright.model.checkpoint import layout
 from maskwright.model.nn.config import Head, Norm, Tokens, TransformerConfig, VocabularyHead
-from maskwright.model.nn.heads import layers_over
-from maskwright.model.nn.transformer import Transformer
+from maskwright.model.nn.transformer import Transformer, layers_over
 from nn.points import POINTS, VOCABULARY, WIDTH
 
 
-def built(config: TransformerConfig) -> shapes.Shapes:
+def built(config: TransformerConfig) -> layout.Shapes:
     with torch.device("meta"):
         model = Transformer(config)
     return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
@@ -27,8 +26,8 @@ def test_every_point(name: str) -> None:
     head = Head(name="own", kind="sequence", labels=2, over=layers_over(POINTS[name]))
     for config in (POINTS[name], replace(POINTS[name], heads=(head,))):
         sizes = built(config)
-        assert shapes.parameters(config) == sizes
-        assert shapes.num_parameters(config) == sum(map(math.prod, sizes.values()))
+        assert layout.parameter_shapes(config) == sizes
+        assert layout.num_parameters(config) == sum(map(math.prod, sizes.values()))
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -46,7 +45,7 @@ def test_every_vocabulary_head(
         tokens=Tokens(vocabulary=VOCABULARY, width=token_width),
         vocabulary_head=head,
     )
-    found = shapes.parameters(config)
+    found = layout.parameter_shapes(config)
     assert found == built(config)
     rows = WIDTH if transform is None else token_width
     assert found.get("vocabulary_head.weight") == (None if tied else (VOCABULARY, rows))

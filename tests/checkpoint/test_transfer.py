@@ -9,7 +9,7 @@ import torch
 
 from checkpoint.small import model_of, small
 from maskwright.base.errors import IncompatibleError
-from maskwright.model.checkpoint.transfer import transfer
+from maskwright.model.checkpoint.matching import transfer
 from maskwright.model.families.base.family import family
 
 BERT = family("bert")

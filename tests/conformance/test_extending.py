@@ -28,7 +28,7 @@ from maskwright.base import catalogue
 from maskwright.base.errors import DataError, UsageError
 from maskwright.cli import main as cli
 from maskwright.learn.finetune.command import finetune_file
-from maskwright.learn.pretrain import journal, run
+from maskwright.learn.pretrain import checkpoints, run
 from maskwright.learn.recipes.base.recipe import FamilyModel, ObjectiveChoice
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base.family import family
@@ -200,7 +200,9 @@ def test_they_train_together_and_the_folder_loads(tmp_path: Path) -> None:
     objective = ObjectiveChoice(name=OBJECTIVE, options={"rate": 0.3})
     chosen = replace(base, model=model, objective=objective)
     last = run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
-    losses = [row["loss"] for row in journal.read(tmp_path / "run") if row["kind"] == "train"]
+    losses = [
+        row["loss"] for row in checkpoints.read_journal(tmp_path / "run") if row["kind"] == "train"
+    ]
     assert len(losses) == 24 and losses[-1] < losses[0]
     assert pretrained.load(last).model_type == FAMILY
 

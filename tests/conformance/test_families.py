@@ -14,7 +14,7 @@ import torch
 from checkpoint.small import model_of, small
 from maskwright.base import catalogue
 from maskwright.base.errors import CheckpointError, IncompatibleError
-from maskwright.model.checkpoint import pretrained, shapes
+from maskwright.model.checkpoint import layout, pretrained
 from maskwright.model.families.base import weights
 from maskwright.model.families.base.family import Family, family, family_of
 from maskwright.model.nn.config import Sinusoidal, TransformerConfig
@@ -264,7 +264,7 @@ def test_every_tensor_is_named_once(name: str, kind: str) -> None:
         ours = [part for rule in weights.carriers(rules) for part in rule.parts()]
         theirs = [foreign for rule in weights.carriers(rules) for foreign in rule.names()]
         theirs += [rule.theirs for rule in weights.ties(rules)]
-        assert sorted(ours) == sorted(shapes.parameters(config))
+        assert sorted(ours) == sorted(layout.parameter_shapes(config))
         assert len(theirs) == len(set(theirs))
         assert set(theirs) <= member.known_names(config)
 
@@ -272,7 +272,7 @@ def test_every_tensor_is_named_once(name: str, kind: str) -> None:
 def test_a_rule_too_few_or_too_many_is_noticed() -> None:
     config = small(FAMILIES["bert"])
     rules = FAMILIES["bert"].weights(config)
-    ours = {part: np.zeros(shape) for part, shape in shapes.parameters(config).items()}
+    ours = {part: np.zeros(shape) for part, shape in layout.parameter_shapes(config).items()}
     for wrong, name in ((rules[:-1], "pooler.bias"), ([*rules, rules[0]], "tokens.weight")):
         with pytest.raises(CheckpointError, match=name):
             weights.save(wrong, ours, np.concatenate)

@@ -19,8 +19,8 @@ from maskwright.base.errors import ConfigError, IncompatibleError
 from maskwright.learn.finetune.learner import attach, learning_rate_factors, reinitialised
 from maskwright.learn.finetune.method import Method, names
 from maskwright.learn.finetune.tune import Settings, tune
-from maskwright.learn.train.optimizers.settings import AdamW
-from maskwright.model.checkpoint.transfer import load_matching
+from maskwright.learn.train.settings import AdamW
+from maskwright.model.checkpoint.matching import load_matching
 from maskwright.model.device.machine import Machine
 from maskwright.model.families.base.family import family
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed

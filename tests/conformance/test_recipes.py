@@ -14,8 +14,8 @@ import torch
 
 from maskwright.base import catalogue, config
 from maskwright.base.budget import Budget
-from maskwright.base.toml import to_toml
-from maskwright.learn.pretrain import build, journal, run
+from maskwright.base.config import to_toml
+from maskwright.learn.pretrain import build, checkpoints, run
 from maskwright.learn.pretrain.rows import check_length, untrained_positions
 from maskwright.learn.recipes.base.find import BUILT_IN, find
 from maskwright.learn.recipes.base.recipe import (
@@ -192,7 +192,7 @@ def test_a_mini_trains_and_is_saved_as_its_family(
     loaded = pretrained.load(last)
     assert loaded.model_type == recipe.model.family and loaded.tokenizer is not None
     assert family(loaded.model_type).architecture(loaded.config) == recipe.model.architecture
-    lines = journal.read(tmp_path / "run")
+    lines = checkpoints.read_journal(tmp_path / "run")
     assert [r["step"] for r in lines if r["kind"] == "train"] == [1, 2]
     assert [r["step"] for r in lines if r["kind"] == "evaluation"] == [2]
     assert any(r["kind"] == "sample" for r in lines)

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from maskwright.base.errors import MaskwrightError
-from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.read import Reader
-from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.reading import Document, ReadingOptions
 
 SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=1.0)
 

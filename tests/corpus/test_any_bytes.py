@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from corpus.files_at_hand import write
 from maskwright.base.errors import MaskwrightError
-from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.lines import CONTROLS
 from maskwright.text.corpus.read import Reader
-from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.reading import Document, ReadingOptions
 from maskwright.text.tables.files import load
 
 NAMES = [

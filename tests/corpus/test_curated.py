@@ -11,7 +11,7 @@ import pytest
 
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.base.storage.commit import Staging, commit
-from maskwright.text.corpus import curated
+from maskwright.text.corpus import saved
 from maskwright.text.corpus.files import find
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import ReadingOptions
@@ -19,7 +19,7 @@ from maskwright.text.corpus.reading import ReadingOptions
 LICENCES = {"web": "CC-BY-4.0"}
 
 
-def curate(folder: Path, sizes: tuple[int, ...] = (2, 1, 3), made: str = curated.MADE) -> Path:
+def curate(folder: Path, sizes: tuple[int, ...] = (2, 1, 3), made: str = saved.MADE) -> Path:
     """A folder as curate writes it: so many documents in each file."""
 
     def write(stage: Staging) -> None:
@@ -144,11 +144,13 @@ def test_the_folder_of_work(tmp_path: Path) -> None:
 
 def test_what_a_run_keeps_of_its_card(tmp_path: Path) -> None:
     clean = curate(tmp_path / "clean")
-    kept = curated.summary(clean)
+    kept = saved.curation_summary(clean)
     assert kept["licences"] == LICENCES and kept["documents"] == 6 and "steps" not in kept
     assert len(kept["fingerprint"]) == 64
-    assert curated.summary(curate(tmp_path / "b", (1,)))["fingerprint"] != kept["fingerprint"]
+    assert (
+        saved.curation_summary(curate(tmp_path / "b", (1,)))["fingerprint"] != kept["fingerprint"]
+    )
     card = clean / "card.json"
     card.write_text(card.read_text().replace("CC-BY-4.0", "CC-BY-9.0"))
     with pytest.raises(MaskwrightError, match="not the one"):
-        curated.summary(clean)
+        saved.curation_summary(clean)

@@ -12,7 +12,7 @@ import pytest
 from corpus.files_at_hand import write
 from maskwright.base.errors import DataError, UsageError
 from maskwright.learn.quickstart_task import LabelledText, exception_messages, split
-from maskwright.text.corpus import embedded, installed
+from maskwright.text.corpus import embedded
 
 SENTENCE = "This is the sentence number {} of the package, and it is there for the test. "
 
@@ -92,8 +92,8 @@ def test_provenance_says_versions_and_hash(package: str) -> None:
 def test_packages_that_are_not_there() -> None:
     with pytest.raises(UsageError, match="not_installed_anywhere"):
         list(embedded.documents(["not_installed_anywhere"]))
-    assert next(iter(installed.package_folders())) == "stdlib"
-    assert {"torch", "numpy"} <= set(installed.package_folders())
+    assert next(iter(embedded.package_folders())) == "stdlib"
+    assert {"torch", "numpy"} <= set(embedded.package_folders())
 
 
 # ------------------------------------------------------------------------------ labelled texts

@@ -12,9 +12,8 @@ import pytest
 
 from corpus.files_at_hand import documents, write
 from maskwright.base.errors import ConfigError, DataError
-from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.read import Reader, Spool
-from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.reading import Document, ReadingOptions
 
 ROWS: list[dict[str, Any]] = [
     {"text": "one", "id": "a/7", "year": 1999, "good": True, "share": 0.5, "tags": ["x", {"y": 1}]},

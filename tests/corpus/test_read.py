@@ -16,10 +16,9 @@ import pytest
 
 from corpus.files_at_hand import SKIP, documents, lines_of, texts, write
 from maskwright.base.errors import ConfigError, DataError, OutputError, UsageError
-from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import STEP
 from maskwright.text.corpus.read import Reader, read
-from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.reading import Document, ReadingOptions
 
 
 def test_blank_lines_separate_documents(tmp_path: Path) -> None:

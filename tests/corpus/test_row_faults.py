@@ -378,14 +378,14 @@ def test_parquet_faults(tmp_path: Path) -> None:
 def test_missing_libraries_are_named(
     tmp_path: Path, name: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from maskwright.base.catalogue import install_command
     from maskwright.base.errors import UsageError
-    from maskwright.base.packages import install
 
     path = write(tmp_path, name, b"PAR1PAR1" if module == "pyarrow" else b"\x28\xb5\x2f\xfd rest")
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UsageError) as caught:
         documents(path)
-    assert caught.value.do == install(module)
+    assert caught.value.do == install_command(module)
 
 
 def test_a_damaged_table_is_refused_also_where_bad_rows_are_skipped(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from maskwright.base.errors import StoppedError
 from maskwright.text.corpus import read
-from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.read import Spool
+from maskwright.text.corpus.reading import Document
 
 
 def documents(count: int) -> list[Document]:

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.encoding import guess
-from maskwright.text.corpus.lines import CONTROLS
+from maskwright.text.corpus.lines import CONTROLS, guess
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import ReadingOptions
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding
 from maskwright.text.curate.step import DOCUMENT, CorpusStep, CurationBatch, Outcome, Pass, Step
 
 

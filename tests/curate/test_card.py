@@ -21,9 +21,14 @@ from curate.in_process import batch_of
 from curate.test_engine import rows_of
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate import card as card_module
-from maskwright.text.curate import card_report
 from maskwright.text.curate import recipe as recipes
-from maskwright.text.curate.card import _step
+from maskwright.text.curate.card import (
+    _step_facts,
+    contamination_lines,
+    licence_note,
+    render_data_card,
+    repeat_command,
+)
 from maskwright.text.curate.curation import Options, curate
 from maskwright.text.curate.engine import segment
 from maskwright.text.curate.engine.segment import Flow, Record
@@ -139,14 +144,14 @@ def test_the_card_answers_for_the_corpus(clean: Path) -> None:
     unreadable = gzip.decompress((clean / "unreadable.jsonl.gz").read_bytes())
     assert json.loads(unreadable)["line"] == 16
     # Of licences, tokens and contamination it says what is known.
-    assert card_report.licence_note(card) and card_report.contamination_lines(card) is None
+    assert licence_note(card) and contamination_lines(card) is None
     other = card_with("CC-BY-4.0")
-    assert " 2 " in card_report.licence_note(other)
-    assert "4 documents" in (card_report.contamination_lines(other) or [""])[0]
+    assert " 2 " in licence_note(other)
+    assert "4 documents" in (contamination_lines(other) or [""])[0]
     other["left"]["licences"] = {"CC-BY-4.0": 6}
-    assert card_report.licence_note(other) == ""
-    assert "'my files/$x'" in card_report.repeat_command(card_with("my files/$x"))
-    shown = card_report.render_data_card(other)
+    assert licence_note(other) == ""
+    assert "'my files/$x'" in repeat_command(card_with("my files/$x"))
+    shown = render_data_card(other)
     assert "120 tokens" in shown and "cd" * 32 in shown
 
 
@@ -204,7 +209,7 @@ def facts_of(order: Sequence[int], cuts: int, values: NDArray[np.float64]) -> di
             measure = RuleMeasure("range", values[batch], low=3.0, high=90.0)
             record.take("a-step", Flow.of(made), Outcome(measures=[measure]))
         parts.append(record.facts()["steps"]["a-step"])
-    return _step("a-step", parts)
+    return _step_facts("a-step", parts)
 
 
 def test_examples_and_samples_do_not_depend_on_cuts(monkeypatch: pytest.MonkeyPatch) -> None:

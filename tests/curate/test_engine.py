@@ -20,7 +20,7 @@ from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.curation import Options, curate, work_folder
 from maskwright.text.curate.engine import corpus as corpora
 from maskwright.text.curate.engine import run as runs
-from maskwright.text.curate.engine import shards, tables
+from maskwright.text.curate.engine import shards
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.recipe import CurationRecipe, choose, make
 from maskwright.text.curate.step import CurationBatch
@@ -83,7 +83,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many shards and batches from little text."""
     monkeypatch.setattr(shards, "SHARD_BYTES", 3000)
     monkeypatch.setattr(shards, "GROUP_BYTES", 4000)
-    monkeypatch.setattr(tables, "BATCH_DOCUMENTS", 3)
+    monkeypatch.setattr(shards, "BATCH_DOCUMENTS", 3)
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +228,7 @@ def test_the_key_of_a_step_has_the_code_that_it_imports(
     assert len({repr(key) for key in [*changed, last]}) == 5
     assert other == last, "the control: what no step imports changes nothing"
     own = {name for name, _ in runs.code_of("maskwright.text.curate.steps.personal")}
-    assert "maskwright.text.curate.personal_data.details" in own and "maskwright.errors" not in own
+    assert "maskwright.text.curate.personal_data" in own and "maskwright.errors" not in own
 
 
 def test_columns_keep_their_types(tmp_path: Path) -> None:
@@ -443,6 +443,6 @@ def test_documents_that_are_only_removed_are_not_written_again(
 ) -> None:
     segments = work_folder(finished[1]) / "segments"
     files = list(segments.glob("*/text.parquet"))
-    bases = {tables.base_of(path) for path in files}
-    assert {path for path in files if "text" in tables.read_columns(path).schema.names} == bases
+    bases = {shards.base_of(path) for path in files}
+    assert {path for path in files if "text" in shards.read_columns(path).schema.names} == bases
     assert 0 < len(bases) < len(files)

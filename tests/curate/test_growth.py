@@ -17,8 +17,7 @@ import pytest
 from curate.in_process import InProcess, batch_of
 from growth import LIMIT, growth
 from maskwright.base.config import to_plain
-from maskwright.text.corpus.document import Document
-from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.reading import Document, ReadingOptions
 from maskwright.text.curate.card import reading_findings
 from maskwright.text.curate.engine import shards
 from maskwright.text.curate.engine.segment import Flow, Record

@@ -14,7 +14,7 @@ from tests.curate.dirty import dirty_texts
 from tests.curate.in_process import batch_of, removed, run
 
 from maskwright.base.errors import ConfigError, DataError, UsageError
-from maskwright.text.curate.arrays.lines import passages_of
+from maskwright.text.curate.arrays.segmentation import passages_of
 from maskwright.text.curate.steps.language import NaiveBayes, Settings, identify
 
 pytest.importorskip("py3langid")

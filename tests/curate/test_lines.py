@@ -11,7 +11,7 @@ import pytest
 from tests.curate.in_process import batch_of
 
 from maskwright.text.curate.arrays.hashes import group_equal
-from maskwright.text.curate.arrays.lines import find_repeats, sentences_of
+from maskwright.text.curate.arrays.segmentation import find_repeats, sentences_of
 from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.gopher_repetition import repeated_ngrams
 

@@ -18,7 +18,7 @@ from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate import look as looks
 from maskwright.text.curate.curation import Options, curate, reading_options
 from maskwright.text.curate.engine.daft_engine import DaftEngine
-from maskwright.text.curate.engine.tables import BATCH_CHARACTERS
+from maskwright.text.curate.engine.shards import BATCH_CHARACTERS
 from maskwright.text.curate.look import (
     DOCUMENT_BYTES,
     PROCESS_BYTES,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of, run
 
-from maskwright.text.curate.arrays.characters import characters_of
+from maskwright.text.curate.arrays.segmentation import characters_of
 from maskwright.text.curate.steps import normalise
 from maskwright.text.curate.steps.normalise import Settings
 

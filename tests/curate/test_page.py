@@ -18,9 +18,9 @@ import pytest
 from curate.cards import card_with, example
 from curate.test_card import clean  # noqa: F401
 from maskwright.base.report import document
-from maskwright.base.report.drawing.histogram import histogram
+from maskwright.base.report.drawing.curves import histogram
 from maskwright.base.report.drawing.svg import FlowStage, flow
-from maskwright.text.curate.card_report import render_page
+from maskwright.text.curate.card import render_page
 
 SCRIPT = (document.TEMPLATES / "curation.js").read_text(encoding="utf-8")
 HOSTILE = "<script>alert(1)</script><img src=//evil.example/x onerror=a()>\" data-value='9' \x1b[2J"

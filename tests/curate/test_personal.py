@@ -12,7 +12,7 @@ from tests.curate.in_process import batch_of, removed, run
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.curate.engine.segment import Flow, Record
-from maskwright.text.curate.personal_data.details import TYPES, details_of
+from maskwright.text.curate.personal_data import TYPES, details_of
 from maskwright.text.curate.steps.personal import Settings
 
 DETAILS = [

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from maskwright.base.errors import UsageError
-from maskwright.base.report.say import quiet
+from maskwright.base.terminal import quiet
 from maskwright.learn.pretrain.prepare import prepare, values_of
 from maskwright.learn.recipes.base.recipe import Corpus
-from maskwright.text.corpus import curated
+from maskwright.text.corpus import saved
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.curation import Options, curate, work_folder
@@ -37,10 +37,10 @@ def test_a_curated_folder_is_text_with_its_notes(tmp_path: Path) -> None:
     wanted = {(row["text"], str(row["id"]), row["source"]) for row in rows}
     assert {(d.text, d.notes["id"], d.notes["source"]) for d in found} == wanted
     assert len(found) == len(rows), "what was removed is not read"
-    assert curated.is_work(work_folder(clean))
+    assert saved.is_curation_work(work_folder(clean))
     with pytest.raises(UsageError):
         Reader(work_folder(clean))
-    assert curated.summary(clean)["documents"] == 90
+    assert saved.curation_summary(clean)["documents"] == 90
     # And it is mixed by its metadata.
     corpus = Corpus(text=(str(clean),), mix_by="source", temperature=0.5, held_out=0.1)
     prepared = prepare(replace(recipe(clean), corpus=corpus), tmp_path / "run", quiet)

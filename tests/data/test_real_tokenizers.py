@@ -15,7 +15,7 @@ from maskwright.text.store.pairs import SentencePairs
 from maskwright.text.store.rows import PackedDocuments, Stream
 from maskwright.text.store.store import TokenStore
 from maskwright.text.store.tokenize import build_store, sentence_starts
-from maskwright.text.tokenizer.file.kinds import TokenizerKind
+from maskwright.text.tokenizer.file.pipeline import TokenizerKind
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 

@@ -24,7 +24,7 @@ from maskwright.base.errors import (
     StorageError,
 )
 from maskwright.base.storage.commit import Lock
-from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.reading import Document
 from maskwright.text.store import tokenize
 from maskwright.text.store.store import TokenStore
 from maskwright.text.store.tokenize import build_store, sentence_starts

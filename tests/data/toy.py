@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.reading import Document
 from maskwright.text.store.rows import Rows
 from maskwright.text.store.store import TokenStore
 from maskwright.text.store.tokenize import build_store

@@ -17,12 +17,12 @@ from finetune.test_command import table, tuned  # noqa: F401 - a fixture
 from maskwright.ask.evaluate.against import ModelComparison, evaluate_against
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.base.errors import IncompatibleError, UsageError
-from maskwright.base.metrics.verdict import Verdict
+from maskwright.base.metrics.paired import Verdict
 from maskwright.cli.main import main
 from maskwright.learn.finetune import conclusion
 from maskwright.learn.finetune.tune import TrainingResult
 from maskwright.learn.tasks.base.task_type import Encoded, Extent, task_for
-from maskwright.text.tables.examples import TextExample
+from maskwright.text.tables.rows import TextExample
 from small_tasks import finetuned
 
 

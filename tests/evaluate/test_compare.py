@@ -18,14 +18,13 @@ import numpy as np
 import pytest
 
 from maskwright.ask.evaluate import compare as compare_module
-from maskwright.ask.evaluate import compare_checks
-from maskwright.ask.evaluate.compare import compare
+from maskwright.ask.evaluate.compare import compare, differences, refuse_equal, refuse_incomparable
 from maskwright.ask.evaluate.compare_recipe import TrainingSpeed, finished, run_folder
 from maskwright.ask.evaluate.compare_report import Comparison
 from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base.budget import Budget, equal_budget
 from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.base.report.wording import duration
+from maskwright.base.report.document import duration
 from maskwright.cli import main as cli
 from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.recipe import (
@@ -346,10 +345,10 @@ def test_a_setting_that_is_said_where_it_is_the_default_is_no_difference(
     assert isinstance(one.model, FamilyModel)
     model = replace(one.model, settings={**one.model.settings, **settings})
     two = replace(one, name="two", model=model, objective=one.objective.with_options(options))
-    plain, paths = compare_checks.differences([one, two])
+    plain, paths = differences([one, two])
     assert [[path, *(compare_module._at(each, path) for each in plain)] for path in paths] == shown
     if shown:
-        compare_checks.refuse_equal([one, two])
+        refuse_equal([one, two])
         return
     out = tmp_path / "out"
     with pytest.raises(UsageError) as caught:
@@ -365,9 +364,9 @@ def test_what_no_figure_compares_is_refused_before_any_work(tmp_path: Path) -> N
         compare([one, two], out, budget=BUDGET, stream=io.StringIO())
     assert caught.value.where == "tokenizer" and not out.exists()
     # The controls: minimal pairs would compare them, and so would one tokenizer, or bits per byte.
-    compare_checks.refuse_incomparable([one, two], pairs=True)
-    compare_checks.refuse_incomparable([one, replace(two, tokenizer=one.tokenizer)], pairs=False)
-    compare_checks.refuse_incomparable([two, replace(two, tokenizer=one.tokenizer)], pairs=False)
+    refuse_incomparable([one, two], pairs=True)
+    refuse_incomparable([one, replace(two, tokenizer=one.tokenizer)], pairs=False)
+    refuse_incomparable([two, replace(two, tokenizer=one.tokenizer)], pairs=False)
 
 
 def test_operations_become_tokens() -> None:

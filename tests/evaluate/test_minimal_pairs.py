@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.ask.evaluate import minimal_pairs
 from maskwright.ask.evaluate import minimal_pairs as grammar
-from maskwright.ask.evaluate import pair_outcomes
 from maskwright.base.errors import DataError
 from maskwright.cli import main as cli
 from maskwright.learn.pretrain import run
@@ -39,7 +39,7 @@ def test_the_command_prints_saves_and_shows(
     assert cli.main(["evaluate", str(folder), "--data", str(data)]) == 0
     said = capsys.readouterr().out
     assert "mean over paradigms" in said and "unigram" in said and "constant" in said
-    paradigms = pair_outcomes.read(data)
+    paradigms = minimal_pairs.read_paradigms(data)
     plain = json.loads(grammar.figures_path(folder, "masked", "all", paradigms).read_text())
     loaded = open_model(folder)
     tokenizer = loaded.tokenizer
@@ -59,7 +59,7 @@ def test_saved_outcomes_are_read_back_and_only_for_the_same_pairs(
     result = grammar.evaluate_pairs(
         folder, data, tmp_path, how="masked-within-word", say=lambda text: None
     )
-    paradigms = pair_outcomes.read(data)
+    paradigms = minimal_pairs.read_paradigms(data)
     path = grammar.figures_path(tmp_path, "masked-within-word", "all", paradigms)
     assert path != grammar.figures_path(tmp_path, "masked-within-word", "all", paradigms[:1])
     asked = open_model(folder).fingerprint

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maskwright.ask.evaluate import pair_outcomes
-from maskwright.ask.evaluate.pair_outcomes import (
+from maskwright.ask.evaluate import minimal_pairs
+from maskwright.ask.evaluate.minimal_pairs import (
     PairEvaluation,
     Paradigm,
-    baselines,
     judge,
     outcomes,
-    part,
-    read,
+    pair_baselines,
+    read_paradigms,
+    select_part,
 )
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
@@ -67,16 +67,16 @@ def test_the_mean_counts_each_paradigm_once() -> None:
 
 def test_parts_are_disjoint_whole_and_of_the_declared_size() -> None:
     many = [Paradigm("p", tuple(map(str, range(105))), tuple(f"-{i}" for i in range(105)))]
-    chosen, rest = part(many, "choosing")[0], part(many, "reporting")[0]
+    chosen, rest = select_part(many, "choosing")[0], select_part(many, "reporting")[0]
     assert len(chosen.good) == 10 and len(rest.good) == 95
     assert set(chosen.good) | set(rest.good) == set(many[0].good)
     assert all(b == f"-{g}" for g, b in zip(chosen.good, chosen.bad, strict=True))
-    assert part(many, "all") == many and part(many, "choosing")[0] == chosen
+    assert select_part(many, "all") == many and select_part(many, "choosing")[0] == chosen
     assert [int(g) for g in chosen.good] != list(range(10))
     with pytest.raises(UsageError, match="'choosing'"):
-        part(many, "chosing")
+        select_part(many, "chosing")
     with pytest.raises(DataError, match="no pair"):
-        part([Paradigm("few", ("a",), ("b",))], "choosing")
+        select_part([Paradigm("few", ("a",), ("b",))], "choosing")
 
 
 def test_baselines_by_hand() -> None:
@@ -84,14 +84,14 @@ def test_baselines_by_hand() -> None:
     tokenizer = train([s for p in PAIRS for s in (*p.good, *p.bad)] * 2, choice)
     counts = np.zeros(tokenizer.vocabulary_size, dtype=np.int64)
     counts[tokenizer.encode("good")] = 90
-    found = baselines(tokenizer, counts)
+    found = pair_baselines(tokenizer, counts)
     assert judge(PAIRS, found["constant"]).mean == 0.5
     assert judge(PAIRS, found["unigram"]).accuracies["two"] == 1.0
     share = 1 / (90 + len(counts))
     ids = len(tokenizer.encode("the cat"))
     assert found["unigram"](["the cat"])[0] == pytest.approx(ids * np.log(share))
     assert found["length"](["the cat", "the"]).tolist() == [-ids, -1.0]
-    assert "unigram" not in baselines(tokenizer, None)
+    assert "unigram" not in pair_baselines(tokenizer, None)
 
 
 def write(folder: Path, name: str, rows: list[dict[str, str]]) -> None:
@@ -104,11 +104,11 @@ def test_a_folder_is_read_in_order_plain_or_compressed(tmp_path: Path) -> None:
     write(tmp_path, "second.jsonl", [row])
     write(tmp_path, "first.jsonl.gz", [row, row | {"sentence_good": "c"}])
     (tmp_path / "README.md").write_text("not pairs")
-    found = read(tmp_path)
+    found = read_paradigms(tmp_path)
     assert [p.name for p in found] == ["first", "second"]
     assert found[0] == Paradigm("first", ("a", "c"), ("b", "b"))
-    assert read(tmp_path / "second.jsonl") == found[1:]
-    assert pair_outcomes.identity(found) != pair_outcomes.identity(found[::-1])
+    assert read_paradigms(tmp_path / "second.jsonl") == found[1:]
+    assert minimal_pairs.identity(found) != minimal_pairs.identity(found[::-1])
 
 
 @pytest.mark.parametrize(
@@ -122,30 +122,32 @@ def test_a_folder_is_read_in_order_plain_or_compressed(tmp_path: Path) -> None:
 def test_rows_that_are_no_pairs_are_named(tmp_path: Path, row: dict[str, str], says: str) -> None:
     write(tmp_path, "p.jsonl", [{"sentence_good": "a", "sentence_bad": "b"}, row])
     with pytest.raises(DataError, match=says) as caught:
-        read(tmp_path)
+        read_paradigms(tmp_path)
     assert re.search(r"p\.jsonl(:|, line )2", str(caught.value.where))
 
 
 def test_a_folder_without_pairs_and_scores_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        read(tmp_path)
+        read_paradigms(tmp_path)
     (tmp_path / "one.txt").write_text("The cat sat.")
     with pytest.raises(UsageError, match=r"one\.txt"):
-        read(tmp_path / "one.txt")
+        read_paradigms(tmp_path / "one.txt")
     with pytest.raises(DataError):
         judge(PAIRS, lambda s: np.full(len(s), np.nan))
 
 
 def test_the_real_pairs_and_their_lengths(real_data: Path) -> None:
     """Counted from the files: 20 paradigms of 1,000 pairs; a silent model gets exactly one half."""
-    found = read(real_data / "blimp")
+    found = read_paradigms(real_data / "blimp")
     assert len(found) == 20 and {len(p.good) for p in found} == {1000}
     assert not any(g == b for p in found for g, b in zip(p.good, p.bad, strict=True))
     tokenizer = train(
         [s for p in found for s in p.good],
         TokenizerChoice(kind="byte-bpe", vocabulary=2000, style="gpt2"),
     )
-    silent, shorter = (judge(found, baselines(tokenizer, None)[n]) for n in ("constant", "length"))
+    silent, shorter = (
+        judge(found, pair_baselines(tokenizer, None)[n]) for n in ("constant", "length")
+    )
     assert silent.mean == 0.5
     assert 0.3 < shorter.mean < 0.7 and shorter.mean != 0.5
 
@@ -157,4 +159,4 @@ def test_two_files_of_one_paradigm_are_refused(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
         file.write(row * 3)
     with pytest.raises(DataError):
-        pair_outcomes.read(tmp_path)
+        minimal_pairs.read_paradigms(tmp_path)

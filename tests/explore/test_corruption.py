@@ -187,7 +187,7 @@ def test_only_its_own_page_may_ask(model: Path) -> None:
 def test_numbering_changes_no_draw(model: Path) -> None:
     """The premise of all this: draws depend on rows and places, not on tokens."""
     from maskwright.ship.explore.corruption import _objective_and_rows
-    from maskwright.ship.explore.trial import numbered
+    from maskwright.ship.explore.masks import numbered
 
     opened = open_model(model)
     objective, source = _objective_and_rows(

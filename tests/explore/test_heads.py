@@ -12,7 +12,7 @@ from explore.node import javascript, needs_node
 from maskwright.ask.analysis.heads import MEASURES, look_at_heads, one_text
 from maskwright.ask.analysis.hidden_states import ProbedModel
 from maskwright.model.opening.open import open_model
-from maskwright.ship.explore.bundle import files
+from maskwright.ship.explore.bundle import bundle_files
 
 pytestmark = needs_node
 TEXT = "The big cat sat on the big old mat and then ran"
@@ -30,7 +30,7 @@ def looked(
     given = []
     for name, path in folders.items():
         folder = tmp_path_factory.mktemp(name)
-        for file, data in files(open_model(path)).items():
+        for file, data in bundle_files(open_model(path)).items():
             (folder / file).write_bytes(data)
         given.append({"name": name, "folder": str(folder), "text": TEXT})
     return dict(
@@ -101,7 +101,7 @@ def test_stacks(name: str, stacks: int, looked: dict[str, dict[str, Any]]) -> No
 
 
 def test_a_text_that_is_too_long_is_cut_and_said(folders: dict[str, Path], tmp_path: Path) -> None:
-    for file, data in files(open_model(folders["bert"])).items():
+    for file, data in bundle_files(open_model(folders["bert"])).items():
         (tmp_path / file).write_bytes(data)
     found = javascript(
         """

@@ -12,8 +12,8 @@ import pytest
 from explore.test_pages import PAYLOADS, Visit, chromium, pytestmark
 from maskwright.model.opening.open import open_model
 from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel, prepare_row
+from maskwright.ship.explore.notebook import single_file
 from maskwright.ship.explore.server import serving
-from maskwright.ship.explore.single_file import single_file
 from maskwright.ship.explore.site import Site
 
 __all__ = ["chromium", "pytestmark"]

@@ -32,19 +32,17 @@ from maskwright.ship.explore.masks import (
     SIGNS,
     START,
     VOCABULARY,
-    example,
-    masks,
-)
-from maskwright.ship.explore.site import Site
-from maskwright.ship.explore.trial import (
     RefusalReason,
     architectures,
     defaults,
     describe_row,
+    example,
     first_fitting,
+    masks,
     numbered,
 )
-from maskwright.text.tables.examples import TextExample
+from maskwright.ship.explore.site import Site
+from maskwright.text.tables.rows import TextExample
 from small_tasks import made
 
 NARROW = (2, 2)

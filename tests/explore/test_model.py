@@ -15,7 +15,7 @@ from explore.node import javascript, needs_node
 from maskwright.ask.predict.language_model import LanguageModel, load
 from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.recipe import ObjectiveChoice
-from maskwright.ship.explore.bundle import files
+from maskwright.ship.explore.bundle import bundle_files
 from tinyrun import recipe, text_file
 
 pytestmark = needs_node
@@ -61,7 +61,7 @@ def found(
     given = []
     for name, each in opened.items():
         folder = tmp_path_factory.mktemp(name)
-        for file, data in files(each.model).items():
+        for file, data in bundle_files(each.model).items():
             (folder / file).write_bytes(data)
         sign = each.model.tokenizer.mask
         texts, read = [], []

@@ -23,8 +23,8 @@ from maskwright.learn.finetune.command import finetune_file
 from maskwright.model.opening.open import open_model
 from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel, prepare_row
 from maskwright.ship.explore.masks import READING
+from maskwright.ship.explore.notebook import bundled, single_file
 from maskwright.ship.explore.server import HEADERS, serving
-from maskwright.ship.explore.single_file import bundled, single_file
 from maskwright.ship.explore.site import Site, assets
 from maskwright.ship.serve.served_model import open_all
 from serve.servers import server

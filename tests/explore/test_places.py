@@ -8,7 +8,7 @@ import pytest
 
 from explore.node import javascript, needs_node
 from maskwright.learn.tasks.base.encode import inked
-from maskwright.text.tables import marked_text, raw_text
+from maskwright.text.tables import marked_text
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
 
@@ -58,7 +58,7 @@ def test_places_of_tokens(kind: str, lower: bool, found: dict[str, Any]) -> None
     ours = found[f"{kind} {int(lower)}"]
     wrong = 0
     for number, (text, (ids, spans)) in enumerate(
-        zip(texts, raw_text.encode(tokenizer, texts), strict=True)
+        zip(texts, marked_text.encode_raw(tokenizer, texts), strict=True)
     ):
         places = inked(text, spans)
         wanted = [[int(i), *map(int, s)] for i, s in zip(ids, places, strict=True)]

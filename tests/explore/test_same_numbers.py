@@ -16,7 +16,7 @@ from maskwright.base import randomness
 from maskwright.model.inference.generation import choose, distribution
 from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.nn.config import Relative
-from maskwright.model.nn.positions import relative_buckets
+from maskwright.model.nn.layers import relative_buckets
 from maskwright.model.nn.stack import Trace
 from maskwright.ship.explore.bundle import tagged
 from nn.points import ENCODERS, PAIRS, POINTS, model_of, tokens

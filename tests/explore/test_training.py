@@ -12,9 +12,8 @@ import pytest
 
 from explore.node import javascript, needs_node
 from maskwright.base.errors import DataError, UsageError
-from maskwright.ship.explore.runs import about, epochs
 from maskwright.ship.explore.server import HOST, PageServer, range_response, serving
-from maskwright.ship.explore.site import Site
+from maskwright.ship.explore.site import Site, about, epochs
 
 LINES = [
     {"kind": "train", "step": 1, "loss": 4.0, "tokens": 32},

@@ -17,8 +17,8 @@ from maskwright.model.graph.graphs import Vectors, graphs_of
 from maskwright.model.inference import scores as engine
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.prepared import prepare
+from maskwright.model.objectives.base.corruption import Sequences
 from maskwright.model.objectives.base.objective import Vocabulary
-from maskwright.model.objectives.base.sequences import Sequences
 from maskwright.model.objectives.modules.supervised import Contrast, Supervised, Unit
 from maskwright.model.objectives.supervised import Options
 from maskwright.ship.export import int8

@@ -19,7 +19,7 @@ from maskwright.base.errors import CheckpointError, DataError, IncompatibleError
 from maskwright.model.graph import onnx as written
 from maskwright.model.graph.graphs import Graph, Port, graphs_of
 from maskwright.model.opening.open import open_merged
-from maskwright.ship.export import int8, proof
+from maskwright.ship.export import folder, int8
 from maskwright.ship.export.int8 import QuantizationTrial
 from maskwright.ship.export.run import export_model
 
@@ -136,7 +136,7 @@ def test_the_folder_has_both_graphs_and_the_account(model: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e6])
 def test_vectors_of_any_length_are_compared(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "is_scored", lambda port: False)
+    monkeypatch.setattr(folder, "is_scored", lambda port: False)
     port: Any = None
     one = np.random.default_rng(0).standard_normal((4, 8)) * scale
     assert int8._agreement(one, one, port) == pytest.approx(1.0)
@@ -155,11 +155,11 @@ def test_exports_are_proven_at_the_scale_of_the_model(scale: float) -> None:
     ports = [Port(name, ("batch", "length", 4), "float32") for name in ("x", "y")]
     graph = Graph("model", Scaled(), (ports[0],), (ports[1],))
 
-    def asked(factor: float) -> proof.GraphComparison:
-        return proof.compare(graph, lambda given: {"y": given["x"] * factor}, 1, timed=False)
+    def asked(factor: float) -> folder.GraphComparison:
+        return folder.compare_graph(graph, lambda given: {"y": given["x"] * factor}, 1, timed=False)
 
-    proof.require_equal(asked(scale), "here")
-    proof.require_equal(asked(scale * (1 + 1e-6)), "here")
+    folder.require_equal(asked(scale), "here")
+    folder.require_equal(asked(scale * (1 + 1e-6)), "here")
     for wrong in (0.0, 1.01 * scale):
         with pytest.raises(CheckpointError):
-            proof.require_equal(asked(wrong), "here")
+            folder.require_equal(asked(wrong), "here")

@@ -18,7 +18,7 @@ from maskwright.model.families.base.family import family
 from maskwright.model.graph import onnx as written
 from maskwright.model.graph.graphs import graphs_of
 from maskwright.model.graph.session import Session
-from maskwright.ship.export import proof
+from maskwright.ship.export.folder import compare_graph
 from maskwright.ship.export.run import export_model
 
 pytest.importorskip("onnxruntime")
@@ -49,7 +49,7 @@ def _exported(
     for graph in graphs_of(network, decoder_start=0):
         if only in (None, graph.name):
             (file,) = written.write(graph, folder)
-            found = proof.compare(graph, Session(file).run, file.stat().st_size, timed=False)
+            found = compare_graph(graph, Session(file).run, file.stat().st_size, timed=False)
             assert found.difference <= 1e-5 and found.agreement == 1.0, found
 
 

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from maskwright.base.errors import CheckpointError
 from maskwright.model.opening.open import open_model
-from maskwright.ship.explore import bundle, check
+from maskwright.ship.explore import bundle
 from maskwright.ship.explore.site import assets
 from maskwright.ship.export.run import export_model
 
@@ -25,7 +25,7 @@ def test_folders(name: str, model: Path, models: dict[str, Path], tmp_path: Path
     weights = load_file(tmp_path / "web" / site["models"][-1]["folder"] / "model.safetensors")
     assert weights.keys() == dict(open_model(path).network.named_parameters()).keys()
     assert report.about["measured"]["difference"] == 0
-    if check.node() is not None:
+    if bundle.node() is not None:
         assert 0 < report.about["measured"]["browser"] < 1e-5
 
 
@@ -43,7 +43,7 @@ def test_one_file_with_weights_at_half_the_size(model: Path, tmp_path: Path) -> 
 def test_what_differs_is_taken_away(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = bundle.files
+    made = bundle.bundle_files
 
     def spoiled(*given: object) -> dict[str, bytes]:
         files = made(*given)  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ def test_what_differs_is_taken_away(
         data[-2] ^= 0x40  # the exponent of the last number
         return {**files, "model.safetensors": bytes(data)}
 
-    monkeypatch.setattr(bundle, "files", spoiled)
+    monkeypatch.setattr(bundle, "bundle_files", spoiled)
     with pytest.raises(CheckpointError, match="other numbers"):
         export_model(model, tmp_path / "web", to="web")
     assert list(tmp_path.iterdir()) == []

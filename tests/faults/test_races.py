@@ -13,7 +13,7 @@ import pytest
 from tests.faults.races import CRASHED, race
 
 from maskwright.base.errors import MaskwrightError, OutputError, StoppedError
-from maskwright.base.report import tables
+from maskwright.base.report import document
 from maskwright.base.storage import commit as protocol
 from maskwright.base.storage.commit import Staging, commit, sweep, verify, writing
 from maskwright.base.storage.files import lock_beside, write_file
@@ -148,6 +148,6 @@ def test_a_page_is_one_of_two_and_no_table_is_lost(tmp_path: Path) -> None:
         assert race([partial(write_file, page, text) for text in texts]) == [0, 0, 0]
         assert page.read_bytes() in texts
     named = [{"title": str(n), "head": ["a"], "rows": [["1"]], "note": ""} for n in range(4)]
-    assert race([partial(tables.add, tmp_path, [each]) for each in named]) == [0] * 4
-    assert sorted(each["title"] for each in tables.read(tmp_path)) == ["0", "1", "2", "3"]
+    assert race([partial(document.add, tmp_path, [each]) for each in named]) == [0] * 4
+    assert sorted(each["title"] for each in document.read(tmp_path)) == ["0", "1", "2", "3"]
     assert sorted(os.listdir(tmp_path)) == ["report.html", "results.json"]

@@ -59,7 +59,7 @@ from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import FamilyModel
 from maskwright.learn.tasks.base.task_type import task_for
-from maskwright.model.checkpoint.transfer import transfer
+from maskwright.model.checkpoint.matching import transfer
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import open_weights
 from maskwright.text.corpus.reading import ReadingOptions

@@ -12,7 +12,7 @@ from maskwright.learn.finetune.tune import unseen, watching
 from maskwright.learn.tasks.base.task_type import Encoded, TaskReport, TaskType, task_for
 from maskwright.learn.train.state import TrainState
 from maskwright.model.inference.encoded import EncodedExamples, framed
-from maskwright.text.tables.examples import ChoiceExample, PairExample, RewriteExample, TextExample
+from maskwright.text.tables.rows import ChoiceExample, PairExample, RewriteExample, TextExample
 
 LABELS = ("cat", "dog", "eel")
 ROWS = [

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.base.config import from_plain
+from maskwright.base.config import from_plain, to_toml
 from maskwright.base.errors import ConfigError, MaskwrightError, UsageError
-from maskwright.base.toml import to_toml
 from maskwright.cli.main import main
 from maskwright.learn.finetune.command import finetune_file, finetune_recipe
 from maskwright.learn.finetune.recipe import NAME, FinetuneRecipe, changed, override, read, render

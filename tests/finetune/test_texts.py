@@ -29,8 +29,8 @@ from maskwright.model.checkpoint import pretrained
 from maskwright.model.inference.beam import finished
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.opening import folders, special_tokens
-from maskwright.text.tables.examples import RewriteExample
 from maskwright.text.tables.layout import Columns, Dataset, Task
+from maskwright.text.tables.rows import RewriteExample
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from small_tasks import finetuned
 from tinyrun import WORDS, recipe, text_file

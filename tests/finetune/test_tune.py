@@ -11,7 +11,7 @@ import torch
 
 from maskwright.base.errors import DataError
 from maskwright.learn.finetune.tune import Settings, TrainingResult, tune
-from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.settings import AdamW
 from maskwright.model.device.machine import Machine
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.scores import scores

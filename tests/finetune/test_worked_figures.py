@@ -10,10 +10,8 @@ import torch
 
 from maskwright.base.budget import Budget
 from maskwright.learn.train import loop
-from maskwright.learn.train.optimizers.settings import AdamW
-from maskwright.learn.train.optimizers.states import start_optimizer
-from maskwright.learn.train.parameters import Parameters
-from maskwright.learn.train.schedule import Schedule
+from maskwright.learn.train.optimizers import Parameters, start_optimizer
+from maskwright.learn.train.settings import AdamW, Schedule
 from maskwright.learn.train.state import TrainState
 from maskwright.model.batch import Batch
 from maskwright.model.families.base.family import family

@@ -15,17 +15,17 @@ from maskwright.ask.predict import engine_network
 from maskwright.ask.predict.engine_network import EngineNetwork, with_engine
 from maskwright.ask.predict.language_model import load
 from maskwright.base import catalogue
-from maskwright.base.errors import IncompatibleError, ResourceError, UsageError
-from maskwright.base.findings import Finding
-from maskwright.model.graph.engines.base import calibration, engine, names
-from maskwright.model.graph.engines.base.calibration import CELLS, calibrate, choose
+from maskwright.base.errors import Finding, IncompatibleError, ResourceError, UsageError
+from maskwright.model.device import choices
+from maskwright.model.graph.engines.base import engine
+from maskwright.model.graph.engines.base.engine import CELLS, calibrate, choose
 from maskwright.model.inference.batches import WASTE, RowGroup, rectangles
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.inference.shared_layers import can_share, layers_of
 from maskwright.model.nn.transformer import Transformer
 from toys import VOCABULARY, bert, encoder_decoder, gpt2
 
-ENGINES = [pytest.param(name, id=name) for name in catalogue.names(names.ROOM)]
+ENGINES = [pytest.param(name, id=name) for name in catalogue.names(choices.ROOM)]
 TEXTS = ["the cat sat on the mat.", "the dog", "a big dog saw the old cat.", "the cat"]
 GROUPS = [RowGroup(1, 21), RowGroup(2, 20), RowGroup(1, 9), RowGroup(3, 2), RowGroup(1, 1)]
 
@@ -54,7 +54,7 @@ def test_states_are_those_of_our_own_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of all places, of the first and of the last, with segments where the model has them."""
-    if names.missing(name):
+    if choices.missing_packages(name):
         pytest.skip(f"{name} is not installed")
     path = graphs(network)
     monkeypatch.setattr(engine_network, "_graph", lambda ready, place: _copied(path, place))
@@ -66,7 +66,7 @@ def test_states_are_those_of_our_own_engine(
     count = sum(group.count * group.length for group in GROUPS)
     tokens = torch.randint(5, VOCABULARY.size, (count,), generator=torch.Generator().manual_seed(1))
     segments = torch.arange(count) % 2 if network.config.has_segments else None
-    exact = names.module(name).EXACT
+    exact = choices.module_of_engine(name).EXACT
     for place in (None, "first", "last"):
         ours = ready.ragged(tokens, GROUPS, segments, place)  # type: ignore[arg-type]
         found = choice.network.ragged(tokens, GROUPS, segments, place)  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def _copied(path: Path, place: Path) -> Path:
 
 
 def test_a_model_answers_alike_by_every_exact_engine(model: Path) -> None:
-    known = names.exact()
+    known = choices.exact_engines()
     if not known:
         pytest.skip("no other engine is installed")
     ours = load(model, precision="float32")
@@ -131,8 +131,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Any]:
 
         monkeypatch.setattr(engine_network, "_graph", lambda ready, place: place)
         monkeypatch.setattr(engine, "load", load)
-        monkeypatch.setattr(names, "require", lambda name: None)
-        monkeypatch.setattr(names, "exact", lambda: ["broken", "other"])
+        monkeypatch.setattr(choices, "require_engine", lambda name: None)
+        monkeypatch.setattr(choices, "exact_engines", lambda: ["broken", "other"])
         return prepare(network, precision="float32")
 
     return made
@@ -173,7 +173,7 @@ def test_the_engine_that_is_asked_for_answers_in_the_server(
         return engine_network.EngineChoice(reads, name, (Finding("engine", f"{name} answers"),))
 
     monkeypatch.setattr(engine_network, "with_engine", choice)
-    monkeypatch.setattr(names, "missing", lambda name: [])
+    monkeypatch.setattr(choices, "missing_packages", lambda name: [])
     noted: list[Finding] = []
     found = open_all({"one": model, "two": model}, {}, "float32", noted.append, "openvino")
     one, two = (found[name].engine().network() for name in ("one", "two"))
@@ -203,7 +203,7 @@ def test_auto_takes_what_it_measured_and_says_so(
     ready = scripted(0.0)
     seconds = {"torch": 2e-3, "other": 1e-3 if faster else 1.9e-3}
     monkeypatch.setattr(
-        calibration,
+        engine,
         "_least",
         lambda side, lengths, share, clock: seconds["other" if _is_engine(side) else "torch"],
     )
@@ -262,11 +262,14 @@ def test_what_is_missing_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UsageError) as unknown:
         load("nowhere", engine="openvin")  # before the folder is opened
     assert "'openvino'" in str(unknown.value.wanted)
-    monkeypatch.setattr(names.module("openvino"), "NEEDS", ("no_such_package",))
+    monkeypatch.setattr(choices.module_of_engine("openvino"), "NEEDS", ("no_such_package",))
     with pytest.raises(UsageError, match="no-such-package"):
         load(model, engine="openvino")
-    assert "openvino" not in names.exact() and "onnxruntime-int8" not in names.exact()
-    monkeypatch.setattr(names, "exact", lambda: [])
+    assert (
+        "openvino" not in choices.exact_engines()
+        and "onnxruntime-int8" not in choices.exact_engines()
+    )
+    monkeypatch.setattr(choices, "exact_engines", lambda: [])
     other = load(model, engine="auto")
     assert other.engine == "torch"
     with pytest.raises(IncompatibleError):

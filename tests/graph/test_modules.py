@@ -17,8 +17,7 @@ from maskwright.model.batch import Batch
 from maskwright.model.families.base.family import family
 from maskwright.model.graph.graphs import Graph, Vectors, graphs_of
 from maskwright.model.nn import mask as masks
-from maskwright.model.nn.heads import layers_over
-from maskwright.model.nn.transformer import Transformer
+from maskwright.model.nn.transformer import Transformer, layers_over
 from maskwright.model.objectives.modules.supervised import Unit, pool
 
 EVERY = [(name, architecture) for name in SMALL for architecture in family(name).architectures]

@@ -18,7 +18,7 @@ from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base.errors import IncompatibleError
 from maskwright.cli.main import main
 from maskwright.cli.show import show
-from maskwright.learn.pretrain import checkpoints, journal, run
+from maskwright.learn.pretrain import checkpoints, run
 from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
 from maskwright.model.inference.fill_mask import fill
@@ -60,7 +60,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def held_out_loss(out: Path) -> float:
-    return float(next(r["loss"] for r in journal.read(out) if r["kind"] == "evaluation"))
+    return float(
+        next(r["loss"] for r in checkpoints.read_journal(out) if r["kind"] == "evaluation")
+    )
 
 
 @pytest.mark.parametrize("name", ["hybrid", "replaced-token"])
@@ -140,7 +142,7 @@ def test_a_prompt_has_one_space_on_each_side_of_its_hole(tmp_path: Path) -> None
     tokenizer = replace(base.tokenizer, kind="byte-bpe", vocabulary=330)  # type: ignore[type-var]
     out = tmp_path / "run"
     run.pretrain(replace(base, tokenizer=tokenizer), out, stream=io.StringIO())
-    prompt = next(r["prompt"] for r in journal.read(out) if r["kind"] == "sample")
+    prompt = next(r["prompt"] for r in checkpoints.read_journal(out) if r["kind"] == "sample")
     assert " [MASK] " in prompt and "  " not in prompt
 
 

@@ -20,7 +20,7 @@ from maskwright import api
 from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base.budget import Budget
 from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.learn.pretrain import journal, run
+from maskwright.learn.pretrain import checkpoints, run
 from maskwright.learn.pretrain.checkpoints import conventions_of
 from maskwright.learn.recipes.base.find import read
 from maskwright.learn.recipes.base.recipe import (
@@ -30,9 +30,9 @@ from maskwright.learn.recipes.base.recipe import (
     Recipe,
     RowChoice,
 )
-from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.settings import AdamW
 from maskwright.model.checkpoint import pretrained
-from maskwright.model.checkpoint.conventions import Conventions
+from maskwright.model.checkpoint.layout import Conventions
 from maskwright.model.families.base.family import family
 from maskwright.model.inference import likelihood as text_likelihood
 from maskwright.model.inference.fill_mask import TokenCandidate, fill
@@ -271,7 +271,7 @@ def test_the_start_that_the_recipe_chose(tmp_path: Path) -> None:
 
 def test_samples_of_a_run_show_no_frame(made: tuple[Style, Path]) -> None:
     style, out = made
-    (sample,) = [r for r in journal.read(out) if r["kind"] == "sample"]
+    (sample,) = [r for r in checkpoints.read_journal(out) if r["kind"] == "sample"]
     assert SIGNS[style] in sample["prompt"]
     assert sample["text"].split()[0] in ("the", "a")
     assert not set("<>[]") & set(sample["text"])

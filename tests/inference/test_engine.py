@@ -15,9 +15,9 @@ from maskwright.base import catalogue
 from maskwright.base.errors import DataError
 from maskwright.model.families.base.family import family
 from maskwright.model.inference.batches import RowGroup, portions
-from maskwright.model.inference.engine import at_place, hidden
 from maskwright.model.inference.prepared import Prepared, prepare
-from maskwright.model.nn.cache import KVCache
+from maskwright.model.inference.scores import at_place, hidden
+from maskwright.model.nn.attention import KVCache
 from maskwright.model.nn.mask import real
 from maskwright.model.nn.stack import Trace
 from maskwright.model.nn.transformer import Transformer

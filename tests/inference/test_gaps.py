@@ -12,7 +12,7 @@ from maskwright import api
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base.family import family
-from maskwright.model.inference.gaps import gapped, spelled
+from maskwright.model.inference.text_generation import gapped, spelled
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 

@@ -23,7 +23,7 @@ from maskwright.model.inference.generation import Generation, Prompt, distributi
 from maskwright.model.inference.generation_settings import GenerationKeywords, GenerationSettings
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.inference.text_generation import generation_of, prompts_of, write
-from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn.attention import KVCache
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening.open import open_model
 from nn.points import POINTS

@@ -22,10 +22,10 @@ from maskwright.model.adapters.prompt import PromptTuning
 from maskwright.model.families.base.family import family
 from maskwright.model.inference import growing_rows
 from maskwright.model.inference.blocks import fits
-from maskwright.model.inference.gaps import spans
 from maskwright.model.inference.growing_rows import ContextReader, GrowingRows
 from maskwright.model.inference.prepared import prepare, prepared
-from maskwright.model.nn.cache import KVCache
+from maskwright.model.inference.text_generation import spans
+from maskwright.model.nn.attention import KVCache
 from maskwright.model.nn.transformer import Transformer
 from nn.points import POINTS
 from nn.points import model_of as point

@@ -21,7 +21,7 @@ from maskwright.model.inference.scores import ScoringObjective, scores
 from maskwright.model.inference.shared_layers import SharedLayers, can_share
 from maskwright.model.inference.together import ScoreRequest, scores_of_all
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.model.objectives.base.corruption import Sequences
 from maskwright.model.objectives.modules.supervised import Contrast, Supervised
 from maskwright.model.objectives.supervised import Options
 from toys import VOCABULARY

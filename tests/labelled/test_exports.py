@@ -11,10 +11,10 @@ import pytest
 
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.examples import TaggedExample, TextExample
 from maskwright.text.tables.files import load
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.rows import TaggedExample, TextExample
 from maskwright.text.tables.survey import survey
 
 SIZE = 40

@@ -10,10 +10,9 @@ import pytest
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.learn.finetune.cross_validation import divide, is_cross_validated
-from maskwright.text.tables.examples import TextExample
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Task
-from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION
+from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION, TextExample
 from maskwright.text.tables.shapes import shape_of
 from maskwright.text.tables.splits import fold_rows
 

@@ -15,7 +15,7 @@ import pytest
 
 from labelled.tables import refusal, write_parquet
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.document import refuse_duplicates
+from maskwright.text.corpus.reading import refuse_duplicates
 from maskwright.text.tables import columns, read
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.survey import survey

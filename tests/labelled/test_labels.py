@@ -16,11 +16,11 @@ from labelled.tables import loaded, refusal, sentence, table_of, understood, wri
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.cell_values import is_empty
-from maskwright.text.tables.examples import ChoiceExample, QuestionExample
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import build, prepare
+from maskwright.text.tables.rows import ChoiceExample, QuestionExample
 from maskwright.text.tables.survey import survey
 
 SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=0.5)

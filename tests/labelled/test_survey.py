@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from labelled.tables import loaded, sentence, table_of, understood, write, write_rows
-from maskwright.base.report import tables as report
+from maskwright.base.report import document as report
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.survey import Survey, survey

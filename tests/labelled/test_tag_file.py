@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.corpus.ledger import Counts, Ledger
 from maskwright.text.corpus.lines import TextBlock
-from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.reading import Counts, Ledger, ReadingOptions
 from maskwright.text.tables.formats.conll import is_one, rows
 
 

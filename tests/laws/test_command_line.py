@@ -23,7 +23,7 @@ from maskwright.cli import main as cli
 from maskwright.cli.main import ALIASES, Parser, option_name
 from maskwright.cli.verbs import finetune
 from maskwright.learn.finetune.recipe import FinetuneRecipe
-from maskwright.ship.serve.limits import Limits
+from maskwright.ship.serve.errors import Limits
 
 # Short for settings of a recipe that the field has names for.
 SHORT = "--budget --rate --batch --length --seed --precision --device"

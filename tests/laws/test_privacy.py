@@ -215,7 +215,7 @@ def imported(code: str) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names.add(str(node.module))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "require":
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "require_packages":
             values = [arg.value for arg in node.args[1:] if isinstance(arg, ast.Constant)]
             names |= {value for value in values if isinstance(value, str)}
     return {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"maskwright"}
@@ -223,7 +223,7 @@ def imported(code: str) -> set[str]:
 
 def test_every_package_was_reviewed() -> None:
     assert {name for _, code in code_of(SOURCE) for name in imported(code)} == {*REVIEWED.split()}
-    code = "import os, a.b\nfrom c import d\nrequire('reading', 'e.f', 'g')"
+    code = "import os, a.b\nfrom c import d\nrequire_packages('reading', 'e.f', 'g')"
     assert imported(code) == {"a", "c", "e", "g"}, "the control"
 
 

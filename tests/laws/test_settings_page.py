@@ -14,7 +14,7 @@ from maskwright.base.config import alternatives, hints_of
 from maskwright.cli.main import ALIASES
 from maskwright.learn.finetune import recipe as finetuning
 from maskwright.learn.recipes.base.recipe import FREE, INEXACT, Recipe
-from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.settings import AdamW
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
 NAMES = set(re.findall(r"`([a-z_0-9]+)`", PAGE))

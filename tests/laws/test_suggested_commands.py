@@ -22,7 +22,7 @@ import pytest
 
 from laws.source import SOURCE
 from maskwright import api
-from maskwright.base import catalogue, packages
+from maskwright.base import catalogue
 from maskwright.base.errors import UsageError
 from maskwright.base.report.page import next_commands
 from maskwright.cli import main as cli
@@ -185,8 +185,11 @@ def test_packages_are_installed_by_their_names() -> None:
     named = set[str]()
     for file in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("require", "install"):
-                skipped = int(ast.unparse(node.func) == "require")
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+                "require_packages",
+                "install_command",
+            ):
+                skipped = int(ast.unparse(node.func) == "require_packages")
                 values = [a.value for a in node.args[skipped:] if isinstance(a, ast.Constant)]
                 named |= {re.split(r"[\[.=]", v)[0] for v in values if isinstance(v, str)}
     for name in catalogue.names("graph.engines"):
@@ -195,7 +198,7 @@ def test_packages_are_installed_by_their_names() -> None:
 
 
 def test_the_command_that_installs_works_for_this_python() -> None:
-    command = shlex.split(packages.install("numpy", "rich.console", "rich"))
+    command = shlex.split(catalogue.install_command("numpy", "rich.console", "rich"))
     assert command[0] == sys.executable and command[-2:] == ["numpy", "rich"]
     done = subprocess.run(
         [*command, "--dry-run", "--no-index", "--no-deps"],
@@ -208,11 +211,11 @@ def test_the_command_that_installs_works_for_this_python() -> None:
 
 def test_a_missing_package_is_named_with_its_command() -> None:
     with pytest.raises(UsageError) as refused:
-        packages.require(
+        catalogue.require_packages(
             "reading", "json", "no_such_package.inside", where="a.x", otherwise="; or b"
         )
-    assert refused.value.do == packages.install("json", "no_such_package") + "; or b"
-    assert packages.require("reading", "json").loads("1") == 1, "the control"
+    assert refused.value.do == catalogue.install_command("json", "no_such_package") + "; or b"
+    assert catalogue.require_packages("reading", "json").loads("1") == 1, "the control"
 
 
 # ---------------------------------------------------------------------- mistakes of newcomers
@@ -313,9 +316,7 @@ def test_what_a_run_ends_with_can_be_typed(
     ask, *others = next_commands(model)
     assert cli.main(shlex.split(ask)[1:]) == 0
     assert [fault(command) for command in others] == [None] * len(others)
-    monkeypatch.setattr(
-        "maskwright.learn.pretrain.tokenizer_run.train_and_report", lambda *_, **__: None
-    )
+    monkeypatch.setattr("maskwright.learn.pretrain.prepare.train_and_report", lambda *_, **__: None)
     (text := tmp_path / "my texts.txt").write_text("A text.\n")
     for given in ([], ["--text", str(text)]):
         capsys.readouterr()

@@ -22,24 +22,23 @@ from jinja2 import Environment, nodes
 import maskwright
 from curate.cards import card_with
 from maskwright.ask.analysis import pages
-from maskwright.ask.analysis.layers import LayerProbe
-from maskwright.ask.analysis.pooling import PoolingComparison
+from maskwright.ask.analysis.layers import LayerProbe, PoolingComparison
 from maskwright.ask.doctor.check import Check, FlaggedRow
 from maskwright.ask.doctor.doctor import Diagnosis
 from maskwright.ask.evaluate.compare_report import Comparison, Metric
 from maskwright.ask.evaluate.compare_report import render as comparison_page
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding
 from maskwright.base.metrics.intervals import Estimate
-from maskwright.base.metrics.verdict import Verdict
-from maskwright.base.report import document, page, run_folder
-from maskwright.base.report.drawing.shades import grid, head_weights, scatter
+from maskwright.base.metrics.paired import Verdict
+from maskwright.base.report import document, page
+from maskwright.base.report.drawing.svg import grid, head_weights, scatter
 from maskwright.learn.finetune import page as finetune_page
 from maskwright.learn.finetune.label_curve import LabelCurve
 from maskwright.learn.finetune.label_curve import render as curve_page
 from maskwright.learn.finetune.result import card
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
-from maskwright.text.curate.card_report import render_data_card, render_page
-from maskwright.text.tables.examples import TextExample
+from maskwright.text.curate.card import render_data_card, render_page
+from maskwright.text.tables.rows import TextExample
 from report.runs import RUN, sample, train, whole_run, write_run
 from report.test_verdicts import contender
 
@@ -71,7 +70,7 @@ def of_run(folder: Path, text: str) -> str:
     (path / "results.json").write_text(tables)
     saved = {"model_type": text, "architectures": [text]}
     (path / "checkpoints" / "step-00000040" / "config.json").write_text(json.dumps(saved))
-    return page.render(run_folder.read(path))
+    return page.render(page.read_run(path))
 
 
 def of_finetuning(folder: Path, text: str) -> str:

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from labelled.tables import refusal
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.metrics import metrics
-from maskwright.base.metrics.bootstrap import by_resample, of_counts
 from maskwright.base.metrics.intervals import (
+    by_resample,
     estimate,
     estimate_of_sums,
     estimates,
     estimates_of_means,
+    of_counts,
 )
 
 CLASSES = st.integers(0, 3)
@@ -169,7 +170,7 @@ def test_how_many_resamples_are_looked_at_together_changes_nothing(
     given = list(zip(names, *zip(one, several, numbers, strict=True), strict=True))
     whole = [estimates(*each) for each in given]
     sums = estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1)
-    monkeypatch.setattr("maskwright.base.metrics.bootstrap.AT_ONCE", 7 * 40)
+    monkeypatch.setattr("maskwright.base.metrics.intervals.AT_ONCE", 7 * 40)
     assert [estimates(*each) for each in given] == whole
     assert estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1) == sums
 

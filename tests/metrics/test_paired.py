@@ -21,12 +21,12 @@ from maskwright.ask.evaluate.compare_report import (
     Run,
     verdicts,
 )
-from maskwright.base.metrics import bootstrap, intervals, paired
+from maskwright.base.metrics import intervals, paired
 from maskwright.base.metrics.intervals import estimate, estimate_of_sums, wilson
 from maskwright.base.metrics.metrics import accuracy, macro_f1, matthews, pearson, spearman
+from maskwright.base.metrics.paired import Rival, verdict
 from maskwright.base.metrics.row_metrics import ArrayMetric
 from maskwright.base.metrics.seeds import candidates_by_seed, difference
-from maskwright.base.metrics.verdict import Rival, verdict
 from maskwright.learn.tasks.base.task_type import TaskMetrics
 
 RANDOM = np.random.default_rng(0)
@@ -104,11 +104,11 @@ def test_a_correlation_without_skill_is_not_called_one(
 
 def test_a_permutation_test_rejects_as_often_as_it_says() -> None:
     rejected = share(
-        300, lambda: bootstrap.permutation_p(spearman, *RANDOM.normal(size=(2, 12)), 200) < 0.05
+        300, lambda: intervals.permutation_p(spearman, *RANDOM.normal(size=(2, 12)), 200) < 0.05
     )
     assert rejected <= band(0.05, 300)
     truth = np.arange(12.0)
-    assert bootstrap.permutation_p(spearman, truth, truth, 200) == 1 / 201
+    assert intervals.permutation_p(spearman, truth, truth, 200) == 1 / 201
 
 
 @pytest.mark.parametrize("rows", [20, 100])

@@ -30,7 +30,7 @@ from maskwright.base.storage.manifest import MANIFEST, read_manifest
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
-from maskwright.model.checkpoint import conventions
+from maskwright.model.checkpoint import layout
 from maskwright.model.inference import held_out_loss
 from maskwright.model.inference.prepared import PreparedStack
 from maskwright.model.nn.stack import StackModule
@@ -143,9 +143,9 @@ def attempt(ask: Callable[[], Any]) -> Any:
 def without_conventions(folder: Path) -> Path:
     """The folder, as another program might have written it."""
     said = json.loads((folder / "config.json").read_text())
-    own = said.pop(conventions.KEY)
+    own = said.pop(layout.CONVENTIONS_KEY)
     if "config" in own:  # in a folder of our own form the config stands there, too
-        said[conventions.KEY] = {k: v for k, v in own.items() if k != "conventions"}
+        said[layout.CONVENTIONS_KEY] = {k: v for k, v in own.items() if k != "conventions"}
     (folder / "config.json").write_text(json.dumps(said))
     listed = read_manifest(folder)
     data = (folder / "config.json").read_bytes()

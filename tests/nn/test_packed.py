@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from maskwright.model.nn.feed_forward import ACTIVATIONS
-from maskwright.model.nn.kernels import packed
-from maskwright.model.nn.kernels.packed import FUSED, PackedWeight
+from maskwright.model.inference import blocks
+from maskwright.model.inference.blocks import FUSED, PackedWeight
+from maskwright.model.nn.layers import ACTIVATIONS
 
 DRAW = torch.Generator().manual_seed(0)
 WEIGHT, BIAS = torch.randn(33, 20, generator=DRAW), torch.randn(33, generator=DRAW)
@@ -18,7 +18,7 @@ WEIGHT, BIAS = torch.randn(33, 20, generator=DRAW), torch.randn(33, generator=DR
 @pytest.mark.parametrize("rows", [0, 1, 3, 70, 600])
 def test_as_linear(rows: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if plain:
-        monkeypatch.setattr(packed, "_packs", lambda dtype: False)
+        monkeypatch.setattr(blocks, "_packs", lambda dtype: False)
     x, residual = torch.randn(rows, 20), torch.randn(rows, 33)
     wanted = F.linear(x, WEIGHT, BIAS)
     torch.testing.assert_close(PackedWeight(WEIGHT, BIAS)(x), wanted)
@@ -33,7 +33,7 @@ def test_as_linear(rows: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_rows_are_of_few_sizes() -> None:
     """Memory: oneDNN keeps a compiled product for each number of rows."""
-    sizes = [packed.sized(rows) for rows in range(4_097)]
+    sizes = [blocks.sized(rows) for rows in range(4_097)]
     assert all(rows <= size < 1.12 * rows + 1 for rows, size in enumerate(sizes))
     assert sizes[:17] == list(range(17)) and len(set(sizes)) == 17 + 5 * 8 + 3 * 16
 

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 
 from maskwright.model.nn.config import Norm, Relative, Rotary
-from maskwright.model.nn.feed_forward import ACTIVATIONS
 from maskwright.model.nn.kernels.dropout import (
     LEVELS,
     add_dropped,
@@ -19,8 +18,14 @@ from maskwright.model.nn.kernels.dropout import (
     keep_mask,
     softmax,
 )
-from maskwright.model.nn.norm import NormModule
-from maskwright.model.nn.positions import relative_buckets, rotary_table, rotate, sinusoids
+from maskwright.model.nn.layers import (
+    ACTIVATIONS,
+    NormModule,
+    relative_buckets,
+    rotary_table,
+    rotate,
+    sinusoids,
+)
 
 CPU = torch.device("cpu")
 

@@ -12,16 +12,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from maskwright.model.inference.blocks import PackedWeight
 from maskwright.model.nn import kernels
 from maskwright.model.nn.config import Norm, Rotary
 from maskwright.model.nn.kernels.dropout import add_dropped, dropout, dropped_product, softmax
 from maskwright.model.nn.kernels.linear import linear, scaled_product, spare_rows
-from maskwright.model.nn.kernels.packed import PackedWeight
-from maskwright.model.nn.kernels.vocabulary_divergence import vocabulary_divergence
-from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss, vocabulary_sample
+from maskwright.model.nn.kernels.vocabulary_loss import (
+    vocabulary_divergence,
+    vocabulary_loss,
+    vocabulary_sample,
+)
+from maskwright.model.nn.layers import NormModule, rotary_table, rotate
 from maskwright.model.nn.mask import real
-from maskwright.model.nn.norm import NormModule
-from maskwright.model.nn.positions import rotary_table, rotate
 from maskwright.model.nn.transformer import Transformer
 from nn.points import model_of
 from toys import bert, gpt2

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from maskwright.base.errors import ConfigError, DataError
+from maskwright.model.device.step_cost import cost
 from maskwright.model.families.base.family import family
-from maskwright.model.nn import heads as nn_heads
-from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn import transformer as nn_heads
+from maskwright.model.nn.attention import KVCache
 from maskwright.model.nn.config import Attention, Head, Relative, Rotary, Tokens
-from maskwright.model.nn.cost import cost
 from maskwright.model.nn.kernels.linear import spare_rows
 from maskwright.model.nn.mask import real, same_document
 from maskwright.model.nn.stack import Trace

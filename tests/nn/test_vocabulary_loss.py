@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from maskwright.base.errors import DataError
-from maskwright.model.nn.kernels import vocabulary_divergence
 from maskwright.model.nn.kernels import vocabulary_loss as room
-from maskwright.model.nn.kernels.vocabulary_divergence import vocabulary_divergence as divergence
+from maskwright.model.nn.kernels import vocabulary_loss as vocabulary_divergence
+from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_divergence as divergence
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
 
 Inputs = tuple[Tensor, Tensor, Tensor | None, Tensor]
@@ -331,7 +331,7 @@ def test_a_small_vocabulary_scored_whole_is_the_same(
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("rows", [64, 1000])
 def test_a_divergence_is_pytorchs(monkeypatch: pytest.MonkeyPatch, rows: int, bias: bool) -> None:
-    monkeypatch.setattr(vocabulary_divergence, "BUFFER_BYTES", 4 * 331 * rows)
+    monkeypatch.setattr(vocabulary_divergence, "DIVERGENCE_BYTES", 4 * 331 * rows)
     given, teacher = inputs(bias=bias), inputs(width=7, bias=bias)
     total, each = divergence(*given[:3], *teacher[:3])
     own = F.linear(*given[:3]).log_softmax(-1)

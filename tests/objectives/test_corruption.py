@@ -197,7 +197,7 @@ def replaced(unit: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np
     chosen[:, :10] = True
     many = randomness.key("replace", 1, 0, np.arange(len(tokens)))
     each = np.broadcast_to(np.arange(LENGTH), tokens.shape) if unit is None else unit
-    new = corruption.replace(
+    new = corruption.replace_tokens(
         tokens,
         chosen,
         each,

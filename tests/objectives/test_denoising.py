@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from maskwright.base.errors import IncompatibleError
+from maskwright.model.objectives.base.corruption import Sequences, Texts, texts_of
 from maskwright.model.objectives.base.objective import Vocabulary
-from maskwright.model.objectives.base.sequences import Sequences, Texts, texts_of
 from maskwright.model.objectives.denoising import Options
 from maskwright.model.objectives.modules import denoising as modules
 from maskwright.model.objectives.modules.denoising import Denoising
@@ -264,8 +264,10 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_a_wrong_budget_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: one token too many."""
-    budget = modules.budget
-    monkeypatch.setattr(modules, "budget", lambda lengths, rate: budget(lengths, rate) + 1)
+    budget = modules.budget_of_lengths
+    monkeypatch.setattr(
+        modules, "budget_of_lengths", lambda lengths, rate: budget(lengths, rate) + 1
+    )
     with pytest.raises(AssertionError):
         test_infilling_covers_exactly_its_budget(63, 3.0)
 
@@ -276,7 +278,7 @@ def test_draws_that_forget_the_document_are_seen(monkeypatch: pytest.MonkeyPatch
     def through(texts: object, lengths: np.ndarray, purpose: str, *counters: int) -> np.ndarray:
         return np.random.default_rng(counters).random(int(lengths.sum()))[::-1]
 
-    monkeypatch.setattr("maskwright.model.objectives.base.sequences.Texts.draws", through)
+    monkeypatch.setattr("maskwright.model.objectives.base.corruption.Texts.draws", through)
     with pytest.raises(AssertionError):
         test_a_text_is_damaged_alike_beside_any_neighbour()
 

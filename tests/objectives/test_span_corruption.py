@@ -16,8 +16,8 @@ from maskwright.model.nn.initialise import build as build_model
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives import span_corruption
 from maskwright.model.objectives.base import encoder_decoder
+from maskwright.model.objectives.base.corruption import Sequences, compositions
 from maskwright.model.objectives.base.objective import Vocabulary
-from maskwright.model.objectives.base.sequences import Sequences, compositions
 from maskwright.model.objectives.modules.span_corruption import SpanCorruption
 from maskwright.model.objectives.span_corruption import Options
 from maskwright.text.store.rows import Rows

@@ -17,9 +17,8 @@ import maskwright
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import load
-from maskwright.base.errors import CheckpointError, DataError, IncompatibleError
-from maskwright.base.findings import Finding
-from maskwright.ship.serve.dialects.base.model_reference import ModelReference
+from maskwright.base.errors import CheckpointError, DataError, Finding, IncompatibleError
+from maskwright.ship.serve.dialects.base.messages import ModelReference
 from tokenizer.toy_tokenizers import trained
 
 SIZES = {

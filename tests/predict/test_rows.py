@@ -24,7 +24,7 @@ from maskwright.ask.predict.write import write_predictions
 from maskwright.base.errors import CheckpointError, DataError, UsageError
 from maskwright.base.storage.strict_json import parse
 from maskwright.learn.finetune.command import finetune_file
-from maskwright.text.tables.raw_text import as_read
+from maskwright.text.tables.marked_text import as_read
 from maskwright.text.tables.reading_options import TableReadingOptions, how_read
 from tinyrun import WORDS
 

@@ -25,7 +25,7 @@ from maskwright.base.errors import CheckpointError, IncompatibleError, Maskwrigh
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.similarities import compared
-from maskwright.ship.serve.dialects.base.answers import embeddings_of, similarities_to
+from maskwright.ship.serve.dialects.base.messages import embeddings_of, similarities_to
 from maskwright.ship.serve.errors import Refusal
 
 LENGTH = 9

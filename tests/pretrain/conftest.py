@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding
 from tinyrun import text_file
 
 

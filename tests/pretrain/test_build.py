@@ -14,7 +14,7 @@ import pytest
 
 from maskwright.base.errors import ConfigError, IncompatibleError
 from maskwright.cli.show import show
-from maskwright.learn.pretrain import build, journal, rows, run
+from maskwright.learn.pretrain import build, checkpoints, rows, run
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
 from maskwright.learn.pretrain.rows import check_length, training_rows, untrained_positions
 from maskwright.learn.recipes.base.find import find, override
@@ -27,7 +27,7 @@ from maskwright.learn.recipes.base.recipe import (
     RowChoice,
     TokenizerFolder,
 )
-from maskwright.learn.train.schedule import Phase
+from maskwright.learn.train.settings import Phase
 from maskwright.model.nn.config import Learned, Tokens, TransformerConfig
 from maskwright.text.tables.reading_options import how_read
 from maskwright.text.tables.shapes import as_names
@@ -138,7 +138,7 @@ def test_one_long_document_fills_the_positions_of_a_model(tmp_path: Path) -> Non
         rows=RowChoice(length=length, kind="stream"),
     )
     train_quietly(made, tmp_path / "run")
-    assert journal.read(tmp_path / "run")[0]["tokens"] == made.training.batch * length
+    assert checkpoints.read_journal(tmp_path / "run")[0]["tokens"] == made.training.batch * length
 
 
 def test_a_student_reads_a_stream_as_long_as_it_may(text: Path) -> None:
@@ -283,7 +283,7 @@ def test_steps_that_lack_a_part_of_the_loss_are_shown(text: Path, tmp_path: Path
         training=replace(made.training, batch=1),
     )
     train_quietly(made, tmp_path / "run")
-    records = [r for r in journal.read(tmp_path / "run") if r["kind"] == "train"]
+    records = [r for r in checkpoints.read_journal(tmp_path / "run") if r["kind"] == "train"]
     lacking = [r for r in records if "boundary" not in r["parts"]]
     assert 0 < len(lacking) < len(records) == 24
     for record in records:

@@ -15,12 +15,12 @@ import pytest
 from maskwright import api
 from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base.errors import ConfigError
-from maskwright.base.report import opened
+from maskwright.base.report import document
 from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import FamilyModel, ObjectiveChoice, Recipe
-from maskwright.model.checkpoint import conventions, layout, pretrained
-from maskwright.model.checkpoint.conventions import Conventions
+from maskwright.model.checkpoint import layout, pretrained
+from maskwright.model.checkpoint.layout import Conventions
 from tinyrun import recipe, text_file, train_quietly
 
 pytest.importorskip("transformers", reason="the extra `hf` is not installed")
@@ -118,22 +118,22 @@ def test_a_checkpoint_that_is_copied_away_is_asked_as_its_run(tmp_path: Path) ->
 ODD = [[], {"shift": -1}, {"shift": 99}, {"shift": "1"}, {"new": 1}]
 
 
-@pytest.mark.parametrize("key", [conventions.KEY, conventions.EARLIER])
+@pytest.mark.parametrize("key", [layout.CONVENTIONS_KEY, layout.EARLIER])
 @pytest.mark.parametrize("odd", ODD)
 def test_what_is_said_of_a_model_is_checked(odd: Any, key: str, tmp_path: Path) -> None:
     last = train_quietly(small(text_file(tmp_path), "bert-mini", BERT, None), tmp_path / "run")
     form = layout.of_hf(hf := pretrained.read_json(last, "config.json"))
-    table = {"conventions": odd} if key == conventions.KEY else odd
-    del hf[conventions.KEY]
+    table = {"conventions": odd} if key == layout.CONVENTIONS_KEY else odd
+    del hf[layout.CONVENTIONS_KEY]
     with pytest.raises(ConfigError):
         layout.about_of({**hf, key: table}, form)
 
 
 def test_what_earlier_releases_wrote_is_read() -> None:
-    found = conventions.read({conventions.EARLIER: {"shift": 1, "writes": True, "framed": True}})
+    found = layout.read_conventions({layout.EARLIER: {"shift": 1, "writes": True, "framed": True}})
     assert found == Conventions(prediction_offset=1, writes=True, framed_prompt=True)
-    assert conventions.read({}) is None
+    assert layout.read_conventions({}) is None
 
 
 def test_pages_and_folders_use_one_key() -> None:
-    assert opened.OURS == conventions.KEY
+    assert document.OURS == layout.CONVENTIONS_KEY

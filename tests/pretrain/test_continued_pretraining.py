@@ -15,8 +15,8 @@ from checkpoint.small import model_of, small
 from maskwright import api
 from maskwright.base.errors import IncompatibleError
 from maskwright.cli.main import main
+from maskwright.learn.pretrain import checkpoints, run
 from maskwright.learn.pretrain import continued_pretraining as further
-from maskwright.learn.pretrain import journal, run
 from maskwright.learn.recipes.base.find import override, read
 from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, ObjectiveChoice
 from maskwright.model.checkpoint import pretrained
@@ -227,7 +227,9 @@ def test_a_student_goes_on_from_itself(text: Path, tmp_path: Path) -> None:
     newest = [folders.newest(tmp_path / name) for name in ("run", "out", "teacher")]
     own, after, teacher = (pretrained.load(folder).model.tokens.weight for folder in newest)
     assert torch.allclose(own, after, atol=1e-6) and not torch.allclose(teacher, after, atol=1e-6)
-    evaluations = [r for r in journal.read(tmp_path / "run") if r["kind"] == "evaluation"]
+    evaluations = [
+        r for r in checkpoints.read_journal(tmp_path / "run") if r["kind"] == "evaluation"
+    ]
     before, later, _ = lines(tmp_path / "out")["the text before"]
     assert float(before) == pytest.approx(evaluations[-1]["loss"], abs=1e-4)
     assert float(later) == pytest.approx(float(before), abs=1e-4)

@@ -14,7 +14,7 @@ import pytest
 from maskwright import api
 from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base.errors import IncompatibleError
-from maskwright.learn.pretrain import build, journal
+from maskwright.learn.pretrain import build, checkpoints
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
 from maskwright.learn.pretrain.rows import training_rows
 from maskwright.learn.recipes.base.recipe import (
@@ -71,7 +71,7 @@ def chosen(name: str, text: Path, steps: int = 12) -> Recipe:
 def test_a_run_from_text_to_figures(name: str, tmp_path: Path) -> None:
     made, out = chosen(name, text_file(tmp_path), steps=24), tmp_path / "run"
     train_quietly(made, out)
-    lines = journal.read(out)
+    lines = checkpoints.read_journal(out)
     losses = [r["loss"] for r in lines if r["kind"] == "train"]
     assert len(losses) == 24 and losses[-1] < losses[0]
     assert next(r["parts"].keys() for r in lines if r["kind"] == "train") == {name}

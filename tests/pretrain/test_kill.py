@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.learn.pretrain import journal, run
+from maskwright.learn.pretrain import checkpoints, run
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train import loop
 from maskwright.learn.train.state import DivergedError, TrainState
@@ -86,7 +86,7 @@ def test_the_comparison_sees_a_run_that_forgot_something(
     os.kill(pid, signal.SIGKILL)
     assert wait(pid) == -signal.SIGKILL
     monkeypatch.setattr(
-        "maskwright.learn.train.optimizers.states.AdamWState.load",
+        "maskwright.learn.train.optimizers.AdamWState.load",
         lambda self, state, steps: setattr(self, "steps", steps),
     )
     with (tmp_path / "log").open("a") as stream:
@@ -161,6 +161,8 @@ def test_a_run_that_skipped_steps_says_so(
     train_quietly(
         replace(made, training=replace(made.training, on_nonfinite="skip")), tmp_path / "run"
     )
-    kinds = [line["kind"] for line in journal.read(tmp_path / "run") if "tokens" in line]
+    kinds = [
+        line["kind"] for line in checkpoints.read_journal(tmp_path / "run") if "tokens" in line
+    ]
     assert kinds == ["train", "train", "skipped", "train"] and "steps-skipped" in findings
     assert not (tmp_path / "run" / "crash").exists()

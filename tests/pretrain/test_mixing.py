@@ -13,19 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from maskwright.ask.evaluate.compare import compare
-from maskwright.ask.evaluate.compare_checks import refuse_other_text
+from maskwright.ask.evaluate.compare import compare, refuse_other_text
 from maskwright.ask.evaluate.text import evaluate_text
+from maskwright.base.config import to_toml
 from maskwright.base.errors import ConfigError, DataError, IncompatibleError
-from maskwright.base.report.say import quiet
-from maskwright.base.toml import to_toml
+from maskwright.base.terminal import quiet
 from maskwright.cli.main import main
-from maskwright.learn.pretrain import build, hooks, run
+from maskwright.learn.pretrain import build, run, session
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare, training_stores, values_of
 from maskwright.learn.pretrain.rows import samples_by_progress, training_rows, weights_of
 from maskwright.learn.recipes.base.find import find, override, read, with_text
 from maskwright.learn.recipes.base.recipe import Corpus, Recipe, TokenizerFolder
-from maskwright.learn.train.schedule import Phase, Ramp
+from maskwright.learn.train.settings import Phase, Ramp
 from maskwright.model.inference.held_out_loss import token_counts
 from tinyrun import essence, forked, recipe, resume_quietly, train_quietly, wait
 
@@ -242,14 +241,14 @@ def test_a_killed_run_with_a_schedule_goes_on_to_the_bit(tmp_path: Path) -> None
     train_quietly(chosen, tmp_path / "whole")
 
     def killed() -> None:
-        usual = hooks.SaveHook.after_step
+        usual = session.SaveHook.after_step
 
         def die(self: Any, state: Any, record: Any) -> None:
             usual(self, state, record)
             if state.step == 14:
                 signal.raise_signal(signal.SIGKILL)
 
-        hooks.SaveHook.after_step = die  # type: ignore[method-assign]
+        session.SaveHook.after_step = die  # type: ignore[method-assign]
         run.pretrain(chosen, out)
 
     assert wait(forked(killed, tmp_path / "log")) == -signal.SIGKILL

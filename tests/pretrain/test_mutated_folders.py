@@ -14,9 +14,9 @@ import torch
 from tests.faults.mutations import Outcomes, attack
 
 from maskwright.ask.evaluate.compare import compare
-from maskwright.base.report import tables
+from maskwright.base.report import document
 from maskwright.base.report.page import write_report
-from maskwright.base.report.say import quiet
+from maskwright.base.terminal import quiet
 from maskwright.cli.show import show
 from maskwright.learn.pretrain import checkpoints
 from maskwright.learn.pretrain.prepare import prepare, training_stores
@@ -41,7 +41,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.mktemp("mutated")
     train_quietly(recipe(text_file(base), steps=8), base / "run")
     table = {"title": "t", "head": ["", "right"], "rows": [["mean", "1"]], "note": "n"}
-    tables.add(base / "run", [table])
+    document.add(base / "run", [table])
     return base / "run"
 
 

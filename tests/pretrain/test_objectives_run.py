@@ -13,7 +13,7 @@ import torch
 
 from maskwright.base.budget import Budget
 from maskwright.base.errors import IncompatibleError
-from maskwright.learn.pretrain import build, checkpoints, journal
+from maskwright.learn.pretrain import build, checkpoints
 from maskwright.learn.pretrain.prepare import prepare
 from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, ObjectiveChoice, Point, Recipe
 from maskwright.model.checkpoint import files, pretrained
@@ -71,7 +71,7 @@ def test_a_resumed_run_is_the_run(name: str, text: Path, teacher: Path, tmp_path
     last = train_quietly(settings, out)
     whole, others = essence(out), digest(last / OTHERS)
     assert (others is not None) is (name in ("replaced-token", "span-boundary"))
-    records = [r for r in journal.read(out) if r["kind"] == "train"]
+    records = [r for r in checkpoints.read_journal(out) if r["kind"] == "train"]
     assert len(records) == 8 and len(records[0]["parts"]) > 1
     shutil.rmtree(last)  # as if it had been stopped after step 4
     assert folders.newest(out).name == "step-00000004"
@@ -148,7 +148,7 @@ def test_a_mask_rate_moves_over_the_run(text: Path, tmp_path: Path) -> None:
     train_quietly(chosen(text, "masked", rate=0.5), constant)
 
     def targets(out: Path) -> list[int]:
-        return [r["targets"] for r in journal.read(out) if r["kind"] == "train"]
+        return [r["targets"] for r in checkpoints.read_journal(out) if r["kind"] == "train"]
 
     ours, theirs = targets(moving), targets(constant)
     assert ours[0] == theirs[0]

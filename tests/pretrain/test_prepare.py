@@ -17,6 +17,7 @@ import pytest
 
 from corpus.test_curated import LICENCES, curate
 from maskwright.ask.evaluate.text import evaluate_text
+from maskwright.base.config import to_toml
 from maskwright.base.errors import (
     ConfigError,
     DataError,
@@ -26,21 +27,19 @@ from maskwright.base.errors import (
     StoppedError,
     UsageError,
 )
-from maskwright.base.report.say import quiet
 from maskwright.base.storage.lock import Lock
 from maskwright.base.storage.manifest import hash_file
-from maskwright.base.toml import to_toml
+from maskwright.base.terminal import quiet
 from maskwright.cli.main import main
-from maskwright.learn.pretrain import build, journal, run
-from maskwright.learn.pretrain.prepare import keeps_text, prepare, text_changed
+from maskwright.learn.pretrain import build, checkpoints, run
+from maskwright.learn.pretrain.prepare import keeps_text, prepare, text_changed, train_and_report
 from maskwright.learn.pretrain.text import SMALL_CORPUS, CorpusText, _hash, resolve
-from maskwright.learn.pretrain.tokenizer_run import train_and_report
 from maskwright.learn.recipes.base.find import find, override, read, with_text
 from maskwright.learn.recipes.base.recipe import CharacterRanges, Corpus, Recipe, TokenizerFolder
 from maskwright.model.opening import folders
-from maskwright.text.corpus import curated
-from maskwright.text.corpus.document import Document
+from maskwright.text.corpus import saved
 from maskwright.text.corpus.read import Reader, Spool
+from maskwright.text.corpus.reading import Document
 from maskwright.text.store.tokenize import build_store
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice
@@ -196,7 +195,7 @@ def test_what_is_read_is_said(tmp_path: Path) -> None:
 def test_the_provenance_of_a_curated_folder_has_its_card(tmp_path: Path) -> None:
     clean = curate(tmp_path / "clean", (30, 30))
     for name, path, recorded in (
-        ("whole", clean, [curated.summary(clean)]),
+        ("whole", clean, [saved.curation_summary(clean)]),
         ("text", clean / "text", None),  # the control: its text without the folder
     ):
         chosen = replace(recipe(path), corpus=Corpus(text=(str(path),), held_out=0.1))
@@ -205,7 +204,7 @@ def test_the_provenance_of_a_curated_folder_has_its_card(tmp_path: Path) -> None
         assert provenance.get("curated") == recorded
         files = [Path(file).name for file in provenance["read"]["train"]["files"]]
         assert files == ["00000.jsonl.gz", "00001.jsonl.gz"]
-    assert curated.summary(clean)["licences"] == LICENCES
+    assert saved.curation_summary(clean)["licences"] == LICENCES
 
 
 def test_rows_dropped_are_listed_by_part(tmp_path: Path) -> None:
@@ -504,7 +503,7 @@ def test_a_mistake_in_the_text_does_not_take_the_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="column"):
         train_quietly(recipe(path, steps=2), out)
     train_quietly(override(recipe(path, steps=2), ["corpus.column=body"]), out)
-    assert journal.read(out)
+    assert checkpoints.read_journal(out)
 
 
 def test_what_is_refused_before_the_text_is_read(
@@ -516,7 +515,7 @@ def test_what_is_refused_before_the_text_is_read(
         train_quietly(misspelt, out)
     with pytest.raises(OutputError):
         train_quietly(recipe(path), path)
-    monkeypatch.setattr(run.distribute, "join", lambda: run.distribute.Processes(0, 2))
+    monkeypatch.setattr(run.state, "join_processes", lambda: run.state.Processes(0, 2))
     with pytest.raises(ConfigError, match=r"--set training\.microbatches=2"):
         train_quietly(recipe(path, microbatches=1), out)
     assert not out.exists()

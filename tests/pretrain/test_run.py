@@ -33,7 +33,7 @@ from maskwright.base.report.page import next_commands
 from maskwright.base.storage import commit
 from maskwright.cli import main as cli
 from maskwright.cli.show import show
-from maskwright.learn.pretrain import build, checkpoints, hooks, journal, run
+from maskwright.learn.pretrain import build, checkpoints, run, session
 from maskwright.learn.pretrain.prepare import prepare
 from maskwright.learn.pretrain.rows import held_out_rows, rows
 from maskwright.learn.recipes.base.find import override
@@ -73,9 +73,9 @@ def test_the_run_folder_holds_what_it_says(made: tuple[Recipe, Path]) -> None:
         "report.html",
     }
     assert run.read(out / "recipe.toml") == chosen
-    steps = [r["step"] for r in journal.read(out) if r["kind"] == "train"]
+    steps = [r["step"] for r in checkpoints.read_journal(out) if r["kind"] == "train"]
     assert steps == list(range(1, 9))
-    assert [r["step"] for r in journal.read(out) if r["kind"] == "evaluation"] == [8]
+    assert [r["step"] for r in checkpoints.read_journal(out) if r["kind"] == "evaluation"] == [8]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_sample_hides_a_word_and_shows_those_around_it(kind: Any, tmp_path: Pa
     prepared = prepare(chosen, tmp_path / "run", lambda _: None)
     network = build.model(chosen, build.transformer_config(chosen, prepared.tokenizer))
     objective = build.objective(chosen, network, prepared.tokenizer)
-    line = hooks.sample(objective, prepared, held_out_rows(chosen, prepared.held_out), 0)
+    line = session.sample(objective, prepared, held_out_rows(chosen, prepared.held_out), 0)
     assert line is not None
     left, hole, right = line["prompt"].partition("[MASK]")
     assert hole and left.strip() and right.strip()
@@ -364,8 +364,8 @@ def test_F04_the_journal_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     lines = [{"kind": "train", "step": n, "loss": 1.0} for n in range(1, 6)]
     text = "".join(json.dumps(line) + "\n" for line in lines) + '{"kind":"train","st'
     (tmp_path / "metrics.jsonl").write_text(text)
-    assert journal.cut(tmp_path, 3) == 3
-    assert [r["step"] for r in journal.read(tmp_path)] == [1, 2, 3]
+    assert checkpoints.cut_journal(tmp_path, 3) == 3
+    assert [r["step"] for r in checkpoints.read_journal(tmp_path)] == [1, 2, 3]
 
 
 def test_F40_weights_that_are_no_numbers_are_not_saved(made: tuple[Recipe, Path]) -> None:
@@ -458,7 +458,7 @@ def test_F07_lines_wait_where_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the flush before a checkpoint tells of it, and nothing is lost once there is room."""
-    monkeypatch.setattr(journal, "WAITING", 100)
+    monkeypatch.setattr(checkpoints, "WAITING", 100)
     full, write = [False], io.FileIO.write
 
     class File(io.FileIO):
@@ -471,7 +471,7 @@ def test_F07_lines_wait_where_the_disk_is_full(
 
     monkeypatch.setattr(Path, "open", lambda path, mode, buffering: File(path, "a"))
     records = [{"kind": "train", "step": n, "loss": 0.5} for n in range(20)]
-    with journal.Journal(tmp_path) as log:
+    with checkpoints.Journal(tmp_path) as log:
         for n, record in enumerate(records):
             full[0] = 5 <= n < 15
             log.write(record)
@@ -479,15 +479,15 @@ def test_F07_lines_wait_where_the_disk_is_full(
                 with pytest.raises(StoppedError, match="full"):
                     log.flush()
     monkeypatch.undo()
-    assert journal.read(tmp_path) == records
+    assert checkpoints.read_journal(tmp_path) == records
 
 
 def test_what_waits_hides_no_other_error(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
-    with pytest.raises(KeyError), journal.Journal(tmp_path) as log:
+    with pytest.raises(KeyError), checkpoints.Journal(tmp_path) as log:
         log.write({"step": 1})
         raise KeyError
-    with pytest.raises(StoppedError), journal.Journal(tmp_path) as log:
+    with pytest.raises(StoppedError), checkpoints.Journal(tmp_path) as log:
         log.write({"step": 1})
 
 

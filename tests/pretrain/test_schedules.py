@@ -14,15 +14,14 @@ import pytest
 import torch
 
 from maskwright.base.budget import Budget
-from maskwright.base.report.say import quiet
-from maskwright.learn.pretrain import build, checkpoints, journal, run
+from maskwright.base.terminal import quiet
+from maskwright.learn.pretrain import build, checkpoints, run
 from maskwright.learn.pretrain.prepare import prepare
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows
 from maskwright.learn.pretrain.run import flops_per_token
 from maskwright.learn.recipes.base.recipe import FamilyModel, Recipe
 from maskwright.learn.train import loop
-from maskwright.learn.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon
-from maskwright.learn.train.schedule import Phase, Ramp, Schedule
+from maskwright.learn.train.settings import Adafactor, AdamW, Lamb, Muon, Phase, Ramp, Schedule
 from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.inference import held_out_loss as likelihood
@@ -120,7 +119,7 @@ def test_the_journal_counts_what_was_read(text: Path, tmp_path: Path) -> None:
     made = scheduled(text)
     train_quietly(made, out)
     assert run.read(out / "recipe.toml") == made
-    tokens = [r["tokens"] for r in journal.read(out) if r["kind"] == "train"]
+    tokens = [r["tokens"] for r in checkpoints.read_journal(out) if r["kind"] == "train"]
     per_step = np.diff([0, *tokens]).tolist()
     # 2 microbatches of round(8 * (0.25 + 0.75 * step / 8)) rows of 8, of 4 rows of 12, of 16.
     assert per_step[:4] == [2 * n * 8 for n in (2, 3, 4, 4)]
@@ -144,7 +143,7 @@ def test_the_average_is_the_model_and_the_masters_go_on(text: Path, tmp_path: Pa
     prepared = prepare(made, out, lambda text: None)
     objective = build.objective(made, loaded.model, prepared.tokenizer)
     held_out = held_out_rows(made, prepared.held_out)
-    logged = [r for r in journal.read(out) if r["kind"] == "evaluation"][-1]
+    logged = [r for r in checkpoints.read_journal(out) if r["kind"] == "evaluation"][-1]
     size = {"rows": made.evaluation.rows, "batch_rows": made.evaluation.batch}
     assert likelihood.evaluate(objective, held_out, **size).loss == pytest.approx(logged["loss"])
     # The control: the masters answer otherwise.
@@ -158,7 +157,7 @@ def test_an_average_changes_nothing_of_the_training(text: Path, tmp_path: Path) 
     for ema in (0.0, 0.9):
         out = tmp_path / str(ema)
         folder = train_quietly(scheduled(text, ema=ema), out)
-        losses.append([r["loss"] for r in journal.read(out) if r["kind"] == "train"])
+        losses.append([r["loss"] for r in checkpoints.read_journal(out) if r["kind"] == "train"])
         assert (folder / checkpoints.MASTERS).exists() is (ema > 0)
     assert losses[0] == losses[1]
 
@@ -169,7 +168,7 @@ def test_a_resumed_run_is_the_run(name: str, text: Path, tmp_path: Path) -> None
     out = tmp_path / "run"
     last = train_quietly(scheduled(text, name), out)
     whole, masters = essence(out), digest(last / checkpoints.MASTERS)
-    losses = [r["loss"] for r in journal.read(out) if r["kind"] == "train"]
+    losses = [r["loss"] for r in checkpoints.read_journal(out) if r["kind"] == "train"]
     assert np.mean(losses[-4:]) < np.mean(losses[:4])
     shutil.rmtree(last)  # as if it had been stopped after step 12
     assert folders.newest(out).name == "step-00000012"
@@ -188,7 +187,7 @@ def test_the_comparison_sees_what_was_forgotten(
     shutil.rmtree(last)
     if forgotten == "average":
         monkeypatch.setattr(
-            "maskwright.learn.train.parameters.Average.load", lambda self, state: None
+            "maskwright.learn.train.optimizers.Average.load", lambda self, state: None
         )
     elif forgotten == "samples":
         read = checkpoints.read_state
@@ -200,7 +199,7 @@ def test_the_comparison_sees_what_was_forgotten(
         monkeypatch.setattr(checkpoints, "read_state", forget)
     else:
         monkeypatch.setattr(
-            "maskwright.learn.train.optimizers.states.LambState.load",
+            "maskwright.learn.train.optimizers.LambState.load",
             lambda self, state, steps: setattr(self, "steps", steps),
         )
     resume_quietly(out)

@@ -25,7 +25,7 @@ from maskwright.learn.recipes.base.recipe import (
 )
 from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.opening import folders
-from maskwright.model.opening.model import fingerprint as hash_of
+from maskwright.model.opening.folders import fingerprint as hash_of
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tinyrun import essence, recipe, resume_quietly, train_quietly
 

@@ -10,7 +10,7 @@ import pytest
 from maskwright import api
 from maskwright.ask import quickstart
 from maskwright.ask.quickstart import FEWEST_STEPS, _fit_steps
-from maskwright.base.report import tables
+from maskwright.base.report import document
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import run
 from maskwright.learn.quickstart_task import MARKER
@@ -44,10 +44,10 @@ def test_a_stopped_quickstart_ends_with_its_tables(
     monkeypatch.setattr(quickstart, "compare", lambda out, say: [table])
     run.pretrain(recipe(text_file(tmp_path), steps=1), tmp_path / "run", stream=io.StringIO())
     api.resume(tmp_path / "run", stream=io.StringIO())
-    assert tables.read(tmp_path / "run") == []
+    assert document.read(tmp_path / "run") == []
     (tmp_path / "run" / MARKER).write_text("{}")
     for _ in range(2):
         api.resume(tmp_path / "run", stream=(said := io.StringIO()))
-        assert tables.read(tmp_path / "run") == [table]
+        assert document.read(tmp_path / "run") == [table]
     assert said.getvalue().count("report:") == 1, "made once"
     assert "labelled" in (tmp_path / "run" / "report.html").read_text()

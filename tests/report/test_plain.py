@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding
 from maskwright.base.report import document
 from maskwright.base.report.document import with_sentences
 

@@ -8,7 +8,7 @@ import pytest
 
 from maskwright.base.budget import Budget
 from maskwright.base.memory import resident
-from maskwright.base.report.progress import BARS, History, Throughput, budget
+from maskwright.base.report.panel import BARS, History, Throughput, budget
 
 
 def test_a_long_history_keeps_its_shape_in_few_cells() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from maskwright.base.report.wording import (
+from maskwright.base.report.document import (
     count,
     duration,
     figure,

@@ -17,9 +17,8 @@ from maskwright.ask.predict.language_model import load
 from maskwright.base.errors import CheckpointError
 from maskwright.ship.serve.command import serve
 from maskwright.ship.serve.dialects import openai
-from maskwright.ship.serve.errors import Refusal, of_error
+from maskwright.ship.serve.errors import Limits, Refusal, RequestBudget, of_error
 from maskwright.ship.serve.host import Host
-from maskwright.ship.serve.limits import Limits, RequestBudget
 from serve.clients import TasksServer
 
 pytestmark = pytest.mark.loopback
@@ -191,7 +190,7 @@ def test_what_cannot_be_done_is_said(
 def test_an_answer_is_not_larger_than_a_server_can_tell(
     tasks_server: TasksServer, path: str, body: Any, larger: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maskwright.ship.serve.limits.MOST_ANSWER_BYTES", 1_800)
+    monkeypatch.setattr("maskwright.ship.serve.errors.MOST_ANSWER_BYTES", 1_800)
     assert tasks_server.ask("POST", path, body)[0] == 200
     status, _, told = tasks_server.ask("POST", path, larger)
     assert status == 413 and "limit: 1800" in told["error"]

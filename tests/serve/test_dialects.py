@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from maskwright.model.opening.special_tokens import end_of_text
-from maskwright.ship.serve.dialects.base import answers
+from maskwright.ship.serve.dialects.base import messages
 from maskwright.ship.serve.dialects.openai import CompletionsRequest, _CompletionsResponse
 from maskwright.ship.serve.host import Piece
 from serve.clients import TasksServer
@@ -55,9 +55,9 @@ def test_vectors(tasks_server: TasksServer) -> None:
 
 def test_a_task_without_a_measure_compares_by_angle(monkeypatch: pytest.MonkeyPatch) -> None:
     found = np.array([[1, 0], [2, 0], [0, 3]], np.float32), None
-    monkeypatch.setattr(answers, "embeddings_of", AsyncMock(return_value=found))
+    monkeypatch.setattr(messages, "embeddings_of", AsyncMock(return_value=found))
     model = Mock(task_type=Mock(decoding={}))
-    assert asyncio.run(answers.similarities_to(model, "a", ["b", "c"], field="x"))[0] == [1.0, 0.0]
+    assert asyncio.run(messages.similarities_to(model, "a", ["b", "c"], field="x"))[0] == [1.0, 0.0]
 
 
 def test_windows_are_told_and_nothing_is_cut_unsaid(tasks_server: TasksServer) -> None:

@@ -32,7 +32,8 @@ from benchmarks.serving_load import (
 
 from finetune.test_command import table
 from maskwright.learn.finetune.command import finetune_file
-from maskwright.ship.serve import protocol, scheduler
+from maskwright.ship.serve import process as protocol
+from maskwright.ship.serve import scheduler
 from maskwright.ship.serve.process import DrainingServer
 from serve.servers import server, until
 

@@ -29,13 +29,12 @@ from maskwright.model.inference import fill_mask
 from maskwright.model.inference.generation import Generation
 from maskwright.model.opening.open import open_model
 from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel, prepare_row
-from maskwright.ship.serve import access, encoding, explorer, gate, protocol
+from maskwright.ship.serve import access, app, encoding, gate, process
 from maskwright.ship.serve import host as host_module
 from maskwright.ship.serve.command import serve
-from maskwright.ship.serve.errors import Refusal
+from maskwright.ship.serve.errors import Limits, Refusal, RequestBudget
 from maskwright.ship.serve.generation import GenerationJob, GenerationScheduler, _GenerationBatch
 from maskwright.ship.serve.host import Options
-from maskwright.ship.serve.limits import Limits, RequestBudget
 from maskwright.ship.serve.scheduler import FullError
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from serve.servers import Served, answers, request, server, until
@@ -196,8 +195,8 @@ def test_F95_chunks_are_counted_and_lengths_are_not_believed(plain: Served) -> N
 def test_F96_slow_sockets_are_closed(
     kind: str, plain: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.4)
-    monkeypatch.setattr(protocol, "BODY_SECONDS", 0.4)
+    monkeypatch.setattr(process, "HEADER_SECONDS", 0.4)
+    monkeypatch.setattr(process, "BODY_SECONDS", 0.4)
     whole = request(plain.address, "/ask/predict", {"inputs": TEXT})
     head, _, _body = whole.partition(b"\r\n\r\n")
     first = {
@@ -438,7 +437,7 @@ def test_F96_connections_that_are_waited_for_make_room(
 def test_F96_unfinished_bodies_hold_a_bounded_number_of_bytes(
     plain: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "COMING_BYTES", 100_000)
+    monkeypatch.setattr(process, "COMING_BYTES", 100_000)
     body = json.dumps({"inputs": TEXT}).encode() + b" " * 44_000
     whole = request(plain.address, "/ask/predict", data=body)
     with connections(plain, 3) as lines:
@@ -495,7 +494,7 @@ def test_F103_a_connection_that_was_refused_asks_again(plain: Served) -> None:
 def test_F96_a_body_that_nobody_wants_has_a_deadline(
     plain: Served, full: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(process, "BODY_SECONDS", 0.3)
     made = request(plain.address, "/ask/predict", {"inputs": TEXT})
     begin = time.monotonic()
     assert [each.status for each in plain.raw(made[:-4], 10.0)] == [429]
@@ -565,14 +564,14 @@ def test_F105_a_client_that_closes_its_side_gets_its_answer(
     """20 that send nothing more, two requests each, answered after the interim answer. The control
     closes with the client, as uvicorn does."""
     if not stays:
-        monkeypatch.setattr(protocol.HttpConnection, "eof_received", lambda self: None)
+        monkeypatch.setattr(process.HttpConnection, "eof_received", lambda self: None)
     whole = request(plain.address, "/ask/predict", {"inputs": TEXT})
     with connections(plain, 20) as lines:
         for line in lines:
             line.sendall(whole * 2)
             line.shutdown(socket.SHUT_WR)
         assert slow.inside.wait(10) or not stays
-        time.sleep(2.5 * protocol.READER_SECONDS)
+        time.sleep(2.5 * process.READER_SECONDS)
         slow.may.set()
         found = [[each.status for each in answers(line)] for line in lines]
     assert found == [[200, 200] if stays else []] * 20
@@ -875,7 +874,7 @@ def test_F117_a_page_is_not_told_where_a_model_lies(
 ) -> None:
     folder = plain.host.model("base").folder
     told = (409, "text/plain", f"no such folder\n  where: {folder}/config.json".encode())
-    monkeypatch.setattr(explorer, "file_response", lambda site, path: told)
+    monkeypatch.setattr(app, "file_response", lambda site, path: told)
     assert plain.get("/explore/index.html").body == b"no such folder\n  where: base/config.json"
     # A folder may be called as any word of an answer: only what is refused, and whole paths.
     places = property(lambda served: Path("e" if served.name == "base" else "f"))
@@ -886,7 +885,7 @@ def test_F117_a_page_is_not_told_where_a_model_lies(
         ({"refused": refused}, {"refused": {**refused, "where": "base/config.json"}}),
     ):
         found = (200, "application/json", json.dumps(made).encode())
-        monkeypatch.setattr(explorer, "question_response", lambda *_, found=found: found)
+        monkeypatch.setattr(app, "question_response", lambda *_, found=found: found)
         assert plain.post("/explore/ask/corruption", {}).json == (wanted or made)
 
 
@@ -919,7 +918,7 @@ def test_a_page_asks_about_a_text_of_ones_own(
     assert plain.post("/explore/ask/nothing", given).status == 404
     evil = {"Origin": "http://evil.example"}
     assert plain.post(path, given, headers=evil).status == 403
-    monkeypatch.setattr(explorer, "LARGEST", 1000)
+    monkeypatch.setattr(app, "LARGEST", 1000)
     long = plain.post(path, given | {"text": "x" * 1000})
     assert (long.status, long.json["limit"]) == (413, 1000)
 
@@ -934,7 +933,7 @@ def test_the_server_answers_while_a_page_waits(
         free.wait(20)
         return 200, "application/json", b"{}"
 
-    monkeypatch.setattr(explorer, "question_response", slow)
+    monkeypatch.setattr(app, "question_response", slow)
     with ThreadPoolExecutor(2) as threads:
         waits = [threads.submit(plain.post, "/explore/ask/corruption", {}) for _ in range(2)]
         assert held.wait(20)

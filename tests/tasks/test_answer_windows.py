@@ -17,9 +17,9 @@ from maskwright.learn.tasks.base import span_search
 from maskwright.learn.tasks.base.encode import inked
 from maskwright.learn.tasks.base.span_search import Prediction, best_spans
 from maskwright.learn.tasks.question_answering import AnswerWindows, _tokens_of
-from maskwright.model.objectives.base.sequences import first_places
-from maskwright.text.tables.examples import QuestionExample
-from maskwright.text.tables.raw_text import as_read
+from maskwright.model.objectives.base.corruption import first_places
+from maskwright.text.tables.marked_text import as_read
+from maskwright.text.tables.rows import QuestionExample
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained

@@ -18,7 +18,7 @@ from labelled.tables import sentence
 from maskwright.base.errors import CheckpointError
 from maskwright.learn.tasks.base import bag_of_words
 from maskwright.learn.tasks.base.bag_of_words import BagOfWords
-from maskwright.text.tables.examples import Example, PairExample, TextExample
+from maskwright.text.tables.rows import Example, PairExample, TextExample
 
 PROBLEMS = {"two": 2, "classes": 3, "several": 3, "number": 0}
 

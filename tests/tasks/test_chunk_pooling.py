@@ -13,11 +13,11 @@ import torch
 from finetune.test_tune import PLAIN
 from maskwright.base.errors import ConfigError, DataError
 from maskwright.learn.finetune.tune import Settings, _portions, tune
-from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.settings import AdamW
 from maskwright.model.inference.batches import PACKED
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.scores import scores
-from maskwright.model.nn import heads as pieces
+from maskwright.model.nn import transformer as pieces
 from maskwright.model.nn.config import Head
 from maskwright.model.nn.initialise import build
 from maskwright.model.objectives.modules.supervised import Supervised

@@ -21,7 +21,7 @@ from maskwright.learn.finetune import run
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
 from maskwright.model.objectives.modules.supervised import Contrast
-from maskwright.text.tables.examples import MatchExample
+from maskwright.text.tables.rows import MatchExample
 
 # Vectors by angle: similarities are cosines of differences.
 ANGLES = {"q": 0.0, "p": 0.5, "near": 0.6, "too near": 0.51, "far": 1.2, "r": 1.0, "other": 0.8}

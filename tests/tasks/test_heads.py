@@ -14,7 +14,7 @@ from maskwright.learn.tasks.base.add_head import add_head, num_outputs
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import About
-from maskwright.model.checkpoint.transfer import transfer
+from maskwright.model.checkpoint.matching import transfer
 from maskwright.model.families.base.family import family
 from maskwright.model.opening.open import open_weights
 

@@ -19,7 +19,7 @@ from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.learn.tasks.label_as_text import nice
 from maskwright.model.opening import folders
-from maskwright.text.tables.examples import PairExample, TextExample
+from maskwright.text.tables.rows import PairExample, TextExample
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.unknown import UnknownText
 from small_tasks import finetuned

@@ -19,12 +19,12 @@ from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.tune import Settings, tune
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.learn.tasks.classification import Classification
-from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.settings import AdamW
 from maskwright.model.inference.beam import finished
 from maskwright.model.nn import initialise
 from maskwright.model.objectives.modules.supervised import Standardised
 from maskwright.model.opening import special_tokens
-from maskwright.text.tables.examples import PairExample, TextExample
+from maskwright.text.tables.rows import PairExample, TextExample
 from small_tasks import finetuned
 from tinyrun import WORDS
 

@@ -11,7 +11,7 @@ from maskwright.base.errors import ConfigError
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
 from maskwright.learn.tasks.tagging import _first_tokens, _word_spans
-from maskwright.text.tables.examples import UNKNOWN, TaggedExample
+from maskwright.text.tables.rows import UNKNOWN, TaggedExample
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained

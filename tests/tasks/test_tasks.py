@@ -33,10 +33,10 @@ from maskwright.learn.tasks.question_answering import QuestionAnswering
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.nn import initialise
-from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.model.objectives.base.corruption import Sequences
 from maskwright.model.objectives.modules.supervised import Contrast
 from maskwright.model.opening import folders
-from maskwright.text.tables.examples import (
+from maskwright.text.tables.rows import (
     MatchExample,
     PairExample,
     QuestionExample,

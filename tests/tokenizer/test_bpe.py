@@ -7,7 +7,7 @@ import random
 import pytest
 import tokenizers
 
-from maskwright.text.tokenizer.training.bpe import PairTable, train_bpe
+from maskwright.text.tokenizer.training.merging import PairTable, train_bpe
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from tokenizer.toy_tokenizers import LOW, merged, prose, random_words, slow_bpe, words_as_text
 

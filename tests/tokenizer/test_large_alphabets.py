@@ -9,13 +9,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from maskwright.base.errors import DataError
-from maskwright.base.findings import ignore
+from maskwright.base.errors import DataError, ignore
 from maskwright.text.tokenizer.file.pipeline import LONGEST_WORD
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training import train as training
 from maskwright.text.tokenizer.training import unigram
-from maskwright.text.tokenizer.training.bpe import train_bpe
+from maskwright.text.tokenizer.training.merging import train_bpe
 from maskwright.text.tokenizer.training.sample import WordCounts
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from maskwright.text.tokenizer.words import chunks, words_of

@@ -11,11 +11,10 @@ import pytest
 import tokenizers
 
 from maskwright.text.tokenizer import backend
-from maskwright.text.tokenizer.choice import TokenizerChoice
 from maskwright.text.tokenizer.file.check import LONGEST_TOKEN
 from maskwright.text.tokenizer.file.pipeline import LONGEST_WORD
 from maskwright.text.tokenizer.training import train as training
-from maskwright.text.tokenizer.training.train import cut_runs, train
+from maskwright.text.tokenizer.training.train import TokenizerChoice, cut_runs, train
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
 

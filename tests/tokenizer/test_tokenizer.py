@@ -16,8 +16,7 @@ from maskwright.base.errors import DataError, IncompatibleError, OutputError, To
 from maskwright.base.storage.commit import MANIFEST, Staging, commit, verify
 from maskwright.text.tokenizer import backend
 from maskwright.text.tokenizer.file.roles import Style
-from maskwright.text.tokenizer.folder import NAMES
-from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.tokenizer import FILE_NAMES, Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from tokenizer.odd_texts import SPECIALS, odd_texts
 from tokenizer.toy_tokenizers import KINDS, from_files, prose, trained
@@ -292,7 +291,7 @@ def test_a_bare_file_is_read_by_the_table_of_known_strings() -> None:
     assert bare.files() == ours.files()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FILE_NAMES)
 def test_a_saved_folder_is_checked_when_it_is_read(tmp_path: Path, name: str) -> None:
     trained("bpe").save(tmp_path / "out")
     path = tmp_path / "out" / name
@@ -306,7 +305,7 @@ def test_a_saved_folder_is_checked_when_it_is_read(tmp_path: Path, name: str) ->
 
 def test_a_file_that_was_put_beside_a_saved_tokenizer_is_refused(tmp_path: Path) -> None:
     files = trained("bpe").files()
-    for name, kept in (("out", NAMES[:1]), ("whole", NAMES)):
+    for name, kept in (("out", FILE_NAMES[:1]), ("whole", FILE_NAMES)):
 
         def write(stage: Staging, kept: tuple[str, ...] = kept) -> None:
             for each in kept:
@@ -315,6 +314,6 @@ def test_a_file_that_was_put_beside_a_saved_tokenizer_is_refused(tmp_path: Path)
         commit(tmp_path / name, write)
     Tokenizer.load(tmp_path / "whole")
     Tokenizer.load(tmp_path / "out")
-    shutil.copy(tmp_path / "whole" / NAMES[1], tmp_path / "out" / NAMES[1])
+    shutil.copy(tmp_path / "whole" / FILE_NAMES[1], tmp_path / "out" / FILE_NAMES[1])
     with pytest.raises(TokenizerError):
         Tokenizer.load(tmp_path / "out")

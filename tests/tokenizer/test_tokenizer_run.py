@@ -11,8 +11,8 @@ import pytest
 from maskwright.base.errors import OutputError
 from maskwright.base.storage.commit import verify
 from maskwright.cli.main import main
-from maskwright.learn.pretrain import tokenizer_run
-from maskwright.learn.pretrain.tokenizer_run import train_and_report
+from maskwright.learn.pretrain import prepare
+from maskwright.learn.pretrain.prepare import train_and_report
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
@@ -37,7 +37,7 @@ def test_a_place_that_is_taken_is_refused_before_the_work(
     {"folder": out.mkdir, "file": out.touch, "link": lambda: out.symlink_to("nowhere")}[what]()
     with pytest.raises(OutputError) as at_the_end:
         trained("bpe").save(out)
-    monkeypatch.setattr(tokenizer_run, "train", lambda *_: pytest.fail("it was trained"))
+    monkeypatch.setattr(prepare, "train", lambda *_: pytest.fail("it was trained"))
     with pytest.raises(OutputError) as at_once:
         run(["the cat sat"], tmp_path)
     assert str(at_once.value) == str(at_the_end.value)
@@ -45,7 +45,7 @@ def test_a_place_that_is_taken_is_refused_before_the_work(
 
 def test_a_free_place_is_trained_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control of the test before."""
-    monkeypatch.setattr(tokenizer_run, "train", lambda *_: 1 / 0)
+    monkeypatch.setattr(prepare, "train", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(["the cat sat"], tmp_path)
 
@@ -64,7 +64,7 @@ def test_the_report_has_figures(
 def test_nothing_held_out_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tokenizer_run.CorpusText, "held_out", lambda self: iter(()))
+    monkeypatch.setattr(prepare.CorpusText, "held_out", lambda self: iter(()))
     run(["the cat sat on the mat"] * 3, tmp_path)
     said = capsys.readouterr().out
     assert "measured on the training text" in said and "nan" not in said

@@ -14,9 +14,8 @@ import pytest
 import tokenizers
 
 from maskwright.base.config import from_plain, to_plain
-from maskwright.base.counted import counted
-from maskwright.base.errors import ConfigError, DataError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import ConfigError, DataError, Finding
+from maskwright.base.terminal import counted
 from maskwright.text.tokenizer.training.sample import Sample, WordCounts, pieces
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from maskwright.text.tokenizer.words import chunks, words_of

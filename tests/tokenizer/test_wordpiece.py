@@ -7,9 +7,8 @@ from collections import Counter
 
 import pytest
 
-from maskwright.text.tokenizer.training.bpe import train_bpe
+from maskwright.text.tokenizer.training.merging import train_bpe, train_wordpiece
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
-from maskwright.text.tokenizer.training.wordpiece import train_wordpiece
 from tokenizer.toy_tokenizers import prose, random_words, slow_wordpiece, trained
 
 # The corpus of the Hugging Face course's account of WordPiece.

@@ -10,8 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from maskwright.text.tokenizer.file.check import read_json
-from maskwright.text.tokenizer.folder import NAMES
-from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.tokenizer import FILE_NAMES, Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 KINDS = ("character", "bpe", "byte-bpe", "wordpiece", "unigram")
@@ -150,4 +149,4 @@ def random_words(rng: random.Random, letters: str = "abcd", most: int = 60) -> d
 
 def from_files(files: dict[str, bytes]) -> Tokenizer:
     """A tokenizer of the files that `Tokenizer.files` gives."""
-    return Tokenizer(*(read_json(files[name], name) for name in NAMES if name in files))
+    return Tokenizer(*(read_json(files[name], name) for name in FILE_NAMES if name in files))

@@ -12,12 +12,9 @@ import torch
 
 from maskwright.base.budget import Budget
 from maskwright.learn.train import loop
-from maskwright.learn.train.distribute import Processes
-from maskwright.learn.train.optimizers.settings import AdamW
-from maskwright.learn.train.optimizers.states import AdamWState
-from maskwright.learn.train.parameters import Parameters
-from maskwright.learn.train.schedule import Schedule
-from maskwright.learn.train.state import TrainState
+from maskwright.learn.train.optimizers import AdamWState, Parameters
+from maskwright.learn.train.settings import AdamW, Schedule
+from maskwright.learn.train.state import Processes, TrainState
 from maskwright.model.batch import Batch
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.objectives import masked

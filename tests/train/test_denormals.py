@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from maskwright.learn.train import loop
-from maskwright.model.device import process_memory
+from maskwright.model.device import machine
 
 TINY = 1e-40
 
@@ -41,14 +41,14 @@ able = pytest.mark.skipif(not _able(), reason="this processor has no such switch
 
 @able
 def test_all_threads_flush_within_and_none_after() -> None:
-    assert process_memory.flushing() == 0.0
-    with process_memory.flushed() as on:
-        assert on and process_memory.flushing() == 1.0
+    assert machine.flushing() == 0.0
+    with machine.flushed() as on:
+        assert on and machine.flushing() == 1.0
         assert _product() == 0.0
-        with process_memory.flushed() as inner:
+        with machine.flushed() as inner:
             assert inner
-        assert process_memory.flushing() == 1.0
-    assert process_memory.flushing() == 0.0
+        assert machine.flushing() == 1.0
+    assert machine.flushing() == 0.0
     assert math.isclose(_product(), TINY, rel_tol=1e-3)
 
 
@@ -57,21 +57,21 @@ def test_the_plain_switch_leaves_a_begun_thread_as_it_was(monkeypatch: pytest.Mo
     """The control: without letting go of the threads it is neither all nor none."""
     try:
         torch.set_flush_denormal(True)
-        if process_memory.flushing() == 1.0:
+        if machine.flushing() == 1.0:
             pytest.skip("this OpenMP hands the switch on by itself")
-        assert 0.0 < process_memory.flushing() < 1.0
+        assert 0.0 < machine.flushing() < 1.0
     finally:
         torch.set_flush_denormal(False)
-    monkeypatch.setattr(process_memory, "_renew_threads", lambda: None)
-    with process_memory.flushed() as on:
-        assert not on and process_memory.flushing() == 0.0
+    monkeypatch.setattr(machine, "_renew_threads", lambda: None)
+    with machine.flushed() as on:
+        assert not on and machine.flushing() == 0.0
 
 
 @able
 def test_an_error_within_ends_it() -> None:
-    with pytest.raises(ValueError, match="stop"), process_memory.flushed():
+    with pytest.raises(ValueError, match="stop"), machine.flushed():
         raise ValueError("stop")
-    assert process_memory.flushing() == 0.0
+    assert machine.flushing() == 0.0
 
 
 @able
@@ -88,7 +88,7 @@ def test_another_thread_is_left_alone() -> None:
     thread = threading.Thread(target=other)
     thread.start()
     begun.wait()
-    with process_memory.flushed():
+    with machine.flushed():
         ask.set()
         thread.join()
     assert found[0] > 0.0
@@ -100,7 +100,7 @@ def test_the_loop_flushes_while_it_trains(monkeypatch: pytest.MonkeyPatch) -> No
     met = []
 
     def step(*arguments: Any) -> loop.Record:
-        met.append(process_memory.flushing())
+        met.append(machine.flushing())
         arguments[4].step += 1
         return {"loss": 1.0}
 
@@ -110,4 +110,4 @@ def test_the_loop_flushes_while_it_trains(monkeypatch: pytest.MonkeyPatch) -> No
     )
     loop.train(torch.nn.Identity(), None, None, plan, loop.TrainState())  # type: ignore[arg-type]
     assert met == [1.0, 1.0]
-    assert process_memory.flushing() == 0.0
+    assert machine.flushing() == 0.0

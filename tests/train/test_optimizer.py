@@ -12,12 +12,15 @@ from torch import nn
 from maskwright.base.budget import Budget
 from maskwright.base.errors import CheckpointError, ConfigError
 from maskwright.learn.train import loop
-from maskwright.learn.train.distribute import Processes
-from maskwright.learn.train.optimizers.settings import AdamW, Lamb, Optimizer
-from maskwright.learn.train.optimizers.states import AdamWState, ParameterRates, start_optimizer
-from maskwright.learn.train.parameters import Average, Parameters
-from maskwright.learn.train.schedule import Schedule
-from maskwright.learn.train.state import TrainState
+from maskwright.learn.train.optimizers import (
+    AdamWState,
+    Average,
+    ParameterRates,
+    Parameters,
+    start_optimizer,
+)
+from maskwright.learn.train.settings import AdamW, Lamb, Optimizer, Schedule
+from maskwright.learn.train.state import Processes, TrainState
 from maskwright.model.objectives import masked
 from maskwright.model.objectives.modules.masked import Masked
 from toys import VOCABULARY, FixedRows, bert

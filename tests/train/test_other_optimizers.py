@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError
-from maskwright.learn.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon, Optimizer
-from maskwright.learn.train.optimizers.states import start_optimizer
-from maskwright.learn.train.parameters import Parameters
+from maskwright.learn.train.optimizers import Parameters, start_optimizer
+from maskwright.learn.train.settings import Adafactor, AdamW, Lamb, Muon, Optimizer
 from maskwright.model.nn.transformer import Transformer
 from toys import bert, gpt2
 

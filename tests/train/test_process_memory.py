@@ -8,13 +8,13 @@ import sys
 import pytest
 import torch
 
-from maskwright.model.device import process_memory
+from maskwright.model.device import machine
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives back and forgets")
 MEGABYTE = 1 << 20
 # Large pieces between small ones that stay, in a heap that keeps what is freed.
 SCRIPT = """
-from maskwright.model.device import process_memory as memory
+from maskwright.model.device import machine as memory
 memory.keep_memory()
 begun, large, small = memory.resident(), [], []
 for number in range(200):
@@ -40,13 +40,13 @@ def test_what_lies_free_between_what_stays_is_given_back() -> None:
 
 def test_the_watch_gives_back_when_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
     size, given = [1000 * MEGABYTE], list[int]()
-    monkeypatch.setattr(process_memory, "resident", lambda: size[0])
-    monkeypatch.setattr(process_memory, "give_back", lambda: given.append(size[0] // MEGABYTE))
-    watch = process_memory.MemoryWatch()
+    monkeypatch.setattr(machine, "resident", lambda: size[0])
+    monkeypatch.setattr(machine, "give_back", lambda: given.append(size[0] // MEGABYTE))
+    watch = machine.MemoryWatch()
 
     def steps(megabytes: int) -> None:
         size[0] = megabytes * MEGABYTE
-        for _ in range(process_memory.EVERY):
+        for _ in range(machine.EVERY):
             watch.after_step()
 
     steps(1000)
@@ -67,13 +67,13 @@ def test_the_watch_gives_back_when_the_process_has_grown(monkeypatch: pytest.Mon
 @ON_LINUX
 def test_runs_of_one_process_have_their_own_peaks() -> None:
     cpu, size = torch.device("cpu"), 200 << 20
-    process_memory.forget_peak(cpu)
-    before = process_memory.peak_memory(cpu)
+    machine.forget_peak(cpu)
+    before = machine.peak_memory(cpu)
     large = torch.ones(size, dtype=torch.uint8)
-    during = process_memory.peak_memory(cpu)
+    during = machine.peak_memory(cpu)
     del large
     assert during >= before + size * 0.9
     # Kernels count resident pages in batches for each thread, so the peak may differ a little.
-    assert abs(process_memory.peak_memory(cpu) - during) < size * 0.05
-    process_memory.forget_peak(cpu)
-    assert process_memory.peak_memory(cpu) < during - size * 0.9
+    assert abs(machine.peak_memory(cpu) - during) < size * 0.05
+    machine.forget_peak(cpu)
+    assert machine.peak_memory(cpu) < during - size * 0.9

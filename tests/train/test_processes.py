@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from maskwright.base.toml import to_toml
+from maskwright.base.config import to_toml
 from maskwright.learn.recipes.base.recipe import Checkpoints
 from tinyrun import recipe, text_file
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from maskwright.base import config
+from maskwright.base.config import to_toml
 from maskwright.base.errors import ConfigError
-from maskwright.base.toml import to_toml
 from maskwright.learn.recipes.base.find import find, override
 from maskwright.learn.recipes.base.recipe import Recipe
-from maskwright.learn.train.schedule import Phase, Ramp, Schedule
+from maskwright.learn.train.settings import Phase, Ramp, Schedule
 
 
 def test_linear_by_hand() -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from maskwright.base.errors import IncompatibleError
 from maskwright.base.storage.files import file_state
 from maskwright.model.checkpoint.safe_read import model_folder
-from maskwright.text.curate.arrays.lines import passages_of
+from maskwright.text.curate.arrays.segmentation import passages_of
 
 if TYPE_CHECKING:
     from maskwright.ask.predict.language_model import LanguageModel
@@ -45,7 +45,7 @@ def model_files(folder: str) -> list[Path]:
     `UsageError` or `CheckpointError` if there is no model."""
     from maskwright.model.opening import folders
     from maskwright.model.opening.open import home_of
-    from maskwright.model.opening.run_folder import is_run
+    from maskwright.text.corpus.saved import is_run
 
     home = home_of(model_folder(folder))
     roots = [folders.model_folder(home), home / "tokenizer"] if is_run(home) else [home]

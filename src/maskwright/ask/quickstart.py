@@ -26,15 +26,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from maskwright.base.budget import Budget
-from maskwright.base.errors import UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding, UsageError
 from maskwright.base.randomness import key, permute, torch_seed
-from maskwright.base.report import document, tables
+from maskwright.base.report import document
+from maskwright.base.report.document import Table, duration, for_terminal
 from maskwright.base.report.page import write_report
-from maskwright.base.report.say import Say, printer
-from maskwright.base.report.tables import Table, for_terminal
-from maskwright.base.report.wording import duration
-from maskwright.base.terminal import shell_word
+from maskwright.base.terminal import Say, printer, shell_word
 from maskwright.learn import quickstart_task as labelled
 from maskwright.learn.finetune.tune import Settings, tune
 from maskwright.learn.pretrain import build, run
@@ -43,13 +40,11 @@ from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, training
 from maskwright.learn.recipes.base.find import find, read
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train import loop
-from maskwright.learn.train.distribute import Processes
-from maskwright.learn.train.optimizers.settings import AdamW
-from maskwright.learn.train.optimizers.states import start_optimizer
-from maskwright.learn.train.parameters import Parameters
-from maskwright.learn.train.state import TrainState
-from maskwright.model.checkpoint.transfer import transfer
-from maskwright.model.device import machine, process_memory
+from maskwright.learn.train.optimizers import Parameters, start_optimizer
+from maskwright.learn.train.settings import AdamW
+from maskwright.learn.train.state import Processes, TrainState
+from maskwright.model.checkpoint.matching import transfer
+from maskwright.model.device import machine
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.fill_mask import fill
@@ -338,7 +333,7 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
 
 def close(out: Path, *, stream: TextIO | None = None) -> None:
     """Add the result tables to the completed run `out` of a quickstart that was interrupted."""
-    if tables.read(out):
+    if document.read(out):
         return
     say = printer(stream)
     _write(out, {"tables": compare(out, say)})
@@ -390,7 +385,7 @@ def _seconds_per_step(recipe: Recipe, prepared: PreparedCorpus) -> float:
         schedule=training.schedule,
         device=chosen.device,
     )
-    process_memory.keep_memory()
+    machine.keep_memory()
     loader = Loader(training_rows(recipe, prepared.train), training.batch, 0)
     state, marks = TrainState(), []
     batches = Microbatches(objective, [(1.0, loader)], plan, state)

@@ -1,4 +1,6 @@
-"""Open sets: a folder is a registry.
+"""What is there to use: members of open sets, and optional packages.
+
+Open sets: a folder is a registry.
 
 `families`, `objectives`, `adapters`, `tasks`, `recipes`, `verbs` and the like are open sets.
 A module in the folder of a set is a member, and its file name is its name (`openai_gpt.py` is
@@ -7,19 +9,29 @@ A module in the folder of a set is a member, and its file name is its name (`ope
 `maskwright.families` (or the like) that names its module. No member is imported before it is asked
 for by name, so a list of names does not load torch. Nothing is ever taken from a folder of models
 or data.
+
+Optional packages, and the command that installs them. It names the packages and no extra of
+Maskwright, which is not on an index: that name could be taken by others.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import pkgutil
+import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from maskwright.base.errors import UsageError, near
+from maskwright.base.memory import is_shortage
 
 
+# ------------------------------------------------------------------------------ open sets
 def names(set_name: str) -> list[str]:
     """Return the members of `set_name` in alphabetical order, without importing any of them."""
     return sorted(_modules(set_name))
@@ -91,3 +103,43 @@ def _modules(set_name: str) -> dict[str, str]:
                 do="uninstall the package that brings it, or ask its makers for another name",
             )
     return members
+
+
+# ------------------------------------------------------------------------------ optional packages
+def missing_packages(names: Sequence[str]) -> list[str]:
+    """Return the packages that are not installed, without importing any."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
+def install_command(*names: str) -> str:
+    """Return the command that installs packages for the running Python."""
+    packages = dict.fromkeys(name.split(".")[0].replace("_", "-") for name in names)
+    return shlex.join([sys.executable or "python", "-m", "pip", "install", *packages])
+
+
+def require_packages(
+    purpose: str, *names: str, where: object = None, do: str | None = None, otherwise: str = ""
+) -> Any:
+    """Import packages, and return the first.
+
+    Args:
+        purpose: what needs them, such as "serving".
+        do: the command that helps; None: `install(*names)`.
+        otherwise: appended to it, as an alternative.
+
+    Raises:
+        UsageError: one cannot be imported.
+    """
+    try:
+        modules = [importlib.import_module(name) for name in names]
+    except ImportError as error:
+        if is_shortage(error):  # installed, but memory is exhausted
+            raise
+        raise UsageError(
+            f"{purpose} needs packages that are not installed",
+            where=where,
+            found=error,
+            wanted=", ".join(names),
+            do=(do or install_command(*names)) + otherwise,
+        ) from error
+    return modules[0]

@@ -1,4 +1,6 @@
-"""Converts frozen dataclasses to plain values and back, with errors that name the field.
+"""Configs: frozen dataclasses as plain values, as TOML, and field by field.
+
+Converts frozen dataclasses to plain values and back, with errors that name the field.
 
 A config is a frozen dataclass whose fields are numbers, strings, booleans, None, tuples, further
 configs, or a union of configs (`Learned | Sinusoidal | None`). The members of a union are told
@@ -8,10 +10,15 @@ with the dotted path of the field and similar names. Keys that a table leaves ou
 the field's default, at any depth: if `masking` masks spans by default, `masking = {rate = 0.3}`
 changes the rate of masking spans. A table that names another config than the default one begins
 with the defaults of that config.
+
+Fields of a config by dotted path, as `--set a.b=value` names them: replace, parse, compare.
+
+Configs as TOML documents that read back to equal configs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -19,12 +26,15 @@ import inspect
 import json
 import math
 import re
+import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
-from maskwright.base.errors import ConfigError, MaskwrightError, near
+from maskwright.base.errors import ConfigError, MaskwrightError, UsageError, near
+from maskwright.base.terminal import shell_word
 
 T = TypeVar("T")
 NONE = type(None)
@@ -276,3 +286,233 @@ def out_of_range(where: str, value: object, expected: str) -> ConfigError:
     return ConfigError(
         "a setting is out of range", where=where, found=value, wanted=expected, do=remedy
     )
+
+
+# ---------------------------------------------------------------------------- fields by dotted path
+def replace_at(config: T, values: dict[str, Any]) -> T:
+    """Return `config` with the fields at dotted paths replaced by plain values.
+
+    All values are set before the config is checked, so settings that depend on each other can be
+    changed together. In a free table (`dict[str, Any]`) keys and tables are created as needed.
+
+    Raises:
+        ConfigError: no such field (with similar names), or an invalid value.
+    """
+    plain = to_plain(config)
+    for path, value in values.items():
+        _put(plain, type(config), path, value)
+    return from_plain(type(config), plain)
+
+
+def _put(plain: Any, kind: Any, path: str, value: Any) -> None:
+    """Set the value at `path` in the plain form of a config of type `kind`."""
+    names, done, root = path.split("."), 0, plain
+    while True:
+        name, path_so_far = names[done], ".".join(names[: done + 1])
+        is_last = done == len(names) - 1
+        if isinstance(plain, list):
+            if not (name.isdecimal() and int(name) < len(plain)):
+                raise ConfigError(
+                    "no such entry", where=path_so_far, wanted=f"0 to {len(plain) - 1}"
+                )
+            key: Any = int(name)
+        else:
+            key = name
+            free = isinstance(plain, dict) and (kind is Any or typing.get_origin(kind) is dict)
+            table = plain if isinstance(plain, dict) else {}
+            if name not in table and not free:
+                suggestion = _elsewhere(names[-1], root) or near(name, table)
+                raise ConfigError("no such setting", where=path_so_far, wanted=suggestion)
+            if not is_last:
+                table.setdefault(name, {})
+        if is_last:
+            plain[key] = value
+            return
+        plain, kind = plain[key], _kind_of(kind, name, plain[key])
+        done += 1
+
+
+def _elsewhere(name: str, plain: Any) -> str:
+    """Return a hint with the settings of that name in other tables, or ""."""
+    matches = [path for path in _paths(plain, "") if path.rsplit(".", 1)[-1] == name]
+    return f"did you mean {' or '.join(map(repr, matches[:3]))}?" if matches else ""
+
+
+def _paths(plain: Any, path: str) -> Iterator[str]:
+    """Yield the dotted path of every setting and table in the plain form of a config."""
+    for name, value in plain.items() if isinstance(plain, dict) else ():
+        full_path = joined(path, name)
+        yield full_path
+        yield from _paths(value, full_path)
+
+
+def _kind_of(owner: Any, name: str, plain: Any) -> Any:
+    """Return the type of a field: of a union the member that `plain` names, in a free table Any."""
+    if owner is Any:
+        return Any
+    if typing.get_origin(owner) is dict:
+        return typing.get_args(owner)[1]
+    hint = hints_of(owner).get(name) if isinstance(owner, type) else None
+    tag, arms = tag_of(hint)
+    named = plain.get(tag) if isinstance(plain, dict) else None
+    return arms.get(str(named), next(iter(arms.values()))) if arms else hint
+
+
+def assignments(settings: str | Sequence[str], example: str) -> dict[str, str]:
+    """Parse settings such as `training.batch=32` into {path: text}.
+
+    Args:
+        example: shown in the error.
+
+    Raises:
+        UsageError: not path=value, or two values for one path.
+    """
+    texts: dict[str, str] = {}
+    for setting in [settings] if isinstance(settings, str) else settings:
+        path, sign, text = setting.partition("=")
+        if not sign:
+            raise UsageError("--set wants path=value", found=repr(setting), wanted=example)
+        if texts.setdefault(path, text) != text:
+            raise UsageError(
+                "the setting is given twice",
+                where=f"--set {path}",
+                found=f"{texts[path]} and {text}",
+                wanted="one of them",
+            )
+    return texts
+
+
+def parse_value(text: str) -> Any:
+    """Parse the value of `--set a.b=value`: as JSON, else as a list or table of TOML, else the text
+    itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # no JSON, or none that can be held
+        pass
+    if text.startswith(("[", "{")) and "\n" not in text:
+        with contextlib.suppress(ValueError, RecursionError):
+            return tomllib.loads(f"value = {text}")["value"]
+    return {"none": None, "None": None, "True": True, "False": False}.get(text, text)
+
+
+def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield (dotted path, left value, right value) where two configs or plain values differ."""
+    ours, theirs = to_plain(ours), to_plain(theirs)
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for name in dict.fromkeys([*ours, *theirs]):
+            yield from differences(ours.get(name), theirs.get(name), joined(path, name))
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(a, b, joined(path, str(index)))
+    elif ours != theirs:
+        yield path, ours, theirs
+
+
+# ------------------------------------------------------------------------------ TOML
+# Tables and values that tell what a recipe is for, and the command that takes it.
+KINDS = {
+    "extends": ("a recipe of pretraining", "maskwright pretrain {}"),
+    "steps": ("a recipe of curation", "maskwright curate TEXT --out DIR --recipe {}"),
+    "training": ("a recipe of pretraining", "maskwright pretrain {}"),
+    "data": ("a recipe of fine-tuning", "maskwright finetune {} --out DIR"),
+}
+
+
+def to_toml(config: Any) -> str:
+    """Write a config so that `from_plain(kind, tomllib.loads(text))` returns an equal config.
+
+    TOML has no null: None is left out, so a field that is None must have the default None.
+    """
+    lines: list[str] = []
+    _write_table(to_plain(config), "", lines)
+    return "\n".join(lines).strip() + "\n"
+
+
+def read_toml(kind: type[T], path: Path) -> T:
+    """Read a config of type `kind` from a TOML file.
+
+    Raises:
+        UsageError: no such file.  ConfigError: not TOML, or not such a config; with file and field.
+    """
+    return from_table(kind, read_table(path), path)
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Raises:
+        UsageError: no such file.  ConfigError: not TOML.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin with a byte order mark
+    except FileNotFoundError as error:
+        siblings = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        raise UsageError("no such recipe file", where=path, do=near(path.name, siblings)) from error
+    except (OSError, ValueError) as error:
+        raise ConfigError("the recipe cannot be read", where=path, found=error) from error
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError("not a TOML file", where=path, found=error) from error
+
+
+def from_table(kind: type[T], plain: Mapping[str, Any], path: Path) -> T:
+    """The config that the content of the TOML file at `path` describes.
+
+    Raises:
+        ConfigError: not such a config; names file and field.
+    """
+    refuse_other_kind(plain, {field.name for field in dataclasses.fields(kind)}, path)  # type: ignore[arg-type]
+    try:
+        return from_plain(kind, plain)
+    except ConfigError as error:
+        raise error.under(f"{path}, ") from None
+
+
+def refuse_other_kind(plain: Mapping[str, Any], fields: Collection[str], path: Path) -> None:
+    """Refuse a recipe of another command than the one whose recipes have these `fields`.
+
+    Raises:
+        ConfigError: naming the command that takes the recipe.
+    """
+    for name, (description, command) in KINDS.items():
+        if name in plain and name not in fields:
+            raise ConfigError(
+                f"this is {description}",
+                where=f"{path}, {name}",
+                wanted=f"one with {', '.join(sorted(KINDS.keys() & {*fields}))}",
+                do=command.format(shell_word(path)),
+            )
+
+
+def _write_table(table: dict[str, Any], path: str, lines: list[str]) -> None:
+    nested = {k: v for k, v in table.items() if isinstance(v, dict)}
+    for name, value in table.items():
+        if name not in nested and value is not None:
+            lines.append(f"{_bare(name)} = {_toml_value(value)}")
+    for name, value in nested.items():
+        inner = f"{path}.{_bare(name)}" if path else _bare(name)
+        lines += ["", f"[{inner}]"]
+        _write_table(value, inner, lines)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        text = repr(value)
+        return text if any(c in text for c in ".en") else f"{text}.0"
+    if isinstance(value, dict):
+        items = (f"{_bare(k)} = {_toml_value(v)}" for k, v in value.items() if v is not None)
+        return "{ " + ", ".join(items) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+    return _quoted(value)
+
+
+def _bare(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")

@@ -1,4 +1,6 @@
-"""Exceptions of Maskwright and their exit codes.
+"""What a user is told of faults: exceptions, and findings of checks.
+
+Exceptions of Maskwright and their exit codes.
 
     MaskwrightError
       UsageError          the command line or a path given by the user        exit 64
@@ -15,6 +17,11 @@
 Besides its first line, a message has up to four parts: where (path, line, field), found, wanted and
 do (what the user can do). The command line prints it without a traceback. Control characters in
 names and values are escaped.
+
+Findings: results of checks that the user should know.
+
+A check returns findings and prints nothing. A finding becomes a line on the terminal, plain values
+in a JSON file, or a sentence on a page (`report/`).
 """
 
 from __future__ import annotations
@@ -22,9 +29,11 @@ from __future__ import annotations
 import difflib
 import itertools
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Literal, Self, get_args
 
 from maskwright.base.terminal import harmless
 
@@ -173,3 +182,70 @@ def near_path(path: Path) -> str | None:
         return None
     shown = [n for n in names if not n.startswith(".") or path.name.startswith(".")]
     return near(path.name, shown) if shown else None
+
+
+# ------------------------------------------------------------------------------ findings
+Severity = Literal["note", "warning"]
+Note = Callable[["Finding"], None]
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that the user should know, though the work goes on.
+
+    Attributes:
+        name: a stable identifier, in lower case with hyphens.
+        what: a clause without a full stop.
+        evidence: numbers or the first occurrence; may be empty.
+        remedy: what the user can do; may be empty.
+        severity: "warning" if results are likely wrong or misread, else "note".
+    """
+
+    name: str
+    what: str
+    evidence: str = ""
+    remedy: str = ""
+    severity: Severity = "note"
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or not self.what:
+            raise ValueError(f"not a finding: {self.name!r}, {self.what!r}")
+
+    def __str__(self) -> str:
+        """Return what, evidence and remedy as one sentence without a full stop."""
+        return "; ".join(filter(None, (self.what, self.evidence, self.remedy)))
+
+    def line(self) -> str:
+        """Return the line for a terminal: `note: …` or `warning: …`."""
+        return f"{self.severity}: {self}"
+
+    @classmethod
+    def of_line(cls, name: str, line: str) -> Finding:
+        """Parse a `line`; a line of another form becomes a note."""
+        for severity in get_args(Severity):
+            if line.startswith(f"{severity}: "):
+                return cls(name, line.partition(": ")[2], severity=severity)
+        return cls(name, line)
+
+    def of(self, subject: str) -> Self:
+        """Return a copy whose `what` begins with the subject: `train: …`."""
+        return replace(self, what=f"{subject}: {self.what}")
+
+    def to_json(self) -> dict[str, str]:
+        """Return plain values, without empty fields and the default severity."""
+        plain = {**vars(self), "severity": "" if self.severity == "note" else self.severity}
+        return {name: value for name, value in plain.items() if value}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any] | str) -> Finding:
+        """Parse `to_json`; a plain sentence, as earlier releases wrote it, is named `recorded`.
+
+        Raises:
+            TypeError, ValueError: not a finding.
+        """
+        return cls("recorded", plain) if isinstance(plain, str) else cls(**plain)
+
+
+def ignore(finding: Finding) -> None:
+    """A `Note` that does nothing."""

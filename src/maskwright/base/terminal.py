@@ -1,14 +1,28 @@
-"""Escapes control characters in untrusted text before it is printed.
+"""Text for the terminal: escaped, with counts in words, printed line by line.
+
+Escapes control characters in untrusted text before it is printed.
 
 A terminal obeys control characters (ECMA-48: ESC, and the C1 controls from U+0080), and the
 direction controls of Unicode can make a line read as another one (Boucher and Anderson 2021,
 "Trojan Source"). Here they become the escapes of Python or JSON.
+
+Counts with their nouns (`1 row`, `2,000 rows`), and rounded numbers.
+
+Output of commands, line by line.
+
+Control characters are escaped for the terminal. If the reader goes away (a closed pipe), lines are
+dropped and the work continues.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shlex
+import sys
+from collections.abc import Callable
+from typing import TextIO
 
 _HARMFUL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -49,3 +63,51 @@ def shell_word(value: object) -> str:
 
 def _escaped(character: str, keep: str) -> str:
     return character if character in keep else character.encode("unicode_escape").decode()
+
+
+# ------------------------------------------------------------------------------ numbers
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return the number with its noun; `plural` is needed if it is not `noun` with an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def rounded(value: float) -> float:
+    """Round to six decimals, numbers below 0.1 to six significant digits."""
+    return float(f"{value:.6f}" if abs(value) >= 0.1 else f"{value:.6g}")
+
+
+def decimals(value: float, count: int = 4) -> str:
+    """Format with `count` decimals, or with three significant digits if these would be zeros."""
+    return f"{value:.3g}" if 0 < abs(value) < 10.0**-count else f"{value:.{count}f}"
+
+
+# ------------------------------------------------------------------------------ output
+Say = Callable[[str], None]
+
+
+def printer(stream: TextIO | None) -> Say:
+    """Return a function that prints lines to `stream`; None: to standard output."""
+    closed = False
+
+    def say(text: str) -> None:
+        nonlocal closed
+        if closed:
+            return
+        try:
+            print(harmless_lines(text), file=stream or sys.stdout, flush=True)
+        except BrokenPipeError:
+            closed = True
+            if stream is None:
+                discard_output()
+
+    return say
+
+
+def discard_output() -> None:
+    """Redirect standard output to the null device, so that flushing its buffer does not fail."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def quiet(text: str) -> None:
+    """A `Say` that prints nothing."""

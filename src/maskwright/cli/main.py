@@ -36,8 +36,14 @@ from typing import Any, NoReturn
 
 from maskwright import __version__
 from maskwright.base import catalogue, memory
-from maskwright.base.errors import MaskwrightError, ResourceError, UsageError, near, shorten
-from maskwright.base.findings import Finding
+from maskwright.base.errors import (
+    Finding,
+    MaskwrightError,
+    ResourceError,
+    UsageError,
+    near,
+    shorten,
+)
 from maskwright.base.storage import files as storage
 from maskwright.base.storage import lock
 from maskwright.base.terminal import harmless, harmless_lines, shell_word

@@ -14,8 +14,7 @@ from typing import Any
 
 from maskwright.base import catalogue
 from maskwright.base.config import NONE, hints_of, lines_of
-from maskwright.base.errors import UsageError, near_path
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding, UsageError, near_path
 from maskwright.base.terminal import harmless_lines
 
 # What makes pretraining need less memory.

@@ -7,26 +7,24 @@ from pathlib import Path
 
 from maskwright.ask.predict.engine import open_engine
 from maskwright.base import catalogue
+from maskwright.base.config import to_toml
 from maskwright.base.errors import UsageError
-from maskwright.base.report import run_folder
-from maskwright.base.report.wording import number
+from maskwright.base.report import page
+from maskwright.base.report.document import number
 from maskwright.base.storage.commit import numbered
 from maskwright.base.terminal import shell_word
-from maskwright.base.toml import to_toml
-from maskwright.learn.pretrain import journal
+from maskwright.learn.pretrain import checkpoints
 from maskwright.learn.pretrain.session import RUN
-from maskwright.learn.recipes.base.check import require_settings
-from maskwright.learn.recipes.base.find import find, override
+from maskwright.learn.recipes.base.find import find, override, require_settings
 from maskwright.learn.tasks.base.bag_of_words import is_bag_of_words
 from maskwright.model.checkpoint import layout
 from maskwright.model.checkpoint.fine_tuned import TASK, require_finished
+from maskwright.model.checkpoint.layout import num_parameters
 from maskwright.model.checkpoint.safe_read import read_json
-from maskwright.model.checkpoint.shapes import num_parameters
 from maskwright.model.families.base.family import Family, family
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.opening import folders
-from maskwright.model.opening.run_folder import is_run
-from maskwright.text.corpus.curated import is_curated
+from maskwright.text.corpus.saved import is_curated, is_run
 
 
 def show(name_or_path: str, settings: list[str]) -> str:
@@ -71,13 +69,13 @@ def _show_run(path: Path) -> str:
     lines = [f"run {path}"]
     share, name = 0.0, shell_word(path)
     if (path / RUN).is_file():
-        folder = run_folder.read(path)
+        folder = page.read_run(path)
         about, share = folder.run, folder.share
         size = number(about, "parameters")
         size_text = f", {size:,.0f} parameters" if math.isfinite(size) else ""
         lines.append(f"  {about.get('recipe')}: {about.get('note')}{size_text}")
-    steps = [r for r in journal.read(path) if r["kind"] == "train"]
-    evaluations = [r for r in journal.read(path) if r["kind"] == "evaluation"]
+    steps = [r for r in checkpoints.read_journal(path) if r["kind"] == "train"]
+    evaluations = [r for r in checkpoints.read_journal(path) if r["kind"] == "evaluation"]
     if steps:
         loss_parts = steps[-1].get("parts", {})
         parts_text = ", ".join(f"{name} {loss:.4f}" for name, loss in loss_parts.items())

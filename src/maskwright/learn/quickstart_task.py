@@ -20,11 +20,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from maskwright.base.errors import DataError
-from maskwright.text.corpus import installed
+from maskwright.text.corpus import embedded
 from maskwright.text.corpus.embedded import literals
 
 MARKER = "quickstart.json"  # a file in the run of the quickstart
-PACKAGES = (installed.STANDARD, "torch", "numpy")
+PACKAGES = (embedded.STANDARD, "torch", "numpy")
 CLASSES = 8
 LEFT_OUT = {"AssertionError"}
 HOLE = "something"
@@ -81,7 +81,7 @@ def exception_messages(packages: Sequence[str] = PACKAGES) -> list[LabelledText]
         DataError: the packages have too few messages for a task.
     """
     by_key: dict[str, list[LabelledText]] = defaultdict(list)
-    for file in installed.files(installed.package_folders(packages)):
+    for file in embedded.python_files(embedded.package_folders(packages)):
         source = file.text()
         for label, text in _raised(source) if source and "raise " in source else ():
             if label not in LEFT_OUT and label not in text:
@@ -97,7 +97,7 @@ def exception_messages(packages: Sequence[str] = PACKAGES) -> list[LabelledText]
     if len(classes) < 2:
         raise DataError(
             "too few exception messages for a task",
-            where=", ".join(installed.package_folders(packages)),
+            where=", ".join(embedded.package_folders(packages)),
             found=f"{len(unique)} messages of {len(classes)} types",
             wanted="at least 2 types",
         )

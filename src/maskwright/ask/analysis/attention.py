@@ -9,16 +9,15 @@ from typing import Any, TextIO
 
 from markupsafe import Markup
 
-from maskwright.ask.analysis import dependencies, heads, word_senses
+from maskwright.ask.analysis import heads, word_senses
 from maskwright.ask.analysis.hidden_states import ProbedModel
 from maskwright.ask.analysis.pages import require_new, write
-from maskwright.base.errors import UsageError
-from maskwright.base.findings import Finding
-from maskwright.base.report import tables
-from maskwright.base.report.drawing.shades import grid, head_weights
-from maskwright.base.report.say import Say, printer
-from maskwright.base.report.tables import Table
+from maskwright.base.errors import Finding, UsageError
+from maskwright.base.report import document
+from maskwright.base.report.document import Table
+from maskwright.base.report.drawing.svg import grid, head_weights
 from maskwright.base.storage import commit
+from maskwright.base.terminal import Say, printer
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import read
 
@@ -56,7 +55,7 @@ def attention(
     two_stacks = len(subject.model.config.stacks) == 2
     if two_stacks:
         say(Finding("one-of-two-stacks", ONE_OF_TWO.strip()).line())
-    bank = dependencies.read_trees(Path(tree)) if tree is not None else []
+    bank = heads.read_trees(Path(tree)) if tree is not None else []
     texts = _texts(text, bank, say)
     commit.probe_writable(out)
     require_new(out)
@@ -64,9 +63,7 @@ def attention(
     if num_short := len(texts) - head_measures.texts:
         message = f"{num_short:,} texts of fewer than two tokens are left out"
         say(Finding("texts-too-short", message).line())
-    relations, rare, num_skipped = (
-        dependencies.compare_with_trees(subject, bank) if bank else ([], [], 0)
-    )
+    relations, rare, num_skipped = heads.compare_with_trees(subject, bank) if bank else ([], [], 0)
     if not text and not bank:
         found_texts = Finding(
             "built-in-sentences",
@@ -75,7 +72,7 @@ def attention(
         )
         say(found_texts.line())
     if rare:
-        why = f"not asked, with fewer than {dependencies.LEAST} words in a half of the sentences"
+        why = f"not asked, with fewer than {heads.FEWEST_WORDS} words in a half of the sentences"
         say(Finding("rare-relations", f"{why}: {', '.join(rare)}").line())
     if num_skipped:
         message = f"passed over: {num_skipped:,} of {len(bank):,} sentences of the tree bank"
@@ -83,7 +80,7 @@ def attention(
         say(Finding("sentences-passed-over", message, why).line())
     all_tables = [_head_table(head_measures)] + ([_tree_table(relations)] if relations else [])
     for table in all_tables:
-        say("\n" + tables.for_terminal(table))
+        say("\n" + document.for_terminal(table))
     sample, size = (texts[0], FEW_DRAWN) if sentence is None else (sentence, subject.frame.length)
     text_attention = heads.one_text(subject, sample, size)
     summary = f"Attention on {head_measures.tokens:,} tokens of {head_measures.texts:,} texts"
@@ -109,7 +106,7 @@ def attention(
 
 
 def _results_json(
-    measured: heads.Heads, relations: Sequence[dependencies.Relation], passed: int
+    measured: heads.Heads, relations: Sequence[heads.Relation], passed: int
 ) -> dict[str, Any]:
     """Return all results as JSON values; `passed`: the number of skipped sentences."""
     return {
@@ -135,7 +132,7 @@ def _require_drawable(subject: ProbedModel, sentence: str) -> None:
         )
 
 
-def _texts(text: Paths, bank: Sequence[dependencies.Tree], say: Say) -> list[str]:
+def _texts(text: Paths, bank: Sequence[heads.Tree], say: Say) -> list[str]:
     """Return the texts to measure heads on: of `text`, of the tree bank, or built-in sentences."""
     if text:
         texts = []
@@ -197,7 +194,7 @@ def _head_table(measured: heads.Heads) -> Table:
     }
 
 
-def _tree_table(relations: Sequence[dependencies.Relation]) -> Table:
+def _tree_table(relations: Sequence[heads.Relation]) -> Table:
     return {
         "title": "Heads of attention beside heads of grammar",
         "head": ["relation", "words", "head", "which", "right", "best distance", "right"],

@@ -13,19 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.ask.analysis import layers, pooling, word_senses
+from maskwright.ask.analysis import layers, word_senses
 from maskwright.ask.analysis.hidden_states import ProbedModel
-from maskwright.base.errors import UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding, UsageError
 from maskwright.base.metrics.intervals import Estimate
-from maskwright.base.metrics.verdict import Verdict
-from maskwright.base.report import document, tables
+from maskwright.base.metrics.paired import Verdict
+from maskwright.base.report import document
+from maskwright.base.report.document import Table, figure
 from maskwright.base.report.drawing.curves import Chart, Line, draw
-from maskwright.base.report.drawing.shades import grid, scatter
-from maskwright.base.report.drawing.svg import COLOURS
-from maskwright.base.report.say import Say
-from maskwright.base.report.tables import Table
-from maskwright.base.report.wording import figure
+from maskwright.base.report.drawing.svg import COLOURS, grid, scatter
+from maskwright.base.terminal import Say
 from maskwright.model.opening import folders
 from maskwright.text.tables.rows import ALL
 
@@ -35,7 +32,7 @@ BY_LAYER = partial(Chart, across="layer", say="{:.2f}".format)
 
 def require_new(out: Path) -> None:
     """Raise a `UsageError` if `out` has results or a page already."""
-    document.require_new(out / tables.NAME, out / PAGE)
+    document.require_new(out / document.NAME, out / PAGE)
 
 
 def write(
@@ -44,7 +41,7 @@ def write(
     """Write `figures` as JSON, and the page rendered from `template` with the variables `shown`,
     to `out`. Returns the path of the page."""
     page = document.render(template, name=folders.called(subject.path), **shown)
-    document.write_new(out, {tables.NAME: json.dumps(figures, indent=2) + "\n", PAGE: page})
+    document.write_new(out, {document.NAME: json.dumps(figures, indent=2) + "\n", PAGE: page})
     say(f"report: {out / PAGE}")
     return out / PAGE
 
@@ -84,7 +81,7 @@ def show_layers(subject: ProbedModel, out: Path, probed: layers.LayerProbe, say:
     for finding in probed.findings:
         say(finding.line())
     table = _layer_table(probed)
-    say(f"\n{probed.verdict.sentence}\n\n" + tables.for_terminal(table))
+    say(f"\n{probed.verdict.sentence}\n\n" + document.for_terminal(table))
     xs = list(range(len(probed.layers)))
     lines = [_line("the task", probed.accuracy, "one"), _line("untrained", probed.untrained, "two")]
     if not probed.no_control:
@@ -183,7 +180,7 @@ def _best_layer(probed: layers.LayerProbe) -> dict[str, Any]:
 
 # ------------------------------------------------------------------------------ texts as vectors
 def show_pooling(
-    subject: ProbedModel, out: Path, compared: pooling.PoolingComparison, say: Say
+    subject: ProbedModel, out: Path, compared: layers.PoolingComparison, say: Say
 ) -> Path:
     """Print and write a comparison of poolings by layer; returns the path of the page."""
     for finding in compared.findings:
@@ -204,7 +201,7 @@ def show_pooling(
         "note": f"{compared.pairs:,} pairs{drawn}; the cosine of two frozen vectors, nothing is "
         f"trained. Counting words (TF-IDF) has {compared.words:.4f}.",
     }
-    say(f"\n{compared.verdict.sentence}\n\n" + tables.for_terminal(table))
+    say(f"\n{compared.verdict.sentence}\n\n" + document.for_terminal(table))
     pairs = zip(compared.found.items(), COLOURS, strict=False)
     lines = [_line(n, estimates, colour) for (n, estimates), colour in pairs]
     name, layer = max(
@@ -252,7 +249,7 @@ def show_senses(
         say(Finding("sentences-cut", message).line())
     senses = word_senses.tell_senses(subject, word, texts, meanings, shorten=data is None)
     table = _sense_table(word, senses)
-    say("\n" + tables.for_terminal(table))
+    say("\n" + document.for_terminal(table))
     xs = [float(x) for x in range(len(senses.layers))]
     by_layer = {"trained": senses.apart, "untrained": senses.untrained}
     layer = senses.layers[senses.best]

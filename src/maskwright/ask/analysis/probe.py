@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from maskwright.ask.analysis import layers, pooling, word_senses
+from maskwright.ask.analysis import layers, word_senses
 from maskwright.ask.analysis.hidden_states import ProbedModel
 from maskwright.ask.analysis.pages import require_new, show_layers, show_pooling, show_senses
 from maskwright.base.errors import MaskwrightError, UsageError
-from maskwright.base.report.say import printer
 from maskwright.base.storage import commit
+from maskwright.base.terminal import printer
 from maskwright.text.tables import files, splits
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.labelled_texts import PAIR
@@ -85,7 +85,7 @@ def probe(
     commit.probe_writable(out)
     require_new(out)
     if _is_alike(examples.task):
-        return show_pooling(subject, out, pooling.compare_pooling(subject, examples, items), say)
+        return show_pooling(subject, out, layers.compare_pooling(subject, examples, items), say)
     items = ITEMS if items is None else items
     return show_layers(subject, out, layers.probe_layers(subject, examples, items=items), say)
 

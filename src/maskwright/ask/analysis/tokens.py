@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.base.errors import UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding, UsageError
 from maskwright.base.terminal import harmless
 from maskwright.model.opening import folders
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import DEFAULT, Reader
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tokenizer.folder import tokenizer_files
 from maskwright.text.tokenizer.report import beside, report
-from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.tokenizer import Tokenizer, tokenizer_files
 from maskwright.text.tokenizer.unknown import OTHER_MODEL, UnknownText
 
 INSIDE = ("tokenizer", "model")  # subfolders of a run and of a fine-tuning with the tokenizer

@@ -28,7 +28,7 @@ from maskwright.base.errors import DataError, UsageError
 from maskwright.base.metrics.intervals import Estimate, estimates_of_means
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.inference.prepared import Prepared
-from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.model.objectives.base.corruption import Sequences
 from maskwright.text.corpus.files import find_all
 from maskwright.text.tables.cell_values import text_of
 from maskwright.text.tables.files import separate_class_names

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from maskwright.base.findings import Finding
-from maskwright.text.tables.examples import BETWEEN, Example
+from maskwright.base.errors import Finding
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.rows import TRAIN, Row, Table, value_of
+from maskwright.text.tables.rows import BETWEEN, TRAIN, Example, Row, Table, value_of
 from maskwright.text.tables.splits import draw_rows
 
 # Rows that are compared with each other or predicted; of more rows, as many are drawn.

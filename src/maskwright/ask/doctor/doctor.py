@@ -24,20 +24,17 @@ from maskwright.ask.doctor.leakage import check_leakage
 from maskwright.ask.doctor.model_fit import check_model_fit, check_score
 from maskwright.ask.doctor.repetitions import check_repetitions
 from maskwright.ask.predict.engine import Engine
-from maskwright.base.counted import counted
-from maskwright.base.errors import IncompatibleError, shorten
-from maskwright.base.findings import Finding
-from maskwright.base.report import document, tables
-from maskwright.base.report.say import printer
-from maskwright.base.report.tables import Table
+from maskwright.base.errors import Finding, IncompatibleError, shorten
+from maskwright.base.report import document
+from maskwright.base.report.document import Table
 from maskwright.base.storage import commit
-from maskwright.base.terminal import shell_word
+from maskwright.base.terminal import counted, printer, shell_word
 from maskwright.model.opening.open import open_model
+from maskwright.text.tables.columns import GROUPS
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
-from maskwright.text.tables.role_search import GROUPS
 from maskwright.text.tables.rows import ALL, plain
 from maskwright.text.tables.shapes import as_names, option
 from maskwright.text.tables.survey import survey
@@ -58,7 +55,7 @@ class Diagnosis:
         lines: the task and the columns, in sentences.
         checks: the result of each check.
         findings: all findings, problems first.
-        tables: rows, lengths and classes by part, as `base/report/tables.py` describes them.
+        tables: rows, lengths and classes by part, as `base/report/document.py` describes them.
         command: a command to train with.
     """
 
@@ -66,7 +63,7 @@ class Diagnosis:
     lines: Sequence[str]
     checks: Sequence[Check]
     findings: Sequence[Finding]
-    tables: Sequence[tables.Table]
+    tables: Sequence[Table]
     command: str
 
     @property
@@ -120,7 +117,7 @@ class Diagnosis:
         sections = [
             self.verdict,
             "\n".join(self.lines),
-            *map(tables.for_terminal, self.all_tables()),
+            *map(document.for_terminal, self.all_tables()),
             "\n".join(["Problems", *(f"  {line}" for line in problems)] if problems else []),
             "\n".join(note.line() for note in self.notes),
             f"next: {self.command}",

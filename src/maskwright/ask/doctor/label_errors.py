@@ -27,12 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.ask.doctor.check import EXAMINED, Check, Subject, percent, severity
-from maskwright.base.counted import counted
-from maskwright.base.errors import DataError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import DataError, Finding
+from maskwright.base.terminal import counted
 from maskwright.learn.tasks.base.bag_of_words import MANY, WORDS, fit_vectorizers, targets
-from maskwright.text.tables.examples import Example, PairExample, TextExample
-from maskwright.text.tables.rows import TRAIN
+from maskwright.text.tables.rows import TRAIN, Example, PairExample, TextExample
 from maskwright.text.tables.splits import fold_rows
 
 FOLDS = 5

@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.ask.doctor.check import Check, Subject, percent, shown_text
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding
 from maskwright.learn.tasks.base.bag_of_words import targets
 from maskwright.text.tables.cell_values import as_number, is_empty
-from maskwright.text.tables.examples import PairExample, TextExample
-from maskwright.text.tables.rows import TRAIN
+from maskwright.text.tables.rows import TRAIN, PairExample, TextExample
 
 DECIDES = 0.9
 # Of one broad class among few the best sign reached 0.56; of many narrow classes one often has a

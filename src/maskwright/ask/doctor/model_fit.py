@@ -12,19 +12,17 @@ import numpy as np
 
 from maskwright.ask.doctor.check import Check, Subject, percent, severity
 from maskwright.ask.doctor.label_errors import FoldPredictions
-from maskwright.base.counted import counted
-from maskwright.base.errors import DataError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import DataError, Finding
 from maskwright.base.metrics.power import (
     correlation_half_width,
     half_width,
     smallest_difference,
 )
+from maskwright.base.terminal import counted
 from maskwright.learn.finetune.cross_validation import divide
 from maskwright.learn.tasks.base.encode import room
-from maskwright.model.opening.model import Model
-from maskwright.text.tables.examples import Example, TaggedExample
-from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
+from maskwright.model.opening.folders import Model
+from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION, Example, TaggedExample
 from maskwright.text.tokenizer.unknown import OTHER_MODEL
 
 LENGTH = 512  # tokens that fine-tuning reads by default, if the model has as many positions

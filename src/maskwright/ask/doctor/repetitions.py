@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.ask.doctor.check import Check, Subject, percent, severity
-from maskwright.base.counted import counted
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding
+from maskwright.base.terminal import counted
 from maskwright.text.tables.cell_values import is_empty
-from maskwright.text.tables.examples import Example, folded
-from maskwright.text.tables.role_search import GROUPS
-from maskwright.text.tables.rows import TRAIN, plain
+from maskwright.text.tables.columns import GROUPS
+from maskwright.text.tables.rows import TRAIN, Example, folded, plain
 
 COMPARED = 100_000  # rows that are compared for near copies
 WORD = re.compile(r"\w+")

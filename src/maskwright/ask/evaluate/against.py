@@ -22,11 +22,10 @@ from maskwright.ask.evaluate.labelled_rows import PAGE, predict_rows, rows_for
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import IncompatibleError, UsageError, shorten
 from maskwright.base.metrics.intervals import Estimate
-from maskwright.base.metrics.paired import PairedDifference, holm
-from maskwright.base.metrics.verdict import Verdict, compare
-from maskwright.base.report import document, tables
-from maskwright.base.report.say import printer
+from maskwright.base.metrics.paired import PairedDifference, Verdict, compare, holm
+from maskwright.base.report import document
 from maskwright.base.storage import commit
+from maskwright.base.terminal import printer
 from maskwright.learn.finetune import page
 from maskwright.learn.finetune.finished_seeds import REJECTS
 from maskwright.learn.finetune.recipe import hashes
@@ -71,7 +70,7 @@ class ModelComparison:
     differing: Sequence[DifferingRow]
 
     @property
-    def table(self) -> tables.Table:
+    def table(self) -> document.Table:
         names = list(self.estimates)
         rows = []
         for metric, gap in self.gaps.items():
@@ -88,7 +87,7 @@ class ModelComparison:
         }
 
     @property
-    def differing_table(self) -> tables.Table:
+    def differing_table(self) -> document.Table:
         names = list(self.estimates)
         counts = [sum(row.right == name for row in self.differing) for name in (*names, "neither")]
         shown = self.differing[:SHOWN_ROWS]
@@ -189,7 +188,7 @@ def evaluate_against(
         {measure: gaps[measure].p, **p},
         differing_rows(names, *reports),
     )
-    say(f"\n{comparison.verdict.sentence}\n\n{tables.for_terminal(comparison.table)}")
+    say(f"\n{comparison.verdict.sentence}\n\n{document.for_terminal(comparison.table)}")
     say(comparison.differing_table["title"])
     if out is not None:
         facts = {"models": list(map(str, paths)), "data": dict(hashes(Path(data)))}

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from maskwright.base import config, dotted
+from maskwright.base import config
 from maskwright.base.budget import Budget
+from maskwright.base.config import to_toml
 from maskwright.base.errors import IncompatibleError
 from maskwright.base.report import document
-from maskwright.base.report.say import Say
-from maskwright.base.report.wording import duration
+from maskwright.base.report.document import duration
 from maskwright.base.storage import commit
-from maskwright.base.toml import to_toml
+from maskwright.base.terminal import Say
 from maskwright.learn.pretrain import build, checkpoints, run
 from maskwright.learn.pretrain.checkpoints import conventions_of
 from maskwright.learn.pretrain.prepare import PreparedCorpus, keeps_text, prepare
@@ -31,7 +31,7 @@ from maskwright.learn.recipes.base.recipe import Recipe, frozen_part
 from maskwright.learn.train import loop
 from maskwright.model.inference.likelihood import Reads, scoring_method
 from maskwright.model.opening import folders
-from maskwright.model.opening.run_folder import is_run
+from maskwright.text.corpus.saved import is_run
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 EVALUATIONS = 10
@@ -151,7 +151,7 @@ def train(candidate: ComparedRecipe, seed: int, out: Path, stream: TextIO | None
     if not is_run(folder):
         _lay_out(recipe, candidate.folder, folder)
     before = frozen_part(read(folder / run.RECIPE))
-    for path, old, new in dotted.differences(before, frozen_part(recipe)):
+    for path, old, new in config.differences(before, frozen_part(recipe)):
         raise IncompatibleError(
             "another run lies where this one would",
             where=f"{folder}: {path}",

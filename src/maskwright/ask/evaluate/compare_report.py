@@ -14,17 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.base.counted import counted
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding
 from maskwright.base.metrics import seeds as intervals
-from maskwright.base.metrics.paired import holm
+from maskwright.base.metrics.paired import Verdict, holm
 from maskwright.base.metrics.seeds import LEVEL, Difference
-from maskwright.base.metrics.verdict import Verdict
-from maskwright.base.report import document, tables
+from maskwright.base.report import document
+from maskwright.base.report.document import Table, count, duration, figure
 from maskwright.base.report.drawing.curves import Chart, Line, draw
 from maskwright.base.report.drawing.svg import style
-from maskwright.base.report.tables import Table
-from maskwright.base.report.wording import count, duration, figure
+from maskwright.base.terminal import counted
 
 NAME = "report.html"
 AXES = {"tokens": "tokens", "operations": "floating-point operations", "seconds": "seconds"}
@@ -262,7 +260,7 @@ def for_terminal(comparison: Comparison) -> str:
     sections += [differing(comparison)] if comparison.differences else []
     text = [f"- {line}" for line in verdicts(comparison)]
     text += [finding.line() for finding in comparison.findings]
-    shown = [judge_recipes(comparison).sentence, *map(tables.for_terminal, sections)]
+    shown = [judge_recipes(comparison).sentence, *map(document.for_terminal, sections)]
     return "\n\n".join([*shown, "\n".join(text)])
 
 

@@ -18,13 +18,11 @@ from typing import Any, NamedTuple, TextIO
 from maskwright.ask.evaluate import slices
 from maskwright.ask.predict.predictor import TaskPredictor, load
 from maskwright.base.config import fingerprint
-from maskwright.base.counted import counted
-from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
-from maskwright.base.findings import Finding
+from maskwright.base.errors import DataError, Finding, MaskwrightError, UsageError, near
 from maskwright.base.metrics.intervals import Estimate
-from maskwright.base.report import document, tables
-from maskwright.base.report.say import Say, printer
+from maskwright.base.report import document
 from maskwright.base.storage import commit
+from maskwright.base.terminal import Say, counted, printer
 from maskwright.learn.finetune import conclusion, page, recipe
 from maskwright.learn.finetune.cross_validation import divide
 from maskwright.learn.finetune.finished_seeds import REJECTS
@@ -157,7 +155,7 @@ def evaluate_file(
         say(sentence)
     for figure_table in (metric_table, *slice_tables, report.classes):
         if figure_table is not None:
-            say("\n" + tables.for_terminal(figure_table))
+            say("\n" + document.for_terminal(figure_table))
     if report.one_sided:
         say(report.one_sided.line())
         metric_table["note"] += f" Warning: {report.one_sided}."
@@ -422,7 +420,7 @@ def _infer_task(
     return task
 
 
-def _metric_table(title: str, figures: Mapping[str, Estimate]) -> tables.Table:
+def _metric_table(title: str, figures: Mapping[str, Estimate]) -> document.Table:
     cells = [[name, estimate.render()] for name, estimate in figures.items()]
     note = "95 % intervals of rows like these."
     return {"title": title, "head": ["", "figure"], "rows": cells, "note": note}

@@ -1,4 +1,13 @@
-"""`maskwright evaluate MODEL --data FOLDER`: minimal pairs of grammar, with baselines.
+"""Minimal pairs of grammar: their judgement by a model, and its evaluation.
+
+Minimal pairs: which of two sentences that differ in one point of grammar is more likely?
+
+A folder contains one JSON Lines file for each paradigm, with the fields `sentence_good` and
+`sentence_bad` (BLiMP, Warstadt et al. 2020, doi 10.1162/tacl_a_00321; 67 paradigms of 1,000 pairs,
+or a subset). The outcome of a pair is 1 if the good sentence has the higher score, 0 if the bad one
+has, and 0.5 if they tie, that is, differ by less than float32 can resolve.
+
+`maskwright evaluate MODEL --data FOLDER`: minimal pairs of grammar, with baselines.
 
 Results are written to `minimal-pairs-METHOD-PART-PAIRS.json` in the output folder (PAIRS is the
 beginning of the pairs' hash) with the outcome of every pair, so that models can be compared pair by
@@ -8,21 +17,26 @@ pair later. If the folder is a run, the table is added to its page.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from maskwright.ask.evaluate import pair_outcomes
-from maskwright.ask.evaluate.pair_outcomes import PairEvaluation, Paradigm
 from maskwright.base.config import canonical_json, fingerprint
-from maskwright.base.errors import DataError
-from maskwright.base.report import document, tables
+from maskwright.base.errors import DataError, UsageError, near
+from maskwright.base.metrics import seeds as intervals
+from maskwright.base.metrics.intervals import wilson
+from maskwright.base.metrics.seeds import Interval
+from maskwright.base.randomness import key, permute
+from maskwright.base.report import document
+from maskwright.base.report.document import percent
 from maskwright.base.report.page import write_report
-from maskwright.base.report.wording import percent
 from maskwright.base.storage import commit
 from maskwright.base.storage.strict_json import parse_object
+from maskwright.base.terminal import shell_word
 from maskwright.learn.pretrain.prepare import training_stores
 from maskwright.learn.pretrain.rows import weights_of
 from maskwright.learn.recipes.base.find import read
@@ -30,11 +44,207 @@ from maskwright.model.inference import likelihood as text_likelihood
 from maskwright.model.inference.held_out_loss import token_counts
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.opening.model import Model
+from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model
-from maskwright.model.opening.run_folder import RECIPE, is_run
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.saved import RECIPE, is_run
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
+# ------------------------------------------------------------------------------ outcomes
+FIELDS = ("sentence_good", "sentence_bad")
+# Relative precision of a sum of some ten float32 terms.
+TIE = 1e-6
+PARTS = ("all", "choosing", "reporting")
+CHOOSING = 0.1
+SPLIT_SEED = 0
+Score = Callable[[Sequence[str]], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Paradigm:
+    """The pairs of one grammatical phenomenon; good[i] and bad[i] belong together."""
+
+    name: str
+    good: tuple[str, ...]
+    bad: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PairEvaluation:
+    """The outcome of each pair (1, 0 or 0.5), as an array for each paradigm."""
+
+    outcomes: dict[str, NDArray[np.float64]]
+
+    @property
+    def accuracies(self) -> dict[str, float]:
+        return {name: float(values.mean()) for name, values in self.outcomes.items()}
+
+    @property
+    def mean(self) -> float:
+        """The unweighted mean over paradigms."""
+        return intervals.mean(self._strata)
+
+    @cached_property
+    def bootstrap(self) -> Interval | None:
+        """95 % bootstrap interval of the mean within paradigms; None where it cannot be
+        estimated."""
+        return intervals.bootstrap(self._strata)
+
+    @property
+    def normal(self) -> Interval | None:
+        """95 % interval of the mean by normal approximation; None as for `bootstrap`."""
+        interval = intervals.normal(self._strata)
+        return interval and (max(0.0, interval[0]), min(1.0, interval[1]))
+
+    def interval(self, name: str) -> Interval:
+        """95 % interval of one paradigm's accuracy, by Wilson's score."""
+        return wilson(float(self.outcomes[name].mean()), len(self.outcomes[name]))
+
+    def ties(self, name: str) -> int:
+        return int((self.outcomes[name] == 0.5).sum())
+
+    @property
+    def _strata(self) -> list[NDArray[np.float64]]:
+        return list(self.outcomes.values())
+
+
+def read_paradigms(path: Path | str) -> list[Paradigm]:
+    """Read the paradigms of a folder of `.jsonl` files (also `.gz`, `.zst`), or of one such file.
+
+    Raises:
+        UsageError: no such path, a folder without such a file, or a file of another format.
+        DataError: a row without two sentences; the message has file, line and field.
+    """
+    path = Path(path)
+    files = [path]
+    if path.is_dir():
+        files = [p for p in sorted(path.iterdir()) if ".jsonl" in p.suffixes]
+    if not files:
+        raise UsageError(
+            "the folder has no minimal pairs",
+            where=path,
+            wanted="a .jsonl file for each paradigm",
+        )
+    if unreadable := [file for file in files if file.is_file() and ".jsonl" not in file.suffixes]:
+        raise UsageError(
+            "not minimal pairs",
+            where=unreadable[0],
+            found="a file of another kind",
+            wanted=f"a .jsonl file with {' and '.join(FIELDS)}",
+            do="labelled rows tell how good a fine-tuned model is: first "
+            f"maskwright finetune MODEL --data {shell_word(path)}",
+        )
+    paradigms = [_paradigm(file) for file in files]
+    names = [paradigm.name for paradigm in paradigms]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise DataError(
+            "two files of one paradigm",
+            where=path,
+            found=twice[0],
+            wanted="a file for each",
+            do="take one of them away",
+        )
+    return paradigms
+
+
+def _paradigm(file: Path) -> Paradigm:
+    good, bad = ({d.id: d.text for d in Reader(file, ReadingOptions(column=c))} for c in FIELDS)
+    unpaired_ids = good.keys() ^ bad.keys()
+    if unpaired_ids:
+        raise DataError(
+            "a pair with one empty sentence", where=min(unpaired_ids), wanted=" and ".join(FIELDS)
+        )
+    return Paradigm(file.name.split(".jsonl")[0], tuple(good.values()), tuple(bad.values()))
+
+
+def select_part(
+    paradigms: Sequence[Paradigm], part_name: str, share: float = CHOOSING
+) -> list[Paradigm]:
+    """Select a part of the pairs: for model selection ("choosing": floor(share × pairs) of each
+    paradigm, by a fixed random permutation), for reporting ("reporting": the others), or "all".
+
+    Raises:
+        UsageError: an unknown part.  DataError: a paradigm without a pair in this part.
+    """
+    if part_name not in PARTS:
+        raise UsageError(
+            "no such part of the pairs", found=repr(part_name), wanted=near(part_name, PARTS)
+        )
+    if part_name == "all":
+        return list(paradigms)
+    chosen = []
+    for p in paradigms:
+        count = len(p.good)
+        order = permute(key("split", SPLIT_SEED), count, np.arange(count))
+        is_selected = (order < int(share * count)) == (part_name == "choosing")
+        pair_indices = np.flatnonzero(is_selected).tolist()
+        if not pair_indices:
+            raise DataError(
+                "a paradigm has no pair in this part",
+                where=p.name,
+                found=f"{count} pairs",
+                do="use all of them",
+            )
+        good, bad = (tuple(side[i] for i in pair_indices) for side in (p.good, p.bad))
+        chosen.append(Paradigm(p.name, good, bad))
+    return chosen
+
+
+def judge(paradigms: Sequence[Paradigm], score: Score) -> PairEvaluation:
+    """Evaluate which sentence of each pair gets the higher score; all are scored in one call.
+
+    Raises:
+        DataError: a score is not finite.
+    """
+    sentences = [s for p in paradigms for s in (*p.good, *p.bad)]
+    sentence_scores = score(sentences)
+    if not np.isfinite(sentence_scores).all():
+        index = int(np.flatnonzero(~np.isfinite(sentence_scores))[0])
+        raise DataError(
+            "the score of a sentence is not a finite number",
+            where=sentences[index][:60],
+            found=sentence_scores[index],
+        )
+    outcomes_by_paradigm, start = {}, 0
+    for p in paradigms:
+        good, bad = sentence_scores[start:][: 2 * len(p.good)].reshape(2, -1)
+        outcomes_by_paradigm[p.name] = outcomes(good, bad)
+        start += 2 * len(p.good)
+    return PairEvaluation(outcomes_by_paradigm)
+
+
+def outcomes(good: NDArray[np.float64], bad: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return 1 where `good` is larger, 0 where `bad` is, 0.5 where they tie."""
+    tie = np.abs(good - bad) <= TIE * np.maximum(np.abs(good), np.abs(bad))
+    return np.where(tie, 0.5, good > bad).astype(np.float64)
+
+
+def pair_baselines(tokenizer: Tokenizer, counts: NDArray[np.integer] | None) -> Mapping[str, Score]:
+    """Return scoring functions without a model, by name: constant, by length, and by unigram
+    frequencies unless `counts` (V,) is None."""
+
+    def shorter(sentences: Sequence[str]) -> NDArray[np.float64]:
+        return -np.array([len(ids) for ids in tokenizer.encode_batch(sentences)], dtype=np.float64)
+
+    score_functions: dict[str, Score] = {
+        "constant": lambda texts: np.zeros(len(texts)),
+        "length": shorter,
+    }
+    if counts is not None:
+        logs = np.log((counts + 1) / (counts.sum() + len(counts)))
+        score_functions["unigram"] = lambda texts: np.array(
+            [float(logs[ids].sum()) for ids in tokenizer.encode_batch(texts)]
+        )
+    return score_functions
+
+
+def identity(paradigms: Sequence[Paradigm]) -> str:
+    """Return the SHA-256 of the pairs."""
+    return fingerprint([[p.name, list(p.good), list(p.bad)] for p in paradigms])
+
+
+# ------------------------------------------------------------------------------ evaluation
 LARGEST = 256 << 20  # bytes of a results file
 SIGNS = {1.0: "1", 0.0: "0", 0.5: "="}
 WHICH = {"all": "", "choosing": ", the tenth to choose by", "reporting": ", nine tenths"}
@@ -66,7 +276,7 @@ def evaluate_pairs(
         IncompatibleError: the model cannot be scored by this method.
     """
     data, out = Path(data), Path(out)
-    paradigms = pair_outcomes.part(pair_outcomes.read(data), part)
+    paradigms = select_part(read_paradigms(data), part)
     commit.probe_writable(out)
     model = model if isinstance(model, Model) else open_model(model)
     for finding in model.findings:
@@ -78,17 +288,17 @@ def evaluate_pairs(
     weights = weights_of(read(model.folder / RECIPE).corpus, stores) if stores else ()
     counts = token_counts(stores, weights) if stores else None
     baselines = {
-        name: pair_outcomes.judge(paradigms, baseline)
-        for name, baseline in pair_outcomes.baselines(model.tokenizer, counts).items()
+        name: judge(paradigms, baseline)
+        for name, baseline in pair_baselines(model.tokenizer, counts).items()
     }
     named = f"Minimal pairs, {data.resolve().name}{WHICH[part]}, scored {how}"
     table = as_table(result, baselines, named)
-    say(tables.for_terminal(table))
+    say(document.for_terminal(table))
     means = {name: baseline.mean for name, baseline in baselines.items()}
     path = save(out, result, paradigms, how, part, means, model.fingerprint)
     say(f"figures: {path}")
     if is_run(out):
-        tables.add(out, [table])
+        document.add(out, [table])
         say(f"report: {write_report(out)}")
     return result
 
@@ -97,14 +307,12 @@ def score(
     model: Transformer | Prepared, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], scoring: str
 ) -> PairEvaluation:
     """Score the sentences of all pairs by the method `scoring` and return the preferences."""
-    return pair_outcomes.judge(
-        paradigms, partial(text_likelihood.scores, model, tokenizer, method=scoring)
-    )
+    return judge(paradigms, partial(text_likelihood.scores, model, tokenizer, method=scoring))
 
 
 def as_table(
     result: PairEvaluation, baselines: dict[str, PairEvaluation], title: str
-) -> tables.Table:
+) -> document.Table:
     """Return a table of the mean over paradigms and each paradigm, with the baselines."""
     names = list(result.accuracies)
     rows = [
@@ -151,7 +359,7 @@ def save(
     hash of the model folder. Returns the path."""
     plain = {
         "kind": "minimal pairs",
-        "pairs": pair_outcomes.identity(paradigms),
+        "pairs": identity(paradigms),
         "model": model,
         "how": scoring,
         "part": subset,
@@ -176,7 +384,7 @@ def save(
 
 def figures_path(out: Path, scoring: str, subset: str, paradigms: Sequence[Paradigm]) -> Path:
     """Return the path of the results of a method on a part of these pairs."""
-    return out / f"minimal-pairs-{scoring}-{subset}-{pair_outcomes.identity(paradigms)[:8]}.json"
+    return out / f"minimal-pairs-{scoring}-{subset}-{identity(paradigms)[:8]}.json"
 
 
 def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> PairEvaluation | None:
@@ -193,7 +401,7 @@ def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> PairEvaluatio
         digest = plain.pop("sha256", None)  # not written by earlier releases
         if digest is not None and digest != fingerprint(plain):
             raise ValueError("its own hash does not fit")
-        if (plain["pairs"], plain.get("model")) != (pair_outcomes.identity(paradigms), model):
+        if (plain["pairs"], plain.get("model")) != (identity(paradigms), model):
             return None
         values = {sign: value for value, sign in SIGNS.items()}
         return PairEvaluation(

@@ -39,8 +39,7 @@ from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.card import read_card
 from maskwright.text.curate.curation import is_curated, work_folder
 from maskwright.text.curate.engine.segment import location_of
-from maskwright.text.curate.engine.shards import shards_of
-from maskwright.text.curate.engine.tables import read_batches
+from maskwright.text.curate.engine.shards import read_batches, shards_of
 
 HELD_OUT, KEPT = "held-out", "held-out-kept"
 HELD_OUT_SHARE = 0.02
@@ -117,7 +116,7 @@ def prove(
     from maskwright.ask.evaluate.compare import compare
     from maskwright.ask.evaluate.compare_recipe import run_folder
     from maskwright.ask.evaluate.text import evaluate_text
-    from maskwright.learn.pretrain.tokenizer_run import train_and_report
+    from maskwright.learn.pretrain.prepare import train_and_report
     from maskwright.learn.recipes.base.find import find, override
     from maskwright.learn.recipes.base.recipe import TokenizerFolder
 

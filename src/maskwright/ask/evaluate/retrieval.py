@@ -25,16 +25,14 @@ from numpy.typing import NDArray
 from maskwright.ask.evaluate.labelled_rows import NAME, PAGE
 from maskwright.ask.predict.language_model import load
 from maskwright.ask.predict.predictor import Predictor
-from maskwright.base.counted import counted, decimals
-from maskwright.base.errors import IncompatibleError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding, IncompatibleError
 from maskwright.base.metrics import row_metrics
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.ranking import DEPTH, MEASURES, ranking_metrics
 from maskwright.base.metrics.row_metrics import RowMetric
-from maskwright.base.report import document, tables
-from maskwright.base.report.say import Say, printer
+from maskwright.base.report import document
 from maskwright.base.storage import commit
+from maskwright.base.terminal import Say, counted, decimals, printer
 from maskwright.learn.finetune import conclusion, page
 from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.tasks.base.baselines import KeywordSearch
@@ -103,7 +101,7 @@ def evaluate_retrieval(
     metrics = {name: figure.estimate() for name, figure in figures.items()}
     compared = {"model": TaskMetrics(figures), BASELINE: TaskMetrics(baseline)}
     judged = conclusion.judge(MEASURES[0], compared, ("query", "queries"))
-    metric_table: tables.Table = {
+    metric_table: document.Table = {
         "title": f"retrieval, {len(retrieval.queries):,} of {retrieval.num_queries:,} queries "
         f"({retrieval.split}), {counted(len(retrieval.documents), 'document')}",
         "head": ["", "model", "BM25"],
@@ -116,7 +114,7 @@ def evaluate_retrieval(
     width_tables = [_width_table(by_width)] if len(by_width) > 1 else []
     say(judged.sentence)
     for figure_table in (metric_table, *width_tables):
-        say("\n" + tables.for_terminal(figure_table))
+        say("\n" + document.for_terminal(figure_table))
     if out is not None:
         facts = {"model": folders.called(Path(folder)), "data": dict(hashes(Path(data)))}
         about: dict[str, Any] = {
@@ -256,7 +254,7 @@ def _metrics(ranking: Ranking, retrieval: RetrievalData) -> NDArray[np.float64]:
     return ranking_metrics(grades, [list(judged.values()) for judged in retrieval.grades])
 
 
-def _width_table(by_width: dict[int, dict[str, RowMetric]]) -> tables.Table:
+def _width_table(by_width: dict[int, dict[str, RowMetric]]) -> document.Table:
     widths, measure, rows = list(by_width), MEASURES[0], []
     for width in widths:
         gap = by_width[width][measure].gain_over(by_width[widths[0]][measure])

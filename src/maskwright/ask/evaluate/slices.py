@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.counted import counted, decimals
 from maskwright.base.errors import UsageError, near, shorten
 from maskwright.base.metrics.intervals import LEVEL, RESAMPLES, Estimate
 from maskwright.base.metrics.paired import holm
 from maskwright.base.metrics.row_metrics import ArrayMetric, SumMetric
-from maskwright.base.report.tables import Table
+from maskwright.base.report.document import Table
+from maskwright.base.terminal import counted, decimals
 from maskwright.learn.tasks.base.task_type import TaskMetrics
 from maskwright.text.tables.cell_values import is_empty
 from maskwright.text.tables.rows import Row, has_column, value_of

@@ -15,26 +15,25 @@ from typing import Any
 
 from maskwright.ask.evaluate.kind import answers_tasks
 from maskwright.base import config
-from maskwright.base.counted import counted
-from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import ConfigError, Finding, IncompatibleError, UsageError
+from maskwright.base.terminal import counted
 from maskwright.learn.pretrain import build, checkpoints
 from maskwright.learn.pretrain.checkpoints import OWN
 from maskwright.learn.pretrain.prepare import HELD_OUT, keeps_text, training_stores
 from maskwright.learn.pretrain.rows import held_out_rows, weights_of
 from maskwright.learn.recipes.base.find import find, read
 from maskwright.learn.recipes.base.recipe import Corpus, ObjectiveChoice, Recipe, RowChoice
-from maskwright.model.checkpoint.conventions import KEY
+from maskwright.model.checkpoint.layout import CONVENTIONS_KEY
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.base.spec import Member, usual_for
 from maskwright.model.opening import special_tokens
-from maskwright.model.opening.model import Model
+from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model
-from maskwright.model.opening.run_folder import RECIPE
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.saved import RECIPE
 from maskwright.text.store.loader import mixed
 from maskwright.text.store.rows import PackedDocuments, RowSource, Stream
 from maskwright.text.store.store import TokenStore
@@ -169,7 +168,7 @@ def _stated_recipe(model: Model) -> Recipe | None:
     measure = model.conventions.measure
     if measure is None:
         return None
-    where = f"{model.path}: config.json: {KEY}.conventions.measure"
+    where = f"{model.path}: config.json: {CONVENTIONS_KEY}.conventions.measure"
     choice = {"name": measure.objective, "options": measure.options}
     try:
         return replace(
@@ -233,7 +232,7 @@ def _measure(
         raise IncompatibleError(
             "the folder does not say how its model is to be measured",
             where=model.folder,
-            found=f"config.json without {KEY}.conventions.measure",
+            found=f"config.json without {CONVENTIONS_KEY}.conventions.measure",
             wanted="what pretraining writes there",
             do="name the run or a checkpoint of it, or score minimal pairs: --data FOLDER",
         )

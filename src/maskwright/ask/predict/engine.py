@@ -29,16 +29,14 @@ from maskwright.ask.predict.predictor import (
     predictor,
 )
 from maskwright.base.config import fingerprint
-from maskwright.base.counted import counted
-from maskwright.base.errors import IncompatibleError, MaskwrightError, UsageError
-from maskwright.base.findings import Finding, Note
+from maskwright.base.errors import Finding, IncompatibleError, MaskwrightError, Note, UsageError
+from maskwright.base.terminal import counted
 from maskwright.learn.finetune.recipe import hashes
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.checkpoint.fine_tuned import ADAPTER
-from maskwright.model.checkpoint.transfer import TOPS
-from maskwright.model.device.choices import Precision
+from maskwright.model.checkpoint.matching import TOPS
+from maskwright.model.device.choices import AUTO, TORCH, Precision
 from maskwright.model.device.machine import choose
-from maskwright.model.graph.engines.base.names import AUTO, TORCH
 from maskwright.model.inference import fill_mask, likelihood, text_generation
 from maskwright.model.inference.fill_mask import Hole
 from maskwright.model.inference.generation import require_writer
@@ -47,7 +45,7 @@ from maskwright.model.inference.growing_text import Piece
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening import folders
-from maskwright.model.opening.model import Model
+from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import home_of, is_adapter, open_model
 
 # Identifies a task head: TASK, or ("vectors", pooling) for embeddings (None: that of the model, or

@@ -18,13 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.base import catalogue, packages
-from maskwright.base.errors import IncompatibleError, MaskwrightError
-from maskwright.base.findings import Finding
+from maskwright.base import catalogue
+from maskwright.base.errors import Finding, IncompatibleError, MaskwrightError
+from maskwright.model.device import choices
+from maskwright.model.device.choices import AUTO, TORCH
 from maskwright.model.graph import onnx
-from maskwright.model.graph.engines.base import calibration, engine, names
+from maskwright.model.graph.engines.base import engine
 from maskwright.model.graph.engines.base.engine import Runtime
-from maskwright.model.graph.engines.base.names import AUTO, TORCH
 from maskwright.model.graph.graphs import states_graph
 from maskwright.model.inference.batches import RowGroup, rectangles
 from maskwright.model.inference.prepared import Place, Prepared
@@ -104,7 +104,7 @@ class EngineChoice:
 
 
 def with_engine(
-    ready: Prepared, name: str, *, seconds: float = calibration.SECONDS
+    ready: Prepared, name: str, *, seconds: float = engine.CALIBRATION_SECONDS
 ) -> EngineChoice:
     """Return the network with the engine `name`; "auto" measures the installed engines for about
     `seconds` and replaces the native one if another is clearly faster.
@@ -115,10 +115,10 @@ def with_engine(
             of the native one.
         ResourceError: the engine cannot load the network.
     """
-    names.require(name)
+    choices.require_engine(name)
     if name == TORCH:
         return EngineChoice(ready, TORCH)
-    engine_names = names.exact() if name == AUTO else [name]
+    engine_names = choices.exact_engines() if name == AUTO else [name]
     loaded = _load_engines(ready, engine_names, leave_out=name == AUTO)
     if name != AUTO:
         network = EngineNetwork(ready, loaded.engines[name])
@@ -183,14 +183,16 @@ def _choose_fastest(ready: Prepared, loaded: _Loaded, seconds: float) -> EngineC
     findings = [finding for finding in loaded.findings if finding.name != COMPARED]
     if not loaded.engines:
         message, remedy = "no other engine can be measured, so our own answers", ""
-        if not names.exact():
-            engines = catalogue.names(names.ROOM)
-            remedy = packages.install(*itertools.chain(*map(names.missing, engines)))
+        if not choices.exact_engines():
+            engines = catalogue.names(choices.ROOM)
+            remedy = catalogue.install_command(
+                *itertools.chain(*map(choices.missing_packages, engines))
+            )
         return EngineChoice(ready, TORCH, (*findings, Finding("engine", message, remedy=remedy)))
     networks: dict[str, Prepared] = {TORCH: ready}
     networks |= {name: EngineNetwork(ready, engine) for name, engine in loaded.engines.items()}
     candidates = {name: _benchmark(network) for name, network in networks.items()}
-    times = calibration.calibrate(candidates, TORCH, longest=ready.config.longest, seconds=seconds)
+    times = engine.calibrate(candidates, TORCH, longest=ready.config.longest, seconds=seconds)
     chosen = times.chosen
     message = f"{'our own engine' if chosen == TORCH else chosen} answers"
     findings += [f for f in loaded.findings if f.name == COMPARED and f.what.startswith(chosen)]
@@ -198,10 +200,10 @@ def _choose_fastest(ready: Prepared, loaded: _Loaded, seconds: float) -> EngineC
     return EngineChoice(networks[chosen], chosen, tuple(findings))
 
 
-def _benchmark(network: Prepared) -> calibration.Side:
+def _benchmark(network: Prepared) -> engine.Side:
     """Return a function that runs the network on random rows of given lengths."""
 
-    def ask(lengths: calibration.Lengths) -> object:
+    def ask(lengths: engine.Lengths) -> object:
         ordered = sorted(lengths, reverse=True)
         tokens, groups = _random_rows(network.network, ordered)
         return network.ragged(tokens, groups)

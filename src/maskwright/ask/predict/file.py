@@ -21,13 +21,10 @@ from maskwright.ask.predict.predictor import PORTION, BasePredictor, TaskPredict
 from maskwright.ask.predict.remote import ModelChangedError, RemoteServer, with_server
 from maskwright.ask.predict.rows import PREDICTION, WINDOWS, name_taken, rows_to_answer
 from maskwright.ask.predict.shared_encoder import SharedEncoder, load_shared
-from maskwright.base.counted import counted
-from maskwright.base.errors import UsageError
-from maskwright.base.findings import Finding
-from maskwright.base.report.say import Say, quiet
+from maskwright.base.errors import Finding, UsageError
 from maskwright.base.storage.commit import require_new
 from maskwright.base.storage.files import write_file
-from maskwright.base.terminal import harmless_json
+from maskwright.base.terminal import Say, counted, harmless_json, quiet
 from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.tasks.base.task_type import SECOND, UNTOLD, task_for
 from maskwright.model.checkpoint import pretrained
@@ -40,12 +37,12 @@ from maskwright.model.checkpoint.fine_tuned import (
     require_finished,
 )
 from maskwright.model.checkpoint.layout import About
-from maskwright.model.graph.engines.base.names import TORCH
+from maskwright.model.device.choices import TORCH
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
-from maskwright.model.opening.head_alone import opened
-from maskwright.text.corpus import growing
+from maskwright.model.opening.open import open_head_alone
+from maskwright.text.corpus import files
 from maskwright.text.corpus.files import listed
-from maskwright.text.corpus.ledger import REJECTED, SPANNING, Counts
+from maskwright.text.corpus.reading import REJECTED, SPANNING, Counts
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import as_names, may_be_joined
 
@@ -62,7 +59,7 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
     """
     folder, out = Path(folder), Path(out)
     home = require_finished(folder) or folder
-    record, model = read_task(home), opened(home / ADAPTER)
+    record, model = read_task(home), open_head_alone(home / ADAPTER)
     if record is None or model is None or model.tokenizer is None:
         raise UsageError(
             "not a head that was saved alone",
@@ -303,7 +300,7 @@ def answer_rows(
 
     for finding in model.findings:
         say(finding.line())
-    if (pipe := growing.find(source)) is not None:
+    if (pipe := files.find_growing(source)) is not None:
         pipe.waiting = predict_portion
     for row in islice(rows_to_answer(source, model, read, counts), skip, None):
         rows.append(row)

@@ -24,8 +24,7 @@ from maskwright.ask.predict.engine import Engine, open_engine, require_new_adapt
 from maskwright.ask.predict.inputs import listed
 from maskwright.ask.predict.predictor import Answer, OnBad, Predictor, TaskPredictor
 from maskwright.ask.predict.shared_encoder import SharedEncoder, groups_of_one_base
-from maskwright.base.errors import DataError, IncompatibleError, UsageError
-from maskwright.base.findings import Finding, Note
+from maskwright.base.errors import DataError, Finding, IncompatibleError, Note, UsageError
 from maskwright.base.report import document
 from maskwright.learn.tasks.base.choices import (
     DIMENSIONS,
@@ -34,8 +33,8 @@ from maskwright.learn.tasks.base.choices import (
     require_long_text,
 )
 from maskwright.learn.tasks.base.similarities import first_dimensions
+from maskwright.model.device import choices as engines
 from maskwright.model.device.choices import Precision
-from maskwright.model.graph.engines.base import names as engines
 from maskwright.model.inference.fill_mask import Hole
 from maskwright.model.inference.generation_settings import (
     GenerationKeywords,
@@ -43,7 +42,7 @@ from maskwright.model.inference.generation_settings import (
     takes_generation_settings,
 )
 from maskwright.model.opening import folders
-from maskwright.model.opening.model import Model
+from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import home_of
 
 DEFAULT = "default"
@@ -536,7 +535,7 @@ def load(
         IncompatibleError: an adapter lacks its base, or the tokenizer does not match the model.
     """
     _require_precision(precision)
-    engines.require(engine)
+    engines.require_engine(engine)
     return LanguageModel(open_engine(folder, base=base, precision=precision, runtime=engine))
 
 

@@ -22,8 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.ask.predict.inputs import examples
-from maskwright.base.errors import CheckpointError, DataError, IncompatibleError, UsageError, near
-from maskwright.base.findings import Finding, Note, ignore
+from maskwright.base.errors import (
+    CheckpointError,
+    DataError,
+    Finding,
+    IncompatibleError,
+    Note,
+    UsageError,
+    ignore,
+    near,
+)
 from maskwright.base.terminal import shell_word
 from maskwright.learn.finetune import learner
 from maskwright.learn.tasks.base import sentence_transformers_folder
@@ -69,8 +77,8 @@ from maskwright.model.inference.together import ScoreRequest, scores_of_all
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.supervised import PROBLEM_TYPES, Problem
-from maskwright.model.opening import generation_config
-from maskwright.model.opening.model import Model
+from maskwright.model.opening import folders
+from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import home_of, open_model
 from maskwright.text.tables.cell_values import is_empty, joined_or_whole
 from maskwright.text.tables.shapes import may_be_joined
@@ -640,11 +648,11 @@ def predictor(loaded: Model) -> Predictor:
         task["length"] = sentence_folder.length or task["length"]
         task["columns"] = {task_type.alone: (task_type.alone,)}
     elif generates:
-        settings = generation_config.read(path, loaded.extra)
-        options = generation_config.options(settings, loaded.tokenizer.vocabulary_size)
+        settings = folders.read_generation_config(path, loaded.extra)
+        options = folders.generation_options(settings, loaded.tokenizer.vocabulary_size)
         task_type = task_for_writing(options)
-        findings = [finding for finding in findings if finding.name != generation_config.FINDING]
-        findings += generation_config.findings(settings, follows=True)
+        findings = [finding for finding in findings if finding.name != folders.FINDING]
+        findings += folders.generation_findings(settings, follows=True)
     else:
         problems = {theirs: ours for ours, theirs in PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))

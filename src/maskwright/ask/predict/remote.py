@@ -28,17 +28,20 @@ import numpy as np
 from maskwright.ask.predict.language_model import nothing_to_answer, warn
 from maskwright.ask.predict.predictor import Answer, BasePredictor, OnBad
 from maskwright.ask.predict.wire import checksum_of, to_json
-from maskwright.base.counted import counted
 from maskwright.base.errors import (
     DataError,
+    Finding,
     IncompatibleError,
     MaskwrightError,
+    Note,
+    Severity,
     StoppedError,
     UsageError,
+    ignore,
     shorten,
 )
-from maskwright.base.findings import Finding, Note, Severity, ignore
 from maskwright.base.storage.strict_json import parse_object
+from maskwright.base.terminal import counted
 from maskwright.learn.tasks.base.choices import LongText, require_long_text
 from maskwright.learn.tasks.base.task_type import SECOND, Extent, TaskType, task_for
 

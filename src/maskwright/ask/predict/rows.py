@@ -29,16 +29,14 @@ from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
 from maskwright.base.storage.strict_json import parse
 from maskwright.learn.tasks.base.task_type import example_of_row
 from maskwright.text.corpus.csv_file import OTHERS
-from maskwright.text.corpus.files import RegularFile, Source, find, shown
-from maskwright.text.corpus.growing import GrowingFile, growing
-from maskwright.text.corpus.ledger import Counts, Ledger
+from maskwright.text.corpus.files import GrowingFile, RegularFile, Source, find, growing, shown
 from maskwright.text.corpus.read import text_blocks
-from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.reading import Counts, Ledger, ReadingOptions
 from maskwright.text.tables.cell_values import row_with_lists
 from maskwright.text.tables.files import separate_class_names
 from maskwright.text.tables.formats import conll, conllu
 from maskwright.text.tables.formats import text_files as text_formats
-from maskwright.text.tables.raw_text import as_read
+from maskwright.text.tables.marked_text import as_read
 from maskwright.text.tables.read import read_rows
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, WHERE, TableReadingOptions
 from maskwright.text.tables.rows import TABLE_FILE, Row, has_column

@@ -18,11 +18,10 @@ from pathlib import Path
 import torch
 
 from maskwright.ask.predict.predictor import Answer, BasePredictor, Predictor, answers_of, load
-from maskwright.base.errors import IncompatibleError, UsageError
-from maskwright.base.findings import Finding, Note, ignore
+from maskwright.base.errors import Finding, IncompatibleError, Note, UsageError, ignore
 from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.tasks.base.task_type import Extent, TaskType
-from maskwright.model.checkpoint.transfer import TOPS
+from maskwright.model.checkpoint.matching import TOPS
 from maskwright.model.inference.prepared import prepare
 from maskwright.model.inference.together import ScoreRequest, scores_of_all
 from maskwright.model.nn.transformer import Transformer

@@ -36,22 +36,20 @@ from maskwright.ask.predict.rows import (
     rows_to_answer,
 )
 from maskwright.ask.predict.shared_encoder import SharedEncoder
-from maskwright.base.counted import counted
-from maskwright.base.errors import DataError, MaskwrightError, OutputError, UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import DataError, Finding, MaskwrightError, OutputError, UsageError
 from maskwright.base.report import document
-from maskwright.base.report.say import Say, quiet
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
 from maskwright.base.storage.files import new_text
+from maskwright.base.terminal import Say, counted, quiet
 from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.tasks.base.choices import LongText
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, MODEL, TASK
-from maskwright.model.graph.engines.base.names import TORCH
+from maskwright.model.device.choices import TORCH
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import home_of
 from maskwright.text.corpus.files import listed, size_of
-from maskwright.text.corpus.ledger import Counts
+from maskwright.text.corpus.reading import Counts
 from maskwright.text.tables.formats import text_files
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import as_names

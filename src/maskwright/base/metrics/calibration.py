@@ -21,7 +21,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from maskwright.base.counted import counted, decimals
+from maskwright.base.terminal import counted, decimals
 
 BINS = 15
 LEAST_ROWS = 20

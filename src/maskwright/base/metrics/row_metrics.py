@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.metrics import paired
-from maskwright.base.metrics.bootstrap import of_rows, permutation_p
 from maskwright.base.metrics.intervals import (
     CORRELATIONS,
     RESAMPLES,
@@ -20,6 +19,8 @@ from maskwright.base.metrics.intervals import (
     OfSums,
     estimate,
     estimate_of_sums,
+    of_rows,
+    permutation_p,
 )
 from maskwright.base.metrics.metrics import METRICS, Values, accuracy, squared_error
 from maskwright.base.metrics.paired import PairedDifference

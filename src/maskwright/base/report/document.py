@@ -1,9 +1,24 @@
-"""Pages and cards: rendered from the templates in this folder and written atomically.
+"""How results are written: figures in words, pages and cards from templates, tables.
+
+Formats counts, sizes and times, and puts losses into words.
+
+`standing` compares a loss with two trivial models: uniform, and unigram, which predicts token
+frequencies. A masked model stays at the unigram loss for a while before it starts to use context.
+
+Pages and cards: rendered from the templates in this folder and written atomically.
 
 A page loads nothing: its content security policy allows only its own style sheet, and the script of
 the one page that has one, both by hash. Values in templates are escaped and their control
 characters made visible (`one_line`); only finished pictures (`Markup`) are inserted as they are.
 Markdown has no automatic escaping: its templates use `md` and `code`.
+
+Python code that opens a saved model, and a warning if another library misreads it.
+
+Both depend on config.json alone, so pages, cards and the terminal agree.
+
+Tables of results in `results.json` of a run, for terminal and page.
+
+A table is `{"title", "head", "rows", "note"}`; `own_first` highlights its first row.
 """
 
 from __future__ import annotations
@@ -14,19 +29,130 @@ import difflib
 import functools
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from maskwright.base.errors import UsageError
-from maskwright.base.findings import Finding
-from maskwright.base.report.wording import count
+from maskwright.base.errors import DataError, Finding, UsageError, shorten
 from maskwright.base.storage import commit
-from maskwright.base.storage.files import write_file
+from maskwright.base.storage.files import lock_beside, write_file
+from maskwright.base.storage.lock import Lock
+from maskwright.base.storage.strict_json import parse_object
+from maskwright.base.terminal import decimals, harmless
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+# ------------------------------------------------------------------------------ figures in words
+# Distance in nats within which a loss counts as that of the unigram model.
+PLATEAU = 0.15
+
+
+def number(record: Mapping[str, Any], name: str) -> float:
+    """Return `record[name]` as a float; NaN if it is missing, null or not a number."""
+    value = record.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    return float(value)
+
+
+def token_parts(run: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the parts of the loss that predict tokens, which have trivial models."""
+    names = run.get("token_parts")
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
+def token_loss(record: Mapping[str, Any], run: Mapping[str, Any]) -> float:
+    """Return the part of the loss that predicts tokens, in nats per target; the whole loss if the
+    run names no such part."""
+    loss_parts = record.get("parts")
+    if isinstance(loss_parts, Mapping):
+        for name in token_parts(run):
+            if name in loss_parts:
+                return number(loss_parts, name)
+    return number(record, "loss")
+
+
+def standing(loss: float, references: Mapping[str, Any], share: float = 0.0) -> str:
+    """Compare `loss` (nats per token) with the trivial models, in words; "" without these.
+
+    `share` is the share of the run that is over (0 to 1): a plateau is normal early in a run.
+    """
+    if not math.isfinite(loss):
+        return "not a number"
+    uniform, unigram = number(references, "uniform_loss"), number(references, "unigram_loss")
+    if unigram > uniform:  # the evaluated text has other words than the training text
+        unigram = math.nan
+    if math.isfinite(unigram) and loss < unigram - PLATEAU:
+        return f"below the unigram line by {unigram - loss:.1f} nats"
+    if math.isfinite(unigram) and loss <= unigram + PLATEAU:
+        if share > 0.5:
+            return "still on the unigram plateau: too few steps, or too low a learning rate"
+        return "on the unigram plateau, normal until it breaks"
+    if math.isfinite(uniform) and loss > uniform - PLATEAU:
+        return (
+            "at the uniform line, as before training"
+            if loss < uniform + 1.0
+            else (f"above the uniform line by {loss - uniform:.1f} nats")
+        )
+    if math.isfinite(unigram):
+        return f"{loss - unigram:.1f} nats above the unigram line"
+    return ""
+
+
+def count(value: float) -> str:
+    """Format a count with at most four digits: 850, 12.4 k, 3.1 M."""
+    if not math.isfinite(value):
+        return "–"
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size * 0.9995:
+            return (
+                f"{value / size:.3g} {letter}"
+                if value < 999.5 * size
+                else f"{value / size:.0f} {letter}"
+            )
+    return f"{value:.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
+
+
+def size(value: float) -> str:
+    """Format bytes as kB, MB or GB."""
+    return f"{count(value)}B" if abs(value) >= 999.5 else f"{value:.0f} bytes"
+
+
+def duration(seconds: float) -> str:
+    """Format a duration in its two largest units: 48 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    if not math.isfinite(seconds):
+        return "–"
+    total = max(0, round(seconds))
+    if total < 60:
+        return f"{total} s"
+    for large, small, step, inner in (("min", "s", 60, 1), ("h", "min", 3600, 60)):
+        if total < step * (60 if large == "min" else 24):
+            rest = total % step // inner
+            return f"{total // step} {large} {rest} {small}" if rest else f"{total // step} {large}"
+    return f"{total // 86400} d {total % 86400 // 3600} h"
+
+
+def percent(share: float) -> str:
+    """Format a share in percent, with three digits: 31.2 %, 0.0488 %."""
+    if not math.isfinite(share):
+        return "–"
+    return f"{share * 100:.1f} %" if abs(share) >= 0.01 or share == 0 else f"{share * 100:.2g} %"
+
+
+def figure(value: float, digits: int = 3) -> str:
+    """Format a number with `digits` decimals; a dash if it is not finite."""
+    if not math.isfinite(value):
+        return "–"
+    return decimals(value, digits) if abs(value) < 1e4 else count(value)
+
+
+# ------------------------------------------------------------------------------ pages and cards
 COMPARED = 3000  # characters; longer texts are not compared with their prompts
 ALIKE = 0.3  # similarity (0 to 1) below which a text does not repeat its prompt
 _PIECES = re.compile(r"\w+|\s+|[^\w\s]")
@@ -90,9 +216,6 @@ def _split(text: str, spans: list[tuple[int, int]]) -> list[tuple[str, bool]]:
         done = stop
     return [(piece, new) for piece, new in [*pieces, (text[done:], False)] if piece]
 
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 TEMPLATES = Path(__file__).with_name("templates")
 _MARKDOWN = re.compile(r"[\\`<\[|]")
@@ -195,3 +318,141 @@ def write(target: Path, text: str) -> Path:
         OutputError, StorageError, StoppedError: it cannot be written.
     """
     return write_file(target, text.encode("utf-8", "replace"))
+
+
+# -------------------------------------------------------------------------- code that opens a model
+OURS, MISREAD = "maskwright", "misread-by-transformers"
+NOT_READ = Finding(
+    "not-read-by-transformers",
+    "its config.json says model_type maskwright: no class of the transformers library is such a "
+    "model, so that library cannot load it, and Maskwright does",
+)
+
+
+def misread(config: Mapping[str, Any]) -> Finding | None:
+    """Return what transformers gets wrong about a model with this config.json, None if nothing."""
+    if config.get("model_type") == OURS:
+        return NOT_READ
+    own_settings, name = config.get(OURS), architecture(config)
+    recorded = own_settings.get("conventions") if isinstance(own_settings, dict) else None
+    conventions = recorded if isinstance(recorded, dict) else {}
+    loads = f"{name} of the transformers library loads it without an error and"
+    for applies, consequence, evidence, verb in (
+        (
+            conventions.get("prediction_offset"),
+            "answers wrongly",
+            "the scores for a token stand one place before it, where that class does not look",
+            "fill-mask",
+        ),
+        (
+            conventions.get("bidirectional_prefix"),
+            "writes other texts",
+            "it was trained to read a prompt in both directions, which that class does not do",
+            "generate",
+        ),
+        (
+            conventions.get("decoder_trained") is False,
+            "writes nonsense",
+            "only the encoder was trained",
+            "fill-mask",
+        ),
+    ):
+        if applies:
+            remedy = f"ask it with maskwright {verb}"
+            return Finding(MISREAD, f"{loads} {consequence}", evidence, remedy, "warning")
+    return None
+
+
+def opening_code(config: Mapping[str, Any], folder: str) -> str:
+    """Return Python code that loads the model in `folder` with a library that reads it right."""
+    if misread(config):
+        return f"from maskwright import api\n\nloaded = api.load_pretrained({folder!r})"
+    name = architecture(config)
+    return (
+        f"from transformers import AutoTokenizer, {name}\n\n"
+        f"tokenizer = AutoTokenizer.from_pretrained({folder!r})\n"
+        f"model = {name}.from_pretrained({folder!r})"
+    )
+
+
+def architecture(config: Mapping[str, Any]) -> str:
+    """Return the class that config.json names."""
+    named = config.get("architectures")
+    return str(named[0]) if isinstance(named, list) and named else "no class"
+
+
+# ------------------------------------------------------------------------------ tables of results
+NAME = "results.json"
+PATIENCE = 30.0  # seconds for another process to add its tables
+LARGEST = 64 << 20
+Table = dict[str, Any]
+
+
+def for_terminal(table: Table) -> str:
+    """Format a table as text; each cell is one line."""
+    rows = [[harmless(str(cell)) for cell in row] for row in (table["head"], *table["rows"])]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table["head"]))]
+    lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join([table["title"], *(f"  {line.rstrip()}" for line in lines), table["note"]])
+
+
+def read(folder: Path) -> list[Table]:
+    """Read the tables of the run in `folder`.
+
+    Raises:
+        DataError: `results.json` cannot be read.
+    """
+    return _checked(_content(folder).get("tables"), folder / NAME)
+
+
+def add(folder: Path, tables: Sequence[Table]) -> None:
+    """Add tables to the run in `folder`; tables with the same title are replaced.
+
+    Raises:
+        DataError: `results.json` is there and cannot be read.
+        OutputError, StorageError, StoppedError: it cannot be written.
+    """
+    with Lock(lock_beside(folder / NAME), passing=True, patience=PATIENCE):
+        named = {t.get("title"): t for t in [*read(folder), *tables]}
+        content = {**_content(folder), "tables": list(named.values())}
+        write(folder / NAME, json.dumps(content, indent=2) + "\n")
+
+
+def _content(folder: Path) -> dict[str, Any]:
+    path = folder / NAME
+    if not path.is_file():
+        return {}
+    return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
+
+
+def _checked(tables: Any, where: Path) -> list[Table]:
+    """Return `tables` if it is a list of tables.
+
+    Raises:
+        DataError: naming the first invalid one.
+    """
+    if tables is None:
+        return []
+    for number, table in enumerate(tables if isinstance(tables, list) else [tables]):
+        fits = isinstance(table, dict) and _is_table(table)
+        if not fits or not isinstance(tables, list):
+            raise DataError(
+                "not a table of results",
+                where=f"{where}: tables.{number}",
+                found=shorten(repr(table)),
+                wanted='{"title", "head", "rows", "note"}',
+                do="remove the file; the same evaluations write it again",
+            )
+    return list(tables)
+
+
+def _is_table(plain: dict[str, Any]) -> bool:
+    head, rows = plain.get("head", []), plain.get("rows", [])
+    return (
+        all(isinstance(plain.get(name, ""), str) for name in ("title", "note"))
+        and isinstance(head, list)
+        and isinstance(rows, list)
+        and all(isinstance(cell, str) for cell in head)
+        and all(isinstance(row, list) and len(row) == len(head) for row in rows)
+        and all(isinstance(cell, str | int | float) for row in rows for cell in row)
+    )

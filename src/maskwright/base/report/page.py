@@ -1,22 +1,29 @@
-"""The report of a run: one self-contained page (`write_report`).
+"""The report of a run, made of the files in its folder.
+
+Reads a run folder for its report; only one of its files is required.
+
+The run may still be active or may have stopped within a line. Unreadable lines are counted and left
+out; an unreadable `run.json` is refused.
+
+The report of a run: one self-contained page (`write_report`).
 
 Parts for which the run has no records are left out.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from maskwright.base.findings import Finding
-from maskwright.base.report import document, opened
-from maskwright.base.report.document import with_sentences
-from maskwright.base.report.drawing.curves import Chart, Line, Point, draw
-from maskwright.base.report.progress import budget
-from maskwright.base.report.run_folder import Record, RunFolder, read, table
-from maskwright.base.report.tables import Table
-from maskwright.base.report.wording import (
+from maskwright.base.errors import DataError, Finding, UsageError
+from maskwright.base.report import document
+from maskwright.base.report.document import (
+    Table,
     count,
     duration,
     figure,
@@ -25,9 +32,128 @@ from maskwright.base.report.wording import (
     standing,
     token_loss,
     token_parts,
+    with_sentences,
 )
+from maskwright.base.report.drawing.curves import Chart, Line, Point, draw
+from maskwright.base.report.panel import budget
+from maskwright.base.storage.commit import numbered
+from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import shell_word
 
+# ------------------------------------------------------------------------------ the run folder
+Record = dict[str, Any]
+LARGEST = 64 << 20  # bytes of run.json
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of a run as plain values. `saved` is the config.json of the newest checkpoint,
+    `unreadable` the number of lines left out, `written` the time of the newest record."""
+
+    path: Path
+    run: Record = field(default_factory=dict)
+    train: list[Record] = field(default_factory=list)
+    skipped: list[Record] = field(default_factory=list)
+    evaluations: list[Record] = field(default_factory=list)
+    samples: list[Record] = field(default_factory=list)
+    timings: list[Record] = field(default_factory=list)
+    tables: list[Record] = field(default_factory=list)
+    recipe: str = ""
+    checkpoints: tuple[str, ...] = ()
+    saved: Record = field(default_factory=dict)
+    unreadable: int = 0
+    written: datetime | None = None
+
+    @property
+    def references(self) -> Record:
+        return table(self.run.get("references"))
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training; NaN if not recorded."""
+        return number(self.timings[-1], "seconds") if self.timings else math.nan
+
+    @property
+    def share(self) -> float:
+        """The share of the budget that is used, 0 to 1."""
+        lasts, latest = budget(self.run), self.train[-1] if self.train else {}
+        if lasts is None:
+            return 0.0
+        steps, tokens = number(latest, "step"), number(latest, "tokens")
+        return lasts.share(steps=steps, tokens=tokens, seconds=self.seconds)
+
+
+def read_run(folder: Path) -> RunFolder:
+    """Read the folder of a run.
+
+    Raises:
+        UsageError: no such folder, or neither `run.json` nor `metrics.jsonl` is in it.
+        DataError: `run.json` is not a JSON object.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UsageError("there is no such run folder", where=folder, do="look in runs/")
+    metrics_file, run_file = folder / "metrics.jsonl", folder / "run.json"
+    if not metrics_file.is_file() and not run_file.is_file():
+        raise UsageError(
+            "this is not a run folder", where=folder, found="neither run.json nor metrics.jsonl"
+        )
+    run: Record = {}
+    if run_file.is_file():
+        run = parse_object(run_file.read_bytes(), run_file, error=DataError, largest=LARGEST)
+    metrics, lost = _lines(metrics_file)
+    timings, lost_timings = _lines(folder / "timings.jsonl")
+    recipe_file = folder / "recipe.toml"
+    checkpoints = numbered(folder / "checkpoints")
+    return RunFolder(
+        path=folder,
+        run=run,
+        train=[r for r in metrics if r.get("kind") == "train"],
+        skipped=[r for r in metrics if r.get("kind") == "skipped"],
+        evaluations=[r for r in metrics if r.get("kind") == "evaluation"],
+        samples=[r for r in metrics if r.get("kind") == "sample"],
+        timings=timings,
+        tables=document.read(folder),
+        recipe=recipe_file.read_text("utf-8", "replace") if recipe_file.is_file() else "",
+        checkpoints=tuple(p.name for p in checkpoints),
+        saved=_saved(checkpoints[-1]) if checkpoints else {},
+        unreadable=lost + lost_timings,
+        written=datetime.fromtimestamp(metrics_file.stat().st_mtime, UTC) if metrics else None,
+    )
+
+
+def table(value: object) -> Record:
+    """Return `value` if it is a table, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def _saved(checkpoint: Path) -> Record:
+    """Return the config.json of a checkpoint; empty if it cannot be read."""
+    try:
+        return table(json.loads((checkpoint / "config.json").read_text("utf-8")))
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _lines(path: Path) -> tuple[list[Record], int]:
+    """Return the objects of a JSON-lines file and the number of invalid lines."""
+    records: list[Record] = []
+    lost = 0
+    if path.is_file():
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                try:
+                    value = json.loads(line)
+                except (ValueError, RecursionError):
+                    value = None
+                if isinstance(value, dict):
+                    records.append(value)
+                elif line.strip():
+                    lost += 1
+    return records, lost
+
+
+# ------------------------------------------------------------------------------ the page
 SMALL = (372, 216)  # width, height
 
 
@@ -165,7 +291,7 @@ def write_report(run_folder: Path) -> Path:
         DataError: `run.json` is damaged.
         OutputError, StorageError, StoppedError: the page cannot be written.
     """
-    return document.write(Path(run_folder) / NAME, render(read(Path(run_folder))))
+    return document.write(Path(run_folder) / NAME, render(read_run(Path(run_folder))))
 
 
 def render(folder: RunFolder) -> str:
@@ -191,7 +317,7 @@ def render(folder: RunFolder) -> str:
         more_samples=len(samples) - PROMPTS,
         tables=folder.tables,
         next_steps=list(_next_steps(folder)),
-        misread=opened.misread(folder.saved) if folder.checkpoints and folder.saved else None,
+        misread=document.misread(folder.saved) if folder.checkpoints and folder.saved else None,
         corpus=with_sentences(run.get("corpus")),
         machine=run.get("machine"),
         recipe=folder.recipe,
@@ -378,7 +504,7 @@ def _spread(records: list[Record]) -> list[Record]:
 
 def next_commands(run: Path) -> list[str]:
     """Return commands for the model of a complete run."""
-    where, ask = shell_word(run), _ask(read(run))
+    where, ask = shell_word(run), _ask(read_run(run))
     return [*ask, f"maskwright finetune {where} --data FILE", f"maskwright explore {where}"]
 
 
@@ -404,7 +530,7 @@ def _next_steps(folder: RunFolder) -> Iterator[tuple[str, str]]:
         yield "The same recipe on your own text", command
     if folder.checkpoints and folder.saved:
         checkpoint = f"{folder.path}/checkpoints/{folder.checkpoints[-1]}"
-        yield "In Python", opened.code(folder.saved, checkpoint)
+        yield "In Python", document.opening_code(folder.saved, checkpoint)
 
 
 def _prompt(folder: RunFolder, ask: Record) -> str:

@@ -30,9 +30,9 @@ def do(a: argparse.Namespace) -> None:
     if not a.text:
         raise UsageError("no text to train on", where="--text", do=a.command)
     options.require_texts(a.text)
-    from maskwright.learn.recipes.base.continued import require_settings
+    from maskwright.learn.recipes.base.find import require_continued_settings
 
-    require_settings(a.model, a.minutes, a.settings)
+    require_continued_settings(a.model, a.minutes, a.settings)
     from maskwright.learn.pretrain.continued_pretraining import adapt
 
     out = a.out or options.next_run_folder("adapted")

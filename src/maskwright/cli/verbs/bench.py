@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     require_existing(a.model, "model", a.command)
     require_existing(a.data, "data")
-    from maskwright.base.report.say import printer
+    from maskwright.base.terminal import printer
     from maskwright.ship.bench.bench import bench
 
     bench(

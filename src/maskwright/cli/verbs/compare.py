@@ -38,8 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     from maskwright.base.budget import equal_budget
-    from maskwright.learn.recipes.base.check import require_settings
-    from maskwright.learn.recipes.base.find import find, override, with_text
+    from maskwright.learn.recipes.base.find import find, override, require_settings, with_text
 
     equal_budget(a.budget)
     named_recipes = [find(name) for name in a.recipes]

@@ -113,7 +113,7 @@ def do(a: argparse.Namespace) -> None:
             evaluate_file(a.model, a.data, base=a.base, by=a.by, **common)
     elif pairs:
         from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
-        from maskwright.model.opening.run_folder import is_run
+        from maskwright.text.corpus.saved import is_run
 
         out = a.out or (a.model if is_run(a.model) else options.next_run_folder("evaluation"))
         evaluate_pairs(a.model, a.data, out, how=a.how, part=a.part or "all")
@@ -130,7 +130,7 @@ def _require_choices(method: str | None, split_name: str | None) -> None:
 
         require_method(method, "--how")
     if split_name is not None:
-        from maskwright.ask.evaluate.pair_outcomes import PARTS as PAIR_PARTS
+        from maskwright.ask.evaluate.minimal_pairs import PARTS as PAIR_PARTS
         from maskwright.text.tables.rows import PARTS
 
         choices = (*PAIR_PARTS, *PARTS)

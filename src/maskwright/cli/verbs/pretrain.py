@@ -23,8 +23,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.learn.recipes.base.check import require_settings
-    from maskwright.learn.recipes.base.find import find, override, run_of, with_text
+    from maskwright.learn.recipes.base.find import (
+        find,
+        override,
+        require_settings,
+        run_of,
+        with_text,
+    )
 
     recipe = find(a.recipe)
     recipe = override(with_text(recipe, a.text) if a.text else recipe, a.settings)

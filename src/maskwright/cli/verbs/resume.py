@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     require_existing(a.run, "run")
     from maskwright.learn.recipes.base.find import override, read
-    from maskwright.model.opening.run_folder import RECIPE, is_run
+    from maskwright.text.corpus.saved import RECIPE, is_run
 
     settings = None
     if a.settings and is_run(a.run):

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 from maskwright.base.errors import UsageError
-from maskwright.base.report.say import printer
+from maskwright.base.terminal import printer
 from maskwright.cli.options import add_fields, given_options, require_existing
-from maskwright.model.graph.engines.base.names import require as require_engine
-from maskwright.ship.serve.limits import Limits
+from maskwright.model.device.choices import require_engine
+from maskwright.ship.serve.errors import Limits
 
 SUMMARY = "answer requests over HTTP with one model or several"
 GROUP, ORDER = "labelled rows", 3

@@ -9,7 +9,7 @@ from maskwright.base import catalogue
 from maskwright.base.errors import UsageError, near
 from maskwright.base.terminal import harmless_lines
 from maskwright.cli.options import add_settings
-from maskwright.model.opening.run_folder import is_run
+from maskwright.text.corpus.saved import is_run
 
 SUMMARY = "print a recipe as TOML, or describe a run or a model folder"
 GROUP, ORDER = "models", 3
@@ -50,7 +50,6 @@ def _require(name_or_path: str, settings: list[str]) -> None:
         if not is_run(path):
             return
     if settings:
-        from maskwright.learn.recipes.base.check import require_settings
-        from maskwright.learn.recipes.base.find import find, override
+        from maskwright.learn.recipes.base.find import find, override, require_settings
 
         require_settings(override(find(name_or_path), settings))

@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.learn.pretrain.tokenizer_run import train_and_report
+    from maskwright.learn.pretrain.prepare import train_and_report
     from maskwright.text.tables.reading_options import how_read
 
     options.require_texts(a.text)

@@ -18,10 +18,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from maskwright.base.counted import counted, decimals
 from maskwright.base.metrics.metrics import METRICS
-from maskwright.base.report.wording import duration
+from maskwright.base.report.document import duration
 from maskwright.base.storage import commit
+from maskwright.base.terminal import counted, decimals
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds
 from maskwright.learn.finetune.learner import BaseLearner, SeedResult
 from maskwright.learn.finetune.method import Method

@@ -14,11 +14,9 @@ from typing import Any, TextIO
 import numpy as np
 
 from maskwright.base.config import fingerprint, lines_of
-from maskwright.base.counted import counted
-from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
-from maskwright.base.findings import Finding
-from maskwright.base.report import document, tables
-from maskwright.base.report.say import Say, printer
+from maskwright.base.errors import DataError, Finding, MaskwrightError, UsageError, near
+from maskwright.base.report import document
+from maskwright.base.terminal import Say, counted, printer
 from maskwright.learn.finetune.cross_validation import (
     FOLDS,
     REPEATED_BELOW,
@@ -53,16 +51,14 @@ from maskwright.learn.tasks.base.choices import (
 from maskwright.learn.tasks.base.encode import room
 from maskwright.learn.tasks.base.task_type import TaskType, task_for
 from maskwright.learn.tasks.base.text_generation import TEMPLATES, Template
-from maskwright.learn.train.optimizers.settings import AdamW
-from maskwright.learn.train.schedule import Schedule
+from maskwright.learn.train.settings import AdamW, Schedule
 from maskwright.model.device import machine
-from maskwright.model.opening.model import Model
+from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tables import survey
-from maskwright.text.tables.examples import UNKNOWN
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
-from maskwright.text.tables.rows import TRAIN
+from maskwright.text.tables.rows import TRAIN, UNKNOWN
 
 
 def finetune_file(
@@ -379,7 +375,7 @@ def _print_dataset(examples: Dataset, say: Say) -> None:
         say(line)
     overview = survey.survey(examples)
     for table in overview.tables():
-        say("\n" + tables.for_terminal(table))
+        say("\n" + document.for_terminal(table))
     if is_cross_validated(examples):
         count = counted(len(examples.parts[TRAIN]), "row")
         say(f"{count} and no other part: the score comes from a cross-validation")

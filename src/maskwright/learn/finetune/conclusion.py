@@ -25,14 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.base.counted import counted
-from maskwright.base.errors import DataError, MaskwrightError
-from maskwright.base.findings import Finding
-from maskwright.base.metrics.verdict import Rival, Verdict, verdict
+from maskwright.base.errors import DataError, Finding, MaskwrightError
+from maskwright.base.metrics.paired import Rival, Verdict, verdict
 from maskwright.base.storage.strict_json import parse_object
+from maskwright.base.terminal import counted
 from maskwright.learn.finetune.tune import TrainingResult
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, TaskMetrics, TaskType
-from maskwright.text.tables.examples import TaggedExample
+from maskwright.text.tables.rows import TaggedExample
 
 AS_IT_IS = "before fine-tuning"  # name of the pretrained model itself among the baselines
 # Baselines that give the same answer to every row, and how sentences call a baseline.

@@ -24,9 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.base.counted import counted
-from maskwright.base.errors import UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding, UsageError
+from maskwright.base.terminal import counted
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds, FoldOutputs
 from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, SeedResult
 from maskwright.learn.finetune.method import Method

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskwright.base import dotted
+from maskwright.base import config
 from maskwright.base.config import canonical_json
 from maskwright.base.errors import CheckpointError, UsageError
 from maskwright.base.storage import commit
@@ -81,7 +81,7 @@ def _differences(name: str, saved: Any, requested: Any) -> list[SettingDifferenc
         return []
     changes: list[tuple[str, Any, Any]] = [(name, saved, requested)]
     if isinstance(saved, dict) and isinstance(requested, dict):
-        changes = list(dotted.differences(saved, requested))
+        changes = list(config.differences(saved, requested))
     differences = []
     for path, old, new in changes:
         hashed = isinstance(old, str) and len(old) == HASH

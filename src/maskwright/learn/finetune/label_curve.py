@@ -26,18 +26,16 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maskwright.base import config
-from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.metrics import seeds as intervals
-from maskwright.base.metrics.verdict import Verdict
-from maskwright.base.report import document, tables
+from maskwright.base.metrics.paired import Verdict
+from maskwright.base.report import document
+from maskwright.base.report.document import Table, figure
 from maskwright.base.report.drawing.curves import Chart, Line, draw
 from maskwright.base.report.drawing.svg import COLOURS, style
-from maskwright.base.report.say import Say, printer, quiet
-from maskwright.base.report.tables import Table
-from maskwright.base.report.wording import figure
 from maskwright.base.storage import commit
 from maskwright.base.storage.strict_json import parse_object
+from maskwright.base.terminal import Say, counted, printer, quiet
 from maskwright.learn.finetune import conclusion
 from maskwright.learn.finetune.finished_seeds import REJECTS
 from maskwright.learn.finetune.learner import Learner, reader
@@ -48,7 +46,7 @@ from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.choices import Long
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
 from maskwright.model.device.machine import Machine, unusual
-from maskwright.model.opening.model import Model
+from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tables import splits
 from maskwright.text.tables.layout import Dataset
@@ -437,7 +435,7 @@ def _write(
     document.write(out / NAME, json.dumps({**plain, **about}, indent=2) + "\n")
     say(f"\n{judged.sentence}")
     for report_table in (table(curve), strategy(curve), journeys(curve)):
-        say("\n" + tables.for_terminal(report_table))
+        say("\n" + document.for_terminal(report_table))
     findings = conclusion.used_before(uses, out)
     say("\n".join([*verdicts(curve), *(finding.line() for finding in findings)]))
     say(f"report: {document.write(out / PAGE, render(curve, about))}")

@@ -16,11 +16,10 @@ import numpy as np
 import torch
 
 from maskwright.base.config import fingerprint, to_plain
-from maskwright.base.counted import decimals
-from maskwright.base.errors import MaskwrightError, UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding, MaskwrightError, UsageError
 from maskwright.base.randomness import key, torch_seed
-from maskwright.base.report.wording import duration
+from maskwright.base.report.document import duration
+from maskwright.base.terminal import decimals
 from maskwright.learn.finetune.conclusion import AS_IT_IS
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds
 from maskwright.learn.finetune.method import GRADUAL, LAST, REINIT, Method
@@ -40,13 +39,13 @@ from maskwright.learn.tasks.base.task_type import (
     task_for_vectors,
 )
 from maskwright.learn.train.loop import Hook
-from maskwright.learn.train.optimizers.states import RateFactors
+from maskwright.learn.train.optimizers import RateFactors
 from maskwright.model.adapters.base import freeze
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.adapters.base.adapter import attach as attach_adapter
-from maskwright.model.checkpoint import pretrained, shapes
+from maskwright.model.checkpoint import layout, pretrained
 from maskwright.model.checkpoint.layout import About
-from maskwright.model.checkpoint.transfer import load_matching, transfer
+from maskwright.model.checkpoint.matching import load_matching, transfer
 from maskwright.model.device.machine import Machine, choose
 from maskwright.model.families.base.family import family as family_named
 from maskwright.model.inference.beam import finished
@@ -59,7 +58,7 @@ from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.modules.supervised import Standardised, Supervised
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
 from maskwright.model.opening import folders, special_tokens
-from maskwright.model.opening.model import Model
+from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TRAIN, VALIDATION
@@ -262,7 +261,7 @@ class Learner(BaseLearner):
 
     @property
     def num_parameters(self) -> int:
-        return shapes.num_parameters(self.config)
+        return layout.num_parameters(self.config)
 
     @property
     def width(self) -> int:

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from maskwright.base.errors import shorten
 from maskwright.base.metrics.calibration import Reliability
 from maskwright.base.report import document
+from maskwright.base.report.document import Table, figure
 from maskwright.base.report.drawing.curves import Chart, Line, draw
-from maskwright.base.report.drawing.shades import grid
-from maskwright.base.report.drawing.svg import style
-from maskwright.base.report.tables import Table
-from maskwright.base.report.wording import figure
+from maskwright.base.report.drawing.svg import grid, style
 from maskwright.learn.tasks.base.task_type import TaskReport, TaskType
-from maskwright.text.tables.examples import BETWEEN
+from maskwright.text.tables.rows import BETWEEN
 
 SHOWN_MISTAKES, SHOWN_CLASSES = 40, 40
 

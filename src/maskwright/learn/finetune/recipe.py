@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from maskwright.base import catalogue, dotted
-from maskwright.base.config import hints_of, to_plain
+from maskwright.base import catalogue, config
+from maskwright.base.config import hints_of, read_toml, to_plain, to_toml
 from maskwright.base.errors import ConfigError, DataError, UsageError, near
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.storage.strict_json import parse_object
-from maskwright.base.toml import read_toml, to_toml
 from maskwright.learn.finetune.method import FULL, Method, adapter_settings, methods_of
 from maskwright.learn.tasks.base.choices import LONG, POOLINGS, Long, require_choice
 from maskwright.model.device.choices import Precision, require_device
@@ -355,8 +354,8 @@ def override(recipe: FinetuneRecipe, settings: Sequence[str]) -> FinetuneRecipe:
         ConfigError: no such setting (with the near names), or a value that is none of it.
     """
     values = {
-        _path(name): dotted.parse_value(text)
-        for name, text in dotted.assignments(settings, "for example --set lora.rank=16").items()
+        _path(name): config.parse_value(text)
+        for name, text in config.assignments(settings, "for example --set lora.rank=16").items()
     }
     # As `changed` has it of whole fields.
     replaced = {name: value for name, value in values.items() if name in ("method", "seed")}
@@ -365,7 +364,7 @@ def override(recipe: FinetuneRecipe, settings: Sequence[str]) -> FinetuneRecipe:
         recipe = replace(recipe, adapters=adapters)
     if "seed" in replaced:
         values.setdefault("seeds", None)
-    return dotted.replace_at(recipe, values)
+    return config.replace_at(recipe, values)
 
 
 def _path(name: str) -> str:

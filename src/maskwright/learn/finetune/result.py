@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.config import to_plain
-from maskwright.base.counted import counted, decimals, rounded
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding
 from maskwright.base.metrics import seeds as intervals
 from maskwright.base.metrics.calibration import CalibrationEffect
-from maskwright.base.metrics.verdict import Verdict
-from maskwright.base.report import document, tables
-from maskwright.base.report.say import Say
-from maskwright.base.report.tables import Table
+from maskwright.base.metrics.paired import Verdict
+from maskwright.base.report import document
+from maskwright.base.report.document import Table
+from maskwright.base.terminal import Say, counted, decimals, rounded
 from maskwright.learn.finetune import conclusion, page
 from maskwright.learn.finetune.learner import BaseLearner, SeedResult
 from maskwright.learn.finetune.method import Method
@@ -48,7 +47,7 @@ from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, TaskRecord
 from maskwright.model.device.machine import Machine
-from maskwright.model.opening.model import fingerprint
+from maskwright.model.opening.folders import fingerprint
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
@@ -263,7 +262,7 @@ class FinetuneResult:
         """Print the results of the seeds and write the files of the best one."""
         best, table = self.best, self.table()
         say(f"\n{self.verdict.sentence}")
-        say("\n" + tables.for_terminal(table))
+        say("\n" + document.for_terminal(table))
         if (calibration := self.calibration) is not None:
             say(calibration.sentence)
         for finding in self._warnings():

@@ -23,16 +23,13 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.base.config import to_plain
-from maskwright.base.counted import counted
-from maskwright.base.errors import MaskwrightError, UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding, MaskwrightError, UsageError
 from maskwright.base.report import document
-from maskwright.base.report.say import Say, printer, quiet
-from maskwright.base.report.wording import duration, size
+from maskwright.base.report.document import duration, size
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
 from maskwright.base.storage.files import DISK, existing_parent
-from maskwright.base.terminal import shell_word
+from maskwright.base.terminal import Say, counted, printer, quiet, shell_word
 from maskwright.learn.finetune.cross_validation import (
     FOLDS,
     OUT_OF_FOLD,
@@ -50,12 +47,12 @@ from maskwright.learn.tasks.base.choices import POOLINGS, Long
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
 from maskwright.learn.train.loop import Hook, Record
-from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.settings import AdamW
 from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish, is_finished
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.inference.prepared import prepare
-from maskwright.model.opening.model import Model
+from maskwright.model.opening.folders import Model
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 

@@ -25,17 +25,19 @@ from maskwright.base.randomness import key, permute
 from maskwright.base.report.panel import Panel
 from maskwright.learn.train import loop
 from maskwright.learn.train.loop import Hook, Record
-from maskwright.learn.train.optimizers.settings import AdamW, Optimizer
-from maskwright.learn.train.optimizers.states import ParameterRates, RateFactors, start_optimizer
-from maskwright.learn.train.parameters import Parameters
-from maskwright.learn.train.schedule import Schedule
+from maskwright.learn.train.optimizers import (
+    ParameterRates,
+    Parameters,
+    RateFactors,
+    start_optimizer,
+)
+from maskwright.learn.train.settings import AdamW, Optimizer, Schedule
 from maskwright.learn.train.state import TrainState
 from maskwright.model.batch import Batch
 from maskwright.model.device.machine import Machine, choose
 from maskwright.model.inference.batches import PACKED
 from maskwright.model.inference.encoded import Collation, EncodedExamples
-from maskwright.model.nn.heads import HeadModule
-from maskwright.model.nn.transformer import Transformer
+from maskwright.model.nn.transformer import HeadModule, Transformer
 from maskwright.model.objectives.base.objective import Objective
 
 

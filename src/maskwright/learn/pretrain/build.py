@@ -1,4 +1,9 @@
-"""From a recipe's choices to the objects that train: the model and the objective (rows: `rows`).
+"""A new head above the model of a folder: it is trained alone first, then the model with it.
+
+The head at the end of its own stage is saved in the run's folder: a loss before the pretraining
+needs it (`continued_pretraining.worth`).
+
+From a recipe's choices to the objects that train: the model and the objective (rows: `rows`).
 
 This is the only place where the names in a recipe become objects. Folders that a recipe names are
 pinned by their full paths and hashes, and refused before any work is done if they are missing
@@ -9,37 +14,173 @@ run does not need the folder: it continues from its own checkpoint.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from maskwright.base import config
-from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.base.budget import Budget
+from maskwright.base.config import to_toml
+from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError
 from maskwright.base.randomness import key, torch_seed
-from maskwright.base.report.say import Say, quiet
-from maskwright.base.toml import to_toml
+from maskwright.base.storage import commit
+from maskwright.base.terminal import Say, quiet
 from maskwright.learn.pretrain import checkpoints
-from maskwright.learn.pretrain.head_first import new_heads
+from maskwright.learn.pretrain.checkpoints import OWN
 from maskwright.learn.pretrain.rows import check_length
-from maskwright.learn.recipes.base.check import config_of, require_settings
+from maskwright.learn.recipes.base.find import config_of, require_settings
 from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, Point, Recipe, TokenizerFolder
-from maskwright.model.checkpoint import pretrained
+from maskwright.learn.train.optimizers import Parameters
+from maskwright.learn.train.state import TrainState
+from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.checkpoint.layout import CheckpointLayout
+from maskwright.model.checkpoint.matching import load_matching
 from maskwright.model.checkpoint.safe_read import model_folder
-from maskwright.model.checkpoint.transfer import load_matching
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.initialise import build as build_transformer
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.opening import folders, special_tokens
-from maskwright.model.opening.model import fingerprint
+from maskwright.model.opening.folders import fingerprint
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
+# ------------------------------------------------------------------------------ a new head
+FOLDER, WEIGHTS = "head-first", "head.safetensors"
 
+
+def new_heads(current: TransformerConfig, requested: TransformerConfig) -> tuple[str, ...]:
+    """Return the parameter prefixes of the heads in `requested` that are not in `current`."""
+    current_heads = {head.name: head for head in current.heads}
+    new = ["vocabulary_head"] * (current.vocabulary_head != requested.vocabulary_head)
+    new += ["pooler"] * (requested.pooler and not current.pooler)
+    new += [f"heads.{h.name}" for h in requested.heads if current_heads.get(h.name) != h]
+    return tuple(name for name in new if name != "vocabulary_head" or requested.vocabulary_head)
+
+
+class HeadFirst:
+    """Trains first a new head alone, then all parameters. It is a hook of the loop, which unfreezes
+    the body, and the function of `ParameterRates`: learning rate factors by parameter name."""
+
+    def __init__(
+        self, choice: Folder, budget: Budget, parameters: Parameters, out: Path | None
+    ) -> None:
+        self.choice, self.budget, self.parameters, self.out = choice, budget, parameters, out
+        self.state = TrainState()
+        self.new = [name for name in parameters.named if not self._is_body(name)]
+
+    @staticmethod
+    def is_needed(choice: object) -> TypeGuard[Folder]:
+        """Whether a run initialises a new head above the model of the folder `choice`, and trains
+        the two differently."""
+        if not isinstance(choice, Folder) or not choice.new:
+            return False
+        return choice.head_first != 0.0 or choice.body_rate != 1.0
+
+    def _is_body(self, name: str) -> bool:
+        network_name = name.removeprefix(OWN)
+        return network_name != name and not network_name.startswith(
+            tuple(f"{prefix}." for prefix in self.choice.new)
+        )
+
+    @property
+    def alone(self) -> bool:
+        """Whether the run is in its first stage."""
+        used = self.budget.used(**self.state.counted)
+        return used < self.choice.head_first * self.budget.total
+
+    def begin(self, state: TrainState) -> None:
+        """Use the run's `state`, and freeze the body if the run is in its first stage."""
+        self.state = state
+        self._set_body_trainable(not self.alone)
+
+    def __call__(self, step: int) -> dict[str, float]:
+        body_factor = 0.0 if self.alone else self.choice.body_rate
+        return {name: body_factor if self._is_body(name) else 1.0 for name in self.parameters.named}
+
+    def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
+        if self._body_frozen and not self.alone:
+            if self.out is not None:
+                masters = self.parameters.state()
+                save_head(self.out, {n.removeprefix(OWN): masters[n] for n in self.new})
+            self._set_body_trainable(True)
+
+    def at_end(self, state: TrainState) -> None:
+        pass
+
+    def _set_body_trainable(self, learn: bool) -> None:
+        """Train or freeze the body; a step without its gradients is much faster."""
+        self._body_frozen = not learn
+        for name, parameter in self.parameters.named.items():
+            if self._is_body(name):
+                parameter.requires_grad_(learn)
+
+
+def save_head(out: Path, weights: dict[str, torch.Tensor]) -> None:
+    """Save the `weights` of the head in the run folder `out`."""
+    content = {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
+
+    def write(staging: commit.Staging) -> None:
+        staging.write_bytes(WEIGHTS, files.chunks(content))
+
+    commit.commit(
+        out / FOLDER,
+        write,
+        about={"kind": "head"},
+        expected_bytes=files.num_bytes(content),
+        replace=True,
+    )
+
+
+@torch.no_grad()
+def expect_frequencies(model: Transformer, counts: NDArray[np.float64]) -> None:
+    """Initialise the bias of a new vocabulary head, if it has one, with the log frequencies of the
+    tokens (`counts` by id), so that it does not have to learn them."""
+    bias = None if model.vocabulary_head is None else model.vocabulary_head.bias
+    if bias is None:
+        return
+    frequencies = np.ones(len(bias))
+    frequencies[: len(counts)] += counts
+    bias.copy_(torch.from_numpy(np.log(frequencies / frequencies.sum())))
+
+
+@torch.no_grad()
+def load_head(out: Path, model: Transformer, new: Sequence[str]) -> bool:
+    """Load the head that the run `out` saved into `model`; return whether there is one. `new` are
+    the prefixes of its parameters (see `new_heads`).
+
+    Raises:
+        CheckpointError: the file is damaged, or belongs to another model.
+    """
+    if not (out / FOLDER).is_dir():
+        return False
+    commit.verify(out / FOLDER)
+    saved = files.open_file(out / FOLDER / WEIGHTS)
+    head_parameters = {
+        n: p
+        for n, p in model.named_parameters()
+        if n.startswith(tuple(f"{prefix}." for prefix in new))
+    }
+    if head_parameters.keys() != set(saved.entries):
+        raise CheckpointError(
+            "the saved head belongs to another model",
+            where=out / FOLDER,
+            found=", ".join(sorted(saved.entries)[:5]),
+            wanted=", ".join(sorted(head_parameters)[:5]),
+            do="remove that folder, and start the run again",
+        )
+    for name, parameter in head_parameters.items():
+        parameter.copy_(saved.read(name))
+    return True
+
+
+# ------------------------------------------------------------------------------ model and objective
 def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfig:
     """Return the config of the recipe's model; its vocabulary size defaults to the tokenizer's.
 

@@ -19,17 +19,24 @@ from typing import TextIO
 import numpy as np
 import torch
 
-from maskwright.base.errors import IncompatibleError, MaskwrightError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding, IncompatibleError, MaskwrightError
 from maskwright.base.metrics import metrics
-from maskwright.base.report import page, tables
-from maskwright.base.report.say import printer
-from maskwright.learn.pretrain import build, checkpoints, head_first, run
+from maskwright.base.report import document, page
+from maskwright.base.terminal import printer
+from maskwright.learn.pretrain import build, checkpoints, run
 from maskwright.learn.pretrain.rows import held_out_rows
-from maskwright.learn.recipes.base.continued import LENGTH, RATE, WIDTH, of_model, of_run
-from maskwright.learn.recipes.base.find import override, read, with_text
+from maskwright.learn.recipes.base.find import (
+    LENGTH,
+    RATE,
+    WIDTH,
+    of_model,
+    of_run,
+    override,
+    read,
+    with_text,
+)
 from maskwright.learn.recipes.base.recipe import Folder, Recipe
-from maskwright.learn.train import distribute
+from maskwright.learn.train import state
 from maskwright.model.batch import Batch
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import CheckpointLayout
@@ -41,9 +48,9 @@ from maskwright.model.objectives.base.spec import usual_for
 from maskwright.model.objectives.modules.supervised import pool_texts
 from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.open import open_weights
-from maskwright.model.opening.run_folder import is_run
 from maskwright.text.corpus import embedded
 from maskwright.text.corpus.files import Paths
+from maskwright.text.corpus.saved import is_run
 from maskwright.text.store.rows import PackedDocuments
 from maskwright.text.store.store import TokenStore
 from maskwright.text.store.tokenize import build_store
@@ -112,7 +119,7 @@ def adapt(
     """
     folder, out, say = Path(folder), Path(out), printer(stream)
     recipe = override(with_text(recipe_of(folder, minutes), texts), settings)
-    if distribute.join().first:
+    if state.join_processes().first:
         for finding in _findings(folder, recipe):
             say(finding.line())
     checkpoint = run.pretrain(recipe, out, stream=stream)
@@ -150,9 +157,9 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
         again: report even if the run's folder already has the table.
     """
     recipe, say = read(out / run.RECIPE), printer(stream)
-    if not isinstance(recipe.model, Folder) or not distribute.join().first:
+    if not isinstance(recipe.model, Folder) or not state.join_processes().first:
         return
-    if not again and any(table.get("title") == WORTH for table in tables.read(out)):
+    if not again and any(table.get("title") == WORTH for table in document.read(out)):
         return
     if not Path(recipe.model.path).is_dir():
         message = f"the model from which this run began is not there any more ({recipe.model.path})"
@@ -165,9 +172,9 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
         message = "what training further was worth cannot be measured"
         say(Finding("worth-unknown", message, f"{error.what} ({error.where})").line())
         return
-    tables.add(out, results)
+    document.add(out, results)
     for table in results:
-        say(tables.for_terminal(table))
+        say(document.for_terminal(table))
     if worsened := [row[0] for row in results[0]["rows"][1:] if row[-1].startswith("+")]:
         message = f"something was lost on {worsened[0]}"
         remedy = "fine-tune both models on a task of yours to see whether the gain is worth it"
@@ -176,7 +183,7 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
     page.write_report(out)
 
 
-def worth(out: Path) -> list[tables.Table]:
+def worth(out: Path) -> list[document.Table]:
     """Return a table of the held-out loss before and after the run `out`, on its own text and on
     other text, and for an imported encoder a table of how its text vectors changed."""
     recipe = read(out / run.RECIPE)
@@ -185,7 +192,7 @@ def worth(out: Path) -> list[tables.Table]:
     tokenizer = Tokenizer.load(out / "tokenizer")
     initial = build.model(recipe, build.transformer_config(recipe, tokenizer))
     has_loss_before = (
-        head_first.load(out, initial, recipe.model.new) or recipe.model.architecture is None
+        build.load_head(out, initial, recipe.model.new) or recipe.model.architecture is None
     )
     checkpoint = folders.newest(out)
     models = [(initial, path)] * has_loss_before + [(open_weights(checkpoint).network, checkpoint)]
@@ -219,13 +226,17 @@ def worth(out: Path) -> list[tables.Table]:
     if "general text" in losses_by_text:
         note += " General text: documentation in this Python installation."
     head = ["held-out loss", "before", "after", "change"]
-    results: list[tables.Table] = [{"title": WORTH, "head": head, "rows": table_rows, "note": note}]
+    results: list[document.Table] = [
+        {"title": WORTH, "head": head, "rows": table_rows, "note": note}
+    ]
     if not has_earlier_text and initial.encoder is not None and initial.decoder is None:
         results.append(_drift(initial, models[-1][0], store, recipe.rows.length))
     return results
 
 
-def _drift(before: Transformer, after: Transformer, store: TokenStore, length: int) -> tables.Table:
+def _drift(
+    before: Transformer, after: Transformer, store: TokenStore, length: int
+) -> document.Table:
     """Return a table with the rank correlation of two models' similarities of held-out texts."""
     packed = PackedDocuments(store, length)
     row_indices = np.arange(min(len(packed), SEEN_ROWS))

@@ -1,4 +1,6 @@
-"""From the recipe's text to a tokenizer and two token stores, one for training and one held out.
+"""Tokenizers and token stores from the text of the user.
+
+From the recipe's text to a tokenizer and two token stores, one for training and one held out.
 
 Every step commits a folder and is skipped if that folder exists, so an interrupted preparation
 continues where it stopped, unless the text has changed. A command reads the raw files once: while
@@ -14,6 +16,8 @@ is stored in `data/held-out-0/` and so on besides, for a table at the end of the
     data/values.json          {"column": "source", "values": ["books", "web"]}: of train-0, train-1
     data/NAME-origin.json     the files that a store was made from, with their hashes
     data/provenance.json      all of that, for the report
+
+`maskwright tokenizer`: train a tokenizer on the user's text, save it, report on it.
 """
 
 from __future__ import annotations
@@ -32,15 +36,20 @@ from typing import Any
 import numpy as np
 
 from maskwright.base import config
-from maskwright.base.counted import counted
-from maskwright.base.errors import ConfigError, DataError, IncompatibleError, MaskwrightError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import (
+    ConfigError,
+    DataError,
+    Finding,
+    IncompatibleError,
+    MaskwrightError,
+)
 from maskwright.base.report import document
-from maskwright.base.report.say import Say
 from maskwright.base.storage import files as storage
+from maskwright.base.storage.commit import require_new, writing
 from maskwright.base.storage.files import DISK, TEMPORARY, listed, os_errors_refused, remove_folder
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.storage.strict_json import parse_object
+from maskwright.base.terminal import Say, counted, printer
 from maskwright.learn.pretrain.text import (
     CorpusText,
     require_other_files,
@@ -50,15 +59,19 @@ from maskwright.learn.pretrain.text import (
     value_of,
 )
 from maskwright.learn.recipes.base.recipe import OTHERS, Corpus, Recipe, TokenizerFolder, shares
-from maskwright.text.corpus.document import Document
-from maskwright.text.corpus.files import find
-from maskwright.text.corpus.read import Spool
+from maskwright.text.corpus.files import Paths, find
+from maskwright.text.corpus.files import listed as listed_paths
+from maskwright.text.corpus.read import DEFAULT, Spool
+from maskwright.text.corpus.reading import Document, ReadingOptions
 from maskwright.text.store.store import MANIFEST, TokenStore
 from maskwright.text.store.tokenize import build_store
+from maskwright.text.tokenizer.report import report
 from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from maskwright.text.tokenizer.training.train import train as train_tokenizer
 from maskwright.text.tokenizer.unknown import OTHER_MODEL, REMEDY
 
+# ----------------------------------------------------------------------------- tokenizer and stores
 QUICKLY = 256 << 20  # bytes that are hashed for a mere note on what changed
 LISTED = 5
 TRAIN, HELD_OUT, TOKENIZER = "train", "held-out", "tokenizer"
@@ -545,4 +558,62 @@ def _make_tokenizer(recipe: Recipe, texts: Sequence[CorpusText], say: Say) -> To
         training = recipe.tokenizer.training
         origin = f", {training}" if training else ""
     say(f"tokenizer: {tokenizer.kind}, {tokenizer.vocabulary_size:,} tokens{origin}")
+    return tokenizer
+
+
+# ------------------------------------------------------------------------------ a tokenizer alone
+BYTES_PER_TOKEN = 24  # of tokenizer.json, at the least
+SMALL = 1 << 20  # bytes of text: a text of which nothing is held out is smaller
+
+
+def train_and_report(
+    texts: Paths,
+    out: Path | str,
+    *,
+    kind: str = "wordpiece",
+    vocabulary: int = 8192,
+    lowercase: bool = False,
+    min_frequency: int | None = None,
+    reading: ReadingOptions = DEFAULT,
+) -> Tokenizer:
+    """Train a tokenizer on the training part of the text, save it to the new folder `out`, and
+    print a report on the held-out part.
+
+    If the text is too short for a held-out part, the report is on the training text and says so.
+    Rows that `reading` skips are listed in a folder next to `out`.
+
+    Args:
+        min_frequency: pairs with a lower frequency are not merged. None: 2; for WordPiece a
+            threshold that is lowered to 2 during training.
+
+    Raises:
+        ConfigError: the kind is unknown or the vocabulary out of range.
+        OutputError: `out` exists.  StoppedError: another process is writing it.
+    """
+    out = Path(out)
+    choice = TokenizerChoice(
+        kind=kind,  # type: ignore[arg-type]
+        vocabulary=vocabulary,
+        lowercase=lowercase,
+        min_frequency=min_frequency,
+    )
+    require_new(out)  # before the training; `save` checks it again
+    say = printer(None)
+    storage.require_space(out, BYTES_PER_TOKEN * vocabulary)
+    with writing(out):  # fails before the training if another process writes it
+        # Not in `out`: the list is written while reading, but `save` creates the folder at once.
+        rejects = out.with_name(f"{out.name}-rejects")
+        text = CorpusText(Corpus(text=tuple(listed_paths(texts)), **vars(reading)), rejects)
+        tokenizer = train(text.for_tokenizer(keep=SMALL), choice, lambda f: say(f.line()))
+        for line in text.report_lines():
+            say(line)
+        tokenizer.save(out)
+    say(f"tokenizer: {out}" + (f", {choice.training}" if choice.training else ""))
+    remedy = f"--kind byte-bpe ({REMEDY})"
+    token_report = report(tokenizer, text.held_out(), remedy)
+    if not token_report.total.tokens:
+        message = "the text is too short for a held-out part"
+        say(Finding("nothing-held-out", message, "measured on the training text").line())
+        token_report = report(tokenizer, text.for_tokenizer(), remedy)
+    say(token_report.render())
     return tokenizer

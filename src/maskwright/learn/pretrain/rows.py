@@ -11,13 +11,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import IncompatibleError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding, IncompatibleError
 from maskwright.learn.pretrain.prepare import names_of
-from maskwright.learn.recipes.base.check import require_rows
+from maskwright.learn.recipes.base.find import require_rows
 from maskwright.learn.recipes.base.recipe import Corpus, Folder, Recipe, shares
 from maskwright.learn.train import loop
-from maskwright.learn.train.schedule import Ramp
+from maskwright.learn.train.settings import Ramp
 from maskwright.learn.train.state import TrainState
 from maskwright.model.batch import Batch
 from maskwright.model.inference import held_out_loss as likelihood

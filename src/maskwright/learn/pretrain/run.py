@@ -26,9 +26,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from maskwright.base import dotted, memory
+from maskwright.base import config, memory
+from maskwright.base.config import to_toml
 from maskwright.base.errors import (
     ConfigError,
+    Finding,
     IncompatibleError,
     MaskwrightError,
     OutputError,
@@ -36,17 +38,13 @@ from maskwright.base.errors import (
     StoppedError,
     UsageError,
 )
-from maskwright.base.findings import Finding
-from maskwright.base.report import document, opened, tables
+from maskwright.base.report import document
 from maskwright.base.report.page import write_report
 from maskwright.base.report.panel import Panel
-from maskwright.base.report.say import Say, printer, quiet
 from maskwright.base.storage import commit
 from maskwright.base.storage.files import DOOMED, TEMPORARY
-from maskwright.base.terminal import shell_word
-from maskwright.base.toml import to_toml
-from maskwright.learn.pretrain import build, journal
-from maskwright.learn.pretrain.hooks import EvaluateHook, LogHook, SaveHook, held_out_by_value
+from maskwright.base.terminal import Say, printer, quiet, shell_word
+from maskwright.learn.pretrain import build, checkpoints
 from maskwright.learn.pretrain.prepare import (
     HELD_OUT,
     PreparedCorpus,
@@ -57,7 +55,13 @@ from maskwright.learn.pretrain.prepare import (
     text_is_there,
 )
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows
-from maskwright.learn.pretrain.session import TrainingSession
+from maskwright.learn.pretrain.session import (
+    EvaluateHook,
+    LogHook,
+    SaveHook,
+    TrainingSession,
+    held_out_by_value,
+)
 from maskwright.learn.recipes.base.find import read
 from maskwright.learn.recipes.base.recipe import (
     FREE,
@@ -66,16 +70,16 @@ from maskwright.learn.recipes.base.recipe import (
     TokenizerFolder,
     frozen_part,
 )
-from maskwright.learn.train import distribute, loop
+from maskwright.learn.train import loop, state
 from maskwright.learn.train.state import DivergedError, listening
 from maskwright.model.checkpoint.pretrained import CONFIG
 from maskwright.model.checkpoint.safe_read import read_json
-from maskwright.model.device import machine, process_memory
+from maskwright.model.device import machine
 from maskwright.model.device.step_cost import training_flops
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.opening.folders import has_checkpoint
-from maskwright.model.opening.run_folder import is_run
+from maskwright.text.corpus.saved import is_run
 from maskwright.text.store.loader import Loader
 
 RECIPE, LOCK = "recipe.toml", "run.lock"
@@ -172,7 +176,7 @@ def pretrain(
         MaskwrightError: the run is impossible with the recipe's text or sizes, or on this machine.
     """
     recipe, out = build.resolved(_with_its_tokenizer(recipe, origin)), Path(out)
-    processes = distribute.join()
+    processes = state.join_processes()
     processes.share(recipe.training.microbatches)  # raises before anything is read
     missing = [path for path in (out, *out.parents) if not path.exists()]
     fresh = bool(missing) or _was_refused(out) or (out.is_dir() and not _content(out))
@@ -218,7 +222,7 @@ def resume(
     if settings is not None:
         _refuse_changes(recipe, settings)
         recipe = settings
-    processes = distribute.join()
+    processes = state.join_processes()
     with contextlib.ExitStack() as exit_stack:
         if processes.first:
             exit_stack.enter_context(commit.Lock(out / LOCK))
@@ -270,7 +274,7 @@ def _clear(out: Path) -> None:
 
 
 def _has_trained(out: Path) -> bool:
-    steps = out / journal.METRICS
+    steps = out / checkpoints.METRICS
     return (
         has_checkpoint(out)
         or (out / CRASHES).exists()
@@ -331,7 +335,7 @@ def _describe_other_run(recipe: Recipe, out: Path) -> str | None:
         existing = frozen_part(read(out / RECIPE))
     except ConfigError:
         return None
-    diffs = list(dotted.differences(existing, frozen_part(recipe)))
+    diffs = list(config.differences(existing, frozen_part(recipe)))
     listed = "; ".join(f"{path} is {old!r} there and {new!r} here" for path, old, new in diffs[:8])
     return f"a run whose {listed}" if listed else "a run of this very recipe"
 
@@ -352,7 +356,7 @@ def _same_start(recipe: Recipe, out: Path, name: str = RECIPE) -> bool:
 
 def _refuse_changes(before: Recipe, after: Recipe) -> None:
     """Raise IncompatibleError if the two recipes differ in a setting that changes the result."""
-    changes = dotted.differences(frozen_part(before), frozen_part(after))
+    changes = config.differences(frozen_part(before), frozen_part(after))
     refused = [change for change in changes if change[0] not in INEXACT]
     if refused:
         listed = "; ".join(f"{path}: {old!r} -> {new!r}" for path, old, new in refused[:8])
@@ -369,7 +373,7 @@ def _refuse_changes(before: Recipe, after: Recipe) -> None:
 def _run(
     recipe: Recipe,
     out: Path,
-    processes: distribute.Processes,
+    processes: state.Processes,
     locked: contextlib.ExitStack,
     *,
     stream: TextIO | None,
@@ -378,7 +382,7 @@ def _run(
     machine.use_threads(recipe.training.threads)
     chosen = machine.choose(recipe.training.precision, recipe.training.device)
     with locked.pop_all() as exit_stack:
-        exit_stack.callback(distribute.leave)
+        exit_stack.callback(state.leave_processes)
         if processes.first:
             for parent in (out, out / "data", out / "checkpoints"):
                 commit.sweep(parent)
@@ -426,24 +430,24 @@ def _run(
 def _report(session: TrainingSession, say: Say) -> None:
     """Write the report of a complete run, and print what is notable about it."""
     out, state = session.out, session.state
-    if num_skipped := sum(line["kind"] == "skipped" for line in journal.read(out)):
+    if num_skipped := sum(line["kind"] == "skipped" for line in checkpoints.read_journal(out)):
         message = f"{num_skipped:,} of {state.step:,} steps were skipped"
         reason = "their loss or gradient was no finite number"
         say(Finding("steps-skipped", message, reason).line())
     if (table := held_out_by_value(session)) is not None:
-        tables.add(out, [table])
-        say(tables.for_terminal(table))
+        document.add(out, [table])
+        say(document.for_terminal(table))
     say(f"report: {write_report(out)}")
     checkpoint = session.checkpoints.path(state.step)
     if (checkpoint / CONFIG).is_file() and (
-        finding := opened.misread(read_json(checkpoint, CONFIG))
+        finding := document.misread(read_json(checkpoint, CONFIG))
     ):
         say(finding.line())
 
 
 def _train(session: TrainingSession, stream: TextIO) -> None:
     recipe, training = session.recipe, session.recipe.training
-    process_memory.forget_peak(session.machine.device)
+    machine.forget_peak(session.machine.device)
     plan = loop.TrainingPlan(
         seed=training.seed,
         microbatches=training.microbatches,
@@ -462,7 +466,7 @@ def _train(session: TrainingSession, stream: TextIO) -> None:
     with contextlib.ExitStack() as exit_stack:
         if session.processes.first:
             panel = Panel(session.run, stream, seconds=None)
-            run_journal = exit_stack.enter_context(journal.Journal(session.out))
+            run_journal = exit_stack.enter_context(checkpoints.Journal(session.out))
             exit_stack.callback(panel.close)
             panel.start(session.state.seconds)
             hooks += [
@@ -523,7 +527,9 @@ def _write_crash_report(
         for number, (rows, _) in microbatch_rows.items()
         if number in faulty
     }
-    step_records = [line for line in journal.read(session.out) if line["kind"] != "sample"]
+    step_records = [
+        line for line in checkpoints.read_journal(session.out) if line["kind"] != "sample"
+    ]
     report = {
         **error.report,
         "rows": {number: rows.ids.tolist() for number, (rows, _) in microbatch_rows.items()},

@@ -16,16 +16,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from maskwright.base.counted import counted
-from maskwright.base.errors import ConfigError, DataError, near
-from maskwright.base.findings import Finding
+from maskwright.base.errors import ConfigError, DataError, Finding, near
+from maskwright.base.terminal import counted
 from maskwright.learn.recipes.base.recipe import MOST_VALUES, OTHERS, Corpus
-from maskwright.text.corpus import curated, embedded
-from maskwright.text.corpus.document import Document
+from maskwright.text.corpus import embedded, saved
 from maskwright.text.corpus.files import find, size_of
-from maskwright.text.corpus.ledger import Counts
 from maskwright.text.corpus.read import Reader, Spool
-from maskwright.text.corpus.reading import ReadingOptions, with_notes
+from maskwright.text.corpus.reading import Counts, Document, ReadingOptions, with_notes
 
 SMALL_CORPUS = 256  # up to so many documents, the share is measured in bytes of text
 LISTED = 20  # values in a message
@@ -123,7 +120,7 @@ class CorpusText:
         if not self.paths:
             return embedded.provenance(limit_bytes=self.corpus.limit_bytes)
         paths = [*self.paths, *self.held_out_paths]
-        summaries = [curated.summary(path) for path in paths if curated.is_curated(path)]
+        summaries = [saved.curation_summary(path) for path in paths if saved.is_curated(path)]
         corpora = {"curated": summaries} if summaries else {}
         return {"source": "files", "files": [str(p) for p in paths], **corpora}
 

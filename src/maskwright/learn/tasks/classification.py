@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.counted import rounded
-from maskwright.base.errors import DataError, UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import DataError, Finding, UsageError
 from maskwright.base.metrics import calibration, metrics
 from maskwright.base.metrics.calibration import Reliability
-from maskwright.base.report.wording import figure
+from maskwright.base.report.document import figure
+from maskwright.base.terminal import rounded
 from maskwright.learn.tasks.base import baselines as baseline
 from maskwright.learn.tasks.base.choices import Long
 from maskwright.learn.tasks.base.encode import (
@@ -53,9 +52,9 @@ from maskwright.learn.tasks.base.task_type import (
     metrics_of_arrays,
     text,
 )
-from maskwright.text.tables.examples import PairExample, TextExample
 from maskwright.text.tables.labelled_texts import PAIR, TEXT
 from maskwright.text.tables.layout import Dataset, Shape
+from maskwright.text.tables.rows import PairExample, TextExample
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.counted import rounded
 from maskwright.base.errors import DataError, IncompatibleError
+from maskwright.base.terminal import rounded
 from maskwright.learn.tasks.base.bag_of_words import fit_words
 from maskwright.learn.tasks.base.choices import (
     COMPARED,
@@ -51,12 +51,11 @@ from maskwright.learn.tasks.base.task_type import (
 )
 from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.text.tables.cell_values import text_of
-from maskwright.text.tables.examples import MatchExample, PairExample, TextExample
+from maskwright.text.tables.columns import MATCHES, NEGATIVE, ColumnSearch
 from maskwright.text.tables.labelled_texts import PAIR
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
-from maskwright.text.tables.role_search import MATCHES, NEGATIVE, ColumnSearch
-from maskwright.text.tables.rows import TRAIN, Row, plain
+from maskwright.text.tables.rows import TRAIN, MatchExample, PairExample, Row, TextExample, plain
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer

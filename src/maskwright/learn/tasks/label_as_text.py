@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.base.metrics import metrics, row_metrics
-from maskwright.base.report.wording import figure
+from maskwright.base.report.document import figure
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import (
     Answers,

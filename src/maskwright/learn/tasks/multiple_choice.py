@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import DataError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import DataError, Finding
 from maskwright.learn.tasks.base.bag_of_words import fit_words
 from maskwright.learn.tasks.base.encode import Frame, encode, encode_windows, examples_of
 from maskwright.learn.tasks.base.task_type import (
@@ -41,11 +40,10 @@ from maskwright.text.tables.cell_values import (
     text_in,
     text_of,
 )
-from maskwright.text.tables.examples import ChoiceExample
+from maskwright.text.tables.columns import NUMBERED, TEXTLIKE, ColumnSearch
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
-from maskwright.text.tables.role_search import NUMBERED, TEXTLIKE, ColumnSearch
-from maskwright.text.tables.rows import TRAIN, Row, Table, value_of
+from maskwright.text.tables.rows import TRAIN, ChoiceExample, Row, Table, value_of
 
 LETTERS = string.ascii_uppercase
 MIN_ROWS = 5  # rows; with fewer, a 0 may be missing by chance

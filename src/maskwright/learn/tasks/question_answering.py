@@ -25,11 +25,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.counted import counted, rounded
-from maskwright.base.errors import DataError, near
-from maskwright.base.findings import Finding
+from maskwright.base.errors import DataError, Finding, near
 from maskwright.base.metrics import squad_score
 from maskwright.base.metrics.intervals import OfSums
+from maskwright.base.terminal import counted, rounded
 from maskwright.learn.tasks.base.encode import Frame, inked, windows
 from maskwright.learn.tasks.base.span_search import Prediction, search
 from maskwright.learn.tasks.base.task_type import (
@@ -47,16 +46,22 @@ from maskwright.learn.tasks.base.task_type import (
     text,
 )
 from maskwright.model.inference.encoded import EncodedExamples, framed
-from maskwright.model.objectives.base.sequences import Sequences
-from maskwright.text.tables import raw_text
+from maskwright.model.objectives.base.corruption import Sequences
+from maskwright.text.tables import marked_text
 from maskwright.text.tables.cell_values import as_integer, is_empty, missing, require_field, text_in
-from maskwright.text.tables.examples import QuestionExample
+from maskwright.text.tables.columns import NAMES, TEXTLIKE, ColumnSearch
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
-from maskwright.text.tables.marked_text import cause_of_place, whole_words
-from maskwright.text.tables.raw_text import as_read
-from maskwright.text.tables.role_search import NAMES, TEXTLIKE, ColumnSearch
-from maskwright.text.tables.rows import TABLE_FILE, TRAIN, VALIDATION, Row, plain, value_of
+from maskwright.text.tables.marked_text import as_read, cause_of_place, whole_words
+from maskwright.text.tables.rows import (
+    TABLE_FILE,
+    TRAIN,
+    VALIDATION,
+    QuestionExample,
+    Row,
+    plain,
+    value_of,
+)
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 YES_OR_NO = {"yes", "no", "true", "false", "y", "n", "maybe", "0", "1"}
@@ -224,7 +229,7 @@ def _locate(text: str, start: int | None, context: str, row: Row, name: str) -> 
     count = context.count(text) if text.strip() else 0
     if start is None and count == 1:
         return text, context.index(text)
-    if start is not None and (slice_ := raw_text.slice_of(context, text, start)) is not None:
+    if start is not None and (slice_ := marked_text.raw_slice(context, text, start)) is not None:
         return context[slice_], slice_.start
     text_at_start = "" if start is None else context[max(0, start) : max(0, start) + len(text)]
     cause = cause_of_place(context, text, start) if start is not None else None
@@ -344,7 +349,7 @@ class AnswerWindows:
             np.int64,
         )
         contexts = list(dict.fromkeys(row.context for row in rows))
-        encoded = raw_text.encode(tokenizer, contexts)
+        encoded = marked_text.encode_raw(tokenizer, contexts)
         tokens_of = {
             context: (ids.tolist(), inked(context, spans))
             for context, (ids, spans) in zip(contexts, encoded, strict=True)

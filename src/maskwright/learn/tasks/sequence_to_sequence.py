@@ -24,12 +24,10 @@ from maskwright.learn.tasks.base.task_type import (
 from maskwright.learn.tasks.base.text_generation import Template, TextGeneration
 from maskwright.text.store.tokenize import sentence_starts
 from maskwright.text.tables.cell_values import missing, text_in
-from maskwright.text.tables.columns import MANY_ROWS
-from maskwright.text.tables.examples import RewriteExample
+from maskwright.text.tables.columns import MANY_ROWS, SEQUENCES, ColumnSearch
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
-from maskwright.text.tables.role_search import SEQUENCES, ColumnSearch
-from maskwright.text.tables.rows import TRAIN, Row, Table, plain, value_of
+from maskwright.text.tables.rows import TRAIN, RewriteExample, Row, Table, plain, value_of
 
 BEAMS = 4
 WHOLE = "{source}"

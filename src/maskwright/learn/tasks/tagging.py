@@ -19,11 +19,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.counted import counted
-from maskwright.base.errors import DataError, UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import DataError, Finding, UsageError
 from maskwright.base.metrics import metrics
-from maskwright.base.report.tables import Table as ReportTable
+from maskwright.base.report.document import Table as ReportTable
+from maskwright.base.terminal import counted
 from maskwright.learn.tasks.base.encode import Frame, central, inked, room_of, windows
 from maskwright.learn.tasks.base.task_type import (
     Answers,
@@ -40,7 +39,7 @@ from maskwright.learn.tasks.base.task_type import (
     metrics_of_sums,
 )
 from maskwright.model.inference.encoded import EncodedExamples, framed
-from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.model.objectives.base.corruption import Sequences
 from maskwright.text.tables import labels, tags
 from maskwright.text.tables.cell_values import (
     UnknownTag,
@@ -50,14 +49,11 @@ from maskwright.text.tables.cell_values import (
     require_field,
     text_of,
 )
-from maskwright.text.tables.columns import MANY_ROWS
-from maskwright.text.tables.examples import UNKNOWN, TaggedExample
+from maskwright.text.tables.columns import MANY_ROWS, NAMES, ColumnSearch
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
-from maskwright.text.tables.marked_text import tag_words, words_in
-from maskwright.text.tables.raw_text import encode
-from maskwright.text.tables.role_search import NAMES, ColumnSearch
-from maskwright.text.tables.rows import TRAIN, Row, Table, plain, value_of
+from maskwright.text.tables.marked_text import encode_raw, tag_words, words_in
+from maskwright.text.tables.rows import TRAIN, UNKNOWN, Row, Table, TaggedExample, plain, value_of
 from maskwright.text.tables.tags import OUTSIDE, Entity, as_entities, as_usual, spelling_of
 
 # Offsets are miscounted if another unit fits this many rows and this share of rows with cut words.
@@ -407,7 +403,7 @@ class Tagging(TaskType):
         positions, word_numbers, classes = [empty], [empty], [empty]
         position_counts: list[int] = []
         num_words = num_dropped = 0
-        encoded = encode(tokenizer, sentences)
+        encoded = encode_raw(tokenizer, sentences)
         for number, (row, text, (ids, spans)) in enumerate(
             zip(rows, sentences, encoded, strict=True)
         ):

@@ -1,1 +1,1 @@
-"""The training loop and what belongs to it: read `loop`, `parameters`, `state`."""
+"""The training loop and what belongs to it: read `loop`, `optimizers`, `state`."""

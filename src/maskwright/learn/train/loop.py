@@ -18,15 +18,13 @@ import torch
 from maskwright.base.budget import Budget
 from maskwright.base.errors import DataError
 from maskwright.base.randomness import key, torch_seed
-from maskwright.learn.train.distribute import Processes
-from maskwright.learn.train.optimizers.states import OptimizerState
-from maskwright.learn.train.parameters import Average
-from maskwright.learn.train.schedule import Schedule
+from maskwright.learn.train.optimizers import Average, OptimizerState
+from maskwright.learn.train.settings import Schedule
 from maskwright.learn.train.state import DivergedError as DivergedError
-from maskwright.learn.train.state import StepOutcome, TrainState, diverged
+from maskwright.learn.train.state import Processes, StepOutcome, TrainState, diverged
 from maskwright.learn.train.state import StopFlag as StopFlag
 from maskwright.model.batch import Batch
-from maskwright.model.device import machine, process_memory
+from maskwright.model.device import machine
 from maskwright.model.objectives.base.objective import Objective
 
 Record = dict[str, Any]
@@ -84,9 +82,9 @@ def train(
     """
     objective.train()
     stop = stop or StopFlag()
-    process_memory.keep_memory()
-    memory = process_memory.MemoryWatch()
-    with process_memory.flushed():
+    machine.keep_memory()
+    memory = machine.MemoryWatch()
+    with machine.flushed():
         started = time.monotonic() - state.seconds
         while not finished(plan.budget, state):
             record = step(objective, batches, optimizer, plan, state, processes, average)

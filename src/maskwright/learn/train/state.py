@@ -1,10 +1,18 @@
-"""The state of a training run: its counters, the flag that stops it, and the error of a step that
+"""The state of a training run, and the processes that share it.
+
+The state of a training run: its counters, the flag that stops it, and the error of a step that
 is not finite.
 
 Order, masks and dropout are functions of keys, so no state of generators or loaders is saved.
 SIGTERM, SIGINT and SIGHUP stop a run: it finishes its step, saves a checkpoint, and exits. A second
 signal ends the process at once; the last checkpoint is complete in any case, because only finished
 folders get their names.
+
+Data-parallel training; the only module that uses ranks.
+
+It is one all-reduce of the flat gradient per optimizer step, with PyTorch's process groups, started
+by `torchrun`. Counts, losses and flags are reduced in the same way, so that all processes take the
+same decisions. A single process uses the same functions.
 """
 
 from __future__ import annotations
@@ -16,15 +24,19 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from datetime import timedelta
 from types import FrameType
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch import distributed as dist
 
 from maskwright.base.budget import BudgetUse
-from maskwright.base.errors import CheckpointError, MaskwrightError
-from maskwright.learn.train.parameters import Parameters
+from maskwright.base.errors import CheckpointError, ConfigError, MaskwrightError
+from maskwright.learn.train.optimizers import Parameters
 
+# ------------------------------------------------------------------------------ state
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NAMED = 20  # parameters in the report on a step, at most
 
@@ -179,3 +191,75 @@ def _nonfinite_names(parameters: Parameters, vector: torch.Tensor) -> list[str]:
 def _plain(value: float) -> float | str:
     """Return NaN and infinity as text, since JSON does not support them."""
     return value if math.isfinite(value) else str(value)
+
+
+# ------------------------------------------------------------------------------ processes
+LONGEST_WAIT = 30  # days
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The rank of this process, and the number of processes."""
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def first(self) -> bool:
+        """True in the one process that writes files."""
+        return self.rank == 0
+
+    def share(self, microbatches: int) -> range:
+        """Return the indices of the microbatches that this process computes.
+
+        Raises:
+            ConfigError: they cannot be divided evenly among the processes.
+        """
+        if microbatches % self.world:
+            raise ConfigError(
+                "the microbatches cannot be divided evenly among the processes",
+                where="training.microbatches",
+                found=microbatches,
+                wanted=f"a multiple of the {self.world} processes",
+                do=f"--set training.microbatches={self.world}, where it divides the batch",
+            )
+        return range(self.rank, microbatches, self.world)
+
+    def sum(self, vector: Tensor) -> None:
+        """Sum `vector` over all processes, in place."""
+        if self.world > 1:
+            dist.all_reduce(vector)
+
+    def totals(self, numbers: list[float]) -> list[float]:
+        """Return the sums of some numbers over all processes, in float64."""
+        if self.world == 1:
+            return numbers
+        vector = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(vector)
+        return vector.tolist()
+
+    def wait(self) -> None:
+        """Wait until every process has called this."""
+        if self.world > 1:
+            dist.barrier()
+
+
+def join_processes() -> Processes:
+    """Join the processes that `torchrun` started; a single process if it started none."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        return Processes()
+    if not dist.is_initialized():
+        backend = "gloo"
+        if torch.cuda.is_available():  # the backend depends on a tensor's device
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+            backend = "cpu:gloo,cuda:nccl"
+        # The first process prepares the text and evaluates while the others wait.
+        dist.init_process_group(backend, timeout=timedelta(days=LONGEST_WAIT))
+    return Processes(dist.get_rank(), dist.get_world_size())
+
+
+def leave_processes() -> None:
+    """Close the process group, if one is open."""
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,4 +1,19 @@
-"""The layout of a model folder: with the names of a family, or with our own.
+"""The config.json of a model folder, and what it says of names, shapes and use.
+
+The shapes of all parameters of a config, computed without allocation.
+
+So a hostile or mistyped `config.json` can be rejected by its memory requirement before any tensor
+exists, and the header of a file can be checked before its data is read.
+
+The conventions of using a model, in the table `maskwright` of its config.json.
+
+    "maskwright": {"conventions": {"prediction_offset": 1, "writes": true, …}}
+
+Other libraries ignore the table and keep it when they save the folder. A folder without it has the
+defaults (`Conventions()`), as in the library that it comes from. The table `maskwright_taught` of
+earlier releases is read, too.
+
+The layout of a model folder: with the names of a family, or with our own.
 
 A `CheckpointLayout` combines a config with the rules for its tensors and the keys of config.json.
 Files suit both generations of transformers: they have `dtype` and `torch_dtype`, all labels, and
@@ -7,6 +22,7 @@ all token ids, even if null.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,19 +30,231 @@ from typing import Any
 from torch import Tensor
 
 from maskwright.base import catalogue
-from maskwright.base.config import from_plain, to_plain
+from maskwright.base.config import from_plain, require, to_plain
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, near
-from maskwright.model.checkpoint import conventions, shapes
-from maskwright.model.checkpoint.conventions import Conventions
 from maskwright.model.checkpoint.files import LARGEST_SHARD, Content
 from maskwright.model.checkpoint.fine_tuned import BAG_OF_WORDS
 from maskwright.model.checkpoint.safe_read import write_json
 from maskwright.model.families.base.family import Family, family, family_of
 from maskwright.model.families.base.weights import Carrier, Rename, Rule, carriers
-from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.config import (
+    Attention,
+    Block,
+    FeedForward,
+    Learned,
+    Norm,
+    Relative,
+    Stack,
+    TransformerConfig,
+)
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
-OURS = conventions.KEY
+# ------------------------------------------------------------------------------ shapes
+Shape = tuple[int, ...]
+Shapes = dict[str, Shape]
+
+
+def parameter_shapes(config: TransformerConfig) -> Shapes:
+    """Return {name: shape} of all parameters of `Transformer(config)`."""
+    tokens = config.tokens
+    shapes: Shapes = {"tokens.weight": (tokens.vocabulary, tokens.width)}
+    for name, stack in config.stacks.items():
+        shapes |= _stack(name, stack, tokens.width, config.width)
+    if config.pooler:
+        shapes |= _linear("pooler", config.width, config.width, True)
+    shapes |= _vocabulary_head(config)
+    for head in config.heads:
+        name, width = f"heads.{head.name}", config.width
+        if head.transform is not None:
+            has_bias = head.norm is None or head.norm.bias
+            shapes |= _linear(f"{name}.transform", width, width, has_bias)
+        if head.norm is not None:
+            shapes |= _norm(f"{name}.norm", width, head.norm)
+        shapes |= _linear(name, head.labels, width, head.bias)
+        if head.over is not None:
+            shapes |= _stack(f"{name}.over", head.over, width, width)
+    return shapes
+
+
+def num_parameters(config: TransformerConfig) -> int:
+    return sum(math.prod(shape) for shape in parameter_shapes(config).values())
+
+
+def _stack(name: str, stack: Stack, token_width: int, width: int) -> Shapes:
+    entry = stack.embeddings
+    shapes: Shapes = {}
+    if isinstance(entry.positions, Learned):
+        rows = entry.positions.length + entry.positions.offset
+        shapes[f"{name}.embeddings.position.weight"] = (rows, token_width)
+    if entry.segments:
+        shapes[f"{name}.embeddings.segment.weight"] = (entry.segments, token_width)
+    if entry.norm is not None:
+        shapes |= _norm(f"{name}.embeddings.norm", token_width, entry.norm)
+    if token_width != width:
+        shapes |= _linear(f"{name}.embeddings.project", width, token_width, True)
+    for layer in sorted(set(stack.weights_of)):
+        shapes |= _block(f"{name}.blocks.{layer}", stack.blocks[layer], width)
+    for block in stack.blocks:  # all layers share one table (`model/nn/stack.py`)
+        if isinstance(relative := block.attention.positions, Relative):
+            shapes[f"{name}.relative.weight"] = (relative.buckets, block.attention.heads)
+    if stack.final_norm:
+        shapes |= _norm(f"{name}.final_norm", width, stack.blocks[-1].norm)
+    return shapes
+
+
+def _block(name: str, block: Block, width: int) -> Shapes:
+    shapes = _attention(f"{name}.attention", block.attention, width)
+    if block.attention_norm:
+        shapes |= _norm(f"{name}.attention_norm", width, block.norm)
+    if block.cross_attention is not None:
+        shapes |= _attention(f"{name}.cross_attention", block.cross_attention, width)
+        shapes |= _norm(f"{name}.cross_attention_norm", width, block.norm)
+    shapes |= _feed_forward(f"{name}.feed_forward", block.feed_forward, width)
+    return shapes | _norm(f"{name}.feed_forward_norm", width, block.norm)
+
+
+def _attention(name: str, attention: Attention, width: int) -> Shapes:
+    inner = attention.heads * attention.head_width
+    shapes: Shapes = {}
+    for projection in ("query", "key", "value"):
+        shapes |= _linear(f"{name}.{projection}", inner, width, attention.bias)
+    return shapes | _linear(f"{name}.output", width, inner, attention.bias)
+
+
+def _feed_forward(name: str, forward: FeedForward, width: int) -> Shapes:
+    shapes = _linear(f"{name}.up", forward.width, width, forward.bias)
+    if forward.gated:
+        shapes |= _linear(f"{name}.gate", forward.width, width, forward.bias)
+    return shapes | _linear(f"{name}.down", width, forward.width, forward.bias)
+
+
+def _vocabulary_head(config: TransformerConfig) -> Shapes:
+    head, tokens = config.vocabulary_head, config.tokens
+    shapes: Shapes = {}
+    if head is None:
+        return shapes
+    width = config.width if head.transform is None else tokens.width
+    if head.transform is not None:
+        has_bias = head.norm is None or head.norm.bias
+        shapes |= _linear("vocabulary_head.transform", width, config.width, has_bias)
+    if head.norm is not None:
+        shapes |= _norm("vocabulary_head.norm", width, head.norm)
+    if not head.tied:
+        shapes["vocabulary_head.weight"] = (tokens.vocabulary, width)
+    if head.bias:
+        shapes["vocabulary_head.bias"] = (tokens.vocabulary,)
+    return shapes
+
+
+def _linear(name: str, rows: int, columns: int, bias: bool) -> Shapes:
+    shapes: Shapes = {f"{name}.weight": (rows, columns)}
+    if bias:
+        shapes[f"{name}.bias"] = (rows,)
+    return shapes
+
+
+def _norm(name: str, width: int, norm: Norm) -> Shapes:
+    shapes: Shapes = {f"{name}.weight": (width,)}
+    if norm.kind == "layer" and norm.bias:
+        shapes[f"{name}.bias"] = (width,)
+    return shapes
+
+
+# ------------------------------------------------------------------------------ conventions
+CONVENTIONS_KEY = "maskwright"
+EARLIER = "maskwright_taught"
+# Names of the fields in folders of earlier releases.
+EARLIER_NAMES = {
+    "shift": "prediction_offset",
+    "whole": "bidirectional_prefix",
+    "decoder": "decoder_trained",
+    "writes": "writes",
+    "framed": "framed_prompt",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossConvention:
+    """How the loss of a model on a text is measured: as pretraining measured held-out text.
+
+    Attributes:
+        objective: the name of the objective, and `options` of it.
+        rows: the table `rows` of a recipe.
+        reading: the settings by which files of text are read.
+    """
+
+    objective: str
+    options: dict[str, Any] = field(default_factory=dict)
+    rows: dict[str, Any] = field(default_factory=dict)
+    reading: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conventions:
+    """How a model is used, where its class alone does not determine it.
+
+    Attributes:
+        prediction_offset: how many positions before a masked token its scores stand (1 for models
+            of the hybrid objective, else 0).
+        bidirectional_prefix: the tokens of a prompt see each other (prefix language models).
+        decoder_trained: of an encoder with a decoder, the decoder was trained, too.
+        writes: an encoder was also trained to continue a text, token by token.
+        framed_prompt: a prompt begins with the opening special tokens, such as [CLS].
+        framed_target: the output of a decoder of two stacks begins with them.
+        measure: how its loss on a text is measured; None: by the usual objective of its class.
+    """
+
+    prediction_offset: int = 0
+    bidirectional_prefix: bool = False
+    decoder_trained: bool = True
+    writes: bool = False
+    framed_prompt: bool = False
+    framed_target: bool = True
+    measure: LossConvention | None = None
+
+    def __post_init__(self) -> None:
+        require("prediction_offset", self.prediction_offset, 0, 8)
+
+
+def conventions_table(conventions: Conventions) -> dict[str, Any]:
+    """Return the conventions as a table for config.json."""
+    return {"conventions": dict(to_plain(conventions))}
+
+
+def read_conventions(config: Mapping[str, Any]) -> Conventions | None:
+    """Read the conventions in a config.json; None if it has none.
+
+    Raises:
+        ConfigError: an invalid table; the message names the field.
+    """
+    our_table = config.get(CONVENTIONS_KEY)
+    if our_table is not None and not isinstance(our_table, dict):
+        raise ConfigError(
+            "not a table",
+            where=f"config.json: {CONVENTIONS_KEY}",
+            found=repr(our_table)[:80],
+            wanted="a JSON object",
+        )
+    if our_table is not None and "conventions" in our_table:
+        where = f"config.json: {CONVENTIONS_KEY}.conventions"
+        return from_plain(Conventions, our_table["conventions"], where)
+    if EARLIER not in config:
+        return None
+    earlier_table = config[EARLIER]
+    if not isinstance(earlier_table, dict) or (unknown := earlier_table.keys() - EARLIER_NAMES):
+        raise ConfigError(
+            "not a table of conventions",
+            where=f"config.json: {EARLIER}",
+            found=repr(sorted(unknown) if isinstance(earlier_table, dict) else earlier_table)[:80],
+            wanted=", ".join(EARLIER_NAMES),
+            do="copy the folder again from where it was saved",
+        )
+    plain = {EARLIER_NAMES[name]: value for name, value in earlier_table.items()}
+    return from_plain(Conventions, plain, f"config.json: {EARLIER}")
+
+
+# ------------------------------------------------------------------------------ the layout
+OURS = CONVENTIONS_KEY
 OUR_ARCHITECTURE = "Transformer"
 OUR_FORMAT = 1
 WRITTEN_FOR = "4.57.6"
@@ -82,7 +310,7 @@ class CheckpointLayout:
     def rules(self) -> list[Rule]:
         if self.family is not None:
             return self.family.weights(self.config)
-        return [Rename(name, name) for name in shapes.parameters(self.config)]
+        return [Rename(name, name) for name in parameter_shapes(self.config)]
 
     def carriers(self) -> list[Carrier]:
         """The rules that map parameters of ours to tensors of the file."""
@@ -184,7 +412,7 @@ def about_of(hf: Mapping[str, Any], form: CheckpointLayout) -> About:
         family=None if form.family is None else form.family.name,
         labels=labels,
         problem_type=problem if isinstance(problem, str) else None,
-        conventions=conventions.read(hf),
+        conventions=read_conventions(hf),
     )
 
 
@@ -214,7 +442,9 @@ def documents(
     return files
 
 
-def require(config: TransformerConfig, tokenizer: Tokenizer | None, name: str | None) -> None:
+def require_layout(
+    config: TransformerConfig, tokenizer: Tokenizer | None, name: str | None
+) -> None:
     """Check that a model can be saved with the names of the family `name`.
 
     Raises:
@@ -237,7 +467,7 @@ def _hf(
         "transformers_version": WRITTEN_FOR,
         **ids,
     }
-    our_table = {} if about.conventions is None else conventions.table(about.conventions)
+    our_table = {} if about.conventions is None else conventions_table(about.conventions)
     if form.family is None:
         our_table = {"format": OUR_FORMAT, "config": to_plain(form.config), **our_table}
         hf |= {"model_type": OURS, "architectures": [OUR_ARCHITECTURE]}

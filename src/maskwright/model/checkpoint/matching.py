@@ -1,4 +1,6 @@
-"""Match the tensors of a file with the parameters of a config.
+"""Tensors of a file to the parameters of a model.
+
+Match the tensors of a file with the parameters of a config.
 
 `match` compares names, shapes and dtypes in the headers; `fill` builds the model, reads the tensors
 one at a time and checks that they are finite. A tensor that belongs to another architecture of the
@@ -13,21 +15,29 @@ Names of tensors may have a prefix from a wrapper (parallel training, compilatio
     bert.encoder.layer.0._fsdp_wrapped_module.attention…     sharded by layers
 
 The common prefix is the one without which most names are expected by the config.
+
+Transfer of weights into a model with different heads, with a report of new parameters.
+
+Only heads, pooler and vocabulary head may be new or left out; all other tensors must have equal
+names and shapes. Randomly initialised parameters are always reported.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from maskwright.base.errors import CheckpointError
-from maskwright.model.checkpoint import shapes
+from maskwright.base.errors import CheckpointError, IncompatibleError
+from maskwright.model.checkpoint import layout
 from maskwright.model.checkpoint.files import NAMES, Tensors
 from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.families.base import weights
+from maskwright.model.nn import initialise
+from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.initialise import materialise
 from maskwright.model.nn.transformer import Transformer
 
@@ -45,7 +55,7 @@ def match(form: CheckpointLayout, tensors: Tensors) -> tuple[dict[str, str], tup
     Raises:
         CheckpointError: a tensor is missing, unknown, or has the wrong shape or dtype.
     """
-    rules, expected_shapes = weights.for_reading(form.rules()), shapes.parameters(form.config)
+    rules, expected_shapes = weights.for_reading(form.rules()), layout.parameter_shapes(form.config)
     expected = {name for rule in weights.carriers(rules) for name in rule.names()}
     expected |= {rule.theirs for rule in weights.ties(rules)}
     where = tensors.files[0]
@@ -210,3 +220,100 @@ def _divided(name: str) -> Iterator[tuple[str, str]]:
     for _ in range(min(DEEPEST, name.count("."))):
         end = name.index(".", end) + 1
         yield name[:end], name[end:]
+
+
+# ------------------------------------------------------------------------------ other heads
+TOPS = ("pooler.", "vocabulary_head.", "heads.")
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """The model, and the names of parameters that were copied from the source (`copied`), that keep
+    their initial weights (`new`), and that only the source has (`unused`)."""
+
+    model: Transformer
+    copied: tuple[str, ...]
+    new: tuple[str, ...]
+    unused: tuple[str, ...]
+
+    def render(self) -> str:
+        """Return one line: "loaded 98 %, new: heads.classifier, left: vocabulary_head"."""
+        sizes = {name: p.numel() for name, p in self.model.named_parameters()}
+        share = sum(sizes[name] for name in self.copied) / sum(sizes.values())
+        prefix = "" if self.model.decoder else "decoder."
+        new, unused = (_groups(names, prefix) for names in (self.new, self.unused))
+        return f"loaded {share:.1%}, new: {new}, left: {unused}"
+
+
+def transfer(
+    source: Transformer,
+    config: TransformerConfig,
+    generator: torch.Generator | None = None,
+    *,
+    heads: bool = True,
+) -> Transfer:
+    """Build a model of `config` with the weights of `source`; other parameters are randomly
+    initialised with `generator`. An encoder can be extracted from an encoder-decoder model.
+
+    Args:
+        heads: whether heads of equal shape are copied.
+
+    Raises:
+        IncompatibleError: the models differ in more than heads; the message has the first tensors.
+    """
+    return load_matching(
+        source, initialise.build(config, generator, dtype=source.tokens.weight.dtype), heads
+    )
+
+
+@torch.no_grad()
+def load_matching(
+    source: Transformer, model: Transformer, heads: bool = True, fresh: Collection[str] = ()
+) -> Transfer:
+    """Copy the parameters of `source` into `model` where names and shapes are equal.
+
+    Args:
+        heads: whether heads of equal shape are copied.
+        fresh: names of parameters that are not to be copied.
+
+    Raises:
+        IncompatibleError: as `transfer`.
+    """
+    ours = dict(model.named_parameters())
+    theirs = dict(source.named_parameters())
+    loaded = [
+        name
+        for name in ours
+        if name in theirs
+        and ours[name].shape == theirs[name].shape
+        and name not in fresh
+        and (heads or not name.startswith("heads."))
+    ]
+    new, unused = ([n for n in table if n not in loaded] for table in (ours, theirs))
+    unused = [name for name in unused if name not in fresh]
+    optional = (*TOPS, "decoder.") if model.decoder is None and model.encoder is not None else TOPS
+    mismatched = [n for n in new if not n.startswith(TOPS) and n not in fresh]
+    mismatched += [n for n in unused if not n.startswith(optional)]
+    if mismatched:
+        raise IncompatibleError(
+            "the two models differ below their heads",
+            where=mismatched[0],
+            found=", ".join(dict.fromkeys(mismatched[:10])),
+            wanted="equal shapes everywhere but in pooler, vocabulary head and heads",
+            do="choose the config of the pretrained model, with other heads only",
+        )
+    for name in loaded:
+        ours[name].copy_(theirs[name])
+    return Transfer(model, tuple(loaded), tuple(new), tuple(unused))
+
+
+def _groups(names: tuple[str, ...], prefix: str) -> str:
+    """Return the modules or layers of the parameters `names`; all of the stack `prefix` as one."""
+    groups = set()
+    for name in names:
+        path = name.split(".")
+        if prefix and name.startswith(prefix):
+            groups.add(path[0])
+        else:
+            groups.add(".".join(path[:3] if path[1] == "blocks" else path[:-1]))
+    return ", ".join(sorted(groups)) or "nothing"

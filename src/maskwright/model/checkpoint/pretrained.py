@@ -30,16 +30,15 @@ from maskwright.base.storage import commit
 from maskwright.base.storage.files import listed
 from maskwright.base.storage.manifest import require_as_saved
 from maskwright.base.terminal import shell_word
-from maskwright.model.checkpoint import files, layout, matching, shapes
+from maskwright.model.checkpoint import files, layout, matching
 from maskwright.model.checkpoint.fine_tuned import require_finished
 from maskwright.model.checkpoint.layout import About, CheckpointLayout
 from maskwright.model.checkpoint.safe_read import model_folder, read_json, regular_file
 from maskwright.model.families.base import weights
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
-from maskwright.text.corpus.curated import is_curated
-from maskwright.text.tokenizer.folder import NAMES, tokenizer_files
-from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.corpus.saved import is_curated
+from maskwright.text.tokenizer.tokenizer import FILE_NAMES, Tokenizer, tokenizer_files
 
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
@@ -103,7 +102,7 @@ def load(
     """
     folder = model_folder(folder)
     hf, form = _config_and_layout(folder, architecture)
-    num_bytes = shapes.num_parameters(form.config) * (dtype or torch.float32).itemsize
+    num_bytes = layout.num_parameters(form.config) * (dtype or torch.float32).itemsize
     _require_memory(folder, num_bytes, largest_bytes)
     tensors = files.open_folder(folder)
     form = layout.of_hf(form.switched(hf, tensors.entries), architecture)
@@ -122,8 +121,8 @@ def load(
         if recorded is not None and not other_tokenizer:
             require_tokenizer(recorded, tokenizer)
         if not other_tokenizer:
-            for name in (name for name in NAMES if (folder / name).is_file()):
-                hashes[name] = require_as_saved(folder / name, beside=NAMES)
+            for name in (name for name in FILE_NAMES if (folder / name).is_file()):
+                hashes[name] = require_as_saved(folder / name, beside=FILE_NAMES)
     return PretrainedModel(
         model,
         tokenizer,

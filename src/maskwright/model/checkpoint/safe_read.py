@@ -2,6 +2,13 @@
 
 Names from a file or a user must be plain base names; files must be regular and of bounded size, and
 links may only point to the blobs of a download cache. JSON is read by `strict_json`.
+
+The list of modules of a sentence-transformers folder.
+
+    modules.json    [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling", …}, …]
+
+Modules are applied in the order of the list. The model is in the folder itself or, in folders of
+old releases, in `0_Transformer`.
 """
 
 from __future__ import annotations
@@ -11,13 +18,14 @@ import json
 import re
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import CheckpointError, StorageError, UsageError, near_path
 from maskwright.base.storage.files import links_outside
 from maskwright.base.storage.manifest import require_as_saved
-from maskwright.base.storage.strict_json import parse_object
+from maskwright.base.storage.strict_json import parse, parse_object
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 LARGEST_JSON = 16 << 20
@@ -123,3 +131,83 @@ def read_json(folder: Path, name: str, largest: int = LARGEST_JSON) -> dict[str,
 def write_json(value: dict[str, Any]) -> bytes:
     """Return the bytes of a JSON file with sorted keys."""
     return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+# ----------------------------------------------------------------- folders of sentence-transformers
+MODULES = "modules.json"
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module: its class name, its qualified class name, and the folder of its files ("" is the
+    model folder itself)."""
+
+    name: str
+    type: str
+    path: str
+
+
+def modules_of(folder: Path) -> tuple[Module, ...]:
+    """Return the modules in order; empty if the folder has no `modules.json`.
+
+    Raises:
+        CheckpointError: `modules.json` is not a list of modules, or names a folder elsewhere.
+    """
+    if not (folder / MODULES).is_file():
+        return ()
+    path = regular_file(folder, MODULES, LARGEST_JSON)
+    with reading(path):
+        text = path.read_text(encoding="utf-8", errors="replace")
+    listed = parse(text, path, error=CheckpointError)
+    if not isinstance(listed, list) or not listed:
+        raise CheckpointError(
+            "not a list of modules",
+            where=path,
+            found=str(listed)[:80],
+            wanted='[{"type": …, "path": …}, …]',
+            do="copy or download the folder again",
+        )
+    modules = tuple(_module(module, f"{path}: module {n}") for n, module in enumerate(listed))
+    names = [module.get("name") for module in listed]
+    if len(set(map(str, names))) < len(names):
+        raise CheckpointError(
+            "two modules have the same name, so sentence-transformers would load only one",
+            where=path,
+            found=", ".join(map(str, names)),
+            do="number them: 0, 1, 2, …",
+        )
+    return modules
+
+
+def transformer_folder(folder: Path) -> Path:
+    """Return the folder of the model in a sentence-transformers folder; otherwise `folder` itself.
+
+    Raises:
+        CheckpointError: as `modules_of`.
+    """
+    if (folder / "config.json").exists():
+        return folder
+    transformers = [module for module in modules_of(folder) if module.name == "Transformer"]
+    return folder / transformers[0].path if transformers else folder
+
+
+def around(path: Path) -> Path:
+    """Return the sentence-transformers folder of the model in `path`: its parent, or `path`."""
+    if (path / MODULES).is_file() or not (path.parent / MODULES).is_file():
+        return path
+    listed = [module.path for module in modules_of(path.parent) if module.name == "Transformer"]
+    return path.parent if listed == [path.name] else path
+
+
+def _module(entry: Any, where: str) -> Module:
+    fields = entry if isinstance(entry, dict) else {}
+    module_type, path = fields.get("type"), fields.get("path", "")
+    if not isinstance(module_type, str) or not isinstance(path, str):
+        raise CheckpointError(
+            "not a module",
+            where=where,
+            found=str(entry)[:80],
+            wanted='{"type": …, "path": …}',
+            do="copy or download the folder again",
+        )
+    return Module(module_type.rpartition(".")[2], module_type, plain(path, where) if path else "")

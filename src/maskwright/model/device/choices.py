@@ -1,12 +1,19 @@
-"""Names of devices and precisions, without torch; `machine` checks whether this machine has
-them."""
+"""Names of devices, precisions and engines, checked without torch.
+
+Names of devices and precisions, without torch; `machine` checks whether this machine has
+them.
+
+The names of engines; they can be checked without importing torch.
+"""
 
 from __future__ import annotations
 
 import re
+from types import ModuleType
 from typing import Literal
 
-from maskwright.base.errors import ConfigError
+from maskwright.base import catalogue
+from maskwright.base.errors import ConfigError, UsageError, near
 
 Precision = Literal["auto", "float32", "bfloat16"]
 DEVICE = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
@@ -25,3 +32,55 @@ def require_device(name: str, where: str = "device") -> None:
             found=repr(name),
             wanted="auto, cpu, cuda, or one of several as cuda:1",
         )
+
+
+# ------------------------------------------------------------------------------ engines
+ROOM = "graph.engines"
+TORCH = "torch"
+AUTO = "auto"
+"""Our own engine, and the one that is fastest in a calibration."""
+
+
+def engine_names() -> tuple[str, ...]:
+    """Return the valid values of the option `engine`."""
+    return (TORCH, AUTO, *catalogue.names(ROOM))
+
+
+def exact_engines() -> list[str]:
+    """Return the engines that use the original weights and whose packages are installed."""
+    return [
+        n
+        for n in catalogue.names(ROOM)
+        if catalogue.load(ROOM, n).EXACT and not missing_packages(n)
+    ]
+
+
+def missing_packages(name: str) -> list[str]:
+    """Return the packages of this engine that are not installed."""
+    return catalogue.missing_packages(module_of_engine(name).NEEDS)
+
+
+def require_engine(name: str, where: str = "engine") -> None:
+    """Check that an engine exists and is installed.
+
+    Raises:
+        UsageError: the message has similar names, or the command that installs it.
+    """
+    if name not in engine_names():
+        raise UsageError(
+            "no such engine", where=where, found=repr(name), wanted=near(name, engine_names())
+        )
+    if name in (TORCH, AUTO):
+        return
+    if not_installed := missing_packages(name):
+        raise UsageError(
+            "the engine is not installed",
+            where=where,
+            found=f"{name} without {', '.join(not_installed)}",
+            do=catalogue.install_command(*not_installed),
+        )
+
+
+def module_of_engine(name: str) -> ModuleType:
+    """The module of this engine."""
+    return catalogue.load(ROOM, name)

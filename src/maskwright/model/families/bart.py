@@ -12,14 +12,16 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.model.families.base.family import (
+    ACTIVATIONS,
     Architecture,
     Coordinate,
+    Fields,
     bare,
     head_field,
     head_rules,
+    head_width,
     heads,
 )
-from maskwright.model.families.base.fields import ACTIVATIONS, Fields, head_width
 from maskwright.model.families.base.weights import Rename, Rule, Tie, Zeros, linear, norm
 from maskwright.model.nn.config import (
     Attention,

@@ -15,11 +15,11 @@ from maskwright.model.families.base import post_norm
 from maskwright.model.families.base.family import (
     Architecture,
     Coordinate,
+    Fields,
     head_field,
     head_rules,
     heads,
 )
-from maskwright.model.families.base.fields import Fields
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import Tokens, TransformerConfig
 

@@ -11,13 +11,14 @@ from typing import Any
 
 from maskwright.model.families.base import post_norm
 from maskwright.model.families.base.family import (
+    ACTIVATIONS,
     Architecture,
     Coordinate,
+    Fields,
     head_field,
     head_rules,
     heads,
 )
-from maskwright.model.families.base.fields import ACTIVATIONS, Fields
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import FeedForward, Learned, Norm, Tokens, TransformerConfig
 

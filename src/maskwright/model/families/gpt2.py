@@ -10,16 +10,18 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.model.families.base.family import (
+    ACTIVATIONS,
     Architecture,
     Coordinate,
+    Fields,
     bare,
     head_field,
     head_rules,
+    head_width,
     heads,
     projection_rules,
     tied,
 )
-from maskwright.model.families.base.fields import ACTIVATIONS, Fields, head_width
 from maskwright.model.families.base.weights import Rename, Rule, fused, linear, norm
 from maskwright.model.nn.config import (
     Attention,

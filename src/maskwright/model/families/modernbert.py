@@ -17,16 +17,18 @@ from typing import Any
 
 from maskwright.base.errors import ConfigError
 from maskwright.model.families.base.family import (
+    ACTIVATIONS,
     Architecture,
     Coordinate,
+    Fields,
     bare,
     head_field,
     head_rules,
+    head_width,
     heads,
     projection_rules,
     tied,
 )
-from maskwright.model.families.base.fields import ACTIVATIONS, Fields, head_width
 from maskwright.model.families.base.weights import Rename, Rule, fused, linear, norm
 from maskwright.model.nn.config import (
     LARGEST,

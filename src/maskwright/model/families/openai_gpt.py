@@ -13,14 +13,15 @@ from typing import Any
 from maskwright.model.families.base.family import (
     Architecture,
     Coordinate,
+    Fields,
     bare,
     head_field,
     head_rules,
+    head_width,
     heads,
     projection_rules,
     tied,
 )
-from maskwright.model.families.base.fields import Fields, head_width
 from maskwright.model.families.base.weights import Rename, Rule, fused, linear, norm
 from maskwright.model.nn.config import (
     Attention,

@@ -17,13 +17,14 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.model.families.base.family import (
+    ACTIVATIONS,
     Architecture,
     Coordinate,
+    Fields,
     head_field,
     head_rules,
     heads,
 )
-from maskwright.model.families.base.fields import ACTIVATIONS, Fields
 from maskwright.model.families.base.weights import Rename, Rule, Tie, linear, norm
 from maskwright.model.nn.config import (
     Attention,

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.model.nn import mask as masks
-from maskwright.model.nn.cache import KVCache, Pair
+from maskwright.model.nn.attention import KVCache, Pair
 from maskwright.model.nn.mask import AttentionMask
 from maskwright.model.nn.transformer import Transformer
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 
+from maskwright.base.catalogue import require_packages
 from maskwright.base.errors import IncompatibleError, MaskwrightError
-from maskwright.base.packages import require
 from maskwright.base.version import VERSION
 from maskwright.model.graph.graphs import Graph
 from maskwright.model.nn import kernels
@@ -55,7 +55,7 @@ def traced(graph: Graph, *, opset: int = OPSET) -> Any:
     Raises:
         As `write`.
     """
-    require("writing a graph", "onnx", "onnxscript")
+    require_packages("writing a graph", "onnx", "onnxscript")
     inputs = graph.example(EXAMPLE)
     shapes = {
         port.name: {number: axis for number, axis in enumerate(port.axes) if isinstance(axis, str)}

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.base.catalogue import require_packages
 from maskwright.base.errors import CheckpointError
-from maskwright.base.packages import require
 
 WEIGHT = {"MatMul": 1, "Gather": 0}  # which input of a node is its weight
 
@@ -37,7 +37,7 @@ class Session:
         """
         import torch
 
-        onnxruntime = require("running a graph", "onnxruntime")
+        onnxruntime = require_packages("running a graph", "onnxruntime")
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or torch.get_num_threads()

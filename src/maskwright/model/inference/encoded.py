@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import DataError
-from maskwright.model.objectives.base.sequences import Origin, Sequences, first_places, pack
+from maskwright.model.objectives.base.corruption import Origin, Sequences, first_places, pack
 from maskwright.text.store.rows import best_fit, spread
 
 if TYPE_CHECKING:

@@ -24,18 +24,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from maskwright.base.errors import IncompatibleError, UsageError
-from maskwright.base.findings import Note, ignore
-from maskwright.model.inference.engine import states
-from maskwright.model.inference.gaps import TextWithGaps, gapped, spans
+from maskwright.base.errors import IncompatibleError, Note, UsageError, ignore
 from maskwright.model.inference.prepared import Prepared, answering, finite
-from maskwright.model.inference.text_generation import non_text_ids, require_room
+from maskwright.model.inference.scores import states
+from maskwright.model.inference.text_generation import (
+    TextWithGaps,
+    gapped,
+    non_text_ids,
+    require_room,
+    spans,
+)
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening import special_tokens
-from maskwright.model.opening.model import Model
+from maskwright.model.opening.folders import Model
 from maskwright.text.tokenizer.tokenizer import Tokenizer
-from maskwright.text.tokenizer.training.wordpiece import CONTINUATION
+from maskwright.text.tokenizer.training.merging import CONTINUATION
 from maskwright.text.tokenizer.unknown import OTHER_MODEL
 
 

@@ -5,7 +5,7 @@
     hidden = rows.step(tokens)                         append one token to each row (B, D)
     prepared.scores(hidden)                            (B, V)
 
-Keys and values are stored in buffers of a fixed capacity (`model/nn/cache.py`); those of the
+Keys and values are stored in buffers of a fixed capacity (`model/nn/attention.py`); those of the
 encoder output are computed once. Contexts of unequal lengths are padded on the left, so that all
 rows append at the same index. Padding is computed in attention only, and the last layer is computed
 at the last position of each context only.
@@ -29,13 +29,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from maskwright.model.inference.blocks import PreparedAttention, spread
-from maskwright.model.inference.engine import hidden
 from maskwright.model.inference.prepared import Prepared
+from maskwright.model.inference.scores import hidden
 from maskwright.model.inference.shared_layers import mixed_layer, spans_of
 from maskwright.model.nn import mask
-from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn.attention import KVCache
 from maskwright.model.nn.config import Attention, Relative, Rotary, TransformerConfig
-from maskwright.model.nn.positions import relative_buckets, rotary_table, rotate
+from maskwright.model.nn.layers import relative_buckets, rotary_table, rotate
 
 # Number of positions by which the cache grows at least, unless fewer tokens can follow.
 ROOM = 64

@@ -35,12 +35,12 @@ from torch.nn import functional
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.base.randomness import key
 from maskwright.model.batch import Batch
-from maskwright.model.checkpoint.conventions import Conventions
+from maskwright.model.checkpoint.layout import Conventions
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.inference.batches import alike
-from maskwright.model.inference.engine import states
 from maskwright.model.inference.likelihood_prompts import PromptFrame, detector, frame_for
 from maskwright.model.inference.prepared import Prepared, answering
+from maskwright.model.inference.scores import states
 from maskwright.model.nn import mask
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer

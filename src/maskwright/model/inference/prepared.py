@@ -32,6 +32,7 @@ from maskwright.model.device.choices import Precision
 from maskwright.model.device.machine import choose
 from maskwright.model.inference.batches import RowGroup
 from maskwright.model.inference.blocks import (
+    PackedWeight,
     PreparedAttention,
     PreparedLayer,
     PreparedNorm,
@@ -39,10 +40,8 @@ from maskwright.model.inference.blocks import (
     fits,
     layers_of,
 )
-from maskwright.model.nn.attention import AttentionContext
-from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn.attention import AttentionContext, KVCache
 from maskwright.model.nn.config import TransformerConfig
-from maskwright.model.nn.kernels.packed import PackedWeight
 from maskwright.model.nn.mask import AttentionMask, bidirectional
 from maskwright.model.nn.stack import Selection, StackModule, Trace
 from maskwright.model.nn.transformer import Transformer

@@ -259,7 +259,7 @@ class Head:
     every position, `span` gives two scores per position. `transform` is a dense layer with that
     activation before the projection, perhaps with a norm; `input_dropout` stands before it,
     `dropout` after it. `bias` is the projection's. Layers `over` the pieces of a text let these see
-    each other before one vector is made of them (`model/nn/heads.py`). `pooling`: what is
+    each other before one vector is made of them (`model/nn/transformer.py`). `pooling`: what is
     read of a text is the state of one place, or the mean or the largest of each number over its
     tokens."""
 

@@ -23,9 +23,8 @@ from torch import Tensor, nn
 
 from maskwright.model.nn.attention import AttentionModule
 from maskwright.model.nn.config import TransformerConfig
-from maskwright.model.nn.heads import HeadModule, VocabularyHeadModule
 from maskwright.model.nn.stack import StackModule
-from maskwright.model.nn.transformer import Transformer
+from maskwright.model.nn.transformer import HeadModule, Transformer, VocabularyHeadModule
 
 Distribution = Literal["truncated", "normal", "fan_in", "uniform"]
 

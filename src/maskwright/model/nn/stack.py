@@ -15,8 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.base.errors import ConfigError, DataError
-from maskwright.model.nn.attention import AttentionContext, AttentionModule
-from maskwright.model.nn.cache import KVCache
+from maskwright.model.nn.attention import AttentionContext, AttentionModule, KVCache
 from maskwright.model.nn.config import (
     Attention,
     Block,
@@ -27,13 +26,17 @@ from maskwright.model.nn.config import (
     Sinusoidal,
     Stack,
 )
-from maskwright.model.nn.feed_forward import FeedForwardModule
 from maskwright.model.nn.kernels.dropout import add_dropped, dropout
 from maskwright.model.nn.kernels.linear import Linear
+from maskwright.model.nn.layers import (
+    FeedForwardModule,
+    NormModule,
+    relative_buckets,
+    rotary_table,
+    sinusoids,
+)
 from maskwright.model.nn.mask import AttentionMask, bidirectional, pattern
 from maskwright.model.nn.mask import prefix as prefix_of
-from maskwright.model.nn.norm import NormModule
-from maskwright.model.nn.positions import relative_buckets, rotary_table, sinusoids
 
 # From this share of the positions on, choosing costs more than it saves.
 WORTH = 0.75

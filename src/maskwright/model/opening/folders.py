@@ -1,18 +1,48 @@
-"""Find the model folder in a path: the newest checkpoint of a run, the model of a fine-tuning."""
+"""Model folders: where a model lies, how it generates, and the content of an opened one.
+
+Find the model folder in a path: the newest checkpoint of a run, the model of a fine-tuning.
+
+The content of an opened model folder.
+
+Generation settings in folders of transformers: generation_config.json, else the same keys of
+config.json, and `task_specific_params` if they are for a single task.
+
+An encoder-decoder then generates with them, as `pipeline` of that library does.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from maskwright.base.errors import CheckpointError, IncompatibleError, StorageError
+from maskwright.base import config
+from maskwright.base.errors import CheckpointError, Finding, IncompatibleError, StorageError
 from maskwright.base.storage import commit
+from maskwright.base.storage.manifest import hash_file
 from maskwright.base.terminal import shell_word
-from maskwright.model.checkpoint import pretrained
-from maskwright.model.checkpoint.fine_tuned import ADAPTER, MODEL, TASK, read_task, require_finished
-from maskwright.model.checkpoint.sentence_modules import transformer_folder
-from maskwright.model.opening.run_folder import is_run
+from maskwright.model.checkpoint import files, pretrained, safe_read
+from maskwright.model.checkpoint.fine_tuned import (
+    ADAPTER,
+    MODEL,
+    TASK,
+    TaskRecord,
+    read_task,
+    require_finished,
+)
+from maskwright.model.checkpoint.layout import About, Conventions
+from maskwright.model.checkpoint.safe_read import transformer_folder
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.transformer import Transformer
+from maskwright.text.corpus.saved import is_run
+from maskwright.text.tokenizer import tokenizer as tokenizer_folder
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 
+# ------------------------------------------------------------------------------ paths
 def newest(run: Path) -> Path:
     """Return the newest valid checkpoint of a run folder.
 
@@ -126,3 +156,248 @@ def damaged(
         do=f"name that one, {shell_word(older)}; go on from it with maskwright resume "
         f"{shell_word(run)}; or remove {shell_word(newest)}",
     )
+
+
+# ------------------------------------------------------------------------------ content
+def fingerprint(
+    folder: Path, hashes: Mapping[str, str] | None = None, beside: Sequence[Path] = ()
+) -> str:
+    """Return a hash of the config, weights and tokenizer of a model folder.
+
+    Args:
+        hashes: file name -> known SHA-256; these files are not read again.
+        beside: folders of adapters and heads to include; if there are some, `folder` may have no
+            weights.
+    """
+    without_weights = bool(beside) and not any(folder.glob("*.safetensors"))
+    digest_of_folder = "" if without_weights else _of_files(folder, hashes or {})
+    if not beside:
+        return digest_of_folder
+    digest = hashlib.sha256(digest_of_folder.encode())
+    for other in beside:
+        for file in sorted((*other.glob("*.safetensors"), *other.glob("*.json"))):
+            digest.update(file.name.encode())
+            digest.update(bytes.fromhex(hash_file(file)))
+    return digest.hexdigest()
+
+
+def _of_files(folder: Path, hashes: Mapping[str, str]) -> str:
+    weights = [file.name for file in files.open_folder(folder).files]
+    names = [pretrained.CONFIG, *weights, *tokenizer_folder.FILE_NAMES]
+    present = [path for path in (folder / name for name in names) if path.is_file()]
+    return config.fingerprint({p.name: hashes.get(p.name) or hash_file(p) for p in present})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """An open model.
+
+    Attributes:
+        network: the network in evaluation mode, with the adapter of the folder attached, if any.
+        words: the tokenizer; None if the folder has none (`tokenizer` then raises).
+        config: the config of the network.
+        model_type: the family's name, or `maskwright`.
+        conventions: conventions of its use.
+        folder: the path as given by the caller: a run, fine-tuning, adapter or model.
+        home: the fine-tuning folder that the model belongs to, else the given folder.
+        path: the folder of the weights.
+        is_adapter: whether it is an adapter that was opened with its base.
+        task: the content of `task.json`; None if it was not fine-tuned here.
+        about: label names and other information of the folder.
+        extra: keys of config.json that are not determined by the config.
+        positions: number of positions that an adapter puts before a text.
+        findings: assumptions made when the folder was opened.
+        hashes: file name -> SHA-256, for the files that were compared with a manifest.
+    """
+
+    network: Transformer
+    words: Tokenizer | None
+    config: TransformerConfig
+    model_type: str
+    conventions: Conventions
+    folder: Path
+    home: Path
+    path: Path
+    is_adapter: bool = False
+    task: TaskRecord | None = None
+    about: About = field(default_factory=About)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    positions: int = 0
+    findings: tuple[Finding, ...] = ()
+    hashes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            IncompatibleError: the folder has none.
+        """
+        if self.words is None:
+            raise IncompatibleError(
+                "the model has no tokenizer",
+                where=self.path,
+                wanted="tokenizer.json beside the weights",
+                do="copy the tokenizer of the model into the folder",
+            )
+        return self.words
+
+    @property
+    def num_stacks(self) -> int:
+        """Number of stacks: 2 for an encoder-decoder, else 1."""
+        return len(self.config.stacks)
+
+    @property
+    def writes_for_texts(self) -> bool:
+        """Whether it is a text-to-text encoder-decoder from another library."""
+        ours = self.about.conventions or self.conventions.measure or self.task
+        return ours is None and self.num_stacks == 2 and self.config.vocabulary_head is not None
+
+    @property
+    def decoder_start(self) -> int | None:
+        """The decoder start id of an encoder-decoder; None without a trained decoder beside it.
+
+        Raises:
+            CheckpointError: config.json does not have it.
+        """
+        if self.num_stacks == 1 or not self.conventions.decoder_trained:
+            return None
+        token = self.extra.get("decoder_start_token_id")
+        if type(token) is not int or not 0 <= token < self.config.tokens.vocabulary:
+            raise CheckpointError(
+                "the folder does not say what its decoder begins with",
+                where=f"{self.path}: config.json: decoder_start_token_id",
+                found=repr(token),
+                wanted="the id of a token",
+            )
+        return token
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The hash of config, weights and tokenizer, and of an adapter or separate head."""
+        beside = [self.home] if self.is_adapter else []
+        beside.append(self.home / ADAPTER)
+        return fingerprint(
+            self.path, self.hashes, [candidate for candidate in beside if candidate.is_dir()]
+        )
+
+
+# ------------------------------------------------------------------------------ generation settings
+FILE, FINDING, OF_TASKS = "generation_config.json", "generation-settings", "task_specific_params"
+LONGEST, LARGEST = 20, 1 << 20  # default number of new ids; maximum of a setting
+# Settings of beam search: key -> (name of our option, maximum, or None for a token id).
+FOLLOWED: dict[str, tuple[str, int | None]] = {
+    "num_beams": ("beams", 64),
+    "length_penalty": ("penalty", 10),
+    "early_stopping": ("early", 1),
+    "no_repeat_ngram_size": ("no_repeat", LARGEST),
+    "min_length": ("least", LARGEST),
+    "forced_bos_token_id": ("first", None),
+    "forced_eos_token_id": ("last", None),
+    "max_length": ("longest", LARGEST),
+    "max_new_tokens": ("longest", LARGEST),
+}
+# Values without effect; of other keys, only empty values have none.
+ONE = "num_beams num_beam_groups num_return_sequences temperature top_p typical_p length_penalty"
+USUAL: dict[str, Any] = {"top_k": 50, "repetition_penalty": 1, **dict.fromkeys(ONE.split(), 1)}
+# Parts of keys that are read elsewhere, or do not affect the generated text.
+ELSEWHERE = (
+    "_token_id",
+    "output_",
+    "return_dict",
+    "_version",
+    "_from_model",
+    "use_cache",
+    "cache_",
+)
+
+
+def read_generation_config(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that have an effect; under `task_specific_params`, the names of tasks.
+
+    Args:
+        config: the keys of config.json.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    keys = {*USUAL, *FOLLOWED, "do_sample"}
+    settings = {key: config[key] for key in keys & config.keys()}
+    if (folder / FILE).is_file():
+        settings = safe_read.read_json(folder, FILE)
+    task_settings = config.get(OF_TASKS)
+    tasks = list(task_settings) if isinstance(task_settings, dict) else []
+    single = task_settings[tasks[0]] if isinstance(task_settings, dict) and len(tasks) == 1 else {}
+    settings |= {"prefix": config.get("prefix"), **(single if isinstance(single, dict) else {})}
+    return {k: v for k, v in settings.items() if _matters(k, v)} | {OF_TASKS: tasks}
+
+
+def _matters(key: str, value: Any) -> bool:
+    if key.startswith("forced_"):
+        return value is not None
+    if any(fragment in key for fragment in ELSEWHERE):
+        return key == "eos_token_id" and isinstance(value, list) and len(value) > 1
+    return value is not False and value not in (None, "", [], {}, USUAL.get(key, 0))
+
+
+def _is_other(key: str, value: Any) -> bool:
+    """Whether a setting is valid but of a kind that beam search here does not support."""
+    return (key, value) == ("early_stopping", "never") or (
+        key == "forced_eos_token_id" and isinstance(value, list)
+    )
+
+
+def generation_options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
+    """Convert settings to the options of a generating task; `vocabulary` is the number of ids.
+
+    Raises:
+        CheckpointError: a setting is out of range, or not a number.
+    """
+    result: dict[str, Any] = {"longest": LONGEST}
+    for key in FOLLOWED.keys() & settings.keys() - {"max_length"} | {"max_length"}:
+        name, maximum = FOLLOWED[key]
+        if _is_other(key, settings.get(key)):
+            continue
+        maximum, value = maximum or vocabulary - 1, settings.get(key, LONGEST + 1)
+        types = (int, float) if name == "penalty" else (int, bool)
+        minimum = -maximum if name == "penalty" else 0
+        if type(value) not in types or not minimum <= value <= maximum:
+            raise CheckpointError(
+                "a setting of generation that cannot be followed",
+                where=f"{FILE}: {key}",
+                found=repr(value)[:80],
+                wanted=f"a number from {minimum:,} to {maximum:,}",
+            )
+        if key != "max_length":
+            result[name] = value
+        elif "max_new_tokens" not in settings:
+            result[name] = max(1, value - 1)  # the first id of a decoder counts
+    task, prefix = (*settings[OF_TASKS], "")[0], str(settings.get("prefix", ""))
+    key = {"s": "summary_text", "t": "translation_text"}.get(task[:1], "generated_text")
+    key = key if len(settings[OF_TASKS]) == 1 else "generated_text"
+    prompt = prefix.replace("{", "{{").replace("}", "}}") + "{source}"
+    return {**result, "key": key, "prompt": prompt}
+
+
+def generation_findings(settings: Mapping[str, Any], *, follows: bool) -> list[Finding]:
+    """Return findings on settings; `follows` says whether beam search settings are applied."""
+    handled = {OF_TASKS, "prefix", *(FOLLOWED if follows else ())}
+    ignored = [
+        f"{key} {value!r}"[:60]
+        for key, value in settings.items()
+        if key not in handled or _is_other(key, value)
+    ]
+    notes = []
+    if ignored:
+        message = (
+            f"the folder says how its model writes, and this is not followed: {', '.join(ignored)}"
+        )
+        remedy = "" if follows else "generate and its like write as their arguments say"
+        notes.append(Finding(FINDING, message, remedy=remedy))
+    if follows and len(settings[OF_TASKS]) > 1:
+        message = f"the folder has settings and prefixes of {', '.join(settings[OF_TASKS])}"
+        notes.append(Finding("generation-tasks", message, remedy="write the prefix into the texts"))
+    if follows and not {"max_length", "max_new_tokens"} & settings.keys():
+        message = f"the folder does not say how long answers may be: {LONGEST} tokens, as others do"
+        notes.append(Finding("generation-length", message))
+    return notes

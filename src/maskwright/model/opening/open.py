@@ -1,4 +1,14 @@
-"""Open a model from any kind of folder.
+"""Open a head that was trained on a frozen model, together with that model.
+
+The result of such a fine-tuning contains only the head, the path of the model and its hash
+(`model/adapters/base/folder.py`). A model that has moved can be linked as `base` in the folder of
+the result.
+
+The conventions of using a model, derived from the recipe of its pretraining.
+
+They are also used for runs of earlier releases, which saved no conventions with their weights.
+
+Open a model from any kind of folder.
 
     open_model(folder) -> Model
 
@@ -10,16 +20,26 @@ trained on). It is read and verified once.
 from __future__ import annotations
 
 import os
+import shlex
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from maskwright.base.errors import CheckpointError, IncompatibleError, StorageError, UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import (
+    CheckpointError,
+    ConfigError,
+    Finding,
+    IncompatibleError,
+    StorageError,
+    UsageError,
+)
+from maskwright.model.adapters.base import folder as folder_of_adapters
+from maskwright.model.adapters.base.folder import BaseReference
 from maskwright.model.adapters.base.folder import load as attach
 from maskwright.model.adapters.base.peft_format import (
     BASE,
@@ -30,20 +50,153 @@ from maskwright.model.adapters.base.peft_format import (
     require_kind,
 )
 from maskwright.model.checkpoint import files, matching, pretrained, safe_read
-from maskwright.model.checkpoint.conventions import Conventions
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, MODEL, read_task, require_finished
+from maskwright.model.checkpoint.layout import About, Conventions, LossConvention
+from maskwright.model.checkpoint.matching import load_matching, transfer
 from maskwright.model.checkpoint.pretrained import PretrainedModel
-from maskwright.model.checkpoint.transfer import transfer
 from maskwright.model.device import machine
+from maskwright.model.families.base import family as families
 from maskwright.model.families.base.family import Family
 from maskwright.model.families.base.weights import carriers
+from maskwright.model.nn import initialise
 from maskwright.model.nn.config import TransformerConfig
-from maskwright.model.opening import folders, generation_config, head_alone
-from maskwright.model.opening.model import Model
-from maskwright.model.opening.of_recipe import conventions_of_run, run_around
-from maskwright.model.opening.run_folder import is_run
+from maskwright.model.objectives.base.spec import Member, member_of
+from maskwright.model.opening import folders
+from maskwright.model.opening.folders import Model, fingerprint
+from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.saved import RECIPE, is_run
 
 
+# ------------------------------------------------------------------------------ a head alone
+def is_head_alone(folder: Path) -> bool:
+    """Whether `folder` contains a head without its model."""
+    return folder.is_dir() and folder_of_adapters.base_of(folder) is not None
+
+
+def open_head_alone(folder: Path) -> PretrainedModel | None:
+    """Load the head in `folder` with its base model; None if `folder` is not a separate head.
+
+    Raises:
+        CheckpointError: the head is damaged, or its base does not exist.
+        IncompatibleError: the model at the path of the base is a different one.
+    """
+    base = folder_of_adapters.base_of(folder) if folder.is_dir() else None
+    if base is None:
+        return None
+    loaded = pretrained.load(_found(base, folder))
+    generator = torch.Generator().manual_seed(0)  # all initial values are overwritten
+    model = initialise.build(base.config, generator)
+    load_matching(loaded.model, model, heads=False)
+    folder_of_adapters.load(model, folder).merge()
+    family = loaded.about.family  # some heads belong to no family
+    if family is not None and not families.family(family).belongs(base.config):
+        family = None
+    return replace(loaded, model=model.eval(), config=base.config, about=About(family=family))
+
+
+def base_folder(folder: Path) -> Path | None:
+    """Return the folder of the base model of the head in `folder`; None as for `opened`.
+
+    Raises:
+        CheckpointError, IncompatibleError: as `opened`.
+    """
+    base = folder_of_adapters.base_of(folder) if folder.is_dir() else None
+    return None if base is None else _found(base, folder)
+
+
+def _found(base: BaseReference, folder: Path) -> Path:
+    """Return the first of the possible folders that contains the base."""
+    folders = [candidate for candidate in base.paths if os.path.isdir(candidate)]  # of any length
+    matching = (candidate for candidate in folders if fingerprint(candidate) == base.sha256)
+    if (folder_of_base := next(matching, None)) is not None:
+        return folder_of_base
+    link_path, recorded_path, _ = base.paths
+    remedy = f"put it there again, or link it: ln -s FOLDER {shlex.quote(str(link_path))}"
+    if folders:
+        raise IncompatibleError(
+            "the model under this head is not the one it was trained on",
+            where=folders[0],
+            found=f"sha256 {fingerprint(folders[0])}",
+            wanted=f"sha256 {base.sha256}",
+            do=remedy,
+        )
+    raise CheckpointError(
+        "the model under this head is not there",
+        where=recorded_path,
+        found="no such folder",
+        wanted=f"the model that {folder.parent} was fine-tuned from, sha256 {base.sha256}",
+        do=remedy,
+    )
+
+
+# -------------------------------------------------------------------------- conventions of a recipe
+FRAMED_ROWS = ("documents", "sentences")
+"""Kinds of rows in which every text has its special tokens."""
+
+
+def conventions_of(
+    objective: Member,
+    options: Mapping[str, Any],
+    rows: Mapping[str, Any],
+    reading: Mapping[str, Any],
+    stacks: int,
+) -> Conventions:
+    """Return the conventions of a model with this pretraining.
+
+    Args:
+        options, rows, reading: these tables of a recipe, as plain values; of `reading` only fields
+            of `ReadingOptions` are kept.
+        stacks: number of stacks, 2 for an encoder-decoder.
+
+    Raises:
+        ConfigError: an option that the objective does not have.
+    """
+    objective.read(options)
+    spec, kind = objective.spec, rows.get("kind", "auto")
+    kind = spec.rows if kind == "auto" else kind
+    continues = spec.writes or spec.bidirectional_prefix or spec.rows == "stream"
+    kept_fields = {field.name for field in fields(ReadingOptions)} - {"notes"}
+    return Conventions(
+        prediction_offset=spec.prediction_offset,
+        bidirectional_prefix=spec.bidirectional_prefix,
+        decoder_trained=stacks == 1 or spec.trains_decoder,
+        writes=spec.writes,
+        framed_prompt=stacks == 1 and continues and kind in FRAMED_ROWS,
+        framed_target=spec.framed_target and kind in FRAMED_ROWS,
+        measure=LossConvention(
+            objective=objective.name,
+            options=dict(options),
+            rows=dict(rows),
+            reading={key: value for key, value in reading.items() if key in kept_fields},
+        ),
+    )
+
+
+def run_around(checkpoint: Path) -> Path | None:
+    """Return the folder of the run that `checkpoint` belongs to; None if it is no checkpoint."""
+    parent = checkpoint.resolve().parent
+    return parent.parent if parent.name == "checkpoints" and is_run(parent.parent) else None
+
+
+def conventions_of_run(run: Path, stacks: int) -> Conventions:
+    """Return the conventions according to the recipe of a run.
+
+    Raises:
+        ConfigError: the recipe cannot be read; the message names the file.
+    """
+    path = run / RECIPE
+    try:
+        plain = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        objective, rows, corpus = plain["objective"], plain["rows"], plain.get("corpus", {})
+        if not all(isinstance(table, dict) for table in (objective, rows, corpus)):
+            raise KeyError("objective")
+        member = member_of(str(objective["name"]))
+        return conventions_of(member, objective.get("options", {}), rows, corpus, stacks)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError("not the recipe of a run", where=path, found=error) from error
+
+
+# ------------------------------------------------------------------------------ any folder
 @dataclass(frozen=True)
 class AdaptedModel:
     """A base model with an adapter merged into it, and the folder of the base."""
@@ -237,7 +390,7 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
                 )
             )
         return _model(adapted.loaded, given_path, adapted.base, home, findings=findings)
-    if (separate_head := head_alone.opened(home / ADAPTER)) is not None:
+    if (separate_head := open_head_alone(home / ADAPTER)) is not None:
         return _model(separate_head, given_path, home, home)
     model_folder = home / MODEL
     path = model_folder if model_folder.is_dir() else folders.model_folder(home)
@@ -295,8 +448,8 @@ def _model(
     network, task = loaded.model.eval(), read_task(home)
     writes = loaded.config.decoder is not None and loaded.config.vocabulary_head is not None
     if writes and (task or loaded.about.conventions or conventions.measure) is None:
-        settings = generation_config.read(path, loaded.extra)
-        convention_findings += generation_config.findings(settings, follows=False)
+        settings = folders.read_generation_config(path, loaded.extra)
+        convention_findings += folders.generation_findings(settings, follows=False)
     return Model(
         network=network.to(machine.best_device()) if device else network,
         words=loaded.tokenizer,
@@ -353,7 +506,7 @@ def open_merged(folder: Path | str, *, base: Path | str | None = None) -> Model:
     model = open_model(folder, base=base)
     network, findings = model.network, list(model.findings)
     has_adapter = model.task is not None and model.task.attached
-    if has_adapter and not head_alone.is_alone(model.home / ADAPTER):
+    if has_adapter and not is_head_alone(model.home / ADAPTER):
         # Load it again, to get the adapter as an object that can be merged.
         loaded = pretrained.load(model.path)
         adapter = attach(loaded.model, model.home / ADAPTER, family=loaded.about.family)

@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maskwright.base import packages
+from maskwright.base import catalogue
 from maskwright.base.config import require
 from maskwright.base.errors import MaskwrightError, OutputError, ResourceError
-from maskwright.base.report import document, tables
-from maskwright.base.report.say import Say, quiet
-from maskwright.base.report.tables import Table
-from maskwright.ship.bench.sides import OURS, PEERS, SIDES, missing
-from maskwright.ship.bench.work import Work, items_of, work_of
+from maskwright.base.report import document
+from maskwright.base.report.document import Table
+from maskwright.base.terminal import Say, quiet
+from maskwright.ship.bench.work import OURS, PEERS, SIDES, Work, items_of, missing, work_of
 from maskwright.ship.bench.worker import facts
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
@@ -337,7 +336,7 @@ def bench(
     reasons = {SIDES[name].label: reason for name, reason in absent.items()}
     result = BenchResult(work, about, figures, reasons, facts(threads))
     say("\n".join(f"{name}: {value or 'none'}" for name, value in result.machine.items()) + "\n")
-    say(tables.for_terminal(result.table()))
+    say(document.for_terminal(result.table()))
     if out is not None:
         plain = json.dumps(result.plain(), indent=1) + "\n"
         say(f"figures: {document.write(Path(out), plain)}")
@@ -351,7 +350,7 @@ def _prepared(
     if not beside:
         return work, {}
     absent = {
-        name: f"not installed ({', '.join(lacking)}): {packages.install(*lacking)}"
+        name: f"not installed ({', '.join(lacking)}): {catalogue.install_command(*lacking)}"
         for name in PEERS
         if (lacking := missing(name))
     }

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base import privacy
-from maskwright.base.packages import missing
+from maskwright.base.catalogue import missing_packages
 
 LIBRARIES = ("torch", "transformers", "onnxruntime", "openvino", "ctranslate2")
 INSTRUCTIONS = """
@@ -50,7 +50,9 @@ def facts(threads: int, cores: Sequence[int] = ()) -> dict[str, str]:
     """The machine, the budget and the versions, in words."""
     from maskwright.model.device.machine import matrix_units
 
-    versions = [f"{p} {importlib.metadata.version(p)}" for p in LIBRARIES if not missing([p])]
+    versions = [
+        f"{p} {importlib.metadata.version(p)}" for p in LIBRARIES if not missing_packages([p])
+    ]
     return {
         "processor": f"{_cpuinfo().get('model name', 'unknown')}, {os.cpu_count()} cores",
         "instructions": instructions(),
@@ -116,8 +118,7 @@ def main() -> None:
     os.dup2(2, 1)  # what libraries print is no answer
 
     from maskwright.base.memory import peak_resident
-    from maskwright.ship.bench.sides import SIDES
-    from maskwright.ship.bench.work import Work
+    from maskwright.ship.bench.work import SIDES, Work
 
     def say(content: dict[str, Any]) -> None:
         print(json.dumps({**content, "peak_bytes": peak_resident()}), file=answers_to, flush=True)

@@ -3,23 +3,34 @@
 model.json          config, conventions, special ids, task
 tokenizer.json      the tokenizer
 model.safetensors   weights with the names of `nn.Transformer`, in float32 or bfloat16
+
+Check that the browser computes the same scores as Python from the files of a model. Node, if it
+is installed, runs the modules of the browser.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
+import subprocess
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save
+from torch import Tensor
 
 from maskwright.ask.predict.predictor import of_vectors, predictor
-from maskwright.base.errors import MaskwrightError
+from maskwright.base.errors import CheckpointError, MaskwrightError
 from maskwright.base.randomness import purpose_key
+from maskwright.model.checkpoint import files as weight_files
 from maskwright.model.inference.growing_rows import trained_length
+from maskwright.model.nn.initialise import build
+from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening import special_tokens
-from maskwright.model.opening.model import Model
+from maskwright.model.opening.folders import Model
 
 # The key for the name of a dataclass in the config.
 TAGGED = "type"
@@ -99,7 +110,7 @@ def tagged(value: Any) -> Any:
     return value
 
 
-def files(model: Model, dtype: torch.dtype = torch.float32) -> dict[str, bytes]:
+def bundle_files(model: Model, dtype: torch.dtype = torch.float32) -> dict[str, bytes]:
     """Return the contents of the three files of a model without an adapter, by name.
 
     Args:
@@ -121,3 +132,66 @@ def files(model: Model, dtype: torch.dtype = torch.float32) -> dict[str, bytes]:
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# ----------------------------------------------------------------------------- check in the browser
+SECONDS = 120
+
+
+def node() -> str | None:
+    """Return the path of Node; None if it is not installed."""
+    return shutil.which("node")
+
+
+def read_again(network: Transformer, folder: Path) -> Transformer:
+    """Return a network of the same config with the weights in the folder.
+
+    Raises:
+        CheckpointError: a weight is missing or has another shape.
+    """
+    network_copy = build(network.config, torch.Generator().manual_seed(0)).eval()
+    tensors = weight_files.open_file(folder / "model.safetensors")
+    weights = {name: tensors.read(name) for name in tensors.entries}
+    for name, parameter in network_copy.named_parameters():
+        if name not in weights or weights[name].shape != parameter.shape:
+            raise CheckpointError("a weight is missing", where=folder, found=name)
+        parameter.data.copy_(weights[name])
+    return network_copy
+
+
+@torch.no_grad()
+def reference_scores(network: Transformer, ids: Tensor) -> Tensor:
+    """Return scores (T, V) for token ids (T,), or states (T, D) without a vocabulary head."""
+    memory = None if network.encoder is None else network.encode(ids[None])
+    if network.decoder is None:
+        assert memory is not None
+        states = memory
+    else:
+        states = network.decode(ids[None], memory=memory)
+    return (states if network.vocabulary_head is None else network.logits(states))[0]
+
+
+def scores_in_browser(folder: Path, rows: list[list[int]]) -> list[Tensor]:
+    """Compute the scores of rows of token ids with the browser's modules; each result is flat.
+
+    Raises:
+        CheckpointError: the modules could not read the files.
+    """
+    program = node()
+    assert program is not None
+    with resources.as_file(resources.files(__package__)) as package:
+        run = subprocess.run(
+            [program, str(package / "check.mjs"), str(package / "browser"), str(folder)],
+            input=json.dumps(rows),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    if run.returncode:
+        raise CheckpointError(
+            "the browser cannot read what was exported",
+            where=folder,
+            found=run.stderr.strip().splitlines()[-1][:200] if run.stderr.strip() else "no answer",
+        )
+    return [torch.tensor(row) for row in json.loads(run.stdout)]

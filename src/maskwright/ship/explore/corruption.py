@@ -34,13 +34,15 @@ from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_sample
 from maskwright.model.objectives.base.objective import Objective, encode_targets
 from maskwright.model.objectives.base.spec import Member, member_of
 from maskwright.model.opening import special_tokens
-from maskwright.model.opening.model import Model
-from maskwright.ship.explore.masks import VOCABULARY, about_of, example
-from maskwright.ship.explore.trial import (
+from maskwright.model.opening.folders import Model
+from maskwright.ship.explore.masks import (
+    VOCABULARY,
     RefusalReason,
+    about_of,
     architectures,
     defaults,
     describe_row,
+    example,
     first_fitting,
     numbered,
     slender,

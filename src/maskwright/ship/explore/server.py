@@ -26,8 +26,8 @@ from urllib.parse import unquote, urlsplit
 from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.ship.explore.corruption import CorruptionRequest, prepare_row
+from maskwright.ship.explore.masks import RefusalReason
 from maskwright.ship.explore.site import POLICY, Site
-from maskwright.ship.explore.trial import RefusalReason
 
 HOST = "127.0.0.1"
 CORRUPTION = "ask/corruption"  # the path of the only kind of query

@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import CheckpointError, DataError, IncompatibleError
-from maskwright.base.report.tables import Table
+from maskwright.base.report.document import Table
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType
 from maskwright.model.graph.graphs import IDS, MASK, SEGMENTS, Graph, Port
 from maskwright.model.graph.session import WEIGHT, Session, has_vnni, write_eight_bits
 from maskwright.model.inference.encoded import Collation, EncodedExamples
-from maskwright.ship.export import proof
-from maskwright.ship.export.proof import Run
+from maskwright.ship.export import folder
+from maskwright.ship.export.folder import Run
 
 BATCH_SIZE = 16  # of labelled rows, sorted by length and padded to the longest of their batch
 SMALLEST = 4096  # minimum elements of a weight; smaller ones save no memory
@@ -143,7 +143,7 @@ def quantise(
     float32_session = Session(source)
     inputs = [graph.example(sizes, seed=7) for sizes in _probe_sizes(graph)]
     probes = [{name: tensor.numpy() for name, tensor in probe.items()} for probe in inputs]
-    ports = [port for port in graph.outputs if proof.is_scored(port)] or [
+    ports = [port for port in graph.outputs if folder.is_scored(port)] or [
         port for port in graph.outputs if port.name not in UNCOMPARED
     ][-1:]
     expected = [float32_session.run(probe) for probe in probes]
@@ -159,7 +159,7 @@ def quantise(
             )
     else:
         metric, float32_scores = 1.0, np.zeros(0)
-        criterion = "same answers" if proof.is_scored(ports[0]) else "cosine with float32"
+        criterion = "same answers" if folder.is_scored(ports[0]) else "cosine with float32"
         measure = f"{criterion}, ids by chance"
 
     def mean_difference(session: Session) -> float:
@@ -233,7 +233,7 @@ def products(file: Path) -> dict[str, int]:
 
 
 def _probe_sizes(graph: Graph) -> list[dict[str, int]]:
-    max_length = min(graph.longest or proof.LONGEST, proof.LONGEST)
+    max_length = min(graph.longest or folder.LONGEST_COMPARED, folder.LONGEST_COMPARED)
     past = 8 if "past" in graph.sizes and max_length > 16 else 0
     return [
         {"batch": b, "length": min(t, max_length - past), "past": past, "memory": 12, "choices": 2}
@@ -243,8 +243,8 @@ def _probe_sizes(graph: Graph) -> list[dict[str, int]]:
 
 def _agreement(new: NDArray[Any], old: NDArray[Any], port: Port) -> float:
     """Return the share of equal predictions, or for embeddings the mean cosine similarity."""
-    if proof.is_scored(port):
-        return float((proof.best_of(new, port) == proof.best_of(old, port)).mean())
+    if folder.is_scored(port):
+        return float((folder.best_of(new, port) == folder.best_of(old, port)).mean())
     norm_products = np.linalg.norm(new, axis=-1) * np.linalg.norm(old, axis=-1)
     return float(((new * old).sum(-1) / np.where(norm_products > 0, norm_products, 1.0)).mean())
 

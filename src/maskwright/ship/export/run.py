@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maskwright.base.config import from_plain
-from maskwright.base.errors import UsageError
-from maskwright.base.findings import Finding
-from maskwright.base.report.say import printer
-from maskwright.base.report.tables import for_terminal
+from maskwright.base.errors import Finding, UsageError
+from maskwright.base.report.document import for_terminal
 from maskwright.base.storage import commit
-from maskwright.base.terminal import shell_word
+from maskwright.base.terminal import printer, shell_word
 from maskwright.model.opening.open import open_merged
 from maskwright.ship.export.folder import as_folder
 from maskwright.ship.export.target import Report, target

@@ -8,8 +8,8 @@ A module of `ship/export/targets/` defines
     export    (Model, out: Path, Options, Note) -> Report
 
 and can be imported without torch, which only `export` imports. `export` commits the folder `out`
-only after its contents were reread and compared with the model (`proof.py`); a difference raises an
-error, and no folder is left.
+only after its contents were reread and compared with the model (`folder.py`); a difference raises
+an error, and no folder is left.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from maskwright.base import catalogue
-from maskwright.base.findings import Finding, Note
-from maskwright.base.report.tables import Table
+from maskwright.base.errors import Finding, Note
+from maskwright.base.report.document import Table
 
 if TYPE_CHECKING:
-    from maskwright.model.opening.model import Model
+    from maskwright.model.opening.folders import Model
 
 CATALOGUE = "export.targets"
 ABOUT = "export.json"

@@ -2,7 +2,7 @@
 
     request -> gate -> a dialect's route -> host -> tokenise -> scheduler -> device -> answer
 
-Read `errors` (refusals), `limits`, `scheduler` (batching, and the one thread that computes),
+Read `errors` (refusals and limits), `scheduler` (batching, and the one thread that computes),
 `served_model`, `host` (the interface for routes), then `app`, `access`, `gate`, `process` (HTTP).
 `dialects/` has a file for each protocol, which depends on `host` and `errors` only.
 """

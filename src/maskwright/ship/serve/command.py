@@ -10,11 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, get_args
 
+from maskwright.base.catalogue import require_packages
 from maskwright.base.errors import UsageError
-from maskwright.base.packages import require
-from maskwright.model.device.choices import Precision
-from maskwright.model.graph.engines.base.names import TORCH
-from maskwright.model.graph.engines.base.names import require as require_engine
+from maskwright.model.device.choices import TORCH, Precision, require_engine
 from maskwright.ship.serve.access import (
     ANY,
     AccessPolicy,
@@ -24,7 +22,7 @@ from maskwright.ship.serve.access import (
     is_loopback,
     listening,
 )
-from maskwright.ship.serve.limits import Limits
+from maskwright.ship.serve.errors import Limits
 
 if TYPE_CHECKING:
     from maskwright.ship.serve.app import Application
@@ -76,7 +74,7 @@ def serve(
         ResourceError: the models do not fit into memory.
         And as `maskwright.load`.
     """
-    require("serving", "fastapi", "h11", "uvicorn")
+    require_packages("serving", "fastapi", "h11", "uvicorn")
     from maskwright.ship.serve.app import Application
     from maskwright.ship.serve.gate import Gate
     from maskwright.ship.serve.host import Host

@@ -1,12 +1,21 @@
-"""The errors that clients get. Every dialect renders them in its own format.
+"""Refusals of requests, and the limits that lead to them.
+
+The errors that clients get. Every dialect renders them in its own format.
 
 A refusal names the field and the limit, but never a path of this machine or a traceback. Quoted
 parts of a request are truncated, so that no response is longer than 4 KB.
+
+The limits of a server, and the budget of a request.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from maskwright.base.errors import (
     CheckpointError,
@@ -136,3 +145,132 @@ def _sentence(error: MaskwrightError, *, with_place: bool) -> str:
     if error.wanted:
         clauses.append(f"wanted {shorten(error.wanted, 200)}")
     return "; ".join(clauses)
+
+
+# ------------------------------------------------------------------------------ limits
+# Maximum estimated bytes of a response, since larger ones would delay all other requests.
+MOST_ANSWER_BYTES = 40_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits of a server.
+
+    Attributes:
+        max_wait_seconds: a request is admitted if the requests before it take no longer than this,
+            at the rate at which the queue empties; else 429.
+        max_queue_tokens: tokens that may wait, at any rate; beyond them 429.
+        max_batch_tokens: tokens of a batch, unless one text has more.
+        max_writing_tokens: positions of texts generated at the same time, with their prompts.
+        max_input_characters: characters of one text.
+        max_items: texts of one request, with all combinations and copies that it asks for.
+        max_body_bytes: bytes of the body of a request.
+        max_connections: connections at the same time.
+        deadline: seconds until a request is given up.
+        linger_ms: milliseconds that a lone request waits for others; for tiny models.
+        drain_seconds: seconds that requests have to finish when the server stops.
+    """
+
+    max_wait_seconds: float = 1.0
+    max_queue_tokens: int = 32_768
+    max_batch_tokens: int = 4_096
+    max_writing_tokens: int = 16_384
+    max_input_characters: int = 200_000
+    max_items: int = 128
+    max_body_bytes: int = 1_048_576
+    max_connections: int = 512
+    deadline: float = 30.0
+    linger_ms: float = 0.0
+    drain_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            least: float = 0 if field.name == "linger_ms" else 1
+            if field.name in ("deadline", "drain_seconds", "max_wait_seconds"):
+                least = 0.001
+            if not value >= least:
+                raise UsageError(
+                    "a limit is out of range",
+                    where=f"--{field.name.replace('_', '-')}",
+                    found=value,
+                    wanted=f"{least:g} or more",
+                )
+        if self.max_batch_tokens > self.max_queue_tokens:
+            raise UsageError(
+                "a batch is larger than the queue",
+                where="--max-batch-tokens",
+                found=self.max_batch_tokens,
+                wanted=f"at most --max-queue-tokens, {self.max_queue_tokens}",
+            )
+
+
+class RequestBudget:
+    """The amounts that a request has used of its limits. They apply to the sum over the instances
+    of a body, the combinations of texts with labels, and the copies of prompts.
+
+    Attributes:
+        began: the time at which its body was received; deadlines are relative to it.
+        facts: values for the headers of its response.
+        is_admitted: whether a part of it is already queued.
+        reservation: room in the queue that is kept for it, closed once it is queued.
+    """
+
+    def __init__(self, limits: Limits, facts: dict[str, str] | None = None) -> None:
+        self.limits, self.facts = limits, {} if facts is None else facts
+        self.began, self.is_admitted = time.monotonic(), False
+        self.reservation = ExitStack()
+        self._used: Counter[str] = Counter()
+
+    def require_inputs(self, count: int, field: str) -> None:
+        """Check a number of inputs before they are created.
+
+        Raises:
+            Refusal: a limit is exceeded; likewise in all methods of this class.
+        """
+        count, limit = count + self._used["inputs"], self.limits.max_items
+        if count > limit:
+            reason = f"{count} inputs in one request"
+            raise Refusal("validation", reason, field=field, limit=limit)
+
+    def take_rows(self, rows: Sequence[Any], field: str) -> None:
+        """Count inputs, and the characters of their texts."""
+        if not len(rows):
+            raise Refusal("validation", "nothing to answer", field=field)
+        self.require_inputs(len(rows), field)
+        self._used["inputs"] += len(rows)
+        longest, characters = self.limits.max_input_characters, 0
+        for number, row in enumerate(rows):
+            for size in map(len, texts_of(row)):
+                if size > longest:
+                    reason, where = f"a text of {size} characters", f"{field}[{number}]"
+                    raise Refusal("too_large", reason, field=where, limit=longest)
+                characters += size
+        # A text that is paired with several others counts every time.
+        self._take("characters", characters, self.limits.max_body_bytes, field)
+
+    def take_tokens(self, count: int, field: str | None = None) -> None:
+        """Count tokens of inputs or generated texts."""
+        self._take("tokens", count, self.limits.max_queue_tokens, field)
+
+    def take_answer(self, size: int, field: str) -> None:
+        """Count the estimated bytes of a response."""
+        self._take("bytes to answer with", size, MOST_ANSWER_BYTES, field)
+
+    def _take(self, quantity: str, count: int, limit: int, field: str | None) -> None:
+        self._used[quantity] += count
+        if self._used[quantity] > limit:
+            reason = f"the request has {self._used[quantity]} {quantity}"
+            raise Refusal("too_large", reason, field=field, limit=limit)
+
+
+def texts_of(row: Any) -> Iterator[str]:
+    """Yield all strings in a row, which may be nested lists, tuples or mappings."""
+    if isinstance(row, str):
+        yield row
+    elif isinstance(row, Mapping):
+        for value in row.values():
+            yield from texts_of(value)
+    elif isinstance(row, list | tuple):
+        for value in row:
+            yield from texts_of(value)

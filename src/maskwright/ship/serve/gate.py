@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse
 
 from maskwright.base.errors import DataError, MaskwrightError
 from maskwright.base.storage import strict_json
-from maskwright.ship.serve import explorer
+from maskwright.ship.serve import app
 from maskwright.ship.serve.access import AccessPolicy, Headers
 from maskwright.ship.serve.app import Application
 from maskwright.ship.serve.errors import Refusal, of_error
@@ -113,7 +113,7 @@ class Gate:
         self.policy.require_access(scope, headers)
         method = scope["method"]
         if scope["path"] == "/" and method in ("GET", "HEAD") and _accepts_pages(headers):
-            await RedirectResponse(f"{explorer.PREFIX}/")(scope, receive, sender)
+            await RedirectResponse(f"{app.EXPLORER_PREFIX}/")(scope, receive, sender)
             return
         methods = self.application.path_info(scope).methods
         if methods is None:

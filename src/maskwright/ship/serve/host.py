@@ -35,20 +35,18 @@ from maskwright.base import memory
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError, near
 from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType
-from maskwright.model.device.choices import Precision
-from maskwright.model.graph.engines.base.names import TORCH
+from maskwright.model.device.choices import TORCH, Precision
 from maskwright.model.inference.fill_mask import spelled_masks
 from maskwright.model.inference.growing_text import Piece
-from maskwright.ship.serve import encoding, logprobs
+from maskwright.ship.serve import encoding
 from maskwright.ship.serve.encoding import EncodedRows, TaskPayload
-from maskwright.ship.serve.errors import Refusal, of_error
+from maskwright.ship.serve.errors import Limits, Refusal, RequestBudget, of_error, texts_of
 from maskwright.ship.serve.generation import (
     GeneratedText,
     GenerationJob,
     GenerationOptions,
     GenerationScheduler,
 )
-from maskwright.ship.serve.limits import Limits, RequestBudget, texts_of
 from maskwright.ship.serve.metrics import Metrics, Timings
 from maskwright.ship.serve.scheduler import (
     BatchOperation,
@@ -318,7 +316,7 @@ class Host:
             return (tokenized, top), encoded
 
         def finish(encoded: EncodedRows, scores: Any) -> list[Any]:
-            return [logprobs.of_prompt(model.tokenizer, *pair) for pair in scores]
+            return [encoding.logprobs_of_prompt(model.tokenizer, *pair) for pair in scores]
 
         answer = self._read_by(engine, "prompts", encoding.read_prompts)
         return await self._answer(prompts, options, encode, answer, finish)

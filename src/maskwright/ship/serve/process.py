@@ -1,4 +1,21 @@
-"""The server process: socket, event loop and signals.
+"""The server process, and the protocol of its connections.
+
+HTTP/1.1 with deadlines, based on the h11 protocol of uvicorn, which has none.
+
+    headers       10 s after the connection was made, or after their first byte
+    body          10 s, and 1 s more for each 64 KB received
+    response      30 s while the client reads nothing
+    connections   a maximum number, and a maximum of bytes of incomplete requests; beyond it the
+                  connection that has waited the longest is closed
+
+A client that closes its side after its request (`shutdown(SHUT_WR)`) gets the response. One that
+closed both sides looks the same until data is sent: after half a second it is sent an interim
+response, "100 Continue", which a closed socket rejects.
+
+A connection whose request was refused before its body was read is closed gracefully: the response
+is sent and further input is discarded for a moment, since a reset would destroy the response.
+
+The server process: socket, event loop and signals.
 
     SIGTERM, SIGINT     accept no connections; respond with `Connection: close`; close idle
                         connections after a moment; exit with 0 when none is left
@@ -14,20 +31,276 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from socket import SO_ERROR, SOL_SOCKET
 from typing import Any
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.ship.serve.gate import MAX_HEADER_BYTES, Gate
 from maskwright.ship.serve.host import Host
-from maskwright.ship.serve.protocol import HttpConnection
 
+# ------------------------------------------------------------------------------ connections
+HEADER_SECONDS = 10.0
+BODY_SECONDS, BYTES_A_SECOND = 10.0, 65_536
+WRITE_SECONDS = 30.0
+LINGER_SECONDS, LINGER_BYTES = 2.0, 4_194_304
+# Maximum bytes of all incomplete request bodies together.
+COMING_BYTES = 67_108_864
+# Seconds between checks whether a client that has closed its side still reads.
+READER_SECONDS = 0.5
+TOO_MANY = "too many connections"
+# Buffered bytes above which writes are sent before the end of the event loop's iteration.
+HELD_BYTES = 65_536
+
+
+class _Transport:
+    """A transport that joins the writes of one iteration of the event loop (such as headers and
+    body of a response), and whose `close` lets the peer finish sending."""
+
+    def __init__(self, transport: asyncio.Transport, protocol: HttpConnection) -> None:
+        self._transport, self._protocol = transport, protocol
+        self._held: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not data:
+            return
+        if not self._held:
+            self._protocol.loop.call_soon(self.flush)
+        self._held.append(data)
+        if sum(map(len, self._held)) > HELD_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        chunks, self._held = self._held, []
+        if chunks and not self._transport.is_closing():
+            self._transport.write(b"".join(chunks))
+
+    def close(self) -> None:
+        self.flush()
+        self._protocol.close_gracefully(self._transport)
+
+
+class HttpConnection(H11Protocol):
+    """One connection; `_phase` is "headers" or "body" while that is awaited, else ""."""
+
+    max_connections = 512
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+        self._since, self._received = 0.0, 0
+        self._phase = ""
+        self._lingers = False
+        self._half_closed = False
+        self.last_used = time.monotonic()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.transport = _Transport(transport, self)  # type: ignore[assignment]
+        self.flow._transport = transport
+        if len(self.connections) > self.max_connections and not self._make_room(
+            self._waiting_connections
+        ):
+            self._refuse(503, TOO_MANY)
+            return
+        self._set_deadline()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._lingers:
+            if self._received > LINGER_BYTES:
+                self.transport.abort()
+            return
+        self.last_used = time.monotonic()
+        super().data_received(data)
+        self._set_deadline()
+        if self._phase == "body":
+            receiving = [c for c in self._waiting_connections if c._phase == "body"]
+            if sum(c._received for c in receiving) + self._received > COMING_BYTES:
+                self._make_room(receiving)
+
+    @property
+    def _waiting_connections(self) -> list[HttpConnection]:
+        """The other connections that wait for their clients: for a request, for the rest of one,
+        or until a response is read."""
+        connections: Any = self.connections - {self}
+        return [connection for connection in connections if connection._is_waited_for]
+
+    def _make_room(self, waiting: Sequence[HttpConnection]) -> bool:
+        """Close the connection that has waited the longest. Return whether there was one."""
+        if not waiting:
+            return False
+        oldest = min(waiting, key=lambda connection: connection._since)
+        if oldest._phase:
+            oldest._refuse(503, TOO_MANY)
+        oldest.transport.abort()
+        return True
+
+    @property
+    def _is_waited_for(self) -> bool:
+        is_idle = self.cycle is None or self.cycle.response_complete
+        return is_idle or bool(self._phase) or self._writing is not None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._timer, self._writing):
+            if timer is not None:
+                timer.cancel()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        if self._lingers:
+            self.transport.abort()
+        elif self._is_answering:
+            self._half_closed = True
+            self._watch_reader()
+        elif self._phase and self._received:
+            self._refuse(400, "the request ends before its end")
+        return self._half_closed
+
+    @property
+    def _is_answering(self) -> bool:
+        """Whether a request was received completely and its response is incomplete."""
+        cycle = self.cycle
+        return cycle is not None and not (cycle.response_complete or cycle.more_body)
+
+    def _watch_reader(self, looks: int = 0) -> None:
+        """Check periodically whether a client that has closed its side still reads; else abort."""
+        if not self._is_answering or self.transport.is_closing():
+            return
+        if self.transport.get_extra_info("socket").getsockopt(SOL_SOCKET, SO_ERROR):
+            self.transport.abort()
+            return
+        if looks == 1 and not self.cycle.response_started and self.scope["http_version"] == "1.1":
+            interim = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
+            self.transport.write(self.conn.send(interim))
+        self.loop.call_later(READER_SECONDS, self._watch_reader, looks + 1)
+
+    def on_response_complete(self) -> None:
+        self.last_used = time.monotonic()
+        super().on_response_complete()
+        self._set_deadline()
+        if self._half_closed and not self._is_answering:  # no further request lies in the buffer
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._writing is None:
+            self._writing = self.loop.call_later(WRITE_SECONDS, self._abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
+    def send_400_response(self, msg: str) -> None:
+        error = sys.exc_info()[1]
+        status = getattr(error, "error_status_hint", 400)
+        self._refuse(status, "no HTTP request that this server understands")
+
+    def _set_deadline(self) -> None:
+        """Start the timer of the current phase, if the phase has changed."""
+        if self.transport.is_closing() or self._lingers:
+            return
+        state = self.conn.their_state
+        phase = {h11.IDLE: "headers", h11.SEND_BODY: "body"}.get(state, "")
+        if state is h11.IDLE and self.cycle is not None and not self._part_of_headers():
+            phase = ""
+        if phase == self._phase:
+            return
+        self._phase, self._since = phase, self.loop.time()
+        self._received = len(self.cycle.body) if phase == "body" and self.cycle is not None else 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if phase:
+            self._timer = self.loop.call_at(self._deadline(), self._expired)
+
+    def _part_of_headers(self) -> bool:
+        return bool(self.conn.trailing_data[0])
+
+    def _deadline(self) -> float:
+        if self._phase == "headers":
+            return self._since + HEADER_SECONDS
+        return self._since + BODY_SECONDS + self._received / BYTES_A_SECOND
+
+    def _expired(self) -> None:
+        self._timer = None
+        if self.transport.is_closing():
+            return
+        if (deadline := self._deadline()) > self.loop.time():
+            self._timer = self.loop.call_at(deadline, self._expired)
+            return
+        self._refuse(408, "the request did not come in time")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Send an error response, unless a response was started, and close the connection."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            if self.cycle is not None:
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+            body = f'{{"error": "{message}"}}\n'.encode()
+            self.transport.write(
+                b"HTTP/1.1 %d %s\r\n" % (status, STATUS_PHRASES.get(status, b""))
+                + b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
+                + b"connection: close\r\n\r\n"
+                + body
+            )
+        self.transport.close()
+
+    def close_gracefully(self, transport: asyncio.Transport) -> None:
+        """Close the connection; while the peer is still sending, only the write side first."""
+        if transport.is_closing() or self._lingers:
+            return
+        sending = self.conn.their_state is h11.SEND_BODY or self.conn.their_state is h11.ERROR
+        if not sending or not transport.can_write_eof():
+            transport.close()
+            return
+        self._lingers, self._received = True, 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        try:
+            transport.write_eof()
+            self.flow.resume_reading()
+            transport.resume_reading()
+        except (OSError, RuntimeError):
+            transport.abort()
+            return
+        self.loop.call_later(LINGER_SECONDS, transport.abort)
+
+    def close_if_idle(self, seconds: float) -> None:
+        """Close the connection if it was idle for `seconds` and has no unread data."""
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if not is_idle or time.monotonic() - self.last_used < seconds or self._part_of_headers():
+            return
+        if not self.transport.is_closing():
+            poller = select.poll()
+            poller.register(self.transport.get_extra_info("socket"), select.POLLIN)
+            if not poller.poll(0):
+                self.transport.close()
+
+    def _abort(self) -> None:
+        self.transport.abort()
+
+
+# ------------------------------------------------------------------------------ the process
 # Sent when the terminal closes; not on every system.
 HANGUP = getattr(signal, "SIGHUP", None)
 # Seconds after which an idle connection is closed: normally, and during shutdown.

@@ -16,12 +16,10 @@ import torch
 
 from maskwright.ask.predict.engine import TASK, Engine, Head, open_engine, require_new_adapter
 from maskwright.ask.predict.predictor import TaskPredictor
-from maskwright.base.errors import IncompatibleError, MaskwrightError, UsageError
-from maskwright.base.findings import Note, ignore
-from maskwright.model.device.choices import Precision
-from maskwright.model.graph.engines.base.names import TORCH
-from maskwright.model.inference.engine import hidden
+from maskwright.base.errors import IncompatibleError, MaskwrightError, Note, UsageError, ignore
+from maskwright.model.device.choices import TORCH, Precision
 from maskwright.model.inference.prepared import finite
+from maskwright.model.inference.scores import hidden
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import home_of
 from maskwright.ship.serve.errors import Refusal, of_error

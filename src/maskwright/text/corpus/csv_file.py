@@ -1,4 +1,6 @@
-"""Read documents from CSV and TSV, with exact line numbers even after multi-line fields.
+"""The errors for rows of a table that cannot be read.
+
+Read documents from CSV and TSV, with exact line numbers even after multi-line fields.
 
 Python's `csv` module parses; this file adds checks: equal width of all rows, unique names in the
 header, quotes that close, rows of bounded size, and no quoted field whose contents look like rows.
@@ -16,13 +18,157 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from maskwright.base.errors import DataError, near
-from maskwright.text.corpus import document, row_faults
-from maskwright.text.corpus.document import Document
+from maskwright.base.terminal import counted
 from maskwright.text.corpus.files import Source
-from maskwright.text.corpus.ledger import OR_SKIP, Ledger, line_in
 from maskwright.text.corpus.lines import TextBlock
-from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.reading import (
+    ALL_COLUMNS,
+    OR_SKIP,
+    Document,
+    Ledger,
+    ReadingOptions,
+    line_in,
+    missing_column,
+    note_columns,
+    refuse_duplicates,
+)
 
+# ------------------------------------------------------------------------------ errors of rows
+# Advice for files that escape quotes or separators by a backslash instead of doubling quotes.
+BACKSLASH = (
+    "does a backslash stand before quotes and separators that are text? then read with "
+    "escapechar='\\\\'"
+)
+PLAIN_QUOTES = "are quotes plain signs in this file? then read with quoting=False"
+
+
+NAME = re.compile(r"\w[\w .-]{0,40}")
+
+
+def is_comment_line(row: list[str]) -> bool:
+    """Whether a row begins with a comment sign."""
+    return row[0].lstrip().startswith(("#", "//", "%"))
+
+
+def is_above(header: list[str], row: list[str]) -> bool:
+    """Whether `header`, the first row, is a comment or title above a wider `row` of names."""
+    title = len(header) == 1 and " " in header[0] and all(map(NAME.fullmatch, row))
+    return len(row) > len(header) and (is_comment_line(header) or title)
+
+
+def above_header(header: list[str], file: str, line: int) -> DataError:
+    return DataError(
+        "a line stands above the names of the columns",
+        where=line_in(file, line),
+        found=repr(" ".join(header)[:80]),
+        wanted="the names of the columns in the first line",
+        do=f"delete the lines above line {line}",
+    )
+
+
+def wrong_width(
+    row: list[str], header: list[str], file: str, line: int, separator: str, raw: str
+) -> DataError:
+    advice = "correct the row (quote fields that hold the separator)"
+    if escaped(raw, separator):
+        advice = BACKSLASH
+    elif any("\n" in field for field in row):
+        advice = PLAIN_QUOTES
+    return DataError(
+        "the row has too few fields" if len(row) < len(header) else "the row has too many fields",
+        where=line_in(file, line),
+        found=f"{counted(len(row), 'field')} with the separator {separator!r}",
+        wanted=f"{len(header)} fields, as in the header",
+        do=f"{advice}, {OR_SKIP}",
+    )
+
+
+def escaped(raw: str, separator: str) -> bool:
+    """Whether lines have a backslash before a quote, a separator or a line end."""
+    return '\\"' in raw or f"\\{separator}" in raw or "\\\n" in raw
+
+
+def holds_rows(lines: int, rows: int, field: str, file: str, first_line: int) -> DataError:
+    """Return the error for a quoted field that opens in one row and closes in another."""
+    return DataError(
+        "a quoted field holds what look like other rows",
+        where=line_in(file, first_line),
+        found=f"{rows} of {counted(lines, 'line')} from {field[:40]!r} on",
+        wanted='a "…" for each field, or none',
+        do=f"{PLAIN_QUOTES}; is it one row? then with quoting=True; {OR_SKIP}",
+    )
+
+
+def swallowed(field: str, file: str, line: int) -> DataError:
+    """Return the error for a quote in a tab-separated table that is probably ordinary text."""
+    return DataError(
+        "a quoted field holds tabs and ends of lines, so perhaps other rows",
+        where=line_in(file, line),
+        found=f"{counted(field.count(chr(10)) + 1, 'line')} from {field[:40]!r} on",
+        wanted='"…" around a field, on one line or without tabs',
+        do=f"{PLAIN_QUOTES}; is it one row? then with quoting=True; {OR_SKIP}",
+    )
+
+
+def mutilated(file: str, first_line: int, last_line: int, gap: int) -> DataError:
+    return DataError(
+        "a line of the row was left out",
+        where=line_in(file, first_line),
+        found=f"a row of lines {first_line} to {last_line}, of which line {gap} is bad",
+        wanted="all lines of a quoted field",
+        do=f"correct line {gap}, {OR_SKIP}",
+    )
+
+
+def broken(
+    error: csv.Error,
+    file: str,
+    first_line: int,
+    last_line: int,
+    limit: int,
+    raw: str,
+    separator: str,
+) -> DataError:
+    """Convert an error of Python's csv parser; `raw` is the text of the row."""
+    message = str(error)
+    lines = f"the row of lines {first_line} to {last_line}: " if last_line > first_line else ""
+    quotes = BACKSLASH if escaped(raw, separator) else f"correct the row, {PLAIN_QUOTES}"
+    if "field limit" in message:
+        return DataError(
+            "the field is too long",
+            where=line_in(file, first_line),
+            found=f"more than {limit:,} characters in one field, up to line {last_line}",
+            wanted=f"at most {limit:,} (max_line_bytes)",
+            do=f"close the quote, raise max_line_bytes, {OR_SKIP}",
+        )
+    if "end of data" in message:
+        return DataError(
+            "a quote is never closed",
+            where=line_in(file, first_line),
+            found=f"a quoted field that begins in the row at line {first_line} and runs to line "
+            f"{last_line}",
+            wanted='a closing "',
+            do=f"close the quote, {PLAIN_QUOTES}, {OR_SKIP}",
+        )
+    if "new-line character" in message:
+        return DataError(
+            "an unquoted field has a carriage return",
+            where=line_in(file, first_line),
+            found=message,
+            wanted='rows that end with LF or CRLF; other CR inside "…"',
+            do="do rows end in CR? then read with line_ends='any'; else quote the field, "
+            f"{OR_SKIP}",
+        )
+    return DataError(
+        "a quote is in the wrong place",
+        where=line_in(file, last_line),
+        found=f"{lines}{message}",
+        wanted='"…" around a whole field, a quote inside it doubled',
+        do=f"{quotes}, {OR_SKIP}",
+    )
+
+
+# ------------------------------------------------------------------------------ reading
 Parsed = tuple[list[str], int, int]
 """(fields of a row, number of its first line, number of its last line)."""
 BEFORE = AHEAD = 200  # rows
@@ -139,12 +285,12 @@ def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> It
     header, line = next(table_rows, ([], 1))
     if not header:
         return
-    is_comment = row_faults.is_comment(header)
+    is_comment = is_comment_line(header)
     if (is_comment or len(header) == 1) and ledger.reading.column_of(header) not in header:
-        table_lines = (number for row, number in table_rows if not row_faults.is_comment(row))
+        table_lines = (number for row, number in table_rows if not is_comment_line(row))
         number = next(table_lines, line + 1)  # a wider row is refused there
         if is_comment:
-            raise row_faults.above_header(header, file, number)
+            raise above_header(header, file, number)
     column = _text_column(header, line, file, separator_of(source, ledger), ledger)
     note_columns = _kept(header, line, file, ledger) if ledger.reading.notes else []
     for row, line in table_rows:
@@ -180,7 +326,7 @@ def rows(
             do="correct what stands above it",
         )
     header = _name_columns(header)
-    document.refuse_duplicates(header, line_in(file, line))
+    refuse_duplicates(header, line_in(file, line))
     yield header, line
     separator, width = separator_of(source, ledger), len(header)
     check = ledger.reading.quoting is None
@@ -199,12 +345,10 @@ def rows(
             yield row, line
         elif not row:
             counts.blank += 1
-        elif row_faults.is_above(header, row) and all(map(row_faults.is_comment, window.before)):
-            raise row_faults.above_header(header, file, line)
+        elif is_above(header, row) and all(map(is_comment_line, window.before)):
+            raise above_header(header, file, line)
         else:
-            fault = row_faults.wrong_width(
-                row, header, file, line, separator, feed.raw(line, last_line)
-            )
+            fault = wrong_width(row, header, file, line, separator, feed.raw(line, last_line))
             ledger.reject(fault, file=file, line=line)
 
 
@@ -214,14 +358,10 @@ def _check_quotes(
     """Return the error for a multi-line row whose lines look like rows; None for other rows."""
     field = next(f for f in row if "\n" in f)
     if separator == "\t" and any("\t" in f and "\n" in f for f in row):
-        return row_faults.swallowed(next(f for f in row if "\t" in f and "\n" in f), file, line)
+        return swallowed(next(f for f in row if "\t" in f and "\n" in f), file, line)
     lines = lines_of(row, separator)
     lines_like_rows = window.rows_among(lines)
-    return (
-        row_faults.holds_rows(len(lines), lines_like_rows, field, file, line)
-        if lines_like_rows
-        else None
-    )
+    return holds_rows(len(lines), lines_like_rows, field, file, line) if lines_like_rows else None
 
 
 def separator_of(source: Source, ledger: Ledger) -> str:
@@ -277,8 +417,7 @@ class _Feed:
                 where=line_in(self.file, line),
                 found=f"more than {self.limit:,} characters, up to line {self.line_of(self.fed)}",
                 wanted=f"at most {self.limit:,} characters (max_document_characters)",
-                do=f"close the quote that begins in line {line}, "
-                f"{row_faults.PLAIN_QUOTES}, {OR_SKIP}",
+                do=f"close the quote that begins in line {line}, {PLAIN_QUOTES}, {OR_SKIP}",
             )
             raise _RowTooLongError(fault)
         self.block = block = next(self.blocks)
@@ -345,7 +484,7 @@ def _parse_rows(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[Parsed]
                 fault = error.fault
                 reader, lines_fed = _reader(feed, source, ledger), feed.fed
             else:
-                fault = row_faults.broken(
+                fault = broken(
                     error,
                     source.shown,
                     line,
@@ -365,7 +504,7 @@ def _parse_rows(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[Parsed]
             csv.field_size_limit(previous_limit)
         line, last_line = feed.line_of(first_fed), feed.line_of(lines_fed + reader.line_num)
         if (gap := feed.left_out(first_fed, lines_fed + reader.line_num)) is not None:
-            fault = row_faults.mutilated(source.shown, line, last_line, gap)
+            fault = mutilated(source.shown, line, last_line, gap)
             ledger.reject(fault, file=source.shown, line=line)  # the bad line is counted already
             continue
         yield row, line, last_line
@@ -396,9 +535,9 @@ def _kept(header: list[str], line: int, file: str, ledger: Ledger) -> list[tuple
     reading = ledger.reading
     names = [name or f"column {position}" for position, name in enumerate(header, 1)]
     ledger.unmet.meet(names)
-    if missing_names := sorted({*reading.notes} - {document.EVERY, *names}):
-        raise document.missing_column(missing_names[0], names, line_in(file, line))
-    note_names = document.note_columns(reading.notes, names, reading.column_of(names))
+    if missing_names := sorted({*reading.notes} - {ALL_COLUMNS, *names}):
+        raise missing_column(missing_names[0], names, line_in(file, line))
+    note_names = note_columns(reading.notes, names, reading.column_of(names))
     index_by_name = {name: position for position, name in enumerate(names)}
     return [(name, index_by_name[name]) for name in note_names]
 

@@ -1,4 +1,10 @@
-"""Find the files that a path refers to, and open them safely.
+"""A file that grows while it is read: the content of a pipe is stored on disk and read from there.
+
+Readers open a file several times (to detect its format), which a pipe does not allow. A reader that
+reaches the end of the file waits for more data from the pipe. Before it waits, the rows so far can
+be processed (`waiting`).
+
+Find the files that a path refers to, and open them safely.
 
 Only regular files are opened, checked before and after opening, so that a FIFO cannot hang a run. A
 file that changes while it is read is an error: the text would belong to neither version. Control
@@ -11,20 +17,80 @@ import contextlib
 import hashlib
 import os
 import re
+import select
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import BinaryIO
 
-from maskwright.base.counted import counted
-from maskwright.base.errors import DataError, StorageError, UsageError, near, shorten
-from maskwright.base.findings import Finding
-from maskwright.base.storage.files import links_outside
-from maskwright.text.corpus import curated, growing, saved
+from maskwright.base.errors import DataError, Finding, StorageError, UsageError, near, shorten
+from maskwright.base.storage.files import links_outside, os_errors_refused
+from maskwright.base.terminal import counted
+from maskwright.text.corpus import saved
 from maskwright.text.corpus.sniff import HEAD, MADE_OF, format_of
 
+# ------------------------------------------------------------------------------ pipes
 STEP = 1 << 20
+
+
+class GrowingFile:
+    """The content of `stream`, appended to the file `path` as it arrives.
+
+    Attributes:
+        waiting: called before waiting for the pipe.
+    """
+
+    def __init__(self, path: Path, stream: BinaryIO) -> None:
+        self.path = path
+        self.waiting: Callable[[], None] = lambda: None
+        self._stream, self._ended = stream, False
+
+    def more(self) -> bytes:
+        """Append the next bytes from the stream and return them; empty at its end.
+
+        Raises:
+            StoppedError: the disk is full.
+        """
+        if self._ended:
+            return b""
+        if not self._ready():
+            self.waiting()
+        read = getattr(self._stream, "read1", self._stream.read)
+        data: bytes = read(STEP)
+        self._ended = not data
+        with os_errors_refused(self.path), self.path.open("ab") as file:
+            file.write(data)
+        return data
+
+    def _ready(self) -> bool:
+        """Whether bytes are available, or the end is reached."""
+        try:
+            return bool(select.select([self._stream], [], [], 0)[0])
+        except (OSError, ValueError):  # a stream without a file descriptor
+            return True
+
+
+_OPEN: dict[Path, GrowingFile] = {}
+
+
+@contextlib.contextmanager
+def growing(path: Path, stream: BinaryIO) -> Iterator[GrowingFile]:
+    """Context manager in which readers of `path` read a file that grows from `stream`."""
+    opened = _OPEN[path] = GrowingFile(path, stream)
+    try:
+        yield opened
+    finally:
+        del _OPEN[path]
+
+
+def find_growing(path: Path) -> GrowingFile | None:
+    """Return the growing file at `path`; None for other files."""
+    return _OPEN.get(path)
+
+
+# ------------------------------------------------------------------------------ files
 KINDS = {
     **dict.fromkeys((".txt", ".text", ".md"), "text"),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
@@ -144,7 +210,7 @@ def find(
     broken: list[UsageError] | None = None,
 ) -> tuple[list[Source], IgnoredFiles]:
     """Find the files to read in `paths`, searching folders in sorted order; also return the files
-    that were ignored. Of a curated corpus (`curated.py`) only the text is read.
+    that were ignored. Of a curated corpus (`saved.py`) only the text is read.
 
     A path given by the user may be a symbolic link. Links inside a folder are followed only if they
     stay inside it: otherwise write access to the folder would allow reading any file.
@@ -185,7 +251,7 @@ def find(
             sources += (otherwise([path]) if otherwise and unnamed else ()) or [_known(path, pages)]
             continue
         if otherwise is None:
-            curated.refuse_work(path)
+            saved.refuse_curation_work(path)
         sources_inside, ignored_inside = _find_inside(path, otherwise, pages, broken)
         if not sources_inside:
             raise UsageError(
@@ -310,7 +376,7 @@ class RegularFile:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.pipe = growing.find(source.path)
+        self.pipe = find_growing(source.path)
         self._hash = hashlib.sha256()
         _refuse_special(source.path, _status(source.path))
         try:
@@ -451,11 +517,11 @@ def _walk(
         if identity in ancestors:
             _raise_or_collect(_loop(path), broken)
             continue
-        if curations is not None and curated.is_work(path):
+        if curations is not None and saved.is_curation_work(path):
             curations.works.append(path)
             continue
-        if curations is not None and curated.is_curated(path):
-            curations.hashes.update(texts := curated.texts(path))
+        if curations is not None and saved.is_curated(path):
+            curations.hashes.update(texts := saved.curated_texts(path))
             stack += [(text, frozenset()) for text in reversed(texts)]
             continue
         try:
@@ -486,7 +552,7 @@ def _missing_error(path: Path) -> UsageError:
             wanted="a link to a file that exists",
             do="correct the link, or name the file itself",
         )
-    curated.refuse_work(path.with_name(path.name + curated.WORK))
+    saved.refuse_curation_work(path.with_name(path.name + saved.WORK_SUFFIX))
     folder = path.parent
     while not folder.is_dir() and folder != folder.parent:
         path, folder = folder, folder.parent

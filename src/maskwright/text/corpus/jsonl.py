@@ -12,11 +12,9 @@ from typing import Any
 
 from maskwright.base.errors import DataError, near
 from maskwright.base.storage.strict_json import parse
-from maskwright.text.corpus import document
-from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import Source
-from maskwright.text.corpus.ledger import OR_SKIP, Ledger, line_in
 from maskwright.text.corpus.lines import NOT_STRIPPED, STRIPPED, TextBlock, strip_controls
+from maskwright.text.corpus.reading import OR_SKIP, Document, Ledger, as_text, line_in, note_columns
 
 LONE = re.compile("[\ud800-\udfff]")
 # Characters that JSON allows only as escapes; it allows DEL unescaped.
@@ -104,8 +102,8 @@ def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
     """
     reading, notes = ledger.reading, {}
     ledger.unmet.meet(row)
-    for name in document.note_columns(reading.notes, row, reading.column_of(row)):
-        value = document.as_text(row[name])
+    for name in note_columns(reading.notes, row, reading.column_of(row)):
+        value = as_text(row[name])
         if value is not None:
             if "\\" in line:
                 try:

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.base.errors import DataError, near
-from maskwright.base.findings import Finding
-from maskwright.base.packages import require
-from maskwright.text.corpus import document
-from maskwright.text.corpus.document import Document
+from maskwright.base.catalogue import require_packages
+from maskwright.base.errors import DataError, Finding, near
+from maskwright.text.corpus import reading
 from maskwright.text.corpus.files import STEP, RegularFile, Source
-from maskwright.text.corpus.ledger import OR_SKIP, Ledger
 from maskwright.text.corpus.lines import NOT_STRIPPED, strip_controls
+from maskwright.text.corpus.reading import OR_SKIP, Document, Ledger
 
 FILE, STREAM = b"ARROW1", b"\xff\xff\xff\xff"
 STREAM_ENDS = STREAM + bytes(4)  # a next message of the size 0
@@ -125,7 +123,7 @@ def rows(
     row = 0
     with _open(pyarrow, source, lambda: row) as table:
         names = table.schema_arrow.names
-        document.refuse_duplicates(names, source.shown)
+        reading.refuse_duplicates(names, source.shown)
         for batch in table.iter_batches(BATCH_ROWS):
             ledger.counts.rows += len(batch)
             columns = [_values(column) for column in batch.columns]
@@ -257,7 +255,7 @@ def _library(opened: RegularFile, source: Source) -> Any:
             do="copy or download it again, or correct the file's ending",
         )
     problem = f"reading {source.format} files"
-    return require(problem, "pyarrow", "pyarrow.parquet", where=source.shown)
+    return require_packages(problem, "pyarrow", "pyarrow.parquet", where=source.shown)
 
 
 def _hash_all(opened: RegularFile) -> tuple[bytes, bytes]:
@@ -299,12 +297,12 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
     Raises:
         DataError: a named column is missing, occurs twice, or holds bytes.
     """
-    requested, names = {*ledger.reading.notes} - {document.EVERY}, list(schema.names)
+    requested, names = {*ledger.reading.notes} - {reading.ALL_COLUMNS}, list(schema.names)
     ledger.unmet.meet(names)
     if missing_names := sorted(requested - {*names}):
-        raise document.missing_column(missing_names[0], names, file)
-    note_names = document.note_columns(ledger.reading.notes, names, ledger.reading.column_of(names))
-    document.refuse_duplicates(note_names, file)
+        raise reading.missing_column(missing_names[0], names, file)
+    note_names = reading.note_columns(ledger.reading.notes, names, ledger.reading.column_of(names))
+    reading.refuse_duplicates(note_names, file)
     binary = [name for name in note_names if "binary" in str(schema.field(name).type)]
     if named_binary := requested.intersection(binary):
         name = sorted(named_binary)[0]
@@ -338,7 +336,7 @@ def _notes(cells: dict[str, Any], file: str, row: int, ledger: Ledger) -> dict[s
             except DataError as error:
                 ledger.reject(error, file=file, line=row)
                 return None
-        if (value := document.as_text(cell)) is not None:
+        if (value := reading.as_text(cell)) is not None:
             notes[name] = value
     return notes
 

@@ -14,25 +14,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from maskwright.base.errors import OutputError, UsageError
-from maskwright.base.findings import Finding, Note, ignore
+from maskwright.base.errors import Finding, Note, OutputError, UsageError, ignore
 from maskwright.base.report import document
-from maskwright.base.report.wording import duration, size
+from maskwright.base.report.document import duration, size
 from maskwright.base.storage.commit import Staging, commit, require_new, writing
 from maskwright.base.storage.files import write_file
 from maskwright.base.storage.manifest import MANIFEST, read_manifest
 from maskwright.base.terminal import harmless_lines, shell_word
-from maskwright.text.corpus.curated import MADE, WORK
 from maskwright.text.corpus.files import Paths, find, listed
 from maskwright.text.corpus.read import with_form
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.curate.card import card_of, reading_findings
-from maskwright.text.curate.card_report import render_data_card, render_page, terminal_lines
+from maskwright.text.corpus.saved import MADE, WORK_SUFFIX
+from maskwright.text.curate.card import (
+    card_of,
+    reading_findings,
+    render_data_card,
+    render_page,
+    terminal_lines,
+)
 from maskwright.text.curate.engine.daft_engine import DaftEngine, Progress, Runner
 from maskwright.text.curate.engine.run import Pieces, prune, read_files, require_files, run
 from maskwright.text.curate.engine.segment import CHANGED, REMOVED, records
-from maskwright.text.curate.engine.shards import PACKED, REJECTED
-from maskwright.text.curate.engine.tables import compressed
+from maskwright.text.curate.engine.shards import PACKED, REJECTED, compressed
 from maskwright.text.curate.look import look, look_lines, plan, plan_lines, require
 from maskwright.text.curate.recipe import CurationRecipe, choose
 from maskwright.text.tables.reading_options import TableReadingOptions, how_read
@@ -66,7 +69,7 @@ class Options:
 def work_folder(out: Path) -> Path:
     """Return the work folder of the result `out`: `clean.work` for `clean`."""
     out = Path(os.path.abspath(out))
-    return out.with_name(out.name + WORK)
+    return out.with_name(out.name + WORK_SUFFIX)
 
 
 def curate(

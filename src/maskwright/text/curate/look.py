@@ -20,33 +20,34 @@ from typing import Any
 
 from maskwright.base.errors import (
     DataError,
+    Finding,
     MaskwrightError,
     ResourceError,
     StoppedError,
     UsageError,
+    ignore,
 )
-from maskwright.base.findings import Finding, ignore
 from maskwright.base.memory import free_bytes
 from maskwright.base.metrics.intervals import wilson
-from maskwright.base.report.wording import count, duration, percent, size
+from maskwright.base.report.document import count, duration, percent, size
 from maskwright.base.storage.commit import commit
 from maskwright.base.storage.files import DISK, existing_parent
-from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import IgnoredFiles, Paths, Source, find
 from maskwright.text.corpus.read import Reader
-from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.reading import Document, ReadingOptions
 from maskwright.text.curate.card import card_of, reading_findings
 from maskwright.text.curate.engine.corpus import ROW_BYTES, SHARE
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.run import REMOVES_ALL, Pieces, ReadFiles, read_files, run
 from maskwright.text.curate.engine.shards import (
+    BATCH_CHARACTERS,
     SHARD_BYTES,
     no_facts,
+    read_batches,
     shards_of,
     utf8_size,
     write_shards,
 )
-from maskwright.text.curate.engine.tables import BATCH_CHARACTERS, read_batches
 from maskwright.text.curate.recipe import CurationRecipe
 from maskwright.text.curate.step import CorpusStep, Step
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.text.curate.arrays.characters import SPACE
 from maskwright.text.curate.arrays.hashes import BASE, mix, starts_of
+from maskwright.text.curate.arrays.segmentation import SPACE
 from maskwright.text.curate.step import CurationBatch, arrow_table
 
 if TYPE_CHECKING:

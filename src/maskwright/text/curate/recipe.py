@@ -24,10 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.base import catalogue, config, dotted
-from maskwright.base.errors import ConfigError, UsageError, near
-from maskwright.base.findings import Finding
-from maskwright.base.toml import refuse_other_kind, to_toml
+from maskwright.base import catalogue, config
+from maskwright.base.config import refuse_other_kind, to_toml
+from maskwright.base.errors import ConfigError, Finding, UsageError, near
 from maskwright.text.curate.step import Step
 
 ROOM = "curate.steps"
@@ -259,7 +258,7 @@ def with_settings(
     merged = {
         name: dict(table) if isinstance(table, dict) else table for name, table in tables.items()
     }
-    assignments = dotted.assignments(settings, "for example --set near-duplicates.threshold=0.8")
+    assignments = config.assignments(settings, "for example --set near-duplicates.threshold=0.8")
     for path, text in assignments.items():
         step, dot, field = path.partition(".")
         if step not in steps or not dot:
@@ -274,7 +273,7 @@ def with_settings(
         *inner, leaf = field.split(".")
         for name in inner:
             table = table.setdefault(name, {})
-        table[leaf] = dotted.parse_value(text)
+        table[leaf] = config.parse_value(text)
     return merged
 
 

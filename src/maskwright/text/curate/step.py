@@ -24,11 +24,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import ConfigError
-from maskwright.base.findings import Finding
-from maskwright.text.curate.arrays.characters import Characters, characters_of
-from maskwright.text.curate.arrays.lines import Lines, lines_of
-from maskwright.text.curate.arrays.words import Words, words_of
+from maskwright.base.errors import ConfigError, Finding
+from maskwright.text.curate.arrays.segmentation import (
+    Characters,
+    Lines,
+    Words,
+    characters_of,
+    lines_of,
+    words_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,8 +23,7 @@ from typing import Any
 
 from maskwright.base.errors import DataError, UsageError, near, shorten
 from maskwright.base.storage.strict_json import parse_object
-from maskwright.text.curate.card import read_card
-from maskwright.text.curate.card_report import value_text
+from maskwright.text.curate.card import read_card, value_text
 from maskwright.text.curate.curation import UNREADABLE, is_curated
 from maskwright.text.curate.engine.segment import PLACE, common_prefix_length, location_of
 from maskwright.text.curate.engine.shards import READ_AT, UNREAD

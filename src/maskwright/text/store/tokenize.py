@@ -36,7 +36,7 @@ from maskwright.base.storage.commit import (
     remove_folder,
     verify,
 )
-from maskwright.text.corpus.document import Document
+from maskwright.text.corpus.reading import Document
 from maskwright.text.store.store import FILES, KIND, MANIFEST, TokenStore, checked_cast
 
 SHARD_BYTES = 16 << 20

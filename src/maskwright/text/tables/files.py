@@ -21,8 +21,7 @@ from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.base.storage.files import write_file
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.files import IgnoredFiles, Source, find
-from maskwright.text.corpus.ledger import Counts
-from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.reading import Counts, ReadingOptions
 from maskwright.text.tables.cell_values import as_integer
 from maskwright.text.tables.formats import text_files
 from maskwright.text.tables.formats.exports import resolve_labels

@@ -30,6 +30,7 @@ from maskwright.text.tables.cell_values import (
 from maskwright.text.tables.columns import (
     LISTS,
     MOSTLY,
+    SCORES,
     Column,
     are_spaced_flags,
     columns_of_marks,
@@ -37,7 +38,6 @@ from maskwright.text.tables.columns import (
     flags_in,
 )
 from maskwright.text.tables.layout import Columns, Label, Shape, Task
-from maskwright.text.tables.role_search import SCORES
 from maskwright.text.tables.roles import find_columns
 from maskwright.text.tables.rows import Row, Table, cell_error, plain, value_of
 from maskwright.text.tables.shapes import shape_for, shape_of

@@ -16,8 +16,8 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, near
+from maskwright.base.terminal import counted
 from maskwright.text.tables.cell_values import (
     FLAG_WORDS,
     NO_WIDTH,

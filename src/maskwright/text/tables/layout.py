@@ -12,14 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from maskwright.base.findings import Finding
-from maskwright.text.corpus.ledger import Counts
+from maskwright.base.errors import Finding
+from maskwright.text.corpus.reading import Counts
 from maskwright.text.tables.cell_values import is_no_label, text_in
-from maskwright.text.tables.columns import Column
-from maskwright.text.tables.examples import Example
+from maskwright.text.tables.columns import Column, ColumnSearch
 from maskwright.text.tables.labels import LabelVocabulary
-from maskwright.text.tables.role_search import ColumnSearch
-from maskwright.text.tables.rows import Row, Table, value_of
+from maskwright.text.tables.rows import Example, Row, Table, value_of
 
 # The form of the labels; "" if a layout has neither classes nor numbers.
 Label = Literal["classes", "several", "number", ""]

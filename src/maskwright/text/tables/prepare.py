@@ -22,15 +22,19 @@ from maskwright.text.tables.cell_values import (
     means_nothing,
     require_field,
 )
-from maskwright.text.tables.classes import learn_classes, match_model_classes, readable_labels
-from maskwright.text.tables.examples import Example
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
+from maskwright.text.tables.labelled_texts import (
+    learn_classes,
+    match_model_classes,
+    readable_labels,
+)
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Task
 from maskwright.text.tables.rows import (
     ALL,
     DEFAULT_READING,
+    Example,
     Row,
     Table,
     has_column,

@@ -15,20 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.storage.strict_json import parse
+from maskwright.base.terminal import counted
 from maskwright.text.corpus import csv_file, jsonl, parquet, saved
+from maskwright.text.corpus.csv_file import above_header, is_comment_line
 from maskwright.text.corpus.files import RegularFile, Source
-from maskwright.text.corpus.ledger import Counts, Ledger, line_in
 from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.read import text_blocks
-from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.corpus.row_faults import above_header, is_comment
-from maskwright.text.tables import raw_text
+from maskwright.text.corpus.reading import Counts, Ledger, ReadingOptions, line_in
+from maskwright.text.tables import marked_text
+from maskwright.text.tables.columns import NAMES
 from maskwright.text.tables.formats import conll, conllu, json_file, text_files
 from maskwright.text.tables.formats.text_files import ParallelText
-from maskwright.text.tables.role_search import NAMES
 from maskwright.text.tables.rows import DEFAULT_READING, TABLE_FILE, Names, Row, plain
 
 WHOLE_BYTES = 1 << 30
@@ -153,7 +152,7 @@ def _clean_row(
     values: dict[str, Any], file: str, number: int, ledger: Ledger, unit: str = "line"
 ) -> Row:
     """Return a row with cleaned values that also keeps the original values of changed columns."""
-    cleaned_values, original_values = raw_text.clean_row(
+    cleaned_values, original_values = marked_text.clean_row(
         values, ledger, line_ends=bool(TABLE_FILE.search(file))
     )
     return Row(cleaned_values, file, number, unit, original_values)
@@ -162,7 +161,7 @@ def _clean_row(
 def _clean_blocks(blocks: Iterator[TextBlock], ledger: Ledger) -> Iterator[TextBlock]:
     """Yield blocks with cleaned text, for formats whose texts have no character offsets."""
     for block in blocks:
-        text = raw_text.text_as_read(block.text, ledger, line_ends=True)
+        text = marked_text.text_as_read(block.text, ledger, line_ends=True)
         yield block if text is block.text else TextBlock(text, block.line)
 
 
@@ -257,9 +256,13 @@ def _table(
     first_row = next(rows, None)
     if first_row is None:
         return
-    if not header and (is_title(names, first_row[0]) or (len(names) == 1 and is_comment(names))):
-        data_row = next((row for row in rows if not is_comment(row[0])), first_row)
-        raise above_header(names, file, (data_row if is_comment(first_row[0]) else first_row)[1])
+    if not header and (
+        is_title(names, first_row[0]) or (len(names) == 1 and is_comment_line(names))
+    ):
+        data_row = next((row for row in rows if not is_comment_line(row[0])), first_row)
+        raise above_header(
+            names, file, (data_row if is_comment_line(first_row[0]) else first_row)[1]
+        )
     numbered_values = (
         (dict(zip(names, row, strict=True)), number)
         for row, number in itertools.chain([first_row], rows)
@@ -273,7 +276,7 @@ def _table(
         yield from (_clean_row(values, file, number, ledger) for values, number in numbered_values)
     else:
         cleaned_rows = (
-            (raw_text.clean_row(values, ledger, line_ends=True)[0], number)
+            (marked_text.clean_row(values, ledger, line_ends=True)[0], number)
             for values, number in numbered_values
         )
         sentences = conll.sentences(cleaned_rows, *columns, file, ledger)
@@ -341,5 +344,5 @@ def _features(source: Source) -> dict[str, Any]:
     except (DataError, UnicodeDecodeError, KeyError, TypeError):
         features = {}  # a note that is not theirs
     if not features and source.format == "arrow":
-        features = saved.info(source.path).get("features")
+        features = saved.dataset_info(source.path).get("features")
     return features if type(features) is dict else {}

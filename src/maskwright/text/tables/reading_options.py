@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from maskwright.base import config, dotted
+from maskwright.base import config
 from maskwright.base.errors import UsageError, near
 from maskwright.text.corpus.reading import ReadingOptions
 
@@ -90,7 +90,7 @@ def how_read(
                 wanted=f"NAME=VALUE, {near(name, option_names)}",
                 do=f"of {', '.join(option_names)}",
             )
-        values[name] = text if name in AS_TYPED else dotted.parse_value(text)
+        values[name] = text if name in AS_TYPED else config.parse_value(text)
         if name == "separator":
             values[name] = SPELLED.get(text, text)
     no_label = values.pop("no_label", usual.no_label)

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, UsageError, near
+from maskwright.base.terminal import counted
 from maskwright.text.corpus.files import find_all
 from maskwright.text.tables.read import read_rows
 from maskwright.text.tables.rows import TEST, Row, cell_error

@@ -10,17 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
-from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, UsageError, near
+from maskwright.base.terminal import counted
 from maskwright.text.tables.columns import (
-    Column,
-    columns_of_flags,
-    columns_of_marks,
-    describe,
-    read_lists,
-)
-from maskwright.text.tables.layout import Columns, Layout
-from maskwright.text.tables.role_search import (
     ANSWERED,
     IDS,
     MATCHES,
@@ -31,8 +23,14 @@ from maskwright.text.tables.role_search import (
     RATINGS,
     SEQUENCES,
     TEXTLIKE,
+    Column,
     ColumnSearch,
+    columns_of_flags,
+    columns_of_marks,
+    describe,
+    read_lists,
 )
+from maskwright.text.tables.layout import Columns, Layout
 from maskwright.text.tables.rows import Table, plain
 from maskwright.text.tables.shapes import COMMON, as_names, layouts, may_be_list, option, roles
 

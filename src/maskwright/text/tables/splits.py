@@ -17,15 +17,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.counted import counted
-from maskwright.base.errors import ConfigError, DataError, UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import ConfigError, DataError, Finding, UsageError
 from maskwright.base.randomness import key, uniforms
-from maskwright.text.tables.examples import Example, folded
+from maskwright.base.terminal import counted
+from maskwright.text.tables.columns import GROUPS
 from maskwright.text.tables.labels import group_by_shared_keys
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.role_search import GROUPS
-from maskwright.text.tables.rows import ALL, PARTS, TEST, TRAIN, VALIDATION, plain
+from maskwright.text.tables.rows import ALL, PARTS, TEST, TRAIN, VALIDATION, Example, folded, plain
 from maskwright.text.tables.shapes import option
 
 # A group has at most this share of the rows: otherwise too few units remain to sample from.

@@ -2,7 +2,7 @@
 
 Counts rows and classes of each part, lengths, duplicates with equal and with different labels, and
 texts that two parts share (ignoring case and white space), and warns of problems by findings. Also
-gives tables of texts as `base/report/tables.py` shows them: {"title", "head", "rows", "note"}.
+gives tables of texts as `base/report/document.py` shows them: {"title", "head", "rows", "note"}.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.base.counted import counted
-from maskwright.base.findings import Finding
-from maskwright.base.terminal import shell_word
-from maskwright.text.corpus.ledger import Counts
+from maskwright.base.errors import Finding
+from maskwright.base.terminal import counted, shell_word
+from maskwright.text.corpus.reading import Counts
 from maskwright.text.tables import splits
 from maskwright.text.tables.cell_values import as_number, means_nothing
-from maskwright.text.tables.examples import BETWEEN, UNKNOWN, Example, folded
 from maskwright.text.tables.labels import near_misses
 from maskwright.text.tables.layout import Dataset
+from maskwright.text.tables.rows import BETWEEN, UNKNOWN, Example, folded
 
 LISTED, LISTED_FILES = 3, 5
 LISTED_CLASSES = 30

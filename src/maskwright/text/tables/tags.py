@@ -25,8 +25,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from maskwright.base.errors import ConfigError, DataError, IncompatibleError, near
-from maskwright.base.findings import Finding
+from maskwright.base.errors import ConfigError, DataError, Finding, IncompatibleError, near
 
 OUTSIDE = "O"
 ALSO = {"L": "E", "U": "S", "M": "I", "W": "S"}

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.sample import HasText, amount, text_of
 from maskwright.text.tokenizer.unknown import UnknownText

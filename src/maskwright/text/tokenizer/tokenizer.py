@@ -1,4 +1,6 @@
-"""Tokenizer: text to ids and back, with special tokens known by role.
+"""Reads the files of a tokenizer in a folder.
+
+Tokenizer: text to ids and back, with special tokens known by role.
 
 `encode` takes ordinary text: it never returns a special id (except that of the unknown token), even
 for `[MASK]` or `</s>` in the text. Special tokens are added by code, by role (`tokenizer.mask`) or
@@ -25,17 +27,90 @@ import numpy as np
 from maskwright.base.config import fingerprint
 from maskwright.base.errors import IncompatibleError, TokenizerError
 from maskwright.base.storage.commit import Staging, commit
+from maskwright.base.storage.manifest import require_as_saved
 from maskwright.text.tokenizer import backend
 from maskwright.text.tokenizer.file import roles
-from maskwright.text.tokenizer.file import template as frame
-from maskwright.text.tokenizer.file.check import CheckedFile, check
-from maskwright.text.tokenizer.file.kinds import kind_of, marks_of, unknown_of
-from maskwright.text.tokenizer.file.pipeline import added_token
-from maskwright.text.tokenizer.folder import NAMES, read_folder
+from maskwright.text.tokenizer.file import roles as frame
+from maskwright.text.tokenizer.file.check import MOST_BYTES, CheckedFile, check, read_json
+from maskwright.text.tokenizer.file.classes import apply_settings, class_named
+from maskwright.text.tokenizer.file.pipeline import added_token, kind_of, marks_of, unknown_of
+from maskwright.text.tokenizer.file.slow import SLOW_FILES, convert
 from maskwright.text.tokenizer.training.sample import SampleSize
 from maskwright.text.tokenizer.unknown import UnknownText
 from maskwright.text.tokenizer.words import byte_alphabet, spell_bytes, word_tables
 
+# ------------------------------------------------------------------------------ files of a folder
+FILE_NAMES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+CONFIG = "config.json"
+
+
+def read_folder(folder: Path, *, as_saved: bool = True) -> list[dict[str, Any]]:
+    """Return the `tokenizer.json` of a folder and its settings.
+
+    The settings are applied to the file as in transformers (`classes.py`). The vocabulary of a slow
+    tokenizer is converted (`slow.py`).
+
+    Args:
+        as_saved: refuse a file that differs from the manifest of the folder.
+
+    Raises:
+        TokenizerError: no tokenizer; a file that is too large, not JSON or differs from the
+            manifest; settings that contradict the file; or an unsupported vocabulary.
+    """
+
+    def data_of(file: str) -> bytes:
+        data = _read(folder / file)
+        if as_saved and file != CONFIG:
+            require_as_saved(folder / file, data, beside=FILE_NAMES, error=TokenizerError)
+        return data
+
+    def json_of(file: str) -> dict[str, Any]:
+        return read_json(data_of(file), str(folder / file))
+
+    tables = [json_of(name) for name in FILE_NAMES[1:] if (folder / name).is_file()]
+    settings = json_of(FILE_NAMES[1]) if (folder / FILE_NAMES[1]).is_file() else {}
+    config = json_of(CONFIG) if (folder / CONFIG).is_file() else {}
+    name = class_named(settings, config)
+    if (folder / FILE_NAMES[0]).is_file():
+        return [apply_settings(json_of(FILE_NAMES[0]), settings, name), *tables]
+    if not tokenizer_files(folder):
+        raise _missing(folder)
+    plain, roles = convert(folder, name, tables, data_of, json_of)
+    return [plain, *tables, roles]
+
+
+def tokenizer_files(folder: Path) -> list[str]:
+    """Return `tokenizer.json`, or the files of a slow tokenizer, in a folder; empty if none."""
+    if (folder / FILE_NAMES[0]).exists():
+        return [FILE_NAMES[0]]
+    return [name for name in SLOW_FILES if (folder / name).exists()]
+
+
+def _read(path: Path) -> bytes:
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise TokenizerError(
+            "too large a file", where=path, found=f"{size} bytes", wanted=f"at most {MOST_BYTES}"
+        )
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TokenizerError("the file cannot be read", where=path, found=error.strerror) from error
+
+
+def _missing(folder: Path) -> TokenizerError:
+    if not folder.is_dir():
+        return TokenizerError("no such folder", where=folder, wanted="a folder with tokenizer.json")
+    return TokenizerError(
+        "no tokenizer.json in the folder",
+        where=folder,
+        found=", ".join(sorted(p.name for p in folder.iterdir())[:8]) or "an empty folder",
+        wanted="tokenizer.json",
+        do="name the folder that the tokenizer was saved in",
+    )
+
+
+# ------------------------------------------------------------------------------ the tokenizer
 Ids = np.ndarray  # uint32, one dimension
 BYTES_BY_NAME = {f"<0x{byte:02X}>" for byte in range(256)}  # of `byte_fallback`
 
@@ -430,7 +505,7 @@ class Tokenizer:
         )
         return {
             name: (json.dumps(table, ensure_ascii=False, indent=2) + "\n").encode()
-            for name, table in zip(NAMES, tables, strict=True)
+            for name, table in zip(FILE_NAMES, tables, strict=True)
         }
 
     def _extra(self) -> list[str]:

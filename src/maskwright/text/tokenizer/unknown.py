@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding
 
 MUCH = 0.01  # share of unknown characters from which there is a finding
 NAMED = 8  # unknown characters in a finding

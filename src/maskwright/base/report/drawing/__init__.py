@@ -1,5 +1,5 @@
 """Pictures, computed point by point: the only room that writes SVG.
 
-Read `svg` (the pieces), then `curves` (lines over an axis), `shades` (grids, the weights of a head,
-points in a plane), `masks` (who sees whom).
+Read `svg` (the pieces; grids, the weights of a head, points in a plane), then `curves` (lines over
+an axis, histograms).
 """

@@ -1,27 +1,45 @@
-"""A recipe by the name that a user gives: a built-in name, a TOML file, the folder of a run."""
+"""Recipes for a command: found by name, changed, and checked before any work.
+
+A recipe by the name that a user gives: a built-in name, a TOML file, the folder of a run.
+
+Checks of a recipe before torch is loaded and any text is read: names of objectives and families,
+options of the objective, its rows, and settings of the family.
+
+The recipe of continued pretraining. No torch: the parts that follow from the model's folder (its
+head, its objective) are arguments.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-from maskwright.base import catalogue, config, dotted
+from maskwright.base import catalogue, config
 from maskwright.base.budget import UNITS, Budget
-from maskwright.base.errors import ConfigError, UsageError, near, shorten
+from maskwright.base.config import from_table, read_table
+from maskwright.base.errors import ConfigError, IncompatibleError, UsageError, near, shorten
 from maskwright.base.terminal import shell_word
-from maskwright.base.toml import from_table, read_table
 from maskwright.learn.recipes.base.recipe import (
+    PAIRS,
+    Corpus,
     FamilyModel,
     Folder,
     ObjectiveChoice,
     Recipe,
+    RowChoice,
     TokenizerFolder,
+    Training,
 )
-from maskwright.model.opening.run_folder import is_run
+from maskwright.learn.train.settings import AdamW, Ramp, Schedule
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.objectives.base.spec import usual_for
 from maskwright.text.corpus.files import Paths, listed
+from maskwright.text.corpus.saved import RECIPE, is_run
 
+# ------------------------------------------------------------------------------ by name
 BUDGET = "training.budget."
 OPTIMIZER = "training.optimizer"
 BUILT_IN = Path(__file__).parents[1]
@@ -60,24 +78,24 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
     is kept.
     """
     values: dict[str, Any] = {}
-    assignments = dotted.assignments(settings, "for example --set training.batch=32")
+    assignments = config.assignments(settings, "for example --set training.batch=32")
     for path, text in assignments.items():
         _require_under_options(recipe.objective, path, text)
     for path, text in sorted(assignments.items(), key=lambda setting: setting[0] not in FOLDERS):
         if path == f"{OPTIMIZER}.kind" and text != recipe.training.optimizer.kind:
             rate = recipe.training.optimizer.learning_rate
             fresh = {OPTIMIZER: {"kind": text, "learning_rate": rate}}
-            recipe = dotted.replace_at(recipe, fresh)
+            recipe = config.replace_at(recipe, fresh)
         elif path.startswith(BUDGET):
             budget = values.setdefault(BUDGET[:-1], {})  # two units are an error of `Budget`
-            budget[path.removeprefix(BUDGET)] = dotted.parse_value(text)
+            budget[path.removeprefix(BUDGET)] = config.parse_value(text)
         elif path == BUDGET[:-1] and not text.startswith("{"):
             values[path] = config.to_plain(Budget.parse(text, where=path))
         elif path in FOLDERS:
             values |= _from_folder(recipe, path.split(".")[0], text)
         else:
-            values[path] = dotted.parse_value(text)
-    return dotted.replace_at(recipe, values)
+            values[path] = config.parse_value(text)
+    return config.replace_at(recipe, values)
 
 
 def _require_under_options(chosen: ObjectiveChoice, path: str, text: str) -> None:
@@ -199,3 +217,174 @@ def _extended(inherited: dict[str, Any], changes: dict[str, Any]) -> dict[str, A
                 change = _extended(before, change)
         merged[name] = change
     return merged
+
+
+# ------------------------------------------------------------------------------ checks
+def require_settings(recipe: Recipe) -> None:
+    """Check the settings of a recipe that do not depend on its text.
+
+    Raises:
+        UsageError: the objective or family does not exist.
+        ConfigError: the size does not exist, or a setting of the family or an option of the
+            objective is unknown or invalid.
+        IncompatibleError: the objective does not learn from such rows.
+    """
+    objectives = catalogue.names("objectives")
+    if recipe.objective.name not in objectives:
+        raise UsageError(
+            "no objective of that name",
+            where="objective.name",
+            found=repr(recipe.objective.name),
+            wanted=near(recipe.objective.name, objectives),
+            do="maskwright list objectives",
+        )
+    require_rows(recipe)
+    member, options = recipe.objective.member, recipe.objective.options
+    # Networks may be named later.
+    member.read({**dict.fromkeys(member.spec.networks, "."), **options})
+    if isinstance(recipe.model, FamilyModel):
+        # With any vocabulary size; that of the tokenizer is checked later.
+        config_of(recipe.model, {"vocab_size": 1 << 16})
+
+
+def config_of(model: FamilyModel, of_tokenizer: Mapping[str, Any]) -> TransformerConfig:
+    """Return the config of a family's model; `of_tokenizer` has keys of its config.json.
+
+    Raises:
+        UsageError: the family does not exist.
+        ConfigError: the size does not exist, or a setting is unknown or invalid.
+    """
+    member = family(model.family)
+    keys = {**of_tokenizer, **model.settings}
+    architectures = {"architectures": [model.architecture]}
+    if model.size is None:
+        config = member.config({**keys, **architectures})
+    else:
+        config = member.size(model.size, model.architecture, **keys)
+        keys = {**member.sizes[model.size], **keys}
+    member.require_known(model.settings, {**keys, **architectures}, "model.settings")
+    return config
+
+
+def require_rows(recipe: Recipe) -> None:
+    """Check that the objective can be trained on the recipe's rows. Each kind of pairs is for one
+    objective; others learn from any text.
+
+    Raises:
+        IncompatibleError: it cannot, or it does not learn from text.
+    """
+    name, kind, usual_kind = recipe.objective.name, recipe.row_kind, recipe.objective.spec.rows
+    if usual_kind not in get_args(get_type_hints(RowChoice)["kind"]):
+        raise IncompatibleError(
+            f"`{name}` learns from labelled data, and a text has no labels",
+            where="objective.name",
+            found=name,
+            wanted="an objective that learns from text alone (maskwright list objectives)",
+            do="with labelled data: maskwright finetune MODEL --data FILE",
+        )
+    mixed = "corpus.weights" if recipe.corpus.weights else "corpus.temperature"
+    sampled = mixed if recipe.corpus.mixed else "rows.kind" if kind in PAIRS else ""
+    if sampled and (static := _static_setting(recipe)):
+        raise IncompatibleError(
+            "static masking needs rows that are the same in every epoch",
+            where=sampled,
+            found=f"{'pairs' if kind in PAIRS else 'mixed rows'} that are sampled anew in every "
+            f"epoch, and {static}",
+            wanted="one of them",
+            do=f"--set {static}=false",
+        )
+    if usual_kind in PAIRS and kind != usual_kind:
+        raise IncompatibleError(
+            f"`{name}` does not learn from rows of this kind",
+            where="rows.kind",
+            found=kind,
+            wanted=usual_kind,
+            do=f"--set rows.kind={usual_kind}, or choose another objective",
+        )
+
+
+def _static_setting(recipe: Recipe) -> str:
+    """Return the setting that keeps masks the same in every epoch; "" if it is not on."""
+    path = recipe.objective.spec.static_option
+    if not path:
+        return ""
+    value = recipe.objective.checked
+    for name in path.split("."):
+        value = vars(value)[name]
+    return f"objective.options.{path}" if value else ""
+
+
+# ---------------------------------------------------------------------------- continued pretraining
+# A low learning rate avoids forgetting: a share of a run's own rate; for other models a rate for a
+# width of 768, and proportionally more for narrower models.
+SHARE, RATE, WIDTH = 0.3, 1e-4, 768
+LENGTH, BATCH = 128, 64
+SCHEDULE = Schedule(kind="linear", warmup=0.1)
+
+
+def of_run(folder: Path, minutes: float) -> Recipe:
+    """Return the recipe that continues the pretraining of a run's model, on the embedded text
+    unless another text is set later."""
+    recipe_of_run = read(folder / RECIPE)
+    rate = SHARE * recipe_of_run.training.optimizer.learning_rate
+    training = replace(
+        recipe_of_run.training,
+        budget=Budget(minutes=minutes),
+        phases=(),
+        ramp=Ramp(),
+        optimizer=replace(recipe_of_run.training.optimizer, learning_rate=rate),
+        schedule=SCHEDULE,
+    )
+    further = replace(
+        recipe_of_run,
+        corpus=Corpus(),
+        model=Folder(path=str(folder)),
+        training=training,
+        tokenizer=TokenizerFolder(path=str(folder)),
+    )
+    return replace(
+        further, name=f"{recipe_of_run.name}-further", note=f"{recipe_of_run.note}, further"
+    )
+
+
+def of_model(
+    model: Folder,
+    minutes: float,
+    *,
+    name: str,
+    note: str,
+    objective: str,
+    rate: float = RATE,
+    length: int = LENGTH,
+) -> Recipe:
+    """Return the recipe that continues the pretraining of a model from another library."""
+    return Recipe(
+        name=name,
+        note=note,
+        tokenizer=TokenizerFolder(path=model.path),
+        model=model,
+        objective=ObjectiveChoice(name=objective, options={}),
+        rows=RowChoice(length=length),
+        training=Training(
+            budget=Budget(minutes=minutes),
+            batch=BATCH,
+            optimizer=AdamW(learning_rate=rate),
+            schedule=SCHEDULE,
+        ),
+    )
+
+
+def require_continued_settings(folder: Path, minutes: float, settings: Sequence[str]) -> None:
+    """Check settings of a recipe for the model in `folder` before that is opened.
+
+    Raises:
+        UsageError, ConfigError, IncompatibleError: as `override` and `check.require_settings`.
+    """
+    if is_run(folder):
+        require_settings(override(of_run(folder, minutes), settings))
+        return
+    usual = usual_for("encoder").name
+    recipe = of_model(Folder(path=str(folder)), minutes, name="", note="", objective=usual)
+    recipe = override(recipe, settings)
+    # The objective, and so its options, depends on the model and is not known yet.
+    require_settings(replace(recipe, objective=recipe.objective.with_options({})))

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from maskwright.base import config
 from maskwright.base.budget import Budget
 from maskwright.base.errors import ConfigError
-from maskwright.learn.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon
-from maskwright.learn.train.schedule import Phase, Ramp, Schedule
+from maskwright.learn.train.settings import Adafactor, AdamW, Lamb, Muon, Phase, Ramp, Schedule
 from maskwright.model.device.choices import Precision, require_device
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.objectives.base.spec import Member, Spec, member_of

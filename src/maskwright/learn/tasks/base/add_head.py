@@ -8,11 +8,10 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.learn.tasks.base.choices import HIERARCHICAL, POOLINGS, Long
 from maskwright.learn.tasks.base.task_type import TaskType
 from maskwright.model.checkpoint import pretrained
-from maskwright.model.checkpoint.sentence_modules import around, modules_of
+from maskwright.model.checkpoint.safe_read import around, modules_of
 from maskwright.model.nn.config import Head, TransformerConfig
-from maskwright.model.nn.heads import layers_over
-from maskwright.model.nn.transformer import Transformer
-from maskwright.model.opening.model import Model
+from maskwright.model.nn.transformer import Transformer, layers_over
+from maskwright.model.opening.folders import Model
 
 
 def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str | None]:

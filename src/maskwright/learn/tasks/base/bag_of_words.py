@@ -33,8 +33,8 @@ from maskwright.base.storage.manifest import require_as_saved
 from maskwright.learn.tasks.base.task_type import Encoded, Extent
 from maskwright.model.checkpoint.fine_tuned import BAG_OF_WORDS
 from maskwright.model.inference.encoded import EncodedExamples
-from maskwright.model.objectives.base.sequences import Sequences
-from maskwright.text.tables.examples import Example, PairExample, TextExample
+from maskwright.model.objectives.base.corruption import Sequences
+from maskwright.text.tables.rows import Example, PairExample, TextExample
 
 STRENGTHS, USUAL = (1.0, 10.0, 100.0), 10.0
 # Words may have a single letter: 'I' and 'a' distinguish languages. A sign is any other character.

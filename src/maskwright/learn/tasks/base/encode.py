@@ -22,8 +22,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maskwright.base.errors import ConfigError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import ConfigError, Finding
 from maskwright.learn.tasks.base.choices import Long, LongText
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.nn.config import TransformerConfig

@@ -17,10 +17,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.counted import counted, decimals
-from maskwright.base.findings import Finding
+from maskwright.base.errors import Finding
+from maskwright.base.terminal import counted, decimals
 from maskwright.learn.tasks.base.similarities import Ranking
-from maskwright.text.tables.examples import MatchExample
+from maskwright.text.tables.rows import MatchExample
 
 SHARE_OF_POSITIVE = 0.95
 PORTION = 8192  # candidates that are compared at a time

@@ -29,8 +29,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import CheckpointError, Finding, IncompatibleError, MaskwrightError
 from maskwright.learn.tasks.base.choices import (
     COMPARED,
     DIMENSIONS,
@@ -47,7 +46,7 @@ from maskwright.learn.tasks.base.task_type import Encoded, TaskType
 from maskwright.learn.tasks.embeddings import EmbeddingTask, lowered
 from maskwright.model.checkpoint import files, safe_read
 from maskwright.model.checkpoint.matching import require_finite
-from maskwright.model.checkpoint.sentence_modules import Module, around, modules_of
+from maskwright.model.checkpoint.safe_read import Module, around, modules_of
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.model.objectives.modules.supervised import Contrast, Unit

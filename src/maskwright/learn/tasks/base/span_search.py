@@ -21,7 +21,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from maskwright.model.objectives.base.sequences import Sequences, first_places
+from maskwright.model.objectives.base.corruption import Sequences, first_places
 from maskwright.text.tables.marked_text import whole_words
 
 SCORES_AT_ONCE = 1 << 20  # of spans: 8 MB, some 90 rows of 384 starts and 30 lengths

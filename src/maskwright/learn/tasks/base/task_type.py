@@ -18,16 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base import catalogue
-from maskwright.base.counted import counted
-from maskwright.base.errors import DataError, UsageError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import DataError, Finding, UsageError
 from maskwright.base.metrics import row_metrics
 from maskwright.base.metrics.calibration import Reliability
 from maskwright.base.metrics.intervals import Estimate, OfSums
 from maskwright.base.metrics.metrics import ClassFigures
 from maskwright.base.metrics.row_metrics import ArrayMetric, RepeatedMetric, RowMetric, SumMetric
-from maskwright.base.report.tables import Table
-from maskwright.base.report.wording import figure
+from maskwright.base.report.document import Table, figure
+from maskwright.base.terminal import counted
 from maskwright.learn.tasks.base.choices import Long
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.model.inference.encoded import Collation, EncodedExamples

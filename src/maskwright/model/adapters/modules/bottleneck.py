@@ -9,8 +9,8 @@ from torch.utils.hooks import RemovableHandle
 from maskwright.model.adapters.base.adapter import AdapterModule, in_layer
 from maskwright.model.adapters.bottleneck import Bottleneck
 from maskwright.model.nn.attention import AttentionModule
-from maskwright.model.nn.feed_forward import ACTIVATIONS, FeedForwardModule
 from maskwright.model.nn.kernels.linear import linear
+from maskwright.model.nn.layers import ACTIVATIONS, FeedForwardModule
 from maskwright.model.nn.transformer import Transformer
 
 DEVIATION = 0.01  # of `down` at first, cut at two deviations (Houlsby et al., section 3)

@@ -1,3 +1,3 @@
-"""What families share: the contract (`family`), checked config fields, rules between weight
+"""What families share: the contract and checked config fields (`family`), rules between weight
 names.
 """

@@ -12,14 +12,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from maskwright.model.families.base.family import (
+    ACTIVATIONS,
     Architecture,
     Coordinate,
+    Fields,
     bare,
     head_field,
+    head_width,
     projection_rules,
     tied,
 )
-from maskwright.model.families.base.fields import ACTIVATIONS, Fields, head_width
 from maskwright.model.families.base.weights import Rename, Rule, Tie, linear, norm
 from maskwright.model.nn.config import (
     Activation,

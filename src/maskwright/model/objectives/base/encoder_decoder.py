@@ -16,6 +16,7 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
 from maskwright.model.nn import mask as masks
 from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.corruption import Origin, Sequences, pack
 from maskwright.model.objectives.base.objective import (
     TokenPrediction,
     Vocabulary,
@@ -23,7 +24,6 @@ from maskwright.model.objectives.base.objective import (
     encode,
     refuse_leak,
 )
-from maskwright.model.objectives.base.sequences import Origin, Sequences, pack
 from maskwright.model.objectives.base.spec import Start
 
 

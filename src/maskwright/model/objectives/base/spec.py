@@ -1,7 +1,7 @@
 """The static properties of an objective, its `SPEC`.
 
 A `Spec` determines the rows, what a store has to record, which further networks are opened, the
-conventions for using and evaluating the trained model (`model/opening/of_recipe.py` saves them with
+conventions for using and evaluating the trained model (`model/opening/open.py` saves them with
 it), and texts in reports. Code outside `objectives/` and `recipes/` depends on an objective's Spec,
 not on its name; `member_of` resolves the name in a recipe once.
 """

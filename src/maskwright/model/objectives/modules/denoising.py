@@ -9,17 +9,17 @@ import numpy as np
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.base.encoder_decoder import EncoderDecoder
-from maskwright.model.objectives.base.objective import Vocabulary
-from maskwright.model.objectives.base.sequences import (
+from maskwright.model.objectives.base.corruption import (
     Sequences,
     Texts,
-    budget,
+    budget_of_lengths,
     first_places,
     owners,
     ranks,
     texts_of,
 )
+from maskwright.model.objectives.base.encoder_decoder import EncoderDecoder
+from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.model.objectives.denoising import Options
 from maskwright.text.store.rows import Rows, spread
 
@@ -72,7 +72,7 @@ class Denoising(EncoderDecoder):
     def _infilled(self, texts: Texts, text: Sequences) -> tuple[Sequences, np.ndarray]:
         """Replace random spans with Poisson lengths by one mask each, and return the texts and the
         positions (N,) bool of masks. The last sampled span is cut to meet the number of tokens."""
-        covered = budget(text.lengths, self.options.infilling)
+        covered = budget_of_lengths(text.lengths, self.options.infilling)
         sampled = _poisson(texts.draws(covered, "noise", SPAN_LENGTH), self.options.mean_span)
         # There are at most as many spans as covered tokens; the last one gets the remaining ones.
         is_last = spread(covered) == np.repeat(covered, covered) - 1
@@ -101,8 +101,8 @@ class Denoising(EncoderDecoder):
         owner = owners(text.lengths)
         rank = ranks(texts.draws(text.lengths, "noise", LOSS) + masks, text.lengths)
         unmasked = np.bincount(owner[~masks], minlength=len(originals))
-        masked = np.minimum(budget(originals, self.options.masking), unmasked)
-        deleted = np.minimum(budget(originals, self.options.deletion), unmasked - masked)
+        masked = np.minimum(budget_of_lengths(originals, self.options.masking), unmasked)
+        deleted = np.minimum(budget_of_lengths(originals, self.options.deletion), unmasked - masked)
         deleted = np.minimum(
             deleted, np.maximum(text.lengths - 1, 0)
         )  # the encoder reads something

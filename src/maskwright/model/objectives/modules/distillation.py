@@ -12,8 +12,7 @@ from torch.nn import functional
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
 from maskwright.model.nn.config import Block, Learned, TransformerConfig
-from maskwright.model.nn.kernels.vocabulary_divergence import vocabulary_divergence
-from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
+from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_divergence, vocabulary_loss
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives import causal
 from maskwright.model.objectives.base.objective import (

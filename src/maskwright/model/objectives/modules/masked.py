@@ -76,7 +76,7 @@ class Masked(TokenPrediction):
         o = self.options
         keys = np.asarray(key("replace", seed, self._epochs(epochs), rows.ids))
         assert self.vocabulary.mask is not None
-        tokens = corruption.replace(
+        tokens = corruption.replace_tokens(
             rows.tokens,
             chosen,
             unit,

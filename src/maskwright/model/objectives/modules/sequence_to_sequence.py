@@ -7,9 +7,9 @@ import numpy as np
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
 from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.corruption import documents_of
 from maskwright.model.objectives.base.encoder_decoder import EncoderDecoder
 from maskwright.model.objectives.base.objective import Vocabulary
-from maskwright.model.objectives.base.sequences import documents_of
 from maskwright.model.objectives.sequence_to_sequence import Options
 from maskwright.text.store.rows import Rows
 

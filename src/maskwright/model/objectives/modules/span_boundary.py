@@ -11,7 +11,7 @@ from torch.nn import functional
 from maskwright.model.batch import Batch
 from maskwright.model.nn.config import Norm
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
-from maskwright.model.nn.norm import NormModule
+from maskwright.model.nn.layers import NormModule
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import (
     Loss,

@@ -7,9 +7,9 @@ import numpy as np
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
 from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.corruption import Sequences, compositions, owners, texts_of
 from maskwright.model.objectives.base.encoder_decoder import EncoderDecoder
 from maskwright.model.objectives.base.objective import Vocabulary
-from maskwright.model.objectives.base.sequences import Sequences, compositions, owners, texts_of
 from maskwright.model.objectives.span_corruption import Options, lengths_of, noise
 from maskwright.text.store.rows import Rows, spread
 

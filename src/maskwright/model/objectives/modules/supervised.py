@@ -32,8 +32,7 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
 from maskwright.model.nn import mask as masks
 from maskwright.model.nn.config import Head, TextPooling
-from maskwright.model.nn.heads import HeadModule, in_rows
-from maskwright.model.nn.transformer import Transformer
+from maskwright.model.nn.transformer import HeadModule, Transformer, in_rows
 from maskwright.model.objectives.base.encoder_decoder import memory_visible
 from maskwright.model.objectives.base.objective import (
     Loss,

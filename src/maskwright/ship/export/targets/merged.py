@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from maskwright.base.errors import UsageError
-from maskwright.base.findings import Finding, Note
+from maskwright.base.errors import Finding, Note, UsageError
 
 if TYPE_CHECKING:
-    from maskwright.model.opening.model import Model
+    from maskwright.model.opening.folders import Model
     from maskwright.ship.export.target import Report
 
 SUMMARY = "an adapter merged into the weights of its base, and how far that moves them"
@@ -67,9 +66,9 @@ def _base_of(adapter: Path) -> Path | None:
     """Return the folder of the base of an adapter, or of a head saved without its base; None if it
     is unknown or does not exist."""
     from maskwright.model.adapters.base.folder import base_named
-    from maskwright.model.opening import head_alone
+    from maskwright.model.opening import open
 
-    if (base := head_alone.base_folder(adapter)) is not None:
+    if (base := open.base_folder(adapter)) is not None:
         return base
     base_name = base_named(adapter)
     return Path(base_name) if isinstance(base_name, str) and Path(base_name).is_dir() else None

@@ -16,19 +16,18 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskwright.base import packages
+from maskwright.base import catalogue
 from maskwright.base.config import require
-from maskwright.base.errors import UsageError
-from maskwright.base.findings import Finding, Note
+from maskwright.base.errors import Finding, Note, UsageError
 from maskwright.base.storage import commit
 from maskwright.ship.export.target import Report
 
 if TYPE_CHECKING:
     from maskwright.ask.predict.predictor import Predictor
     from maskwright.model.graph.graphs import Port
-    from maskwright.model.opening.model import Model
+    from maskwright.model.opening.folders import Model
+    from maskwright.ship.export.folder import GraphComparison
     from maskwright.ship.export.int8 import EvaluationRows, Quantization
-    from maskwright.ship.export.proof import GraphComparison
 
 SUMMARY = "graphs of ONNX, in float32 or with 8-bit weights, compared after they were read again"
 QUANTIZATION = "quantization.json"
@@ -80,10 +79,10 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     from maskwright.model.checkpoint import files as weights
     from maskwright.model.graph import onnx
     from maskwright.model.graph.session import Session
-    from maskwright.ship.export import folder, proof
+    from maskwright.ship.export import folder
     from maskwright.ship.export.int8 import quantise
 
-    packages.require("an export to ONNX", "onnx", "onnxscript", "onnxruntime")
+    catalogue.require_packages("an export to ONNX", "onnx", "onnxscript", "onnxruntime")
     predictor = folder.predictor_of(model)
     graphs = folder.graphs(model, predictor, "int32" if options.int32 else "int64")
     subfolder = SUBFOLDER if folder.vectors_of(predictor) is not None else ""
@@ -111,8 +110,8 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
                 if len(files) > 1:
                     note(_external_weights(graph.name, files))
                 graph_file = staging.path / subfolder / files[0].name
-                comparison = proof.compare(graph, Session(graph_file).run, size)
-                proof.require_equal(comparison, out)
+                comparison = folder.compare_graph(graph, Session(graph_file).run, size)
+                folder.require_equal(comparison, out)
                 comparisons[graph.name] = comparison
                 if options.int8:
                     int8_file = Path(scratch) / f"{graph.name}{_int8_ending(subfolder)}"
@@ -121,7 +120,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
                     )
                     size = folder.add_files(staging, [int8_file], subfolder)
                     int8_run = Session(staging.path / subfolder / int8_file.name).run
-                    comparison = proof.compare(graph, int8_run, size)
+                    comparison = folder.compare_graph(graph, int8_run, size)
                     int8_comparisons[graph.name] = replace(comparison, graph=int8_file.stem)
         about: dict[str, Any] = {
             **folder.about_source(model),
@@ -167,7 +166,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         about=about,
         tables=[
             *(quantized.table(name) for name, quantized in quantizations.items()),
-            proof.table("read again and compared with the model", compared),
+            folder.table_of_comparisons("read again and compared with the model", compared),
         ],
         load=load,
     )

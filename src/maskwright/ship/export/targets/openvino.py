@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskwright.base.findings import Finding, Note
-from maskwright.base.packages import require
+from maskwright.base.catalogue import require_packages
+from maskwright.base.errors import Finding, Note
 from maskwright.base.storage import commit
 from maskwright.ship.export.target import Report
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from maskwright.model.opening.model import Model
-    from maskwright.ship.export.proof import GraphComparison, Run
+    from maskwright.model.opening.folders import Model
+    from maskwright.ship.export.folder import GraphComparison, Run
 
 SUMMARY = "graphs in the form of OpenVINO, compiled again and compared"
 HALF = 0.05  # maximum relative difference of an output with float16 weights
@@ -53,9 +53,9 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     from maskwright.model.device.machine import matrix_units
     from maskwright.model.graph import onnx
     from maskwright.model.graph.engines import openvino as engine
-    from maskwright.ship.export import folder, proof
+    from maskwright.ship.export import folder
 
-    require("an export to OpenVINO", *engine.NEEDS)
+    require_packages("an export to OpenVINO", *engine.NEEDS)
     predictor = folder.predictor_of(model)
     graphs = folder.graphs(model, predictor)
     comparisons: dict[str, GraphComparison] = {}
@@ -67,12 +67,12 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
                 (source, *_) = onnx.write(graph, Path(scratch))
                 size = folder.add_files(staging, _convert(source, half=options.half))
                 graph_file = staging.path / f"{graph.name}.xml"
-                comparison = proof.compare(graph, _runner(graph_file, "float32"), size)
-                proof.require_equal(comparison, out, HALF if options.half else proof.TOLERANCE)
+                comparison = folder.compare_graph(graph, _runner(graph_file, "float32"), size)
+                folder.require_equal(comparison, out, HALF if options.half else folder.TOLERANCE)
                 comparisons[graph.name] = comparison
                 if matrix_units("cpu"):
                     run = _runner(graph_file, "bfloat16")
-                    comparison = proof.compare(graph, run, size, timed=False)
+                    comparison = folder.compare_graph(graph, run, size, timed=False)
                     bfloat16_comparisons[graph.name] = comparison
         return {
             **folder.about_source(model),
@@ -99,7 +99,11 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         target="openvino",
         folder=out,
         about=about,
-        tables=[proof.table("compiled again and compared with the model", [*comparisons.values()])],
+        tables=[
+            folder.table_of_comparisons(
+                "compiled again and compared with the model", [*comparisons.values()]
+            )
+        ],
         load=[f'openvino.Core().compile_model("{out / name}", "CPU")' for name in names],
     )
 

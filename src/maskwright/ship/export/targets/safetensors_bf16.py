@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from maskwright.base.findings import Note
+from maskwright.base.errors import Note
 
 if TYPE_CHECKING:
-    from maskwright.model.opening.model import Model
+    from maskwright.model.opening.folders import Model
     from maskwright.ship.export.target import Report
 
 SUMMARY = "the model's own folder with weights in bfloat16, and what that changes"

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from maskwright.base.config import require
-from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError
-from maskwright.base.findings import Finding, Note
+from maskwright.base.errors import CheckpointError, Finding, IncompatibleError, Note, UsageError
 
 if TYPE_CHECKING:
     from maskwright.ask.predict.predictor import Predictor
     from maskwright.learn.tasks.base.task_type import TaskType
-    from maskwright.model.opening.model import Model
+    from maskwright.model.opening.folders import Model
     from maskwright.ship.export.target import Report
 
 SUMMARY = "a folder of sentence-transformers, in the layout that its old and new releases read"
@@ -62,7 +61,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
     from maskwright.model.checkpoint.fine_tuned import TASK
     from maskwright.model.checkpoint.layout import About
-    from maskwright.model.checkpoint.transfer import transfer
+    from maskwright.model.checkpoint.matching import transfer
     from maskwright.ship.export import folder
 
     embedder = folder.predictor_of(model)
@@ -139,9 +138,9 @@ def _pooled_states(model: Model, pooling: str, note: Note) -> Predictor:
     """Return a predictor that pools the states of a model not trained to embed, with a warning."""
     from maskwright.ask.predict.predictor import of_vectors
     from maskwright.model.checkpoint.fine_tuned import ADAPTER
-    from maskwright.model.opening import head_alone
+    from maskwright.model.opening import open
 
-    if (base := head_alone.base_folder(model.home / ADAPTER)) is not None:
+    if (base := open.base_folder(model.home / ADAPTER)) is not None:
         raise IncompatibleError(
             "a head that was learned for a task makes no vectors",
             where=model.home,
@@ -170,7 +169,7 @@ def _pooled_states(model: Model, pooling: str, note: Note) -> Predictor:
 def _require_plain(model: Model) -> None:
     """Raise an IncompatibleError if there are modules other than those of the classic layout."""
     from maskwright.learn.tasks.base import sentence_transformers_folder
-    from maskwright.model.checkpoint.sentence_modules import modules_of
+    from maskwright.model.checkpoint.safe_read import modules_of
 
     if not modules_of(model.path) or not (folder := sentence_transformers_folder.read(model.path)):
         return

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maskwright.base.config import require
-from maskwright.base.errors import CheckpointError
-from maskwright.base.findings import Finding, Note
-from maskwright.base.report.tables import Table
+from maskwright.base.errors import CheckpointError, Finding, Note
+from maskwright.base.report.document import Table
 from maskwright.base.storage import commit
 from maskwright.base.terminal import shell_word
 from maskwright.ship.export.target import Report
@@ -27,7 +26,7 @@ from maskwright.ship.export.target import Report
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from maskwright.model.opening.model import Model
+    from maskwright.model.opening.folders import Model
 
 SUMMARY = "pages that compute the model in the browser, as a folder or as one file"
 # Size in bytes up to which pages load quickly from a file server.
@@ -64,7 +63,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     """
     import torch
 
-    from maskwright.ship.explore.single_file import single_file
+    from maskwright.ship.explore.notebook import single_file
     from maskwright.ship.explore.site import Site
     from maskwright.ship.export import folder
 
@@ -137,9 +136,9 @@ def _compare(model: Model, scratch: Path, out: Path, *, exact: bool) -> dict[str
     """
     import torch
 
-    from maskwright.ship.explore import check
+    from maskwright.ship.explore import bundle
     from maskwright.ship.explore.bundle import facts
-    from maskwright.ship.export.proof import TOLERANCE, worst
+    from maskwright.ship.export.folder import TOLERANCE, worst
 
     def require_equal(difference: float) -> None:
         if not difference <= TOLERANCE:  # also NaN
@@ -160,16 +159,16 @@ def _compare(model: Model, scratch: Path, out: Path, *, exact: bool) -> dict[str
     rows = [
         torch.randint(0, size, (min(length, longest),), generator=generator) for length in LENGTHS
     ]
-    network = check.read_again(model.network, scratch)
-    ours = [check.scores(model.network, row) for row in rows]
-    reread = [check.scores(network, row) for row in rows]
+    network = bundle.read_again(model.network, scratch)
+    ours = [bundle.reference_scores(model.network, row) for row in rows]
+    reread = [bundle.reference_scores(network, row) for row in rows]
     agreements = [(a.argmax(-1) == b.argmax(-1)).float() for a, b in zip(ours, reread, strict=True)]
     difference = worst(map(_difference, ours, reread))
     if exact:
         require_equal(difference)
     browser = None
-    if check.node() is not None:
-        browser_scores = check.in_the_browser(scratch, [row.tolist() for row in rows])
+    if bundle.node() is not None:
+        browser_scores = bundle.scores_in_browser(scratch, [row.tolist() for row in rows])
         pairs = zip(reread, browser_scores, strict=True)
         browser = worst(_difference(a.flatten(), b) for a, b in pairs)
         require_equal(browser)

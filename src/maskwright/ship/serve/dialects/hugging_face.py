@@ -17,31 +17,30 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field, create_model
 
-from maskwright.base.counted import rounded
 from maskwright.base.errors import IncompatibleError, UsageError
+from maskwright.base.terminal import rounded
 from maskwright.learn.tasks.base.zero_shot import HYPOTHESIS, hypotheses, label_logits
-from maskwright.ship.serve.dialects.base.answers import (
+from maskwright.ship.serve.dialects.base.messages import (
+    Body,
+    Many,
+    ModelReference,
+    Number,
     Reply,
     ScoreFunction,
+    Text,
     apply_function,
+    as_list,
     class_scores,
     classes,
     embeddings_of,
     event_stream,
+    only,
+    parse,
     plain_embedding,
+    resolve,
     respond,
     similarities_to,
 )
-from maskwright.ship.serve.dialects.base.bodies import (
-    Body,
-    Many,
-    Number,
-    Text,
-    as_list,
-    only,
-    parse,
-)
-from maskwright.ship.serve.dialects.base.model_reference import ModelReference, resolve
 from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.host import GenerationOptions, Host, Piece
 

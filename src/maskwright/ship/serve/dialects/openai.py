@@ -20,29 +20,25 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from maskwright.model.opening import special_tokens
-from maskwright.ship.serve.dialects.base.answers import (
-    embeddings_of,
-    event_stream,
-    plain_embedding,
-    respond,
-)
-from maskwright.ship.serve.dialects.base.bodies import (
+from maskwright.ship.serve.dialects.base.messages import (
     Body,
+    ModelReference,
     Number,
     Text,
     Texts,
+    all_references,
     as_list,
+    embeddings_of,
+    event_stream,
     only,
+    plain_embedding,
+    resolve,
+    respond,
     texts_in,
 )
-from maskwright.ship.serve.dialects.base.model_reference import (
-    ModelReference,
-    all_references,
-    resolve,
-)
+from maskwright.ship.serve.encoding import Logprobs, likeliest
 from maskwright.ship.serve.errors import Kind, Refusal
 from maskwright.ship.serve.host import GeneratedText, GenerationOptions, Host, HostResponse, Piece
-from maskwright.ship.serve.logprobs import Logprobs, likeliest
 
 STATUS: dict[Kind, int] = {"validation": 400, "model": 400}
 # Seeds have 31 bits, as in clients.

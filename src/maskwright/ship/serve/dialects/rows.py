@@ -15,10 +15,14 @@ from pydantic import Field
 from maskwright.ask.predict import wire
 from maskwright.learn.tasks.base.choices import LongText
 from maskwright.model.checkpoint.fine_tuned import LONGEST
-from maskwright.ship.serve.dialects.base.answers import headers_of
-from maskwright.ship.serve.dialects.base.answers import render as render
-from maskwright.ship.serve.dialects.base.bodies import Body, Text
-from maskwright.ship.serve.dialects.base.model_reference import ModelReference, resolve
+from maskwright.ship.serve.dialects.base.messages import (
+    Body,
+    ModelReference,
+    Text,
+    headers_of,
+    resolve,
+)
+from maskwright.ship.serve.dialects.base.messages import render as render
 from maskwright.ship.serve.host import Host
 
 

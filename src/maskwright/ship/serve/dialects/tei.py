@@ -22,30 +22,29 @@ from fastapi import APIRouter, Path, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from maskwright.base.counted import rounded
+from maskwright.base.terminal import rounded
 from maskwright.base.version import VERSION
 from maskwright.learn.tasks.base.add_head import num_outputs
-from maskwright.ship.serve.dialects.base.answers import (
-    Reply,
-    add_prompt,
-    class_scores,
-    classes,
-    embeddings_of,
-    respond,
-    similarities_to,
-)
-from maskwright.ship.serve.dialects.base.bodies import (
+from maskwright.ship.serve.dialects.base.messages import (
     Body,
     Ids,
     Many,
+    ModelReference,
+    Reply,
     Text,
     Texts,
     TextsOrPairs,
+    add_prompt,
     as_list,
+    class_scores,
+    classes,
+    embeddings_of,
     parse,
+    resolve,
+    respond,
+    similarities_to,
     texts_in,
 )
-from maskwright.ship.serve.dialects.base.model_reference import ModelReference, resolve
 from maskwright.ship.serve.errors import Kind, Refusal
 from maskwright.ship.serve.host import Host, all_of
 

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.curate.arrays.characters import characters_of
 from maskwright.text.curate.arrays.hashes import HashTable, is_first
-from maskwright.text.curate.arrays.lines import Lines
-from maskwright.text.curate.arrays.words import Words, words_of
+from maskwright.text.curate.arrays.segmentation import Lines, Words, characters_of, words_of
 from maskwright.text.curate.step import Change, CurationBatch
 
 LARGEST = 64 << 20  # bytes of a list

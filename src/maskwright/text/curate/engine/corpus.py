@@ -21,13 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.config import fingerprint
-from maskwright.base.findings import Finding, Note
+from maskwright.base.errors import Finding, Note
 from maskwright.base.memory import free_bytes
 from maskwright.base.storage.commit import commit_once
 from maskwright.base.storage.files import write_file
 from maskwright.text.curate.engine.daft_engine import DaftEngine, Progress
-from maskwright.text.curate.engine.shards import CurationShard
-from maskwright.text.curate.engine.tables import read_batches, read_columns, write_tables
+from maskwright.text.curate.engine.shards import (
+    CurationShard,
+    read_batches,
+    read_columns,
+    write_tables,
+)
 from maskwright.text.curate.step import DOCUMENT, ROW, CurationBatch, Pass
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from maskwright.base import errors
+from maskwright.base.catalogue import install_command, require_packages
 from maskwright.base.errors import (
     DataError,
     IncompatibleError,
@@ -26,7 +27,6 @@ from maskwright.base.errors import (
     ResourceError,
     UsageError,
 )
-from maskwright.base.packages import install, require
 from maskwright.base.storage.manifest import verify
 from maskwright.base.version import VERSION
 
@@ -84,7 +84,7 @@ class DaftEngine:
             ResourceError: there is no cluster at the address.
         """
         os.environ["DAFT_PROGRESS_BAR"] = "0"
-        daft = require("curation", "daft", "pyarrow")
+        daft = require_packages("curation", "daft", "pyarrow")
         if _STARTED and self.runner not in _STARTED:
             raise UsageError(
                 "another engine was started in this process",
@@ -100,7 +100,7 @@ class DaftEngine:
         _STARTED[:] = [self.runner]
 
     def _start_ray(self) -> None:
-        ray = require("--engine ray", "ray", do=install("daft[ray]"))
+        ray = require_packages("--engine ray", "ray", do=install_command("daft[ray]"))
         if ray.is_initialized():
             return
         try:

@@ -31,11 +31,10 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.config import fingerprint, to_plain
-from maskwright.base.counted import counted
-from maskwright.base.errors import ConfigError, DataError, UsageError
-from maskwright.base.findings import Finding, Note
+from maskwright.base.errors import ConfigError, DataError, Finding, Note, UsageError
 from maskwright.base.storage.files import TEMPORARY, file_state
 from maskwright.base.storage.manifest import hash_file
+from maskwright.base.terminal import counted
 from maskwright.base.version import VERSION
 from maskwright.text.corpus.files import Paths, find, listed
 from maskwright.text.corpus.reading import ReadingOptions

@@ -32,11 +32,13 @@ from maskwright.base.config import fingerprint, to_plain
 from maskwright.base.storage.commit import Staging, commit_once
 from maskwright.base.storage.files import file_state
 from maskwright.text.curate.engine.corpus import PASS_FILE, read_side_input, rows_about
-from maskwright.text.curate.engine.shards import MOST_SOURCES, own_id, utf8_size
-from maskwright.text.curate.engine.tables import (
+from maskwright.text.curate.engine.shards import (
+    MOST_SOURCES,
     RemainingRows,
     compressed,
+    own_id,
     read_batches,
+    utf8_size,
     write_left,
     write_tables,
 )

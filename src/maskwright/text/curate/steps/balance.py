@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.config import require
-from maskwright.base.errors import ConfigError, near
-from maskwright.base.findings import Finding
+from maskwright.base.errors import ConfigError, Finding, near
 from maskwright.text.curate.arrays.selection import (
     BALANCE,
     check_seed,

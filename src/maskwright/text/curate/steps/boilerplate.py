@@ -23,15 +23,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.text.curate.arrays.characters import (
-    DIGIT,
-    LINE_END,
-    SPACE,
-    Characters,
-    case_fold,
-    classes_of,
-    running_counts,
-)
 from maskwright.text.curate.arrays.hashes import (
     SpanHashes,
     group_equal,
@@ -40,7 +31,16 @@ from maskwright.text.curate.arrays.hashes import (
     ranges,
     true_runs,
 )
-from maskwright.text.curate.arrays.lines import Lines
+from maskwright.text.curate.arrays.segmentation import (
+    DIGIT,
+    LINE_END,
+    SPACE,
+    Characters,
+    Lines,
+    case_fold,
+    classes_of,
+    running_counts,
+)
 from maskwright.text.curate.arrays.spans import line_changes, remove_lines
 from maskwright.text.curate.step import (
     Change,

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.text.curate.arrays.lines import TERMINALS, sentences_of
+from maskwright.text.curate.arrays.segmentation import TERMINALS, sentences_of
 from maskwright.text.curate.arrays.spans import (
     Phrases,
     line_changes,

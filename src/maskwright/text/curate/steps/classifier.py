@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.ask.curation_scores import class_names, model_files, probabilities
-from maskwright.base.errors import ConfigError, DataError, MaskwrightError, near
-from maskwright.base.findings import Finding
+from maskwright.base.errors import ConfigError, DataError, Finding, MaskwrightError, near
 from maskwright.base.storage.files import file_state
 from maskwright.text.curate.arrays.hashes import BASE, mix, starts_of
 from maskwright.text.curate.arrays.selection import hashes
@@ -36,9 +35,9 @@ from maskwright.text.curate.step import (
     require_one,
 )
 from maskwright.text.tables import files
-from maskwright.text.tables.examples import TextExample
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build
+from maskwright.text.tables.rows import TextExample
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,16 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.config import require
-from maskwright.base.counted import counted
-from maskwright.base.errors import ConfigError, MaskwrightError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import ConfigError, Finding, MaskwrightError
 from maskwright.base.storage.files import file_state
+from maskwright.base.terminal import counted
 from maskwright.text.corpus.files import Source, find_all
 from maskwright.text.corpus.read import Reader
-from maskwright.text.curate.arrays.characters import characters_of
 from maskwright.text.curate.arrays.hashes import HashTable, is_first, mix, ranges, starts_of
+from maskwright.text.curate.arrays.segmentation import characters_of, words_of
 from maskwright.text.curate.arrays.spans import Spans, character_ranges, cut_spans, merge_spans
-from maskwright.text.curate.arrays.words import words_of
 from maskwright.text.curate.step import (
     DOCUMENT,
     Change,

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.text.curate.arrays.characters import LINE_END
-from maskwright.text.curate.arrays.lines import TERMINALS, find_repeats
+from maskwright.text.curate.arrays.segmentation import LINE_END, TERMINALS, find_repeats
 from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,

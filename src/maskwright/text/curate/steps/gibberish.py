@@ -11,8 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.text.curate.arrays.characters import ALPHABETIC, DIGIT, LOWER, SPACE, SYMBOL, UPPER
 from maskwright.text.curate.arrays.hashes import ranges, starts_of
+from maskwright.text.curate.arrays.segmentation import (
+    ALPHABETIC,
+    DIGIT,
+    LOWER,
+    SPACE,
+    SYMBOL,
+    UPPER,
+)
 from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,

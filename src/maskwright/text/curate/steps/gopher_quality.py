@@ -1,7 +1,7 @@
 """The quality rules of Gopher: Rae et al. 2021, "Scaling Language Models: Methods, Analysis &
 Insights from Training Gopher", appendix A.1.1, with the names of rules that datatrove gave them.
 
-Words are counted as `arrays/words.py` finds them; tokens between white space are tested for
+Words are counted as `arrays/segmentation.py` finds them; tokens between white space are tested for
 letters, so that `--` and `1999` count as words without one. Blank lines do not count.
 """
 
@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import ConfigError, UsageError
-from maskwright.text.curate.arrays.characters import ALPHABETIC, MARK, characters_of
 from maskwright.text.curate.arrays.hashes import HashTable, ranges, starts_of
-from maskwright.text.curate.arrays.words import words_of
+from maskwright.text.curate.arrays.segmentation import ALPHABETIC, MARK, characters_of, words_of
 from maskwright.text.curate.step import (
     LANGUAGE,
     UNDECIDED,

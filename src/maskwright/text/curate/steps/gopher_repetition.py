@@ -7,8 +7,8 @@
                                              earlier, each character counted once
 
 An n-gram that occurs once is no repetition, however short the text. Words are those of
-`arrays/words.py`, regardless of case and punctuation. In scripts without spaces, where they are
-letters, an n-gram has n times as many as a word has letters. Blank lines are ignored.
+`arrays/segmentation.py`, regardless of case and punctuation. In scripts without spaces, where they
+are letters, an n-gram has n times as many as a word has letters. Blank lines are ignored.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.hashes import BASE, group_equal, is_first, mix, starts_of
-from maskwright.text.curate.arrays.lines import find_repeats
-from maskwright.text.curate.arrays.words import Words
+from maskwright.text.curate.arrays.segmentation import Words, find_repeats
 from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,

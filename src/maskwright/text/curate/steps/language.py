@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base import config
-from maskwright.base.errors import ConfigError, DataError, UsageError, near
-from maskwright.base.findings import Finding
-from maskwright.base.packages import install, require
+from maskwright.base.catalogue import install_command, require_packages
+from maskwright.base.errors import ConfigError, DataError, Finding, UsageError, near
 from maskwright.base.storage.files import refusal
 from maskwright.text.curate.arrays.hashes import is_first, starts_of
-from maskwright.text.curate.arrays.lines import passages_of
+from maskwright.text.curate.arrays.segmentation import passages_of
 from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
@@ -265,7 +264,7 @@ def open_py3langid() -> NaiveBayes:
         UsageError: the package is not installed.
         DataError: the model has an unknown format.
     """
-    langid = require(
+    langid = require_packages(
         "identifying languages",
         "py3langid.langid",
         where="language.model",
@@ -288,7 +287,7 @@ def open_py3langid() -> NaiveBayes:
             where="language.model",
             found=error,
             wanted="py3langid 0.4",
-            do=install("py3langid==0.4.0"),
+            do=install_command("py3langid==0.4.0"),
         ) from error
     # Tables that give the next row and n-gram with one look-up each per byte.
     next_rows, completed = rows[moves], features[moves]
@@ -344,7 +343,7 @@ def open_fasttext(path: Path) -> FastText:
             wanted="a file of fastText, such as lid.176.ftz",
             do="correct the path behind fasttext:",
         )
-    fasttext = require(
+    fasttext = require_packages(
         "a model of fastText",
         "fasttext",
         where="language.model",

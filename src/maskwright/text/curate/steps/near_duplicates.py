@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.config import require
 from maskwright.text.curate.arrays.hashes import BASE, is_first, mix, starts_of
+from maskwright.text.curate.arrays.segmentation import Words
 from maskwright.text.curate.arrays.selection import (
     ORDER,
     OrderedStep,
@@ -32,7 +33,6 @@ from maskwright.text.curate.arrays.selection import (
     in_order,
     rows_to_keep,
 )
-from maskwright.text.curate.arrays.words import Words
 from maskwright.text.curate.step import (
     DOCUMENT,
     NO_NEAR_COPIES,

@@ -33,8 +33,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.packages import require
-from maskwright.text.curate.arrays.characters import Characters, characters_of
+from maskwright.base.catalogue import require_packages
+from maskwright.text.curate.arrays.segmentation import Characters, characters_of
 from maskwright.text.curate.step import Change, CurationBatch, Outcome, Step, check_counts
 
 SUMMARY = "Unicode form, line ends, spaces, control characters, wrong encodings, blank lines"
@@ -110,7 +110,7 @@ class Settings(Step):
             check_counts(self, "blank_lines")
         if repairs := [n for n in ("mojibake", "quotes", "references") if getattr(self, n)]:
             off = " ".join(f"--set normalise.{name}=false" for name in repairs)
-            require("repairing text", "ftfy", where="normalise", otherwise=f"; or {off}")
+            require_packages("repairing text", "ftfy", where="normalise", otherwise=f"; or {off}")
 
     def wordless(self) -> Collection[str]:
         return {*RULES, "blank-lines", *(("form",) if self.form == "NFC" else ())}

@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from maskwright.ask.curation_scores import bits_per_token, model_files, require_scores
 from maskwright.base.config import require
-from maskwright.base.errors import ConfigError, DataError, MaskwrightError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import ConfigError, DataError, Finding, MaskwrightError
 from maskwright.text.corpus.read import Reader
+from maskwright.text.curate.arrays.segmentation import word_counts
 from maskwright.text.curate.arrays.selection import PERPLEXITY, check_seed, draws
-from maskwright.text.curate.arrays.words import word_counts
 from maskwright.text.curate.markov import (
     NgramCounts,
     NgramModel,

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from maskwright.base.catalogue import require_packages
 from maskwright.base.errors import ConfigError, near
-from maskwright.base.packages import require
 from maskwright.text.curate.arrays.spans import read_entries
-from maskwright.text.curate.personal_data.details import TYPES, Detail, details_of
+from maskwright.text.curate.personal_data import TYPES, Detail, details_of
 from maskwright.text.curate.step import (
     Change,
     CurationBatch,
@@ -62,7 +62,7 @@ class Settings(Step):
                 )
         if "phone" in self.detect:
             further_types = ", ".join(f'"{name}"' for name in self.detect if name != "phone")
-            require(
+            require_packages(
                 "finding telephone numbers",
                 "phonenumbers",
                 where="personal",

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from maskwright.base.config import require
 from maskwright.text.curate.arrays.hashes import HashTable, is_first, ranges
+from maskwright.text.curate.arrays.segmentation import Words
 from maskwright.text.curate.arrays.selection import ORDER, OrderedStep, in_order
 from maskwright.text.curate.arrays.spans import Spans, character_ranges, cut_spans, merge_spans
-from maskwright.text.curate.arrays.words import Words
 from maskwright.text.curate.step import (
     DOCUMENT,
     Change,

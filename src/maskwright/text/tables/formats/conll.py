@@ -21,9 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, line_in
 from maskwright.text.corpus.lines import TextBlock
-from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.reading import OR_SKIP, Counts, Ledger, ReadingOptions, line_in
 from maskwright.text.tables.formats.conllu import blank_word, sentence_lines
 from maskwright.text.tables.rows import plain
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.ledger import OR_SKIP, Ledger, line_in
 from maskwright.text.corpus.lines import TextBlock
+from maskwright.text.corpus.reading import OR_SKIP, Ledger, line_in
 
 COLUMNS = 10
 LOOKED_AT = 1000  # lines

@@ -23,11 +23,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from maskwright.base.counted import counted
-from maskwright.base.errors import DataError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import DataError, Finding
 from maskwright.base.storage.strict_json import parse
-from maskwright.text.corpus.ledger import Counts, Ledger
+from maskwright.base.terminal import counted
+from maskwright.text.corpus.reading import Counts, Ledger
 from maskwright.text.tables.cell_values import is_flag_mapping
 from maskwright.text.tables.marked_text import are_marked_spans
 from maskwright.text.tables.rows import Row

@@ -6,15 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from maskwright.base.counted import counted
-from maskwright.base.errors import DataError
-from maskwright.base.findings import Finding
+from maskwright.base.errors import DataError, Finding
 from maskwright.base.storage.strict_json import parse
+from maskwright.base.terminal import counted
 from maskwright.text.corpus import jsonl
-from maskwright.text.corpus.ledger import Ledger
+from maskwright.text.corpus.reading import Ledger
+from maskwright.text.tables.columns import NAMES
 from maskwright.text.tables.formats import exports
 from maskwright.text.tables.formats.exports import ExportedRow
-from maskwright.text.tables.role_search import NAMES
 from maskwright.text.tables.rows import PARTS, plain
 
 # Keys under which a JSON object may hold the rows.

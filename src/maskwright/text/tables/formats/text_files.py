@@ -23,8 +23,8 @@ from typing import Any
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.files import COMPRESSIONS, Source, shown
-from maskwright.text.corpus.ledger import Ledger, line_in
 from maskwright.text.corpus.lines import TextBlock
+from maskwright.text.corpus.reading import Ledger, line_in
 from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION
 
 LABEL = "__label__"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maskwright.base.errors import TokenizerError
-from maskwright.text.tokenizer.file.kinds import flat_steps
+from maskwright.text.tokenizer.file.pipeline import flat_steps
 
 Plain = dict[str, Any]
 

@@ -1,4 +1,6 @@
-"""Builds `tokenizer.json` documents of the five kinds.
+"""The five kinds of tokenizer, and their `tokenizer.json`.
+
+Builds `tokenizer.json` documents of the five kinds.
 
     kind        text -> words                              words -> pieces
     character   -                                          one piece per character
@@ -15,18 +17,20 @@ The library attaches an end-of-word suffix to the last character, so `</w>` cann
 symbol. Here the normaliser adds it to the text after each word, and the first three merges join it:
 `<` `/` `w` `>` -> `</w>`. In a text these four characters are separate words, each followed by a
 marker, so no text can produce one.
+
+The five kinds of tokenizer, and which one a `tokenizer.json` is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from maskwright.text.tokenizer.file.roles import roles_by_table
-from maskwright.text.tokenizer.training.bpe import END, Merge
-from maskwright.text.tokenizer.training.wordpiece import CONTINUATION
-from maskwright.text.tokenizer.words import SPACE
+from maskwright.text.tokenizer.training.merging import CONTINUATION, END, Merge
+from maskwright.text.tokenizer.words import SPACE, Marks
 
+# ------------------------------------------------------------------------------ documents
 Plain = dict[str, Any]
 
 MARKS = r"\p{P}$+<=>^`|~"
@@ -197,3 +201,46 @@ def unigram_model(specials: Sequence[str], scores: Mapping[str, float], unknown:
         "vocab": rows,
         "byte_fallback": False,
     }
+
+
+# ------------------------------------------------------------------------------ kinds
+TokenizerKind = Literal["character", "bpe", "byte-bpe", "wordpiece", "unigram"]
+
+
+def kind_of(plain: dict[str, Any]) -> TokenizerKind:
+    """Return the kind of a checked `tokenizer.json`."""
+    model = plain["model"]
+    if "unk_id" in model:
+        return "unigram"
+    if "merges" not in model:
+        return "wordpiece"
+    steps = [*flat_steps(plain["pre_tokenizer"]), *flat_steps(plain["decoder"])]
+    if any(step["type"] == "ByteLevel" for step in steps):
+        return "byte-bpe"
+    return "bpe" if model["merges"] else "character"
+
+
+def unknown_of(model: dict[str, Any], tokens: list[str]) -> str | None:
+    """Return the unknown token of a model."""
+    if model.get("unk_id") is not None:
+        return tokens[model["unk_id"]]
+    return model.get("unk_token") or None
+
+
+def marks_of(plain: dict[str, Any], kind: TokenizerKind) -> Marks:
+    """Return how the vocabulary marks the edges of words."""
+    model, decoder = plain["model"], plain["decoder"] or {}
+    suffix = model.get("end_of_word_suffix") or decoder.get("suffix") or ""
+    space = SPACE if kind in ("bpe", "unigram") and not suffix else ""
+    prefix = model.get("continuing_subword_prefix") or ""
+    return Marks(prefix, suffix if kind == "bpe" else "", space, kind == "byte-bpe")
+
+
+def flat_steps(step: Any) -> list[dict[str, Any]]:
+    """Return the steps of a normalizer, pre_tokenizer or decoder, without sequences."""
+    if not isinstance(step, dict):
+        return []
+    nested = step.get("normalizers") or step.get("pretokenizers") or step.get("decoders")
+    if isinstance(nested, list):
+        return [flat_step for inner in nested for flat_step in flat_steps(inner)]
+    return [step] if isinstance(step.get("type"), str) else []

@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import IO, Protocol
 from zlib import crc32
 
-from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, UsageError
+from maskwright.base.terminal import counted
 
 HASHES = 1 << 64
 SHELVES = 160  # four to a halving: enough for 2^40 times the budget

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType
-from maskwright.model.checkpoint.transfer import transfer
+from maskwright.model.checkpoint.matching import transfer
 from maskwright.model.device.choices import Precision
 from maskwright.model.device.machine import Machine, choose
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.inference.scores import scores
-from maskwright.model.nn.heads import HeadModule
-from maskwright.model.nn.transformer import Transformer
+from maskwright.model.nn.transformer import HeadModule, Transformer
 from maskwright.model.objectives.modules.supervised import Supervised
 from maskwright.model.opening import special_tokens
 

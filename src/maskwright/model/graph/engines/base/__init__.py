@@ -1,1 +1,1 @@
-"""What engines share: `names`, `engine` (the contract), `calibration` (which one is faster)."""
+"""What engines share: `engine`, the contract, and the choice of the fastest."""

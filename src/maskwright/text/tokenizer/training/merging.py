@@ -1,9 +1,30 @@
-"""Byte-pair encoding with an end-of-word marker that is a symbol of its own.
+"""Vocabularies that are learned by merging pairs: BPE and WordPiece.
+
+Byte-pair encoding with an end-of-word marker that is a symbol of its own.
 
 Sennrich et al. 2016 (https://arxiv.org/abs/1508.07909): start from characters, merge the most
 frequent adjacent pair, repeat. The marker `</w>` is a separate symbol at first, so `est` is the
 same symbol with and without it (the `tokenizers` library attaches it to the last character). Ties
 are broken by string order, so the result depends on the counts alone.
+
+WordPiece as it was published: merge the pair that raises the likelihood of the text most.
+
+Schuster and Nakajima 2012; the score is that of the usual account of BERT's vocabulary,
+
+    score(x, y) = count(xy) / (count(x) * count(y))
+
+so a pair is merged because its parts are rarely met apart, not because it is frequent. The
+`tokenizers` library's `WordPieceTrainer` is BPE underneath (it merges by count) and gives another
+vocabulary. Equal scores go to the more frequent pair, then to the one that sorts first.
+
+The score favours pairs of rare symbols, and a floor under the counts is the guard. With a fixed
+low floor the vocabulary fills with rare names (on 5 MB of child-level English, 8,192 pieces, floor
+2: 3.6 pieces a word). With `min_frequency=None` the floor starts at half of the largest count and
+is halved whenever no pair is left above it, down to 2: 1.48 pieces a word, where BPE has 1.49.
+
+Why the heap may be stale: a merge of x and y lowers count(x) and count(y) and so *raises* the score
+of every other pair that holds x or y. Those are pushed again at once. A score can also fall (a pair
+lost places); then its old entry is too high, comes up too early, and is put back where it belongs.
 """
 
 from __future__ import annotations
@@ -155,3 +176,118 @@ def train_bpe(
             if current_count >= min_frequency and new in (a, b):
                 push(a, b, current_count)
     return learned
+
+
+# ------------------------------------------------------------------------------ WordPiece
+CONTINUATION = "##"
+LEAST = 2  # the lowest floor: what is met once teaches nothing
+FALL = 0.5
+
+
+def train_wordpiece(
+    words: Mapping[str, int], *, tokens: int, min_frequency: int | None = 2
+) -> list[Merge]:
+    """Learn up to `tokens` new tokens from distinct `words` and their counts.
+
+    Args:
+        words: distinct words and their counts.
+        tokens: the maximum number of new tokens.
+        min_frequency: the minimum count of merged pairs; None: a minimum that falls to `LEAST`.
+
+    Returns:
+        The merges in order; `token` is the new piece, with `##` where it continues a word.
+    """
+    trainer = _Trainer(words)
+    if min_frequency is not None:
+        trainer.run(tokens, min_frequency)
+        return trainer.learned
+    floor = max(trainer.table.pairs.values(), default=LEAST)
+    while True:
+        floor = max(LEAST, int(floor * FALL))
+        trainer.run(tokens, floor)
+        if floor == LEAST or len(trainer.learned) >= tokens:
+            break
+    return trainer.learned
+
+
+def spell(word: str) -> list[str]:
+    """Return the characters of `word` as pieces: the first one, then others with `##`."""
+    return [word[0], *(CONTINUATION + c for c in word[1:])]
+
+
+def join(left: str, right: str) -> str:
+    """Return the piece that results from merging two adjacent pieces."""
+    return left + right.removeprefix(CONTINUATION)
+
+
+class _Trainer:
+    def __init__(self, words: Mapping[str, int]) -> None:
+        self.floor = 0
+        self.learned: list[Merge] = []
+        self.symbols = Symbols()
+        ordered = sorted(words)
+        self.table = PairTable(
+            [[self.symbols.number(s) for s in spell(word)] for word in ordered],
+            [words[word] for word in ordered],
+        )
+        self.holders: defaultdict[int, set[Pair]] = defaultdict(set)
+        self.heap: list[tuple[float, int, str, str, Pair]] = []
+        self.known = len(self.symbols.strings)
+
+    def run(self, tokens: int, floor: int) -> None:
+        """Merge pairs that occur at least `floor` times, until there are `tokens` new tokens."""
+        self.floor = floor
+        for pair in self.table.pairs:
+            self._hold(pair)
+            self._push(pair)
+        strings = self.symbols.strings
+        while self.heap and len(strings) - self.known < tokens:
+            best = self._pop()
+            if best is None:
+                continue
+            left, right = best
+            token = join(strings[left], strings[right])
+            merge = Merge(strings[left], strings[right], token, self.table.pairs[best])
+            self.learned.append(merge)
+            new = self.symbols.number(token)
+            self._update(best, self.table.merge(left, right, new))
+
+    def _score(self, pair: Pair) -> tuple[float, int]:
+        count = self.table.pairs[pair]
+        # Division of whole numbers is rounded once, so equal scores are equal floats.
+        return count / (self.table.symbols[pair[0]] * self.table.symbols[pair[1]]), count
+
+    def _push(self, pair: Pair) -> None:
+        score, count = self._score(pair)
+        if count >= self.floor:
+            strings = self.symbols.strings
+            entry = (-score, -count, strings[pair[0]], strings[pair[1]], pair)
+            heapq.heappush(self.heap, entry)
+
+    def _pop(self) -> Pair | None:
+        """Return the best pair; None if the top entry was outdated, which is updated or removed."""
+        score, count, _, _, pair = heapq.heappop(self.heap)
+        if pair not in self.table.pairs:
+            return None
+        current_score = self._score(pair)
+        if current_score == (-score, -count):
+            return pair
+        if current_score < (-score, -count):
+            self._push(pair)
+        return None
+
+    def _update(self, merged: Pair, changed: set[Pair]) -> None:
+        for pair in [merged, *changed]:
+            self._hold(pair)
+        for pair in self.holders[merged[0]] | self.holders[merged[1]] | changed:
+            if pair in self.table.pairs:
+                self._push(pair)
+
+    def _hold(self, pair: Pair) -> None:
+        """Index `pair` by both symbols if it is frequent enough to be merged, else remove it."""
+        if self.table.pairs.get(pair, 0) >= self.floor:
+            self.holders[pair[0]].add(pair)
+            self.holders[pair[1]].add(pair)
+        else:
+            self.holders[pair[0]].discard(pair)
+            self.holders[pair[1]].discard(pair)

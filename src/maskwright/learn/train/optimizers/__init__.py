@@ -1,1 +1,0 @@
-"""Optimizers over flat vectors: their `settings`, and their `states` with the updates."""
