@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelled.tables import refusal
-from maskwright.base.errors import DataError, UsageError
+from maskwright.base.errors import DataError
 from maskwright.base.metrics import metrics
 from maskwright.base.metrics.intervals import (
-    by_resample,
     estimate,
     estimate_of_sums,
-    estimates,
     estimates_of_means,
     of_counts,
+    of_rows,
+    resample_indices,
 )
 
 CLASSES = st.integers(0, 3)
@@ -145,6 +145,12 @@ def test_several_labels_at_once() -> None:
 
 
 # ------------------------------------------------------------------------------ intervals
+def drawn(metric: metrics.Metric, truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """The metric of six resamples, together; a `partial` of it is computed one by one."""
+    _, of = of_rows(metric, truth, predicted)
+    return np.concatenate([of(indices) for indices in resample_indices(len(truth), 6)])
+
+
 @given(st.lists(PAIRS, min_size=1, max_size=4))
 def test_figures_of_counts_are_those_of_the_rows(tables: list[list[tuple[int, int]]]) -> None:
     counts = np.stack([metrics.confusion(*apart(pairs), 4) for pairs in tables])
@@ -156,8 +162,7 @@ def test_resamples_by_counts_are_resamples_of_rows() -> None:
     truth, predicted = np.arange(60) % 3, np.arange(60) // 4 % 3
     for metric in (metrics.accuracy, metrics.macro_f1, metrics.matthews):
         by_row = partial(metric)
-        by_counts = by_resample([metric], truth, predicted, 40)[metric]
-        assert by_counts == pytest.approx(by_resample([by_row], truth, predicted, 40)[by_row])
+        assert drawn(metric, truth, predicted) == pytest.approx(drawn(by_row, truth, predicted))
 
 
 def test_how_many_resamples_are_looked_at_together_changes_nothing(
@@ -166,12 +171,15 @@ def test_how_many_resamples_are_looked_at_together_changes_nothing(
     draw = np.random.default_rng(0)
     one, several = draw.integers(0, 5, (2, 40)), draw.integers(0, 2, (2, 40, 3))
     numbers = draw.random((2, 40))
-    names = (CLASS, ("micro_f1", "macro_f1", "accuracy"), ("spearman", "squared_error"))
-    given = list(zip(names, *zip(one, several, numbers, strict=True), strict=True))
-    whole = [estimates(*each) for each in given]
+    given = [
+        *((metrics.METRICS[name], *one) for name in CLASS),
+        *((metrics.METRICS[name], *several) for name in ("micro_f1", "macro_f1")),
+        *((metrics.METRICS[name], *numbers) for name in ("spearman", "squared_error")),
+    ]
+    whole = [estimate(*each) for each in given]
     sums = estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1)
     monkeypatch.setattr("maskwright.base.metrics.intervals.AT_ONCE", 7 * 40)
-    assert [estimates(*each) for each in given] == whole
+    assert [estimate(*each) for each in given] == whole
     assert estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1) == sums
 
 
@@ -185,8 +193,7 @@ def test_resamples_of_numbers_together_are_those_one_by_one(pairs: list[tuple[fl
     truth, predicted = np.array(pairs, np.float64).T
     for metric in (metrics.pearson, metrics.spearman, metrics.squared_error):
         plain = partial(metric)
-        together = by_resample([metric], truth, predicted, 6)[metric]
-        one_by_one = by_resample([plain], truth, predicted, 6)[plain]
+        together, one_by_one = (drawn(m, truth, predicted) for m in (metric, plain))
         assert together == pytest.approx(one_by_one, nan_ok=True, rel=1e-6, abs=1e-6)
 
 
@@ -198,8 +205,7 @@ def test_resamples_of_several_labels_together_are_those_one_by_one(
     truth, predicted = (draw.integers(0, 2, (rows, labels)) for _ in range(2))
     for metric in (metrics.accuracy, metrics.macro_f1, metrics.micro_f1):
         plain = partial(metric)
-        together = by_resample([metric], truth, predicted, 6)[metric]
-        one_by_one = by_resample([plain], truth, predicted, 6)[plain]
+        together, one_by_one = (drawn(m, truth, predicted) for m in (metric, plain))
         assert together == pytest.approx(one_by_one)
 
 
@@ -216,22 +222,14 @@ def test_an_interval_holds_the_figure_and_is_the_same_each_time() -> None:
 def test_all_right_is_not_certain() -> None:
     """Eight of eight: Wilson's interval begins at 8 / (8 + 1.96²) = 0.676."""
     right = np.arange(8) % 2
-    found = estimates(CLASS, right, right, resamples=50)
-    assert (found["accuracy"].value, found["accuracy"].high) == (1.0, 1.0)
-    assert found["accuracy"].low == pytest.approx(0.6756, abs=1e-3)
-    assert math.isnan(found["matthews"].low), "its resamples say nothing"
+    found = estimate(metrics.accuracy, right, right)
+    assert (found.value, found.high) == (1.0, 1.0)
+    assert found.low == pytest.approx(0.6756, abs=1e-3)
+    assert math.isnan(estimate(metrics.matthews, right, right).low), "its resamples say nothing"
     none = estimate(metrics.accuracy, right, 1 - right, resamples=50)
     assert (none.value, none.low) == (0.0, 0.0) and none.high == pytest.approx(0.3244, abs=1e-3)
     means = estimates_of_means(["f1"], np.ones((5, 1)))
     assert means["f1"].value == 1.0 and math.isnan(means["f1"].low)
-
-
-def test_the_usual_figures_of_a_task() -> None:
-    truth, predicted = np.array([0, 1, 0, 1]), np.array([0, 1, 1, 1])
-    found = estimates(CLASS, truth, predicted, resamples=10)
-    assert tuple(found) == CLASS and found["accuracy"].value == 0.75
-    error = refusal(UsageError, lambda: estimates(("accurcy",), truth, predicted))
-    assert error.wanted == "did you mean 'accuracy'?"
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])

@@ -128,6 +128,23 @@ def test_intervals_of_figures_cover_the_truth(rows: int) -> None:
     assert share(200, of_means) <= band(0.08, 200)  # percentiles are a little short on 20 rows
 
 
+def test_the_interval_of_rare_labels_holds_their_figure() -> None:
+    """Forty labels, most with a row or two, which resamples lack. The control counts a label that
+    is in none of the rows as one of F1 0."""
+
+    def misses(*, lacking: bool) -> bool:
+        truth = (RANDOM.random((60, 40)) < 0.04).astype(np.int64)
+        predicted = np.where(RANDOM.random((60, 40)) < 0.01, 1 - truth, truth)
+
+        def all_labels(truth: np.ndarray, predicted: np.ndarray) -> float:
+            return macro_f1(truth, predicted) * float((truth + predicted).any(0).mean())
+
+        found = estimate(all_labels if lacking else macro_f1, truth, predicted, resamples=100)
+        return not found.low <= found.value <= found.high
+
+    assert share(20, lambda: misses(lacking=False)) == 0 < share(20, lambda: misses(lacking=True))
+
+
 @pytest.mark.parametrize("rows", [10, 30, 120])
 @pytest.mark.parametrize("metric", [accuracy, macro_f1])
 def test_equal_predictors_are_rarely_told_apart(rows: int, metric: intervals.Metric) -> None:

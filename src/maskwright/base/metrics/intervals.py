@@ -1,14 +1,10 @@
-"""Resampling: metrics of many selections of rows, vectorised if the metric allows it.
+"""Metrics with 95 % intervals, and the resamples of rows that these need.
 
-Rows are drawn by keys (`randomness.py`), so that two models get the same resamples and their
-difference has an interval of its own.
-
-Metrics with 95 % intervals.
-
-Accuracy has Wilson's interval, other metrics the percentiles of the bootstrap. The interval is
-unknown if a metric has the same value in all resamples, or is undefined in some, as a correlation
-on few rows. An interval of a correlation contains 0 unless a permutation test rejects that labels
-and predictions are independent; percentiles alone would exclude 0 too often on few rows.
+Accuracy has Wilson's interval, other metrics the percentiles of the bootstrap, whose rows are drawn
+by keys (`randomness.py`). The interval is unknown if a metric has the same value in all resamples,
+or is undefined in some, as a correlation on few rows. An interval of a correlation contains 0
+unless a permutation test rejects that labels and predictions are independent; percentiles alone
+would exclude 0 too often on few rows.
 """
 
 from __future__ import annotations
@@ -18,15 +14,14 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from maskwright.base.errors import DataError, UsageError, near
+from maskwright.base.errors import DataError
 from maskwright.base.metrics.metrics import (
-    METRICS,
     Metric,
     Values,
     accuracy,
@@ -49,45 +44,33 @@ TINY = 1e-300
 OF_CLASSES = (accuracy, macro_f1, matthews)
 OF_LABELS = (accuracy, macro_f1, micro_f1)
 OF_NUMBERS = (pearson, spearman, squared_error)
-# (R, rows) indices of R resamples -> (R,) values of each metric.
-OfResamples = Callable[[NDArray[np.int64]], dict[Metric, NDArray[np.float64]]]
+# (R, rows) indices of R resamples -> (R,) values of a metric.
+OfResamples = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 
-def by_resample(
-    chosen: Sequence[Metric], truth: Values, predicted: Values, resamples: int
-) -> dict[Metric, NDArray[np.float64]]:
-    """Return (resamples,) values of each metric on the same resamples."""
-    width, of = of_rows(chosen, truth, predicted)
-    chunks = [of(indices) for indices in resample_indices(len(truth), resamples, width)]
-    return {metric: np.concatenate([chunk[metric] for chunk in chunks]) for metric in chosen}
+def of_rows(metric: Metric, truth: Values, predicted: Values) -> tuple[int, OfResamples]:
+    """Return (numbers in memory for each index, the metric of (R, rows) indices of rows)."""
+    if truth.ndim > 1 and truth.shape[1] > 1 and metric in OF_LABELS:
+        return 1, _of_labels(metric, truth, predicted)
+    if truth.ndim == 1 and metric in OF_NUMBERS:
+        sides = truth.astype(np.float64), predicted.astype(np.float64)
+        return 1, partial(_of_numbers, metric, *sides)
+    if truth.ndim == 1 and truth.dtype.kind == "i" and metric in OF_CLASSES:
+        return _of_classes(metric, truth, predicted)
+    return 1, lambda indices: np.array([metric(truth[i], predicted[i]) for i in indices])
 
 
-def of_rows(chosen: Sequence[Metric], truth: Values, predicted: Values) -> tuple[int, OfResamples]:
-    """Return (numbers in memory for each index, the metrics of (R, rows) indices of rows)."""
-    width, of = 1, cast(OfResamples, partial(_one_by_one, chosen, truth, predicted))
-    if truth.ndim > 1 and truth.shape[1] > 1 and {*chosen} <= {*OF_LABELS}:
-        of = _of_labels(truth, predicted)
-    elif truth.ndim == 1 and {*chosen} <= {*OF_NUMBERS}:
-        of = partial(_of_numbers, chosen, truth.astype(np.float64), predicted.astype(np.float64))
-    elif truth.ndim == 1 and truth.dtype.kind == "i" and {*chosen} <= {*OF_CLASSES}:
-        width, of = _of_classes(truth, predicted)
-    return width, of
-
-
-def _one_by_one(
-    chosen: Sequence[Metric], truth: Values, predicted: Values, indices: NDArray[np.int64]
-) -> dict[Metric, NDArray[np.float64]]:
-    return {m: np.array([m(truth[i], predicted[i]) for i in indices]) for m in chosen}
-
-
-def _of_classes(truth: Values, predicted: Values) -> tuple[int, OfResamples]:
-    """Metrics of one class for each row, from confusion matrices; before them the numbers that a
+def _of_classes(metric: Metric, truth: Values, predicted: Values) -> tuple[int, OfResamples]:
+    """A metric of one class for each row, from confusion matrices; before it the numbers that a
     matrix has for each row."""
     names, cells = np.unique(np.stack([truth, predicted]), return_inverse=True)
     size = len(names)
     pairs = cells.reshape(2, -1)[0] * size + cells.reshape(2, -1)[1]
-    return -(-(size**2) // len(truth)), lambda indices: of_counts(
-        _counts(pairs[indices], size**2).reshape(-1, size, size), names >= 0
+    return (
+        -(-(size**2) // len(truth)),
+        lambda indices: of_counts(
+            _counts(pairs[indices], size**2).reshape(-1, size, size), names >= 0
+        )[metric],
     )
 
 
@@ -115,42 +98,36 @@ def of_counts(
     }
 
 
-def _of_labels(truth: Values, predicted: Values) -> OfResamples:
-    """Metrics of several labels (N, C), from weighted sums over the rows."""
+def _of_labels(metric: Metric, truth: Values, predicted: Values) -> OfResamples:
+    """A metric of several labels (N, C), from weighted sums over the rows."""
     rows, size = truth.shape
-    right, label_counts = truth * predicted, truth + predicted
-    statistics = np.concatenate(
-        [right, label_counts, (truth == predicted).all(1, keepdims=True)], axis=1
-    )
+    right = (truth == predicted).all(1, keepdims=True)
+    statistics = np.concatenate([truth * predicted, truth + predicted, right], axis=1)
     statistics = statistics.astype(np.float64)
 
-    def of(indices: NDArray[np.int64]) -> dict[Metric, NDArray[np.float64]]:
+    def of(indices: NDArray[np.int64]) -> NDArray[np.float64]:
         sums = _counts(indices, rows) @ statistics  # (R, 2C + 1)
-        right, totals = sums[:, :size], sums[:, size : 2 * size]
-        return {
-            accuracy: sums[:, -1] / indices.shape[1],
-            micro_f1: 2 * right.sum(1) / np.maximum(1, totals.sum(1)),
-            macro_f1: (2 * right / np.maximum(1, totals)).mean(1),
-        }
+        hits, totals = sums[:, :size], sums[:, size : 2 * size]
+        if metric is accuracy:
+            return np.asarray(sums[:, -1] / indices.shape[1])
+        if metric is micro_f1:
+            return np.asarray(2 * hits.sum(1) / np.maximum(1, totals.sum(1)))
+        occurring = np.maximum(1, (totals > 0).sum(1))
+        return np.asarray((2 * hits / np.maximum(1, totals)).sum(1) / occurring)
 
     return of
 
 
 def _of_numbers(
-    chosen: Sequence[Metric], truth: Values, predicted: Values, indices: NDArray[np.int64]
-) -> dict[Metric, NDArray[np.float64]]:
-    """Metrics of one number for each row."""
-    true, predictions = truth[indices], predicted[indices]  # (R, N)
-    by_metric: dict[Metric, NDArray[np.float64]] = {}
-    for metric in chosen:
-        if metric is squared_error:
-            by_metric[metric] = np.square(true - predictions).mean(1)
-        elif metric is spearman:
-            ranks = (scipy.stats.rankdata(side, axis=1) for side in (true, predictions))
-            by_metric[metric] = _correlations(*ranks)
-        else:
-            by_metric[metric] = _correlations(true, predictions)
-    return by_metric
+    metric: Metric, truth: Values, predicted: Values, indices: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """A metric of one number for each row."""
+    sides = truth[indices], predicted[indices]  # (R, N)
+    if metric is squared_error:
+        return np.asarray(np.square(sides[0] - sides[1]).mean(1))
+    if metric is spearman:
+        sides = tuple(scipy.stats.rankdata(side, axis=1) for side in sides)
+    return _correlations(*sides)
 
 
 def _correlations(true: Values, predictions: Values) -> NDArray[np.float64]:
@@ -232,45 +209,29 @@ class Estimate:
         return {name: n if math.isfinite(n) else None for name, n in vars(self).items()}
 
 
-def estimates(
-    names: Sequence[str], truth: Values, predicted: Values, *, resamples: int = RESAMPLES
-) -> dict[str, Estimate]:
-    """Return the named metrics, each with its 95 % interval.
-
-    Raises:
-        UsageError: a name that is not in `METRICS`.  DataError: no rows, or not the same number.
-    """
-    for name in names:
-        if name not in METRICS:
-            raise UsageError("no such metric here", found=repr(name), wanted=near(name, METRICS))
-    truth, predicted = check_arrays(truth, predicted)
-    drawn = by_resample([METRICS[name] for name in names], truth, predicted, resamples)
-    return {
-        name: _estimate(METRICS[name], truth, predicted, drawn[METRICS[name]], LEVEL)
-        for name in names
-    }
-
-
 def estimate(
-    metric: Metric,
-    truth: Values,
-    predicted: Values,
-    *,
-    level: float = LEVEL,
-    resamples: int = RESAMPLES,
+    metric: Metric, truth: Values, predicted: Values, *, resamples: int = RESAMPLES
 ) -> Estimate:
-    """Return a metric with its percentiles over keyed resamples of the rows.
+    """Return a metric with its 95 % interval, from keyed resamples of the rows.
 
     Raises:
         DataError: no rows, or not the same number.
     """
     truth, predicted = check_arrays(truth, predicted)
-    drawn = by_resample([metric], truth, predicted, resamples)[metric]
-    return _estimate(metric, truth, predicted, drawn, level)
+    value = metric(truth, predicted)
+    if metric is accuracy:
+        return Estimate(value, *wilson(value, len(truth)))
+    width, of = of_rows(metric, truth, predicted)
+    drawn = [of(indices) for indices in resample_indices(len(truth), resamples, width)]
+    low, high = interval_of_resamples(np.concatenate(drawn), LEVEL)
+    excludes_0 = metric in CORRELATIONS and (low > 0 or high < 0)
+    if excludes_0 and permutation_p(metric, truth, predicted, RESAMPLES) > 1 - LEVEL:
+        low, high = min(low, 0.0), max(high, 0.0)
+    return Estimate(value, low, high)
 
 
 def estimate_of_sums(
-    figure: OfSums, counts: NDArray[Any], *, level: float = LEVEL, resamples: int = RESAMPLES
+    figure: OfSums, counts: NDArray[Any], *, resamples: int = RESAMPLES
 ) -> Estimate:
     """Return a function of the sums over the rows of `counts` (N, K), such as an F1 of entities or
     a mean, with its percentiles over keyed resamples of the rows.
@@ -287,7 +248,7 @@ def estimate_of_sums(
         ]
     )
     totals = counts.sum(0, keepdims=True)
-    interval = interval_of_resamples(figure(drawn).astype(float), level)
+    interval = interval_of_resamples(figure(drawn).astype(float), LEVEL)
     return Estimate(float(figure(totals)[0]), *interval)
 
 
@@ -312,20 +273,6 @@ def wilson(share: float, count: int, level: float = LEVEL) -> tuple[float, float
     half = z / denominator * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
     # Exact at 0 and 1, where rounding would leave 1e-17.
     return (0.0 if share == 0 else middle - half), (1.0 if share == 1 else middle + half)
-
-
-def _estimate(
-    metric: Metric, truth: Values, predicted: Values, drawn: NDArray[np.float64], level: float
-) -> Estimate:
-    """Return a metric with the interval of its values on the resamples, `drawn`."""
-    value = metric(truth, predicted)
-    if metric is accuracy:
-        return Estimate(value, *wilson(value, len(truth), level))
-    low, high = interval_of_resamples(drawn, level)
-    excludes_0 = metric in CORRELATIONS and (low > 0 or high < 0)
-    if excludes_0 and permutation_p(metric, truth, predicted, RESAMPLES) > 1 - level:
-        low, high = min(low, 0.0), max(high, 0.0)
-    return Estimate(value, low, high)
 
 
 def interval_of_resamples(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:

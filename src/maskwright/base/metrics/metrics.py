@@ -40,11 +40,14 @@ def accuracy(truth: Values, predicted: Values) -> float:
 
 
 def macro_f1(truth: Values, predicted: Values) -> float:
-    """Return the mean F1 of the classes that occur on either side; of several labels (N, C), of all
-    C. A prediction below 0 is no class."""
+    """Return the mean F1 of the classes, or of several labels (N, C), that occur on either side; 0
+    if none does. A prediction below 0 is no class."""
     truth, predicted = check_arrays(truth, predicted)
     classes = None
-    if truth.ndim == 1 and len(predicted) and predicted.min() < 0:
+    if truth.ndim > 1:
+        hits, totals = (truth * predicted).sum(0), (truth + predicted).sum(0)
+        return float((2 * hits / np.maximum(1, totals)).sum() / max(1, (totals > 0).sum()))
+    if len(predicted) and predicted.min() < 0:
         classes = [name for name in np.union1d(truth, predicted) if name >= 0]
     return float(
         _sklearn().f1_score(truth, predicted, labels=classes, average="macro", zero_division=0.0)

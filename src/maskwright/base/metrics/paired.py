@@ -1,7 +1,6 @@
 """Two predictors on the same rows: differences, and the verdict on a model.
 
-Differences of two predictors on the same rows, with tests and intervals that are paired by row;
-and of one predictor between two groups of rows.
+Tests and intervals are paired by row:
 
     of_shares    right or wrong in each row: McNemar's test (mid-p; Fagerland et al. 2013, doi
                  10.1186/1471-2288-13-91) and the interval of Bonett & Price (2012, doi
@@ -9,11 +8,10 @@ and of one predictor between two groups of rows.
     of_metric    any metric of rows: a randomisation test, which exchanges the two predictions of a
                  row (Noreen 1989), and percentiles of the paired bootstrap
     of_sums      the same for a function of sums over rows, such as the F1 of entities
+    of_groups    one predictor between two groups of rows
 
 Two intervals that overlap do not show that two predictors are equal: rows that are hard for both
 widen both intervals, and cancel in the difference.
-
-A verdict on a result: is the model better than what needs no model, on the same rows?
 """
 
 from __future__ import annotations
@@ -33,6 +31,7 @@ from maskwright.base.metrics.intervals import (
     LEVEL,
     RESAMPLES,
     SEED,
+    OfResamples,
     OfSums,
     interval_of_resamples,
     of_rows,
@@ -55,8 +54,6 @@ COMPARABLE: dict[Metric, Callable[[Values], Values]] = {
     spearman: lambda values: scipy.stats.rankdata(values),  # `scipy.stats` is loaded on use
     pearson: lambda values: (values - values.mean()) / max(values.std(), 1e-300),
 }
-# (R, rows) indices into the rows of the first predictor followed by those of the second -> (R,)
-OfIndices = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -118,13 +115,9 @@ def of_metric(
         )
     if metric in COMPARABLE:
         ours, theirs = map(COMPARABLE[metric], (ours, theirs))
-    width, of = of_rows([metric], np.concatenate([truth] * 2), np.concatenate([ours, theirs]))
+    width, of = of_rows(metric, np.concatenate([truth] * 2), np.concatenate([ours, theirs]))
     value = metric(truth, ours) - metric(truth, theirs)
-
-    def values(indices: NDArray[np.int64]) -> NDArray[np.float64]:
-        return of(indices)[metric]
-
-    return _resampled(value, values, len(truth), width, level, resamples)
+    return _resampled(value, of, len(truth), width, level, resamples)
 
 
 def of_sums(
@@ -149,10 +142,11 @@ def of_sums(
 
 
 def _resampled(
-    value: float, of: OfIndices, rows: int, width: int, level: float, resamples: int
+    value: float, of: OfResamples, rows: int, width: int, level: float, resamples: int
 ) -> PairedDifference:
     """Return the difference with percentiles of the bootstrap. The interval contains 0 unless the
-    randomisation test rejects that the two predictors are exchangeable."""
+    randomisation test rejects that the two predictors are exchangeable. `of` takes indices into the
+    rows of the first predictor followed by those of the second."""
     drawn = np.concatenate(
         [of(indices) - of(indices + rows) for indices in resample_indices(rows, resamples, width)]
     )
@@ -182,7 +176,7 @@ def of_groups_of_shares(
 
 
 def of_groups(
-    of: OfIndices, selected: NDArray[np.bool_], width: int, resamples: int = RESAMPLES
+    of: OfResamples, selected: NDArray[np.bool_], width: int, resamples: int = RESAMPLES
 ) -> tuple[float, float]:
     """Return a metric of the selected rows (N,) minus that of the others, and the two-sided p of a
     permutation test: of which rows the metric differs so much if as many are selected at random.

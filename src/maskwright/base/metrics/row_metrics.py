@@ -72,8 +72,8 @@ class ArrayMetric:
         if metric is accuracy:
             right = (self.truth == self.predicted).reshape(len(self.truth), -1).all(1)
             return paired.of_groups_of_shares(right, selected)
-        width, of = of_rows([metric], self.truth, self.predicted)
-        value, p = paired.of_groups(lambda rows: of(rows)[metric], selected, width, resamples)
+        width, of = of_rows(metric, self.truth, self.predicted)
+        value, p = paired.of_groups(of, selected, width, resamples)
         return (-value if metric in ERRORS else value), p
 
 
