@@ -35,7 +35,6 @@ from maskwright.base.report.drawing.svg import grid, head_weights, scatter
 from maskwright.learn.finetune import page as finetune_page
 from maskwright.learn.finetune.label_curve import LabelCurve
 from maskwright.learn.finetune.label_curve import render as curve_page
-from maskwright.learn.finetune.result import card
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.text.curate.card import render_data_card, render_page
 from maskwright.text.tables.rows import TextExample
@@ -171,19 +170,20 @@ def of_model(folder: Path, text: str) -> str:
 
 
 def of_finetuned_card(folder: Path, text: str) -> str:
-    return card(
-        task_type=task_for("classification", (text, "other")),
+    return document.render(
+        "finetuned.md",
+        front={"library_name": text, "metrics": [text], "model-index": [{text: text}]},
         name=text,
+        task="classification",
         base=text,
-        data={text: "ab" * 32},
-        rows={text: 3},
-        findings={text: [found_of(text)]},
-        settings={text: text},
-        eval_part=text,
-        figures={text: 0.5},
+        labels=[text, "other"],
+        more_labels=1,
         verdict=text,
         table=TABLE,
-        plain=True,
+        rows={text: 3},
+        data={text: "ab" * 32},
+        findings=[found_of(text)],
+        settings={text: text},
         loads=[repr(text)],
     )
 

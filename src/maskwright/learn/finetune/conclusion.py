@@ -164,15 +164,23 @@ def advice(
     judged: Verdict,
     *,
     reads_more: bool,
+    lower_cases: bool = False,
 ) -> list[str]:
-    """Return at most two sentences on what would help, the first of: texts that are cut, a loss
-    that still falls, words in many pieces, equal answers, few rows.
+    """Return at most two sentences on what would help, the first of: a baseline that is better,
+    texts that are cut, a loss that still falls, a tokenizer that does not fit, equal answers, few
+    rows.
 
     Args:
         trainings: of all seeds; of one seed's equal answers `one_sided` warns.
         reads_more: whether the model has positions for longer texts.
+        lower_cases: whether the tokenizer does not tell capitals from small letters.
     """
     sentences = []
+    if judged.state == "no better" and judged.rival == SPOKEN[AS_IT_IS]:
+        sentences.append("Use the model as it is, or try --method embeddings.")
+    elif judged.state == "no better" and judged.rival == SPOKEN["words"] and task_type.head:
+        better = "is as good and costs less" if judged.is_usable else "is better on this data"
+        sentences.append(f"Use --method bag-of-words, which {better}.")
     extent, num_rows = train.extent, len(train.rows)
     cut_share = 0.0 if extent is None else float((extent.cut > 0).mean())
     if cut_share >= TRUNCATED:
@@ -201,6 +209,10 @@ def advice(
             sentences.append(
                 f"The tokenizer cuts a word into {pieces:.1f} pieces on average: a model with a "
                 "vocabulary for this language and case tags better."
+            )
+        elif lower_cases:
+            sentences.append(
+                "The tokenizer lower-cases all words: a cased model sees which are names."
             )
     if judged.state != "good":
         if one_sided is not None:

@@ -56,71 +56,6 @@ from maskwright.text.tables.shapes import may_be_list
 SHOWN_LABELS = 40
 
 
-def card(
-    *,
-    task_type: TaskType,
-    name: str,
-    base: str,
-    data: Mapping[str, str],
-    rows: Mapping[str, int],
-    findings: Mapping[str, Sequence[Finding]],
-    settings: Mapping[str, Any],
-    eval_part: str,
-    figures: Mapping[str, float],
-    verdict: str,
-    table: Table,
-    plain: bool,
-    loads: Sequence[str],
-) -> str:
-    """Return the text of the model card.
-
-    Args:
-        base: name of the model that was fine-tuned; "": none was.
-        data: SHA-256 of each file, by name.
-        rows: number of rows, by part.
-        findings: findings of encoding, such as truncation, by part.
-        settings: training settings, by displayed name.
-        figures: metrics on the part `eval_part`, by name.
-        verdict: a sentence that compares the model with the baselines.
-        plain: whether transformers loads the folder.
-        loads: lines of example code.
-    """
-    finite_figures = {m: rounded(v) for m, v in figures.items() if math.isfinite(v)}
-    metrics = [{"type": m, "name": m, "value": v} for m, v in finite_figures.items()]
-    files = ", ".join(data) or "the rows given"
-    result = {
-        "task": {"type": task_type.pipeline, "name": task_type.task},
-        "dataset": {"name": files, "type": "local", "split": eval_part},
-        "metrics": metrics,
-    }
-    front = {
-        "library_name": "transformers" if plain else "maskwright",
-        **({"base_model": base} if base else {}),
-        "pipeline_tag": task_type.pipeline,
-        "tags": ["maskwright", task_type.task],
-        "metrics": list(finite_figures),
-        "model-index": [{"name": name, "results": [result]}],
-    }
-    return document.render(
-        "finetuned.md",
-        front=front,
-        name=name,
-        task=task_type.task,
-        base=base,
-        labels=task_type.labels[:SHOWN_LABELS],
-        more_labels=len(task_type.labels) - SHOWN_LABELS,
-        verdict=verdict,
-        table=table,
-        rows=rows,
-        data=data,
-        findings=[
-            finding.of(part_name) for part_name, listed in findings.items() for finding in listed
-        ],
-        settings=settings,
-        loads=loads,
-    )
-
-
 FEW_ROWS = 100  # below it, the 95 % interval of an accuracy may be wider than ±0.1
 RESULTS, PAGE, SCRIPT = "results.json", "report.html", "predict.py"
 # The pipelines of transformers that support such a folder, in its last two major releases.
@@ -240,8 +175,16 @@ class FinetuneResult:
         train = self.encoded_parts[TRAIN]
         one_sided = self.report.one_sided or best.one_sided
         trainings = [seed.tuned for seed in self.seeds]
+        tokenizer = None if learner.frame is None else learner.frame.tokenizer
         return conclusion.advice(
-            best.task_type, train, trainings, one_sided, self.verdict, reads_more=learner.reads_more
+            best.task_type,
+            train,
+            trainings,
+            one_sided,
+            self.verdict,
+            reads_more=learner.reads_more,
+            lower_cases=tokenizer is not None
+            and len({*map(tuple, tokenizer.encode_batch("Aa"))}) < 2,
         )
 
     @cached_property
@@ -366,23 +309,43 @@ class FinetuneResult:
 
     def _card(self, table: Table, facts: Mapping[str, Any], attached: bool) -> str:
         """Return the model card; `attached`: the trained weights are in an unmerged adapter."""
-        learner, task_type = self.learner, self.learner.task_type
-        head_alone = self.method.head_alone
-        return card(
-            task_type=task_type,
-            name=self.out.resolve().name,
+        learner, head_alone = self.learner, self.method.head_alone
+        task_type, name = learner.task_type, self.out.resolve().name
+        values = next(iter(self.compared.values())).values
+        finite = {m: rounded(value) for m, value in values.items() if math.isfinite(value)}
+        files = ", ".join(self.origin) or "the rows given"
+        result = {
+            "task": {"type": task_type.pipeline, "name": task_type.task},
+            "dataset": {"name": files, "type": "local", "split": self.eval_part},
+            "metrics": [{"type": m, "name": m, "value": value} for m, value in finite.items()],
+        }
+        plain = learner.family is not None and not head_alone
+        front = {
+            "library_name": "transformers" if plain else "maskwright",
+            **({"base_model": learner.base} if learner.base else {}),
+            "pipeline_tag": task_type.pipeline,
+            "tags": ["maskwright", task_type.task],
+            "metrics": list(finite),
+            "model-index": [{"name": name, "results": [result]}],
+        }
+        return document.render(
+            "finetuned.md",
+            front=front,
+            name=name,
+            task=task_type.task,
             base=learner.base,
-            data=self.origin,
-            rows={part_name: len(rows) for part_name, rows in self.data.parts.items()},
-            findings={
-                part_name: encoded.findings for part_name, encoded in self.encoded_parts.items()
-            },
-            settings=facts,
-            eval_part=self.eval_part,
-            figures=next(iter(self.compared.values())).values,
+            labels=task_type.labels[:SHOWN_LABELS],
+            more_labels=len(task_type.labels) - SHOWN_LABELS,
             verdict=self.verdict.sentence,
             table=table,
-            plain=learner.family is not None and not head_alone,
+            rows={part_name: len(rows) for part_name, rows in self.data.parts.items()},
+            data=self.origin,
+            findings=[
+                finding.of(part_name)
+                for part_name, encoded in self.encoded_parts.items()
+                for finding in encoded.findings
+            ],
+            settings=facts,
             loads=_usage_code(self.out, learner, attached, head_alone),
         )
 
@@ -463,7 +426,7 @@ class FinetuneResult:
             name=self.out.resolve().name,
             task_type=best.task_type,
             eval_part=self.eval_part,
-            verdict=self.verdict.sentence,
+            verdict=" ".join([self.verdict.sentence, *self.advice]),
             table=table,
             figures={f"seed {seed.seed}": seed.tuned.figures for seed in trained},
             losses={f"seed {seed.seed}": seed.tuned.losses for seed in trained},
