@@ -137,28 +137,31 @@ def test_rows_have_one_hash_in_any_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cut", "losses", "rows", "state", "words"),
+    ("cut", "losses", "rows", "judged", "words"),
     [
         (0.5, [1.0, 0.99], 300, "good", ["--length"]),
         (0.1, [1.0, 0.5], 300, "good", ["--epochs 4"]),
         (0.1, [1.0, 0.5], 50, "no better", ["--epochs 4", "more labels"]),
         (0.1, [1.0, 0.99], 50, "good", []),
         (0.1, [], 300, "no better", []),
+        (0.1, [], 300, "no better than a bag of words", ["--method bag-of-words"]),
+        (0.1, [], 300, "no better than the model before fine-tuning", ["as it is"]),
     ],
 )
 def test_advice_comes_from_facts(
-    cut: float, losses: list[float], rows: int, state: Any, words: list[str]
+    cut: float, losses: list[float], rows: int, judged: str, words: list[str]
 ) -> None:
     ones = np.ones(rows, np.int64)
     extent = Extent(10 * ones, ones, (np.arange(rows) < cut * rows).astype(np.int64))
     train = Encoded([None] * rows, None, extent=extent)  # type: ignore[arg-type]
     training = TrainingResult(None, [], losses, len(losses), 1.0)
+    state, _, rival = judged.partition(" than ")
     sentences = conclusion.advice(
         task_for("classification", ("a", "b")),
         train,
         [training],
         None,
-        Verdict(state, ""),
+        Verdict(state, "", rival),  # type: ignore[arg-type]
         reads_more=True,
     )
     assert len(sentences) == len(words)
