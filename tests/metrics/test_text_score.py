@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from maskwright.base.errors import ConfigError, DataError, IncompatibleError
+from maskwright.base.errors import DataError, IncompatibleError
 from maskwright.base.metrics.text_score import (
     bleu,
     chrf,
@@ -81,7 +81,7 @@ def test_smoothing_by_hand() -> None:
     # words 2 of 4, pairs 1 of 3, then nothing: half of one of 2, a quarter of one of 1
     found = bleu(["a b x y"], [["a b c d"]])
     assert found.precisions == pytest.approx((2 / 4, 1 / 3, 1 / 2 / 2, 1 / 4 / 1))
-    assert bleu(["a b x y"], [["a b c d"]], smooth="none").score == 0.0 < found.score
+    assert found.score > 0.0
     assert bleu(["x y"], [["a b"]]).score == 0.0  # nothing at all is right
     assert bleu(["a b"], [["a b"]]).score == 0.0  # no text of four words
     assert bleu([""], [["a b"]]).score == 0.0
@@ -274,5 +274,3 @@ def test_refusals(measure) -> None:  # type: ignore[no-untyped-def]
         measure(["a", "b"], [["a"], []])
     with pytest.raises(DataError, match="text 0"):
         measure(["a"], ["a"])  # a text in place of a list of texts
-    with pytest.raises(ConfigError, match="'exp'"):
-        bleu(["a"], [["a"]], smooth="exb")  # type: ignore[arg-type]

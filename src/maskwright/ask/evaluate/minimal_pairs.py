@@ -91,12 +91,6 @@ class PairEvaluation:
         estimated."""
         return intervals.bootstrap(self._strata)
 
-    @property
-    def normal(self) -> Interval | None:
-        """95 % interval of the mean by normal approximation; None as for `bootstrap`."""
-        interval = intervals.normal(self._strata)
-        return interval and (max(0.0, interval[0]), min(1.0, interval[1]))
-
     def interval(self, name: str) -> Interval:
         """95 % interval of one paradigm's accuracy, by Wilson's score."""
         return wilson(float(self.outcomes[name].mean()), len(self.outcomes[name]))
@@ -365,7 +359,6 @@ def save(
         "part": subset,
         "mean": result.mean,
         "bootstrap": result.bootstrap,
-        "normal": result.normal,
         "baselines": baselines,
         "paradigms": {
             name: {

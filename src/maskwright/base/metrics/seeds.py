@@ -1,10 +1,9 @@
 """Intervals of means over items and over seeds.
 
 Items (sentence pairs, questions) come in strata, and the estimate is the mean of the strata's
-means. `normal` is the textbook interval; `bootstrap` resamples items within strata by keys, so that
-two models get the same resamples and a difference has an interval of its own. Intervals over few
-seeds use Student's t; the values of the same seeds are compared as pairs, those of other seeds by
-Welch's test, which does not assume equal variances (Welch 1947, doi 10.1093/biomet/34.1-2.28).
+means; `bootstrap` resamples items within strata by keys. Intervals over few seeds use Student's t;
+the values of the same seeds are compared as pairs, those of other seeds by Welch's test, which does
+not assume equal variances (Welch 1947, doi 10.1093/biomet/34.1-2.28).
 """
 
 from __future__ import annotations
@@ -34,20 +33,10 @@ def mean(strata: Strata) -> float:
     return float(np.mean([values.mean() for values in strata]))
 
 
-def normal(strata: Strata, level: float = LEVEL) -> Interval | None:
-    """Return mean ± z standard errors, from the variances within strata; None if these are not
-    known: a stratum has a single item, or the items of every stratum are equal."""
-    if not _spreads(strata):
-        return None
-    errors = [values.var(ddof=1) / len(values) for values in strata]
-    half = statistics.NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(sum(errors)) / len(strata)
-    return mean(strata) - half, mean(strata) + half
-
-
-def bootstrap(strata: Strata, level: float = LEVEL, resamples: int = RESAMPLES) -> Interval | None:
-    """Return percentiles of the mean over keyed resamples of the items within each stratum; None as
-    in `normal`."""
-    if not _spreads(strata):
+def bootstrap(strata: Strata, resamples: int = RESAMPLES) -> Interval | None:
+    """Return 95 % percentiles of the mean over keyed resamples of the items within each stratum;
+    None if a stratum has a single item, or the items of every stratum are equal."""
+    if min(map(len, strata)) < 2 or not any(float(np.ptp(values)) for values in strata):
         return None
     total = np.zeros(resamples)
     for number, values in enumerate(strata):
@@ -55,13 +44,8 @@ def bootstrap(strata: Strata, level: float = LEVEL, resamples: int = RESAMPLES) 
             keys = key("bootstrap", SEED, number, chunk)
             drawn = integers(keys, len(values), len(values))
             total[chunk] += values[drawn].mean(axis=1)
-    low, high = np.quantile(total / len(strata), [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(total / len(strata), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
-
-
-def _spreads(strata: Strata) -> bool:
-    """Return whether the variances within strata are known."""
-    return min(map(len, strata)) > 1 and any(float(np.ptp(values)) > 0.0 for values in strata)
 
 
 # ------------------------------------------------------------------------------ over seeds

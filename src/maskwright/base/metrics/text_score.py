@@ -17,12 +17,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import ConfigError, DataError, IncompatibleError, near
+from maskwright.base.errors import DataError, IncompatibleError
 from maskwright.base.metrics import squad_score
 from maskwright.base.metrics.row_metrics import RowMetric, SumMetric, means
 
@@ -30,7 +30,6 @@ BLEU_ORDER = 4
 CHRF_ORDER = 6
 CHRF_BETA = 2.0
 References = Sequence[Sequence[str]]
-Smooth = Literal["none", "exp"]
 
 
 def _checked(texts: Sequence[str], references: References) -> None:
@@ -105,21 +104,14 @@ class Bleu:
     reference_length: int
 
 
-def bleu(texts: Sequence[str], references: References, smooth: Smooth = "exp") -> Bleu:
-    """Return the BLEU of a corpus, on words as `mteval-v13a` splits them.
+def bleu(texts: Sequence[str], references: References) -> Bleu:
+    """Return the BLEU of a corpus, on words as `mteval-v13a` splits them. As in `sacrebleu`, the
+    first precision of 0 counts as half of one match, the next as a quarter and so on.
 
-    Args:
-        smooth: "exp" replaces the first precision of 0 by half of one match, the next by a quarter
-            and so on, as `sacrebleu` does by default; "none" leaves it, and BLEU is 0.
     Raises:
-        ConfigError: no such smoothing.
-        IncompatibleError, DataError: as `figures`.
+        IncompatibleError, DataError: as `row_metrics`.
     """
-    if smooth not in ("none", "exp"):
-        raise ConfigError(
-            "no such smoothing", found=repr(smooth), wanted=near(smooth, ("none", "exp"))
-        )
-    return _bleu_of(_bleu_counts(texts, references).sum(0), smooth)
+    return _bleu_of(_bleu_counts(texts, references).sum(0))
 
 
 def _bleu_counts(texts: Sequence[str], references: References) -> NDArray[np.int64]:
@@ -138,11 +130,11 @@ def _bleu_counts(texts: Sequence[str], references: References) -> NDArray[np.int
     return counts
 
 
-def _bleu_of(counts: NDArray[np.int64], smooth: Smooth = "exp") -> Bleu:
+def _bleu_of(counts: NDArray[np.int64]) -> Bleu:
     """Return the BLEU of the sums (10,) of `_bleu_counts`."""
     *ngram_counts, length, reference_length = counts.tolist()
     matches, totals = ngram_counts[:BLEU_ORDER], ngram_counts[BLEU_ORDER:]
-    precisions = _precisions(matches, totals, smooth)
+    precisions = _precisions(matches, totals)
     brevity = 1.0 if length > reference_length else 0.0
     if 0 < length <= reference_length:
         brevity = math.exp(1 - reference_length / length)
@@ -152,10 +144,10 @@ def _bleu_of(counts: NDArray[np.int64], smooth: Smooth = "exp") -> Bleu:
     return Bleu(score, precisions, brevity, length, reference_length)
 
 
-def _precisions(matches: Sequence[int], totals: Sequence[int], smooth: Smooth) -> tuple[float, ...]:
+def _precisions(matches: Sequence[int], totals: Sequence[int]) -> tuple[float, ...]:
     precisions, share = [], 1.0
     for match, total in zip(matches, totals, strict=True):
-        if match == 0 and total and smooth == "exp":
+        if match == 0 and total:
             share /= 2
             precisions.append(share / total)
         else:
@@ -189,7 +181,7 @@ def chrf(texts: Sequence[str], references: References) -> float:
     over the orders that both sides have. The best of several references counts.
 
     Raises:
-        IncompatibleError, DataError: as `figures`.
+        IncompatibleError, DataError: as `row_metrics`.
     """
     return _chrf(_chrf_counts(texts, references).sum(0))
 

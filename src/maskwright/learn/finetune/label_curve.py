@@ -199,31 +199,6 @@ def journeys(curve: LabelCurve) -> Table:
     }
 
 
-def verdicts(curve: LabelCurve) -> list[str]:
-    """Return a sentence on the gain from pretraining for each number of labels."""
-    unpretrained = [*curve.baselines, SCRATCH]
-    pretrained = [approach for approach in curve.figures if approach not in unpretrained]
-    sentences = []
-    for count in curve.counts:
-        best, rival = curve.best(count, pretrained), curve.best(count, unpretrained)
-        gap = curve.mean(best, count) - curve.mean(rival, count)
-        significant = curve.apart(best, rival, count)
-        many_seeds = len(curve.figures[best][count]) > 1
-        no_verdict = "and as no seed changed either" if many_seeds else "with one seed"
-        verdict = {
-            None: f"{no_verdict} there is no verdict",
-            False: "which these seeds do not tell from nothing",
-            True: "by more than the spread",
-        }[significant]
-        sentences.append(
-            f"With {counted(count, 'label')} the best with pretraining ({best}) is "
-            f"{figure(abs(gap))} {'above' if gap >= 0 else 'below'} the best without it "
-            f"({rival.removesuffix(UNTRAINED)}), "
-            f"{verdict}."
-        )
-    return sentences
-
-
 def judge_curve(curve: LabelCurve) -> Verdict:
     """Judge the best method at the largest number of labels beside those without pretraining."""
     count, unpretrained = curve.counts[-1], [*curve.baselines, SCRATCH]
@@ -302,7 +277,6 @@ def render(curve: LabelCurve, about: dict[str, Any]) -> str:
         verdict=judge_curve(curve).sentence,
         curve=draw(chart(f"{curve.measure} on the {about['asked']} part", lines, height=360)),
         areas=any(line.spread for line in lines),
-        verdicts=verdicts(curve),
         moved=draw(chart("How far the weights moved from where they began", moved, from_zero=True)),
         tables=[strategy(curve), table(curve), journeys(curve)],
     )
@@ -436,8 +410,8 @@ def _write(
     say(f"\n{judged.sentence}")
     for report_table in (table(curve), strategy(curve), journeys(curve)):
         say("\n" + document.for_terminal(report_table))
-    findings = conclusion.used_before(uses, out)
-    say("\n".join([*verdicts(curve), *(finding.line() for finding in findings)]))
+    for finding in conclusion.used_before(uses, out):
+        say(finding.line())
     say(f"report: {document.write(out / PAGE, render(curve, about))}")
 
 
