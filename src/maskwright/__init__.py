@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from maskwright.api import curate_files as curate  # noqa: F401
     from maskwright.api import doctor as doctor
     from maskwright.api import evaluate as evaluate
+    from maskwright.api import experiment as experiment
     from maskwright.api import explore as explore
     from maskwright.api import export_model as export  # noqa: F401
     from maskwright.api import fill_mask as fill_mask
@@ -66,6 +67,7 @@ VERBS = {
     "curate": "curate_files",
     "doctor": "doctor",
     "evaluate": "evaluate",
+    "experiment": "experiment",
     "explore": "explore",
     "export": "export_model",
     "fill_mask": "fill_mask",

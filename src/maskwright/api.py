@@ -36,6 +36,7 @@ from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.terminal import printer
 from maskwright.learn import quickstart_task
 from maskwright.learn.finetune.command import finetune_file, finetune_recipe
+from maskwright.learn.finetune.experiment import experiment
 from maskwright.learn.finetune.recipe import read as read_finetuning
 from maskwright.learn.pretrain import continued_pretraining, run
 from maskwright.learn.pretrain.continued_pretraining import adapt
@@ -80,6 +81,7 @@ __all__ = [
     "evaluate_pairs",
     "evaluate_retrieval",
     "evaluate_text",
+    "experiment",
     "explore",
     "export_model",
     "fill_mask",
@@ -193,6 +195,7 @@ def evaluate(
     base: Path | str | None = None,
     dimensions: Sequence[int] = (),
     by: str | None = None,
+    generalisation: bool = False,
     against: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> TextEvaluation | PairEvaluation | ModelComparison | dict[str, Estimate]:
@@ -205,7 +208,7 @@ def evaluate(
         text: files or folders; none: what the model's run held out.
         out: where the figures of rows or pairs are written; pairs need it.
         how, part: of pairs, how they are scored and which; of rows, which part of a folder.
-        columns, read, base, by: of rows, as for `evaluate_file`.
+        columns, read, base, by, generalisation: of rows, as for `evaluate_file`.
         dimensions: of retrieval, as for `evaluate_retrieval`.
         against: of rows, another fine-tuned model: both are compared (`evaluate_against`).
         stream: takes what is said of rows and pairs; None: standard output.
@@ -225,13 +228,13 @@ def evaluate(
         )
     if answers_tasks(Path(model)):
         common: dict[str, Any] = {"part": part, "columns": columns, "read": read, "out": out}
-        if against is not None and (by is not None or base is not None):
-            raise UsageError(
-                "two models are compared on all rows", where="by, base", do="leave it out"
-            )
+        if against is not None and (by is not None or base is not None or generalisation):
+            option = "by, base, generalisation"
+            raise UsageError("two models are compared on all rows", where=option, do="leave it out")
         if against is not None:
             return evaluate_against(model, against, data, **common, stream=stream)
-        return evaluate_file(model, data, **common, base=base, by=by, stream=stream)
+        common |= {"base": base, "by": by, "generalisation": generalisation}
+        return evaluate_file(model, data, **common, stream=stream)
     if out is None:
         raise UsageError("where the outcomes of pairs are written is missing", where="out")
     split, say = part or "all", printer(stream)

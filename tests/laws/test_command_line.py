@@ -42,7 +42,14 @@ OPTIONS = {
     "doctor": "data model --column --out --read --task",
     "compare": "recipes --budget --data --out --seeds --set --text",
     "evaluate": """
-        model --against --base --by --column --data --dimensions --how --out --part --read --text
+        model --against --base --by --column --data --dimensions --generalisation --how --out --part
+        --read --text
+    """,
+    "experiment": """
+        models --accumulate --batch --class-weights --column --data --device --epochs --folds
+        --hard-negatives --head-rate --label-smoothing --layer-decay --least-steps --length --long
+        --measure --method --out --patience --pooling --precision --prompt --rate --read --seed
+        --seeds --task --warmup --weight-decay --within-words
     """,
     "finetune": """
         model --accumulate --batch --class-weights --column --curve --data --device --dimensions

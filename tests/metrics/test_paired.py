@@ -102,6 +102,22 @@ def test_a_correlation_without_skill_is_not_called_one(
         assert share(200, alarm) > band(0.05, 200)
 
 
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_seeds_count_in_a_difference_over_rows(seeds: int) -> None:
+    """Two equal methods, whose difference varies by rows and by seeds. The control: rows alone."""
+    random = np.random.default_rng(0)
+
+    def alarm(count_seeds: bool) -> bool:
+        sides = random.normal(0.8, 0.03, (2, seeds)) + random.normal(0, 0.01, (2, 1))
+        value = float(sides[0].mean() - sides[1].mean())
+        half = 1.96 * 0.01 * math.sqrt(2)
+        gap = paired.PairedDifference(value, value - half, value + half, math.nan, 500)
+        return paired.with_seeds(gap, *(sides if count_seeds else sides[:, :1])).p < 0.05
+
+    assert share(1000, lambda: alarm(True)) <= band(0.05, 1000)
+    assert share(1000, lambda: alarm(False)) > 0.2
+
+
 def test_a_permutation_test_rejects_as_often_as_it_says() -> None:
     rejected = share(
         300, lambda: intervals.permutation_p(spearman, *RANDOM.normal(size=(2, 12)), 200) < 0.05

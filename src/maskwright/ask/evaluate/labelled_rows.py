@@ -15,14 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+import numpy as np
+
 from maskwright.ask.evaluate import slices
+from maskwright.ask.evaluate.generalisation import Generalisation, measure_generalisation
 from maskwright.ask.predict.predictor import TaskPredictor, load
 from maskwright.base.config import fingerprint
 from maskwright.base.errors import DataError, Finding, MaskwrightError, UsageError, near
 from maskwright.base.metrics.intervals import Estimate
+from maskwright.base.randomness import key, permute
 from maskwright.base.report import document
 from maskwright.base.storage import commit
-from maskwright.base.terminal import Say, counted, printer
+from maskwright.base.terminal import Say, counted, printer, quiet
 from maskwright.learn.finetune import conclusion, page, recipe
 from maskwright.learn.finetune.cross_validation import divide
 from maskwright.learn.finetune.finished_seeds import REJECTS
@@ -50,6 +54,7 @@ from maskwright.text.tables.shapes import as_names, may_be_joined, shape_for
 from maskwright.text.tables.survey import left_out_findings, reading_findings
 
 NAME, PAGE = "evaluation.json", "report.html"
+TRAINING_ROWS = 1000  # at most so many are evaluated for the gap
 # Names of the two texts of a pair in `pipeline`, and in tables of labelled rows.
 TWO = {"text": "first", SECOND: "second"}
 
@@ -91,6 +96,7 @@ def evaluate_file(
     out: Path | str | None = None,
     base: Path | str | None = None,
     by: str | None = None,
+    generalisation: bool = False,
     stream: TextIO | None = None,
 ) -> dict[str, Estimate]:
     """Evaluate the fine-tuned model in `folder` on the labelled rows of `data`.
@@ -106,6 +112,9 @@ def evaluate_file(
         out: a folder for the metrics (`evaluation.json`), a page with the worst mistakes, and
             skipped rows (`rejects.jsonl`); created if necessary.
         base: the folder of the base, if `folder` is an adapter and does not name it.
+        generalisation: also measure the distance of the weights from those before training, the gap
+            to training rows, and a PAC-Bayes bound; the training data must be where `finetune` read
+            them.
         by: a column of the file; the metrics are also given for the rows with each of its values.
         stream: for the printed report; None: standard output.
 
@@ -150,6 +159,11 @@ def evaluate_file(
     if by is not None and values is not None:
         sliced = slices.compare_slices(by, values, predictions.metrics, task_type.measure)
     slice_tables = [] if sliced is None else [sliced.table]
+    general = None
+    if generalisation:
+        home = _result_folder(Path(folder))
+        general = _generalisation(home, model, task_type, predictions.metrics)
+        slice_tables += general.tables
     say(f"\n{judged.sentence}")
     for sentence in [] if sliced is None else [sliced.sentence]:
         say(sentence)
@@ -196,6 +210,8 @@ def evaluate_file(
             },
             "findings": [finding.to_json() for finding in further],
         }
+        if general is not None:
+            content["generalisation"] = general.plain
         if sliced is not None:
             content["slices"] = sliced.to_json()
         text = json.dumps(content, indent=2) + "\n"
@@ -236,6 +252,26 @@ def baselines_of(
     consequence = "only the same answer for every row is compared" if recorded else ""
     consequence = consequence or "no baseline is compared"
     return recorded, [Finding("baselines-not-fitted", message, consequence)]
+
+
+def _generalisation(
+    folder: Path, model: TaskPredictor, task_type: TaskType, evaluated: TaskMetrics
+) -> Generalisation:
+    """Return what `generalisation` of `evaluate_file` asks for."""
+    data, file = _training_data(folder / recipe.NAME), folder / recipe.NAME
+    if data is None:
+        raise UsageError(
+            "the training data of the model are not there, or have changed",
+            where="--generalisation",
+            found=file,
+            wanted="the rows that it was trained on, at the path that this file names",
+        )
+    rows = data.parts[TRAIN]
+    order = permute(key("sample", 0), len(rows), np.arange(min(len(rows), TRAINING_ROWS)))
+    trained = predict_rows(model, task_type, [rows[number] for number in order], quiet).metrics
+    seed = int(conclusion.read_results(folder / RESULTS)["chosen"])
+    metrics = {"training rows": trained, "evaluated rows": evaluated}
+    return measure_generalisation(folder, recipe.read(file), seed, task_type, rows, metrics)
 
 
 def _training_data(file: Path) -> Dataset | None:

@@ -60,6 +60,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "where they are worse than elsewhere",
     )
     parser.add_argument(
+        "--generalisation",
+        action="store_true",
+        help="labelled rows: also the distance of the weights from those before training, the gap "
+        "to training rows, and a PAC-Bayes bound on the error",
+    )
+    parser.add_argument(
         "--against",
         type=Path,
         default=None,
@@ -110,7 +116,9 @@ def do(a: argparse.Namespace) -> None:
         else:
             from maskwright.ask.evaluate.labelled_rows import evaluate_file
 
-            evaluate_file(a.model, a.data, base=a.base, by=a.by, **common)
+            evaluate_file(
+                a.model, a.data, base=a.base, by=a.by, generalisation=a.generalisation, **common
+            )
     elif pairs:
         from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
         from maskwright.text.corpus.saved import is_run
@@ -154,6 +162,7 @@ def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool, retrieval: b
         "--base": a.base is not None and (not (rows or retrieval) or a.against is not None),
         "--dimensions": a.dimensions is not None and not retrieval,
         "--by": a.by is not None and (not rows or a.against is not None),
+        "--generalisation": a.generalisation and (not rows or a.against is not None),
         "--against": a.against is not None and not rows,
         "--how": a.how is not None and not pairs,
         "--out": a.out is not None and not (rows or pairs or retrieval),

@@ -40,6 +40,10 @@ class BagOfWordsResult(TrainingResult):
 
     bag: BagOfWords
 
+    @property
+    def num_trained(self) -> int:
+        return int(self.bag.weights.size + self.bag.bias.size)
+
     def divided(self, temperature: float) -> Self:
         bag, share = self.bag, np.float32(1.0 / temperature)
         return replace(self, bag=replace(bag, weights=bag.weights * share, bias=bag.bias * share))

@@ -37,6 +37,7 @@ from maskwright.learn.finetune.recipe import (
     render,
     require_as_read,
 )
+from maskwright.learn.finetune.result import FinetuneResult
 from maskwright.learn.finetune.run import finetune, require_unfinished
 from maskwright.learn.finetune.tune import Settings
 from maskwright.learn.tasks.base import sentence_transformers_folder
@@ -129,12 +130,18 @@ _with_keywords(finetune_file)
 
 
 def finetune_recipe(
-    recipe: FinetuneRecipe, out: Path | str, *, stream: TextIO | None = None, dry: bool = False
+    recipe: FinetuneRecipe,
+    out: Path | str,
+    *,
+    stream: TextIO | None = None,
+    dry: bool = False,
+    on_result: Callable[[FinetuneResult], None] | None = None,
 ) -> Path:
     """Fine-tune by a recipe; return the model folder, or `out` for a `curve`, which saves no model.
 
     Args:
         dry: only print how the data was read and the expected cost of the training; write nothing.
+        on_result: as of `finetune`.
     """
     machine.use_threads(recipe.threads)
     chosen_machine = machine.choose(recipe.precision, recipe.device)
@@ -180,7 +187,7 @@ def finetune_recipe(
     text_to_text = {} if recipe.prompt is None else {"prompt": recipe.prompt}
     labels = () if examples.labels is None else examples.labels.names
     task_type = task_for(examples.task.name, labels, text_to_text)
-    _require_used(recipe, task_type)
+    require_used(recipe, task_type)
     class_weights = None
     if by_label is not None:
         class_weights = _weights_of(by_label, labels, str(recipe.class_weights))
@@ -249,6 +256,7 @@ def finetune_recipe(
             hard_negatives=recipe.hard_negatives or 0,
             origin=files,
             extra_files={NAME: recipe_text},
+            on_result=on_result,
             **common,
         )
     del common["folds"]
@@ -392,7 +400,7 @@ def _print_dataset(examples: Dataset, say: Say) -> None:
         say(finding.line())
 
 
-def _require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
+def require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
     """Check that every method supports the task, and that no setting is without effect for it.
 
     Raises:

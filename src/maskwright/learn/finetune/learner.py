@@ -45,7 +45,7 @@ from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.adapters.base.adapter import attach as attach_adapter
 from maskwright.model.checkpoint import layout, pretrained
 from maskwright.model.checkpoint.layout import About
-from maskwright.model.checkpoint.matching import load_matching, transfer
+from maskwright.model.checkpoint.matching import Transfer, load_matching, transfer
 from maskwright.model.device.machine import Machine, choose
 from maskwright.model.families.base.family import family as family_named
 from maskwright.model.inference.beam import finished
@@ -303,6 +303,18 @@ class Learner(BaseLearner):
         """Return the factor on the learning rate of the head's last layer; 1 unless it is new."""
         return method.head_factor if self.config.heads and self.head_is_new else 1.0
 
+    def initial_network(
+        self, method: Method, seed: int, *, scratch: bool = False
+    ) -> tuple[Transfer, torch.Generator]:
+        """Return the network before training, and the generator that drew its new weights: all of
+        them with `scratch`."""
+        generator = torch.Generator().manual_seed(torch_seed(key("init", seed)))
+        model = initialise.build(self.config, generator)
+        fresh = [name for name, _ in model.named_parameters()] if scratch else []
+        fresh = fresh or reinitialised(method, model)
+        source, has_heads = self.loaded.network, not self.head_is_new
+        return load_matching(source, model, has_heads, fresh), generator
+
     def learn(
         self,
         encoded_parts: Mapping[str, Encoded],
@@ -331,23 +343,14 @@ class Learner(BaseLearner):
             machine: device and precision; None: the best of this machine.
             announce: print which weights are trained.
         """
-        generator = torch.Generator().manual_seed(torch_seed(key("init", settings.seed)))
-        model = initialise.build(self.config, generator)
-        if scratch:
-            weights_report = "drawn, nothing is loaded"
-        else:
-            transferred = load_matching(
-                self.loaded.network,
-                model,
-                not self.head_is_new,
-                reinitialised(method, model),
-            )
-            weights_report = transferred.render()
+        start, generator = self.initial_network(method, settings.seed, scratch=scratch)
+        model = start.model
+        if not scratch:
             method = replace(method, head_rate=self.head_factor(method))
         adapter, trained_share = attach(method, model, generator)
         initial = _body_weights(model)
         if announce:
-            say(f"model: {self.path}: {weights_report}\nmethod: {method.name}; {trained_share}")
+            say(f"model: {self.path}: {start.render()}\nmethod: {method.name}; {trained_share}")
         tuned = finished_seeds.restore(settings.seed, model) if finished_seeds else None
         if tuned is not None:
             say(f"seed {settings.seed} · finished before, epoch {tuned.epoch} of it is taken up")

@@ -188,17 +188,12 @@ class FinetuneRecipe:
 
     def _require_effect(self) -> None:
         """Refuse settings of training that have no effect on a method that is fitted."""
-        for fitted in (method.fitted for method in self.methods if not self.curve):
-            names = [] if fitted is None else [*TRAINING]
-            names += [] if fitted is None or fitted.opens_network else [*READING]
-            for name in names:
-                value, usual = (
-                    getattr(self, name),
-                    FinetuneRecipe.__dataclass_fields__[name].default,
-                )
-                if fitted is None or name in fitted.settings or value == usual:
-                    continue
-                raise _without_effect(name, value, fitted)
+        for method in () if self.curve else self.methods:
+            for name in without_effect(method):
+                value = getattr(self, name)
+                if value != FinetuneRecipe.__dataclass_fields__[name].default:
+                    assert method.fitted is not None
+                    raise _without_effect(name, value, method.fitted)
 
     def require_seeds(self) -> None:
         """Check that several seeds have an effect, for data that is not cross-validated: else each
@@ -262,6 +257,14 @@ class FinetuneRecipe:
                 raise _out_of_range(option, share, "0 to below 1")
         if self.rate is not None and not 0.0 < self.rate <= 1e3:
             raise _out_of_range("--rate", self.rate, "above 0, such as 2e-5")
+
+
+def without_effect(method: Method) -> list[str]:
+    """Return the settings that have no effect on a fitted method, by name."""
+    fitted = method.fitted
+    names = [] if fitted is None else [*TRAINING]
+    names += [] if method.opens_network else [*READING]
+    return [name for name in names if fitted is None or name not in fitted.settings]
 
 
 def _without_effect(name: str, value: Any, fitted: FittedMethod) -> UsageError:

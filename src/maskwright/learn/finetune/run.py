@@ -192,6 +192,7 @@ def finetune(
     stream: TextIO | None = None,
     dry: bool = False,
     folds: int = FOLDS,
+    on_result: Callable[[FinetuneResult], None] | None = None,
 ) -> Path:
     """Fine-tune `model` on the training part of `data` and write the result to `out`. If there is
     no other part, the score comes from a cross-validation.
@@ -210,6 +211,7 @@ def finetune(
         machine: device and precision; None: the best of this machine.
         dry: only print the expected cost.
         folds: the number of folds of a cross-validation; each of `seeds` is a repetition.
+        on_result: receives the result before its files are written.
 
     Returns:
         The model folder; the adapter folder if only a head was trained.
@@ -329,6 +331,8 @@ def finetune(
             *(origin or {}, machine),
             None if out_of_fold is None else out_of_fold.rivals(method),
         )
+        if on_result is not None:
+            on_result(result)
         result.write(say)
         for name, text in (extra_files or {}).items():
             document.write(out / name, text)

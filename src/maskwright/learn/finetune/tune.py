@@ -94,6 +94,11 @@ class TrainingResult:
         return self
 
     @property
+    def num_trained(self) -> int:
+        """The number of parameters that were trained."""
+        return sum(p.numel() for p in self.network.parameters() if p.requires_grad)
+
+    @property
     def network(self) -> Transformer:
         """The model; an assertion fails if it was dropped."""
         assert self.model is not None

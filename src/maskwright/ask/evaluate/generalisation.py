@@ -1,0 +1,158 @@
+"""How far a fine-tuned model is from its initial weights, and what that says of new rows.
+
+    distance    of the weights from those that the training began with, by part of the network
+    gap         the metric on training rows minus that on the evaluated rows
+    bound       on the error in classes of whole texts, PAC-Bayes (base/metrics/pac_bayes.py)
+
+The initial weights are the pretrained ones, and those of a new head, which the seed determines.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from maskwright.base.errors import UsageError
+from maskwright.base.metrics.intervals import Estimate
+from maskwright.base.metrics.pac_bayes import DELTA, DRAWS, PacBayesBound, bound_error
+from maskwright.base.randomness import integers, key, torch_seed
+from maskwright.base.report.document import Table, figure
+from maskwright.base.terminal import counted
+from maskwright.learn.finetune.learner import Learner, reader
+from maskwright.learn.finetune.recipe import FinetuneRecipe
+from maskwright.learn.tasks.base.task_type import TaskMetrics, TaskType
+from maskwright.model.opening.open import open_merged
+
+BATCH = 64  # training rows on which a draw of weights is evaluated
+LAYER = re.compile(r"(encoder|decoder)\.blocks\.(\d+)\.")
+HEADS = ("heads.", "pooler.", "vocabulary_head.")
+
+
+class Generalisation(NamedTuple):
+    """Distances, gap and bound, as tables and as JSON."""
+
+    tables: list[Table]
+    plain: dict[str, Any]
+
+
+def measure_generalisation(
+    folder: Path,
+    recipe: FinetuneRecipe,
+    seed: int,
+    task_type: TaskType,
+    rows: Sequence[Any],
+    metrics: Mapping[str, TaskMetrics],
+) -> Generalisation:
+    """Measure the fine-tuned model in `folder`, which was made by `recipe`.
+
+    Args:
+        seed: of the training of the saved model.
+        task_type: of the model, with the options that were chosen.
+        rows: all training rows.
+        metrics: of "training rows" and of "evaluated rows".
+
+    Raises:
+        UsageError: the model has no network.
+        IncompatibleError: its adapter cannot be merged into the weights.
+    """
+    (method,) = recipe.methods
+    if not method.opens_network:
+        raise UsageError(
+            "there are no weights of a network to compare",
+            where="--generalisation",
+            found=method.name,
+            do="leave it out for this model",
+        )
+    opened = open_merged(folder)
+    assert opened.task is not None
+    length, long = opened.task.length, opened.task.long
+    learner = Learner.of(Path(recipe.model), task_type, method, length, long)  # type: ignore[arg-type]
+    start, _ = learner.initial_network(method, seed)
+    initial = {name: p.detach() for name, p in start.model.named_parameters()}
+    tuned = {name: p.detach().clone() for name, p in opened.network.named_parameters()}
+    changed = {name for name, weight in tuned.items() if not torch.equal(weight, initial[name])}
+    read = reader(opened.network, task_type, learner.frame, learner.collation)
+    if method.fitted is not None and method.head_alone:
+        read = functools.partial(learner.frozen_vectors(None).scores, opened.network)
+
+    def error_of(deviation: float, draw: int) -> float:
+        generator = torch.Generator().manual_seed(torch_seed(key("noise", seed, draw)))
+        with torch.no_grad():
+            for name, parameter in opened.network.named_parameters():
+                if name in changed:
+                    parameter.normal_(0.0, deviation, generator=generator).add_(tuned[name])
+        drawn = integers(key("sample", seed, draw), BATCH, len(rows))
+        encoded = task_type.encode([rows[number] for number in drawn], learner.frame)
+        answers = task_type.answers(encoded, read(encoded))
+        return 1.0 - task_type.metrics(encoded.rows, answers).values["accuracy"]
+
+    distances, bound = _distances(initial, tuned), None
+    if task_type.head == "sequence" and task_type.problem != "number":
+        bound = bound_error(distances["all"][0] ** 2, len(rows), error_of)
+    measure = task_type.measure
+    estimates = {name: by_rows.figures[measure].estimate() for name, by_rows in metrics.items()}
+    estimates["gap"] = _difference(*estimates.values())
+    tables: list[Table] = [
+        {
+            "title": "Distance of the weights from those before training",
+            "head": ["", "L2", "relative"],
+            "rows": [[name, *map(figure, values)] for name, values in distances.items()],
+            "note": "Relative: divided by the norm of the weights before training.",
+        },
+        {
+            "title": "From training rows to new ones",
+            "head": ["", measure],
+            "rows": [[name, estimate.render()] for name, estimate in estimates.items()],
+            "note": _sentence(bound),
+        },
+    ]
+    plain = {name: estimate.to_json() for name, estimate in estimates.items()}
+    plain_bound = None if bound is None else {**vars(bound), "delta": DELTA}
+    return Generalisation(tables, {"distances": distances, **plain, "bound": plain_bound})
+
+
+def _distances(
+    initial: Mapping[str, Tensor], tuned: Mapping[str, Tensor]
+) -> dict[str, tuple[float, float]]:
+    """Return (L2, L2 divided by the initial norm) by part of the network, and of "all" weights."""
+    squares: dict[str, list[float]] = {}
+    for name, weights in tuned.items():
+        layer = LAYER.match(name)
+        group = "head" if name.startswith(HEADS) else "embeddings"
+        group = f"{layer[1]} layer {int(layer[2]) + 1}" if layer else group
+        for total in (squares.setdefault(group, [0, 0]), squares.setdefault("all", [0, 0])):
+            total[0] += float((weights - initial[name]).double().square().sum())
+            total[1] += float(initial[name].double().square().sum())
+    squares["all"] = squares.pop("all")
+    return {n: (math.sqrt(a), math.sqrt(a / max(1e-30, b))) for n, (a, b) in squares.items()}
+
+
+def _difference(ours: Estimate, theirs: Estimate) -> Estimate:
+    """Return the difference of two independent estimates (MOVER; Zou & Donner 2008)."""
+    value = ours.value - theirs.value
+    below = math.hypot(ours.value - ours.low, theirs.high - theirs.value)
+    above = math.hypot(ours.high - ours.value, theirs.value - theirs.low)
+    return Estimate(value, value - below, value + above)
+
+
+def _sentence(bound: PacBayesBound | None) -> str:
+    """Return what the bound says, and on which assumptions."""
+    if bound is None:
+        return "A PAC-Bayes bound is computed for classes of whole texts alone."
+    divergence = f"KL {bound.divergence:.3g} nats, {counted(bound.rows, 'training row')}"
+    if bound.error is None or bound.value == 1.0:
+        return f"The PAC-Bayes bound is vacuous: the bound is 1 ({divergence})."
+    return (
+        f"PAC-Bayes: with probability {1 - DELTA:g}, weights drawn around the trained ones err on "
+        f"at most {figure(bound.value)} of new rows ({figure(bound.error)} of training rows, "
+        f"{DRAWS} draws; deviation {bound.deviation:.3g}, {divergence}). Prior: Gaussian around "
+        "the weights before training, which must not depend on these rows; posterior: Gaussian "
+        "around the trained ones; the rows are a random sample of what the model will read."
+    )

@@ -1,0 +1,137 @@
+"""An experiment sheet: what is compared, kept, concluded and refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from finetune.test_command import table
+from maskwright.ask.evaluate.labelled_rows import evaluate_file
+from maskwright.ask.predict.predictor import load
+from maskwright.base.errors import MaskwrightError, UsageError
+from maskwright.base.metrics.row_metrics import ArrayMetric
+from maskwright.cli.main import main
+from maskwright.learn.finetune import experiment as module
+from maskwright.learn.finetune.experiment import ExperimentSheet, experiment
+from maskwright.learn.tasks.base.task_type import TaskMetrics
+from maskwright.model.opening.open import open_weights
+
+
+def sheet_of(right: dict[str, list[float]], costs: dict[str, float]) -> ExperimentSheet:
+    """Combinations whose seeds have these accuracies on 400 rows."""
+    truth, rows = np.zeros(400, int), np.arange(400)
+    metrics = {
+        name: [
+            TaskMetrics(
+                {"accuracy": ArrayMetric("accuracy", truth, (rows >= 400 * share).astype(int))}
+            )
+            for share in shares
+        ]
+        for name, shares in right.items()
+    }
+    verdict = {"state": "good", "sentence": "Good.", "is_usable": True}
+    saved: dict[str, Any] = {
+        name: {**dict.fromkeys(module.COSTS, 1), "cpu_seconds": cost, "verdict": verdict}
+        | {"validation": [None]}
+        for name, cost in costs.items()
+    }
+    return ExperimentSheet("accuracy", "400 rows (test)", metrics, saved)
+
+
+def test_the_best_its_equals_and_the_cheapest_of_them() -> None:
+    right = {"a": [0.90, 0.91], "b": [0.9], "c": [0.6, 0.62]}
+    sheet = sheet_of(right, {"a": 9.0, "b": 2.0, "c": 0.1})
+    assert (sheet.best, sheet.equals, sheet.cheapest) == ("a", ["b"], "b")
+    assert "b (2.0 CPU s)" in sheet.verdict and sheet.to_json()["differences"][0]["than"] == "b"
+    gap, back = sheet.differences["a", "c"], sheet.differences["c", "a"]
+    assert gap.p == back.p < 1e-3 and gap.low == -back.high > 0.2
+    varied = sheet_of({**right, "c": [0.2, 0.99]}, dict.fromkeys("abc", 1.0))
+    assert varied.equals == ["b", "c"], "the control: seeds that differ so much say nothing"
+    chosen = {n: {**saved, "validation": [n == "c"]} for n, saved in sheet.saved.items()}
+    assert replace(sheet, saved=chosen).best == "c", "by validation data where all have some"
+
+
+def test_models_and_methods_are_compared_and_kept(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = table(tmp_path / "data.csv", "classification", 150), tmp_path / "out"
+    models = [str(model), f"untrained:{model}", "bag-of-words"]
+    command = ["experiment", *models, "--data", str(data), "--method", "embeddings,full"]
+    command += ["--seeds", "1", "--epochs", "1", "--folds", "3", "--threads", "1"]
+    command += ["--out", str(out)]
+    learn, calls = module._learn, list[str]()
+
+    def stopped(combination: module.Combination, *rest: Any) -> dict[str, Any]:
+        calls.append(combination.name)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return learn(combination, *rest)
+
+    monkeypatch.setattr(module, "_learn", stopped)
+    assert main(command) == 130
+    calls = list("…" * 9)
+    assert main(command) == 0 and len(calls) == 9 + 3, "finished ones are kept"
+    said = capsys.readouterr().out
+    content = json.loads((out / "sheet.json").read_text())
+    assert content["verdict"] in said and content["verdict"] in (out / "report.html").read_text()
+    assert len(content["combinations"]) == 5 and len(content["differences"]) == 10
+    assert content["rows"].startswith("150 rows")
+    before = (out / "sheet.json").read_text()
+    assert main(command) == 0 and len(calls) == 9 + 3
+    assert (out / "sheet.json").read_text() == before
+    assert load(out / "results" / "bag-of-words").predict(["the cat"])[0]["label"] == "meow"
+    for name, moved in (
+        ("embeddings", {"head"}),
+        ("full", {"embeddings", "encoder layer 1", "head"}),
+    ):
+        command = ["evaluate", str(out / "results" / f"run-{name}"), "--data", str(data)]
+        assert main([*command, "--generalisation", "--out", str(tmp_path / name)]) == 0
+        found = json.loads((tmp_path / name / "evaluation.json").read_text())["generalisation"]
+        assert {n for n, (far, _) in found["distances"].items() if far} - {"all"} >= moved
+        assert (found["distances"]["embeddings"][0] == 0) is (name == "embeddings")
+        assert found["bound"]["value"] > 1 - found["training rows"]["value"]
+        assert found["gap"]["low"] <= 0 <= found["gap"]["high"], "the same rows"
+    with pytest.raises(UsageError, match="no weights"):
+        evaluate_file(out / "results" / "bag-of-words", data, generalisation=True)
+    (copy,) = (out / "untrained").iterdir()
+    weights = [open_weights(path).network.tokens.weight for path in (model, copy)]
+    assert not bool((weights[0] == weights[1]).any()), "the control: nothing was trained"
+    with pytest.raises(UsageError, match="epochs 1"):
+        experiment(models, data, out, seeds=1, settings={"folds": 3, "epochs": 2})
+
+
+@pytest.mark.parametrize(
+    ("models", "methods", "where"),
+    [
+        (["bag-of-words"], ["full"], "models and --method"),
+        (["MODEL", "MODEL"], ["full"], "models and --method"),
+        (["MODEL", "bag-of-words"], ["fulll"], "--method"),
+        (["MODEL", "nowhere"], ["full"], "nowhere"),
+        (["MODEL", "bag-of-words"], ["contrastive"], "--method"),
+    ],
+)
+def test_mistakes_are_found_before_any_work(
+    model: Path, tmp_path: Path, models: list[str], methods: list[str], where: str
+) -> None:
+    kind = "regression" if methods == ["contrastive"] else "classification"
+    data, out = table(tmp_path / "data.csv", kind, 60), tmp_path / "out"
+    named = [str(model) if name == "MODEL" else name for name in models]
+    with pytest.raises(MaskwrightError) as caught:
+        experiment(named, data, out, methods=methods, stream=io.StringIO())
+    assert caught.value.where == where and not out.exists()
+
+
+def test_too_few_rows_to_compare_on_are_refused(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name, count in (("train", 40), ("test", 10)):
+        table(folder / f"{name}.csv", "classification", count)
+    with pytest.raises(UsageError, match="too few rows"):
+        experiment([model, "bag-of-words"], folder, tmp_path / "out", stream=io.StringIO())
+    assert not (tmp_path / "out").exists()
