@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.special import expit
+from safetensors.torch import load_file
+from scipy.special import expit, softmax
 from scipy.stats import spearmanr
 
 import maskwright
 from finetune.test_command import table
 from maskwright.ask.predict.predictor import load
 from maskwright.base import catalogue
-from maskwright.base.errors import UsageError
+from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.cli.main import main
 from maskwright.learn.finetune import learner
 from maskwright.learn.finetune.command import finetune_file
@@ -28,6 +30,8 @@ from maskwright.learn.finetune.methods import contrastive
 from maskwright.learn.finetune.methods.base import linear
 from maskwright.model.graph.session import Session
 from maskwright.model.inference.encoded import EncodedExamples, framed
+from maskwright.model.inference.likelihood import prompt_scores
+from maskwright.model.inference.prepared import prepare
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from small_tasks import finetuned
@@ -170,6 +174,53 @@ def test_what_has_no_effect_is_refused(
     with pytest.raises(UsageError) as refusal:
         finetune_file(base, data, tmp_path / "out", method=METHOD, stream=io.StringIO(), **settings)
     assert refusal.value.where == where and not (tmp_path / "out").exists()
+
+
+def test_labels_are_compared_behind_a_prompt(models: dict[str, Path], tmp_path: Path) -> None:
+    """The probabilities are those of the labels behind the prompt, divided by those behind texts
+    without content; the network stays as it is."""
+    data, out = table(tmp_path / "data.csv", "classification", 240), tmp_path / "out"
+    finetuned(models["gpt2"], data, out, method="prompted", prompt="{text} says")
+    predictor, texts = load(out), ["the cat sat", "a dog ran far"]
+    encoded = predictor.encode([predictor.row(text, "") for text in texts])
+    prompts, empty, names = encoded.way_back
+    network = prepare(open_weights(models["gpt2"]).network)
+    rows = [[*prompt, *name] for prompt in (*prompts, *empty) for name in names]
+    scored = zip(prompt_scores(network, rows), rows, itertools.cycle(names))
+    sums = [sum(value for value, _ in tokens[-len(name) :]) for tokens, _, name in scored]
+    shares = softmax(np.reshape(sums, (-1, len(names))), 1)
+    outputs = predictor.outputs(encoded) * predictor.task_type.options["temperature"]
+    np.testing.assert_allclose(outputs, np.log(shares[:2] / shares[2:].mean(0)), atol=1e-4)
+    assert np.abs(outputs - np.log(shares[:2])).max() > 0.1, "the control is not divided"
+    assert np.allclose(maskwright.load(out).predict_proba(texts).sum(1), 1)
+    folders = (open_weights(models["gpt2"]).path, out / "model")
+    weights = [load_file(folder / "model.safetensors") for folder in folders]
+    assert all(torch.equal(weights[1][name], value) for name, value in weights[0].items())
+
+
+@pytest.mark.parametrize(
+    ("base", "kind", "settings", "error", "where"),
+    [
+        ("gpt2", "classification", {}, UsageError, "--prompt"),
+        ("gpt2", "regression", {"prompt": "{text} is"}, UsageError, "--method"),
+        ("gpt2", "classification", {"prompt": "{first}"}, UsageError, "--prompt"),
+        ("gpt2", "classification", {"prompt": "{text}", "epochs": 2}, UsageError, "--epochs"),
+        ("t5", "classification", {"prompt": "{text} is"}, IncompatibleError, "network"),
+    ],
+)
+def test_what_has_no_likelihood_behind_a_prompt_is_refused(
+    models: dict[str, Path],
+    tmp_path: Path,
+    base: str,
+    kind: str,
+    settings: dict[str, Any],
+    error: type[Exception],
+    where: str,
+) -> None:
+    data = table(tmp_path / "data.csv", kind, 60)
+    with pytest.raises(error) as refusal:
+        finetuned(models[base], data, tmp_path / "out", method="prompted", **settings)
+    assert refusal.value.where == where  # type: ignore[attr-defined]
 
 
 def parts(folder: Path, kind: str) -> Path:

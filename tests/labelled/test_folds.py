@@ -88,6 +88,14 @@ def test_the_only_row_of_a_class_is_never_held_out() -> None:
     assert Counter(i for fold in two for i in fold) == Counter(range(26))
 
 
+def test_folds_without_rows_are_left_out_or_refused() -> None:
+    folds = folds_of(dataset([0, 0, 1, 1, *range(2, 20)]))
+    assert [len(fold) for fold in folds if not fold] == [] and 2 <= len(folds) < 5
+    with pytest.raises(DataError) as error:
+        folds_of(dataset(list(range(20))))
+    assert error.value.where == "--folds"
+
+
 def test_fewer_rows_than_folds_are_refused() -> None:
     with pytest.raises(DataError) as error:
         folds_of(dataset([0, 1, 0, 1], ["a", "b", "a", "b"]), 3)

@@ -38,8 +38,10 @@ from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.bag_of_words import BagOfWords, encode_words, is_bag_of_words
 from maskwright.learn.tasks.base.choices import (
     HIERARCHICAL,
+    LABEL_PROMPT,
     LONG,
     POOLINGS,
+    PROMPT,
     LongText,
     require_long_text,
 )
@@ -112,7 +114,7 @@ def _are_probabilities(value: Any) -> bool:
 
 KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("low", "high", "usual"), (_is_number, "a number")),
-    **dict.fromkeys(("prompt", "measure", "missing", "key"), (_is_text, "a text")),
+    **dict.fromkeys((PROMPT, LABEL_PROMPT, "measure", "missing", "key"), (_is_text, "a text")),
     **dict.fromkeys(("beams", "longest"), (_is_count, "1 or more")),
     "pooling": (lambda value: value in list(POOLINGS), ", ".join(POOLINGS)),
     "scale": (_is_range, "two numbers, the lower first"),
@@ -198,7 +200,7 @@ class BasePredictor(ABC):
     def _require_probabilities(self, where: str) -> None:
         """Raise a `UsageError` if the task has no probabilities of labels of whole texts."""
         task_type = self.task_type
-        if task_type.head != "sequence" or task_type.problem == "number":
+        if not task_type.scores_rows or task_type.problem == "number":
             raise UsageError(
                 "the task has no probabilities of labels of whole texts",
                 where=where,

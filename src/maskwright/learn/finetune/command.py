@@ -184,7 +184,7 @@ def finetune_recipe(
             message = f"the {name} is not what it was when the recipe was written"
             say(Finding("recipe-of-other-inputs", message, "so the result will be another").line())
 
-    text_to_text = {} if recipe.prompt is None else {"prompt": recipe.prompt}
+    text_to_text = {} if recipe.prompt is None else {methods[0].prompt_option: recipe.prompt}
     labels = () if examples.labels is None else examples.labels.names
     task_type = task_for(examples.task.name, labels, text_to_text)
     require_used(recipe, task_type)
@@ -536,7 +536,7 @@ def _options(
                 found=", ".join(sorted(template_fields)),
                 wanted=", ".join(f"{{{role}}}" for role in task_type.roles),
             )
-        options["prompt"] = template.text
+        options[task_type.chosen_by] = template.text
     if pooling is not None:
         if task_type.head != "sequence" and not task_type.alone:
             raise UsageError(

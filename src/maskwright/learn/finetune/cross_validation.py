@@ -194,7 +194,7 @@ def cross_validate(
             for name, fold_answers in task_type.baselines(part, TEST):
                 by_name.setdefault(name, []).extend(fold_answers)
         outputs = []
-        for number in range(num_folds):
+        for number in range(len(parts)):
             fold_answers, fold_outputs = _calibrated_fold(learner, parts, trained, number)
             answers.extend(fold_answers)
             outputs.append(fold_outputs)

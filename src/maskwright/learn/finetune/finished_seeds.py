@@ -62,6 +62,7 @@ OPTIONS = {
     "data": "the rows of --data, their columns or parts",
     "kind": "--task",
     "settled.prompt": "--prompt",
+    "settled.label_prompt": "--prompt",
     "settled.pooling": "--pooling",
     "settled.measure": "--measure",
     "head": "the head",

@@ -623,7 +623,8 @@ def attach(
         return None, freeze.share(model)
     if last_layers := LAST.fullmatch(method.name):
         return None, _train_only(model, freeze.last_layers(model, int(last_layers[1])))
-    assert method.adapter is not None
+    if method.adapter is None:
+        return None, _train_only(model, [])
     head_names = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
     adapter = attach_adapter(method.adapter, model, generator, heads=head_names)
     return adapter, adapter.share()

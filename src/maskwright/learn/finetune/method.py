@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from maskwright.base import catalogue
 from maskwright.base.config import from_plain, to_plain
 from maskwright.base.errors import ConfigError, UsageError, near
+from maskwright.learn.tasks.base.choices import PROMPT
 from maskwright.model.adapters.base.settings import Settings as AdapterSettings
 from maskwright.model.nn.config import TransformerConfig
 
@@ -117,6 +118,11 @@ class Method:
         return "" if self.fitted is None else self.fitted.baseline
 
     @property
+    def prompt_option(self) -> str:
+        """The option of a task type that a prompt sets."""
+        return PROMPT if self.fitted is None else self.fitted.prompt_option
+
+    @property
     def trains_layers(self) -> bool:
         """Whether layers of the model itself are trained, as the published rates assume."""
         match = LAST.fullmatch(self.name)
@@ -126,7 +132,7 @@ class Method:
     def trains_all(self) -> bool:
         """Whether every parameter of the model is trained at some time of the run."""
         if self.fitted is not None:
-            return self.adapter is None
+            return self.adapter is None and self.prompt_option == PROMPT
         return self.name in (FULL, GRADUAL) or REINIT.fullmatch(self.name) is not None
 
     def rate(self, width: int) -> float:

@@ -17,7 +17,7 @@ from maskwright.base.errors import ConfigError, DataError, UsageError, near
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.learn.finetune.method import FULL, Method, adapter_settings, methods_of
-from maskwright.learn.tasks.base.choices import LONG, POOLINGS, Long, require_choice
+from maskwright.learn.tasks.base.choices import LABEL_PROMPT, LONG, POOLINGS, Long, require_choice
 from maskwright.model.device.choices import Precision, require_device
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import as_names, require_selectable, shape_of
@@ -86,7 +86,8 @@ class FinetuneRecipe:
         precision: float32, bfloat16, or auto: bfloat16 where the machine has matrix units for it.
         device: cpu, cuda, one of several as cuda:1, or auto: a GPU if there is one.
         prompt: input template of a model that writes its answer: "summarize: {source}"; with "sst2
-            sentence: {text}" or "{first} and {second}" it writes the label instead of using a head.
+            sentence: {text}" or "{first} and {second}" it writes the label instead of using a head;
+            with the method prompted it compares the labels behind "{text} It was".
         pooling: how token vectors become one vector per text: cls, mean or max (default: the one a
             sentence-transformers folder was made with; else mean for embedding tasks and the method
             embeddings, and cls).
@@ -219,6 +220,15 @@ class FinetuneRecipe:
     def _require_choices(self) -> None:
         """Refuse what is none of the choices."""
         require_choice(self.long, LONG, "--long")
+        options = {method.prompt_option for method in self.methods}
+        if LABEL_PROMPT in options and (self.prompt is None or len(options) > 1):
+            raise UsageError(
+                "the method compares labels behind a prompt, which no other method reads",
+                where="--prompt",
+                found=f"{self.prompt or 'none'}, and the method {self.method}",
+                wanted="one method, and a template of a row",
+                do='such as --prompt "{text} This text is about"',
+            )
         if self.pooling is not None:
             require_choice(self.pooling, POOLINGS, "--pooling")
         if self.task is not None:

@@ -43,7 +43,7 @@ from maskwright.learn.finetune.recipe import hash_rows
 from maskwright.learn.finetune.result import PAGE, RESULTS, SCRIPT, FinetuneResult, best_of
 from maskwright.learn.finetune.tune import Settings, passes_of, steps_of, watching
 from maskwright.learn.pretrain.run import LOCK
-from maskwright.learn.tasks.base.choices import POOLINGS, Long
+from maskwright.learn.tasks.base.choices import LABEL_PROMPT, POOLINGS, PROMPT, Long
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
 from maskwright.learn.train.loop import Hook, Record
@@ -430,7 +430,7 @@ def _facts(learner: BaseLearner, method: Method) -> dict[str, Any]:
         **_adapter_facts(method),
         "threads": torch.get_num_threads(),
         **_pooling_facts(learner),
-        **({"prompt": task_type.options["prompt"]} if "prompt" in task_type.options else {}),
+        **{n: task_type.options[n] for n in (PROMPT, LABEL_PROMPT) if n in task_type.options},
         "longest text": f"{learner.frame.length} tokens, {longer}",
     }
 

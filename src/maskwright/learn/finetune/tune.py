@@ -86,8 +86,9 @@ class TrainingResult:
 
     def divided(self, temperature: float) -> Self:
         """Return the result with the scores of its only head divided by `temperature`, in its last
-        layer, so that every program that reads the weights gets calibrated probabilities."""
-        if temperature != 1.0:
+        layer, so that every program that reads the weights gets calibrated probabilities. Without a
+        head the task type divides them."""
+        if temperature != 1.0 and self.network.config.heads:
             head = self.network.heads[self.network.config.heads[0].name]
             assert isinstance(head, HeadModule)
             head.rescale(0.0, 1.0 / temperature)

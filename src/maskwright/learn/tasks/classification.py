@@ -83,6 +83,7 @@ class Classification(TaskType):
 
     head = "sequence"
     ranks = True
+    scores_rows = True
 
     @property
     def pipeline(self) -> str:

@@ -42,6 +42,7 @@ from maskwright.learn.tasks.base.task_type import (
 from maskwright.learn.tasks.base.text_generation import Template, TextGeneration
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TRAIN
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 UNREAD = "unread"
 NUMBER = re.compile(r"[+-]?[0-9]{1,12}(\.[0-9]{1,12})?")
@@ -110,11 +111,12 @@ class ClassAsText(TaskAsText):
         return self.labels[row.label].strip()
 
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        self._labels(frame)
+        require_distinct(frame.tokenizer, self.labels)
         return super()._encoded(rows, frame)
 
     def answers(self, encoded: Encoded, outputs: Outputs) -> NDArray[np.int64]:
-        numbers = {name: number for number, name in enumerate(self._labels(encoded.way_back.frame))}
+        names = require_distinct(encoded.way_back.frame.tokenizer, self.labels)
+        numbers = {name: number for number, name in enumerate(names)}
         return np.array([numbers.get(str(output).strip(), -1) for output in outputs], np.int64)
 
     @property
@@ -156,23 +158,24 @@ class ClassAsText(TaskAsText):
     def wrong(self, row: Any, answer: Any) -> float:
         return float(answer != row.label)
 
-    def _labels(self, frame: Frame) -> list[str]:
-        """Return the labels as the tokenizer decodes them.
 
-        Raises:
-            IncompatibleError: a decoded label is empty, or equal to another.
-        """
-        ids = frame.tokenizer.encode_batch([name.strip() for name in self.labels])
-        decoded = [frame.tokenizer.decode(token_ids.tolist()).strip() for token_ids in ids]
-        for number, label_text in enumerate(decoded):
-            if not label_text or label_text in decoded[:number]:
-                raise IncompatibleError(
-                    "the tokenizer cannot tell the labels apart",
-                    where="tokenizer",
-                    found=f'"{self.labels[number]}" becomes "{label_text}"',
-                    do="rename the label, or learn with a head: without --prompt",
-                )
-        return decoded
+def require_distinct(tokenizer: Tokenizer, labels: Sequence[str]) -> list[str]:
+    """Return the labels as the tokenizer decodes them.
+
+    Raises:
+        IncompatibleError: a decoded label is empty, or equal to another.
+    """
+    ids = tokenizer.encode_batch([label.strip() for label in labels])
+    decoded = [tokenizer.decode(token_ids.tolist()).strip() for token_ids in ids]
+    for number, label_text in enumerate(decoded):
+        if not label_text or label_text in decoded[:number]:
+            raise IncompatibleError(
+                "the tokenizer cannot tell the labels apart",
+                where="tokenizer",
+                found=f'"{labels[number]}" becomes "{label_text}"',
+                do="rename the label, or learn with a head: without --prompt",
+            )
+    return decoded
 
 
 # ------------------------------------------------------------------------------ numbers

@@ -93,6 +93,35 @@ def prompt_scores(
     return row_scores
 
 
+@torch.inference_mode()
+def continuation_scores(
+    network: Prepared, prompts: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]]
+) -> NDArray[np.float64]:
+    """Return the log-likelihood (N, C) in nats of each continuation behind each prompt. Prompts are
+    computed once for continuations that differ in their last token alone.
+
+    Raises:
+        IncompatibleError: the network is not a decoder without an encoder.
+        DataError: a prompt without an id.
+    """
+    require_decoder(network.config)
+    by_start: dict[tuple[int, ...], list[int]] = {}
+    for number, ids in enumerate(continuations):
+        by_start.setdefault(tuple(ids[:-1]), []).append(number)
+    keys = [(number, start) for number in range(len(prompts)) for start in by_start]
+    totals = np.zeros((len(prompts), len(continuations)))
+    for portion in states(network, [[*prompts[number], *start] for number, start in keys]):
+        rows = portion.states.split(portion.lengths)
+        for index, hidden in zip(portion.numbers, rows, strict=True):
+            number, start = keys[index]
+            logs = network.scores(hidden[-len(start) - 1 :]).double().log_softmax(-1)
+            shared = sum(float(logs[i, token]) for i, token in enumerate(start))
+            members = by_start[start]
+            last = [continuations[member][-1] for member in members]
+            totals[number, members] = shared + logs[-1, last].cpu().numpy()
+    return totals
+
+
 def require_decoder(config: TransformerConfig) -> None:
     """Check that a model predicts each token from the previous ones.
 

@@ -102,15 +102,15 @@ def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, method: 
     if method == "causal":
         _require(len(config.stacks) == 1, method, "a single stack")
         opening = single.before if config.encoder is not None else ()
-        return PromptFrame(opening or _opening(tokenizer))
+        return PromptFrame(opening or first_token(tokenizer))
     _require(config.encoder is not None, method, "an encoder")
     _require(tokenizer.mask is not None, method, "a mask token")
     if method.startswith("masked-next") and not single.before:
-        return PromptFrame(_opening(tokenizer), single.after)
+        return PromptFrame(first_token(tokenizer), single.after)
     return single
 
 
-def _opening(tokenizer: Tokenizer) -> tuple[int, ...]:
+def first_token(tokenizer: Tokenizer) -> tuple[int, ...]:
     """Return the token before a text, as in streams (`text/store/rows.py`)."""
     for token in (tokenizer.end, tokenizer.separator, tokenizer.begin):
         if token is not None:

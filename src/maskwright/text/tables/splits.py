@@ -304,10 +304,12 @@ def fold_rows(dataset: Dataset, num_folds: int, seed: int = 0) -> list[list[int]
 
     Returns:
         The row indices of each fold in ascending order. Rows with the only example of a class are
-        in no fold: if they were held out, nothing would be left to learn the class from.
+        in no fold: if they were held out, nothing would be left to learn the class from. Folds
+        without rows are left out.
 
     Raises:
-        DataError: there are fewer rows than folds, duplicates and groups counted once.
+        DataError: there are fewer rows than folds, duplicates and groups counted once; or all
+            folds but one are empty.
     """
     rows = dataset.parts[TRAIN]
     texts, groups = [e.apart_by for e in rows], dataset.groups.get(TRAIN)
@@ -350,10 +352,19 @@ def fold_rows(dataset: Dataset, num_folds: int, seed: int = 0) -> list[list[int]
             lacking_rows[fold] -= len(units[unit])
             for other, count in labels_of_unit[unit].items():
                 lacking[other][fold] -= count
-    return [
+    folds = [
         sorted(i for u, unit in enumerate(units) if fold_of_unit[u] == fold for i in unit)
         for fold in range(num_folds)
     ]
+    if sum(map(bool, folds)) < 2:
+        raise DataError(
+            "no rows can be held out, as nearly every row is the only example of its class",
+            where="--folds",
+            found=f"{counted(len(rows), 'row')} of {len(by_rarity):,} classes",
+            wanted="several classes with two rows or more",
+            do="add rows of these classes, or join classes",
+        )
+    return [fold for fold in folds if fold]
 
 
 def _strata_of(rows: Sequence[Example], num_folds: int) -> list[tuple[Hashable, ...]]:

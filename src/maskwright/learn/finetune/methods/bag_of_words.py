@@ -7,10 +7,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskwright.learn.finetune.methods.base.fitted import FitInput, FittedMethod
+from maskwright.learn.finetune.methods.base.fitted import FittedMethod
 
 if TYPE_CHECKING:
-    from maskwright.learn.finetune.tune import Settings, TrainingResult
+    from maskwright.learn.finetune.tune import Settings
     from maskwright.learn.tasks.base.task_type import TaskType
 
 
@@ -30,9 +30,6 @@ class BagOfWordsMethod(FittedMethod):
         from maskwright.learn.finetune.bag_of_words_learner import BagOfWordsLearner
 
         return BagOfWordsLearner(path, task_type)
-
-    def fit(self, fit_input: FitInput) -> TrainingResult:
-        raise AssertionError("its learner fits it")
 
     def cost(self, count: int, settings: Settings) -> float:
         return 0.0

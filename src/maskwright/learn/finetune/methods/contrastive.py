@@ -102,30 +102,21 @@ class ContrastiveFewShot(FittedMethod):
 def _pairs(examples: EncodedExamples, labels: int, count: int, seed: int) -> EncodedExamples:
     """Draw `count` pairs of examples: of every two pairs one has a label in common. The label of a
     pair is the similarity of its labels, 0 to 1."""
-    from maskwright.model.inference.encoded import EncodedExamples, framed
-
-    ends = np.cumsum(examples.texts.lengths)[:-1]
-    texts = np.split(examples.texts.tokens, ends)
     targets = examples.labels if examples.labels.ndim == 2 else np.eye(labels)[examples.labels]
     numbers = np.arange(count)
     draws = uniforms(key("pair", seed, numbers), 1)[:, 0]
-    chosen: list[tuple[int, int]] = []
+    pairs = np.zeros((count, 2), np.int64)
     similarities = np.zeros(count, np.float32)
     for number, draw in zip(numbers, draws, strict=True):
-        anchor = int(number // 2) % len(texts)
+        anchor = int(number // 2) % len(examples)
         similarity = _jaccard(targets, targets[anchor])
         candidates = np.flatnonzero((similarity > 0) == (number % 2 == 0))
         others = candidates[candidates != anchor]
         candidates = others if len(others) else candidates
         partner = int(candidates[int(draw * len(candidates))]) if len(candidates) else anchor
-        chosen.append((anchor, partner))
+        pairs[number] = anchor, partner
         similarities[number] = similarity[partner]
-    flat = [n for pair in chosen for n in pair]
-    segments = None
-    if examples.segments is not None:
-        kinds = np.split(examples.segments, ends)
-        segments = np.concatenate([kinds[n] for n in flat])
-    return EncodedExamples(framed([texts[n].tolist() for n in flat]), similarities, segments, 2)
+    return examples.chosen(pairs.ravel(), similarities, choices=2)
 
 
 def _jaccard(targets: NDArray[Any], target: NDArray[Any]) -> NDArray[np.float64]:

@@ -38,6 +38,8 @@ VECTOR_POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean",
 # number of its tokens that are not pooled; whether texts are lowercased; the similarity of vectors.
 PROMPTS, NAME, SKIPPED, LOWER = "prompts", "default_prompt", "prompt_tokens", "lowercase"
 COMPARED = "similarity"
+# The template of an input behind which a model writes its answer, or finds a label most likely.
+PROMPT, LABEL_PROMPT = "prompt", "label_prompt"
 # The numbers of leading dimensions that are vectors by themselves (Matryoshka), the largest first.
 DIMENSIONS = "dimensions"
 

@@ -190,8 +190,10 @@ class TaskType(ABC):
 
     Attributes:
         head: the kind of head that is trained, or None.
-        writes: whether the model generates its answers, token by token.
+        writes: whether the model predicts tokens, of which its answers consist.
+        chosen_by: the option that selects the type where several serve a task; "": it needs none.
         ranks: whether `as_pipeline` can return several answers for each row.
+        scores_rows: whether `scores` returns the scores of labels of whole rows, or a number.
         counts_places: whether answers hold character offsets into the text as given.
         optional_roles: optional input roles.
         alone: the role of a single text, where the task is trained on two texts but predicts for
@@ -204,7 +206,9 @@ class TaskType(ABC):
 
     head: ClassVar[Literal["sequence", "token", "span", "choice"] | None]
     writes: ClassVar[bool] = False
+    chosen_by: ClassVar[str] = ""
     ranks: ClassVar[bool] = False
+    scores_rows: ClassVar[bool] = False
     counts_places: ClassVar[bool] = False
     optional_roles: ClassVar[tuple[str, ...]] = ()
     alone: ClassVar[str] = ""
@@ -549,16 +553,16 @@ def text(value: Any, role: str, where: str) -> str:
 def task_for(
     task: str, labels: Sequence[str] = (), options: Mapping[str, Any] | None = None
 ) -> TaskType:
-    """Return the type that serves `task`. If a task can be solved with a head or by generating
-    text, a "prompt" in `options` selects the latter.
+    """Return the type that serves `task`. If several do, those that are chosen by one of `options`
+    come first.
 
     Raises:
         UsageError: no type serves it, or several do.
     """
     shape_of(task)  # raises if no module declares it
     serving = [(module, kind) for module, name, kind in _types() if name == task]
-    as_text = "prompt" in (options or {})
-    fitting = [pair for pair in serving if pair[1].writes == as_text] or serving
+    chosen = [pair for pair in serving if pair[1].chosen_by in (options or {})]
+    fitting = chosen or [pair for pair in serving if not pair[1].chosen_by] or serving
     if len(fitting) > 1:
         raise UsageError(
             "two modules for one task",

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import ConfigError, DataError, IncompatibleError, near
-from maskwright.learn.tasks.base.choices import Long
+from maskwright.learn.tasks.base.choices import PROMPT, Long
 from maskwright.learn.tasks.base.encode import Cuts, Frame, fit, room_of
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, Extent, Outputs, TaskType
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
@@ -135,6 +135,7 @@ class TextGeneration(TaskType):
 
     head = None
     writes = True
+    chosen_by = PROMPT
 
     @property
     @abstractmethod
@@ -172,7 +173,7 @@ class TextGeneration(TaskType):
         most = frame.length - spare
         fields = [(self.fields(row), row.where) for row in rows]
         end_token = end if frame.continues else None
-        sources, read, cut = _read(frame, fields, self.template, most, end_token)
+        sources, read, cut = read_prompts(frame, fields, self.template, most, end_token)
         room = (spare or frame.length) - int(frame.continues)
         answers = [self.wanted(row) for row in rows]
         targets, written = _framed(frame, answers, room, end)
@@ -245,7 +246,7 @@ def _framed(
     return framed_ids, Cuts.of([len(ids) for ids in token_ids], cut)
 
 
-def _read(
+def read_prompts(
     frame: Frame,
     rows: Sequence[tuple[Mapping[str, str], str]],
     template: Template,

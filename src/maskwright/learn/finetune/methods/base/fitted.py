@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import UsageError
-from maskwright.learn.tasks.base.choices import Long
+from maskwright.learn.tasks.base.choices import PROMPT, Long
 
 if TYPE_CHECKING:
     from maskwright.learn.finetune.tune import Settings, TrainingResult
@@ -58,10 +57,11 @@ class FitInput:
     hook: Hook
 
 
-class FittedMethod(abc.ABC):
-    """A fitted method.
+class FittedMethod:
+    """A fitted method, which has `learner` if it opens no network, else `fit`.
 
     Attributes:
+        name: the name of the method.
         adapter: the adapter whose parameters are fitted, such as a linear head above the frozen
             network, which is saved alone; "": the whole network is saved, with a linear head.
         opens_network: whether the result has a network; if not, `learner` fits it.
@@ -69,26 +69,24 @@ class FittedMethod(abc.ABC):
         seeded: whether another seed gives another result; otherwise one seed is enough.
         settings: the training settings of a `FinetuneRecipe` that have an effect, by field.
         pooling: the pooling of a network whose folder names none; "": that of its family.
+        prompt_option: the option of a task type that `--prompt` sets.
         selection: a sentence on how hyperparameters are selected.
         heads, long: the supported kinds of heads of tasks, and handlings of long texts.
     """
 
+    name: ClassVar[str]
     adapter: ClassVar[str] = ""
     opens_network: ClassVar[bool] = True
     baseline: ClassVar[str] = ""
     seeded: ClassVar[bool] = False
     settings: ClassVar[tuple[str, ...]] = ()
     pooling: ClassVar[str] = ""
+    prompt_option: ClassVar[str] = PROMPT
     selection: ClassVar[str] = (
         "The penalty was selected by cross-validation within the training part."
     )
     heads: ClassVar[tuple[str, ...]] = ("sequence",)
     long: ClassVar[tuple[Long, ...]] = ("head", "tail", "head-and-tail")
-
-    @property
-    @abc.abstractmethod
-    def name(self) -> str:
-        """The name of the method."""
 
     def require(self, task_type: TaskType, long: Long = "head") -> None:
         """Check that the method supports a task and a handling of long texts.
@@ -114,17 +112,16 @@ class FittedMethod(abc.ABC):
             )
 
     def learner(self, path: Path, task_type: TaskType) -> Any:
-        """Return the `BaseLearner` of a method that opens no network; `path`: of the model that is
-        not used."""
+        """Return the `BaseLearner` that fits without a network; `path`: of the unused model."""
         raise NotImplementedError
 
-    @abc.abstractmethod
     def fit(self, fit_input: FitInput) -> TrainingResult:
         """Fit the parameters of `fit_input.model` in place.
 
         Returns:
             The model without validation metrics, which the caller adds.
         """
+        raise NotImplementedError
 
     def cost(self, count: int, settings: Settings) -> float:
         """Return how many texts the network computes, for `count` training rows; a text of a

@@ -17,7 +17,7 @@ from maskwright.learn.tasks.base.task_type import Encoded, TaskType
 from maskwright.model.checkpoint.matching import transfer
 from maskwright.model.device.choices import Precision
 from maskwright.model.device.machine import Machine, choose
-from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
+from maskwright.model.inference.encoded import Collation
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.inference.scores import scores
 from maskwright.model.nn.transformer import HeadModule, Transformer
@@ -68,13 +68,9 @@ class FrozenVectors:
         if segments is not None:
             keys = [key + kinds.tobytes() for key, kinds in zip(keys, segments, strict=True)]
         new_indices = {key: n for n, key in enumerate(keys) if key not in self._computed}
-        chosen = list(new_indices.values())
-        if chosen:
-            new_examples = EncodedExamples(
-                framed([texts[n].tolist() for n in chosen]),
-                examples.labels[chosen],
-                None if segments is None else np.concatenate([segments[n] for n in chosen]),
-            )
+        if new_indices:
+            chosen = np.array([*new_indices.values()])
+            new_examples = examples.chosen(chosen, examples.labels[chosen])
             vectors = scores(self.objective, new_examples, self.collation)
             self._computed.update(zip(new_indices, vectors, strict=True))
         return np.stack([self._computed[key] for key in keys])

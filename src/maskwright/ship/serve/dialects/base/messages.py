@@ -101,7 +101,7 @@ class ModelReference:
     @property
     def scores_whole_texts(self) -> bool:
         """Whether the model's task scores whole texts or pairs."""
-        return self.task_type is not None and self.task_type.head == "sequence"
+        return self.task_type is not None and self.task_type.scores_rows
 
     @property
     def labels(self) -> tuple[str, ...]:
