@@ -7,6 +7,7 @@ are constants beside it, with their reason; docs/decisions has the simulations.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,11 +15,12 @@ from typing import Any
 
 from maskwright.base.errors import Finding
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.rows import BETWEEN, TRAIN, Example, Row, Table, value_of
+from maskwright.text.tables.rows import BETWEEN, TRAIN, Example, Row, Table, folded, value_of
 from maskwright.text.tables.splits import draw_rows
 
 # Rows that are compared with each other or predicted; of more rows, as many are drawn.
 EXAMINED = 5_000
+WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -105,17 +107,20 @@ class Subject:
         """Whether each row has exactly one class."""
         return self.dataset.task.shape.label == "classes"
 
-    def values(self, column: str) -> list[Any]:
-        """Return the value of each row in a column of the files."""
-        return [value_of(self.raw_rows[row.where], column) for row in self.rows]
+    def values(self, column: str, rows: Sequence[Example]) -> list[Any]:
+        """Return the value of each of `rows` in a column of the files."""
+        return [value_of(self.raw_rows[row.where], column) for row in rows]
 
     def drawn(self, count: int = EXAMINED) -> Dataset:
         """Return at most `count` rows as the only part of a dataset, called `train`; they are
-        drawn proportionally to their classes."""
-        chosen: Sequence[int] = range(len(self.rows))
+        drawn proportionally to their classes. Of copies with one label, which are no further
+        evidence, only the first is left."""
+        keys = [(words_of(row.whole_text), row.answer) for row in self.rows]
+        chosen = sorted(dict(zip(reversed(keys), reversed(range(len(keys))), strict=True)).values())
         if len(chosen) > count:
-            texts = [row.whole_text for row in self.rows]
-            chosen = sorted(draw_rows(texts, [row.stratum for row in self.rows], count))
+            rows = [self.rows[i] for i in chosen]
+            drawn = draw_rows([r.whole_text for r in rows], [r.stratum for r in rows], count)
+            chosen = sorted(chosen[i] for i in drawn)
         groups = [group for names in self.dataset.groups.values() for group in names]
         return replace(
             self.dataset,
@@ -129,6 +134,11 @@ class Subject:
         return FlaggedRow(
             row.where, text, self.names[label], self.names[suggestion], round(score, 3)
         )
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Return the words of a text in lower case; a text without words as it is."""
+    return tuple(WORD.findall(folded(text))) or (folded(text),)
 
 
 def shown_text(row: Example) -> str:

@@ -86,40 +86,46 @@ class Diagnosis:
         """The result in a sentence."""
         rows = counted(self.num_rows, "row")
         if not self.problems:
-            return f"No problem was seen in {rows}."
+            notes = f" ({counted(len(self.notes), 'note')})" if self.notes else ""
+            return f"No problem was seen in {rows}{notes}."
         problems = counted(len(self.problems), "problem")
         return f"{problems} in {rows}, the first: {self.problems[0].what}."
 
     def all_tables(self) -> list[Table]:
-        """Return all tables: of the data, the checks, and the rows to look at."""
+        """Return all tables: the rows to look at, of the data, and the checks."""
+        shown = [
+            [
+                row.where.rsplit("/", 1)[-1],
+                shorten(row.text, TEXT),
+                row.label,
+                row.suggestion,
+                f"{min(row.score, 0.99):.2f}",
+            ]
+            for row in self.rows[:SHOWN]
+        ]
+        more = len(self.rows) - len(shown)
+        of_rows = {
+            "title": "Rows whose label is probably wrong",
+            "head": ["row", "text", "label", "more probable", "P(wrong)"],
+            "rows": shown,
+            "note": f"{more:,} more are listed in {NAME} (--out DIR)." if more else "",
+        }
         of_checks = {
             "title": "Checks",
             "head": ["check", "result"],
             "rows": [[check.name, check.summary] for check in self.checks],
             "note": "",
         }
-        shown = [
-            [row.where, row.label, row.suggestion, f"{row.score:.2f}", shorten(row.text, TEXT)]
-            for row in self.rows[:SHOWN]
-        ]
-        more = len(self.rows) - len(shown)
-        of_rows = {
-            "title": "Rows whose label is probably wrong",
-            "head": ["row", "label", "more probable", "wrong with", "text"],
-            "rows": shown,
-            "note": f"{more:,} more are listed in {NAME} (--out DIR)." if more else "",
-        }
-        return [*self.tables, of_checks, *([of_rows] if shown else [])]
+        return [*([of_rows] if shown else []), *self.tables, of_checks]
 
     def render(self) -> str:
-        """Return the report as text."""
-        problems = [f"{number}. {problem}" for number, problem in enumerate(self.problems, 1)]
+        """Return the report as text: what to do first, then what it rests on."""
         sections = [
             self.verdict,
+            *(f"{number}. {problem}" for number, problem in enumerate(self.problems, 1)),
+            "\n".join(note.line() for note in self.notes),
             "\n".join(self.lines),
             *map(document.for_terminal, self.all_tables()),
-            "\n".join(["Problems", *(f"  {line}" for line in problems)] if problems else []),
-            "\n".join(note.line() for note in self.notes),
             f"next: {self.command}",
         ]
         return "\n\n".join(section.strip("\n") for section in sections if section)
@@ -131,6 +137,7 @@ class Diagnosis:
             name=name,
             kind="labelled data",
             verdict=self.verdict,
+            lines=self.lines,
             problems=self.problems,
             notes=self.notes,
             tables=self.all_tables(),

@@ -21,7 +21,7 @@ from maskwright.ask.doctor.check import Check, Subject, percent, shown_text
 from maskwright.base.errors import Finding
 from maskwright.learn.tasks.base.bag_of_words import targets
 from maskwright.text.tables.cell_values import as_number, is_empty
-from maskwright.text.tables.rows import TRAIN, PairExample, TextExample
+from maskwright.text.tables.rows import ALL, TRAIN, PairExample, TextExample
 
 DECIDES = 0.9
 # Of one broad class among few the best sign reached 0.56; of many narrow classes one often has a
@@ -85,8 +85,8 @@ def check_leakage(subject: Subject) -> Check:
         evidence = f"precision and recall are {decides[best]:.2f} or more"
         findings.append(Finding("sign-decides-label", message, evidence, REMEDY, "warning"))
     findings += _sorted_by_label(subject)
-    summary = f"signs decide {overall:.2f} (0: as chance, 1: the label); the name of the label is "
-    summary += f"in {percent(own)} of the texts"
+    summary = f"the best single sign of each class tells the label by {overall:.2f} (0: by chance, "
+    summary += f"1: surely); {percent(own)} of the texts have the name of their label"
     return Check("leakage", summary, figures, findings)
 
 
@@ -139,15 +139,18 @@ def _named(
 def _sorted_by_label(subject: Subject) -> Iterator[Finding]:
     """Yield a note if rows are sorted by label, in the file or by a column of numbers such as an
     identifier."""
-    if not subject.has_one_class or "all" not in subject.dataset.parts:
+    parts = subject.dataset.parts
+    rows = parts.get(ALL) or parts.get(TRAIN)
+    if not subject.has_one_class or not rows:
         return
-    answers = np.array([row.answer for row in subject.rows])
+    answers = np.array([row.answer for row in rows])
     shares = np.bincount(answers) / len(answers)
     expected = (len(answers) - 1) * (1 - float((shares**2).sum()))
     columns = subject.dataset.task.columns
-    orders = {"the order of the file": np.arange(len(answers))}
+    orders = {"the order of the file": np.arange(len(answers))} if ALL in parts else {}
     for name in columns.left_out:
-        values = [None if is_empty(v) else as_number(v) for v in subject.values(name)]
+        cells = subject.values(name, rows)
+        values = [None if is_empty(cell) else as_number(cell) for cell in cells]
         if len(set(values)) > 0.9 * len(values) and None not in values:
             orders[f"the column {name!r}"] = np.argsort(np.array(values, float), kind="stable")
     for described, order in orders.items():
@@ -157,7 +160,7 @@ def _sorted_by_label(subject: Subject) -> Iterator[Finding]:
                 "sorted-by-label",
                 f"{described} tells the label: it changes {changes:,} times in {len(answers):,} "
                 f"rows, by chance {expected:,.0f} times",
-                remedy="harmless here, as rows are split by their texts; never split such rows in "
-                "order, nor let the model read that column",
+                remedy="harmless here: rows are shuffled, and no such column is read; never split "
+                "these rows in their order, nor let a model read that column",
             )
             return

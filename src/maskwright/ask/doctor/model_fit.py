@@ -111,9 +111,9 @@ def check_score(subject: Subject, predicted: FoldPredictions | None) -> Check:
         figures = {"rows": rows, "accuracy": round(value, 4), "half_width": round(half, 4)}
         figures["smallest_difference"] = round(difference, 4)
         source = "as out of fold" if known else "assumed"
-        summary = f"{described}: an accuracy of {value:.2f} ({source}) ± {half:.3f}; a paired test "
-        summary += f"finds a difference of {difference:.3f} in 80 % of cases (if the models differ "
-        summary += f"in {percent(value * (1 - value))} of the rows)"
+        summary = f"{described}: an accuracy of {value:.2f} ({source}) is known to ± {half:.3f}; "
+        summary += f"a paired test finds a difference of {difference:.3f} in 80 % of cases (if the "
+        summary += f"models differ in {percent(value * (1 - value))} of the rows)"
     return Check("score", summary, figures, list(_wide(described, half)))
 
 

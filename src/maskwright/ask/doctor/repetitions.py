@@ -8,7 +8,6 @@ to be. They are compared exactly, without hashing.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
@@ -16,15 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.ask.doctor.check import Check, Subject, percent, severity
+from maskwright.ask.doctor.check import Check, Subject, percent, severity, words_of
 from maskwright.base.errors import Finding
 from maskwright.base.terminal import counted
 from maskwright.text.tables.cell_values import is_empty
 from maskwright.text.tables.columns import GROUPS
-from maskwright.text.tables.rows import TRAIN, Example, folded, plain
+from maskwright.text.tables.rows import TRAIN, Example, plain
 
 COMPARED = 100_000  # rows that are compared for near copies
-WORD = re.compile(r"\w+")
 SHINGLE, SIMILAR = 3, 0.7
 AT_ONCE = 500  # texts that are compared with all others at a time
 # Test rows that were learned raise a score by at most their share: from here on by half of the
@@ -66,11 +64,6 @@ def near_copies(texts: Sequence[str]) -> NDArray[np.int64]:
     graph = sparse.coo_array((np.ones(pairs.shape[1], np.int8), tuple(pairs)), shape=(size, size))
     component = connected_components(graph, directed=False)[1]
     return np.asarray(component[[distinct[text] for text in words]], np.int64)
-
-
-def words_of(text: str) -> tuple[str, ...]:
-    """Return the words of a text in lower case; a text without words as it is."""
-    return tuple(WORD.findall(folded(text))) or (folded(text),)
 
 
 def check_repetitions(subject: Subject) -> Check:
@@ -175,10 +168,8 @@ def _groups_across(subject: Subject) -> Iterator[Finding]:
     another part are members."""
     columns = subject.dataset.task.columns
     names = [name for name in columns.left_out if plain(name) in GROUPS]
-    by_column = {name: subject.values(name) for name in names}
-    if "group" in columns.roles:
-        by_column = {columns["group"]: subject.values(columns["group"])}
-    for name, values in by_column.items():
+    for name in [columns["group"]] if "group" in columns.roles else names:
+        values = subject.values(name, subject.rows)
         groups = ["" if is_empty(value) else str(value) for value in values]
         learned = {
             group for group, part in zip(groups, subject.parts, strict=True) if part == TRAIN
