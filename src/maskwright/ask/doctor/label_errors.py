@@ -36,7 +36,7 @@ from maskwright.text.tables.splits import fold_rows
 
 FOLDS = 5
 # Of so many classes and rows a bag of words is learned in seconds.
-ROWS_TIMES_CLASSES = 400_000
+ROWS_TIMES_CLASSES = 800_000
 EMBEDDED = 2_000  # rows that a model encodes
 LEAST_ROWS = 60
 # Twice the log of the likelihood ratio from which labels are called wrong. Where labels follow
@@ -51,7 +51,7 @@ SUSPECT = 0.5  # posterior probability of a wrong label
 # Shuffled labels of public data have a relation of -3.4 to 2.3 to their texts. That of labels which
 # need the order of words (CoLA) is 9 on 5,000 rows, but 0 to 6 on 1,000: fewer rows are a note.
 RELATION, LEAST_RELATED = 3.0, 2_000
-LISTED = 200
+LISTED = 1_000
 # (indices of training rows, indices of other rows) -> the features of both
 Features = Callable[[NDArray[np.int64], NDArray[np.int64]], tuple[Any, Any]]
 

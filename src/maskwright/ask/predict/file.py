@@ -21,6 +21,7 @@ from maskwright.ask.predict.predictor import PORTION, BasePredictor, TaskPredict
 from maskwright.ask.predict.remote import ModelChangedError, RemoteServer, with_server
 from maskwright.ask.predict.rows import PREDICTION, WINDOWS, name_taken, rows_to_answer
 from maskwright.ask.predict.shared_encoder import SharedEncoder, load_shared
+from maskwright.ask.predict.uncertain import uncertain_rows
 from maskwright.base.errors import Finding, UsageError
 from maskwright.base.storage.commit import require_new
 from maskwright.base.storage.files import write_file
@@ -104,6 +105,7 @@ def predict_file(
     server: RemoteServer | None = None,
     threshold: float | None = None,
     all_scores: bool = False,
+    uncertain: int | None = None,
     say: Say = quiet,
 ) -> int:
     """Write the rows of `source` with their predictions to `stream`, as JSON Lines.
@@ -123,6 +125,7 @@ def predict_file(
         engine: computes hidden states, as in `language_model.load`.
         server: predicts instead of the model in `folder`, which is ignored.
         threshold, all_scores: which labels are given, as in `BasePredictor.deciding`.
+        uncertain: write only so many rows, those to label next (`uncertain_rows`).
         say: called with findings, such as the number of rows without a prediction.
 
     Returns:
@@ -138,7 +141,9 @@ def predict_file(
     model = model.deciding(threshold, all_scores=all_scores)
     counts = Counts()
     windows = long == "windows"
-    count, num_bad = answer_rows(model, Path(source), stream, read, top, skip, say, counts, windows)
+    count, num_bad = answer_rows(
+        model, Path(source), stream, read, top, skip, say, counts, windows, uncertain
+    )
     for finding in unanswered(num_bad, counts):
         say(finding.line())
     return count
@@ -245,10 +250,12 @@ def answer_rows(
     say: Say,
     counts: Counts,
     windows: bool = False,
+    uncertain: int | None = None,
 ) -> tuple[int, int]:
     """Write rows with their predictions; returns the number of rows written, and of those without
     a prediction. Rows of a pipe are predicted as soon as it is empty. `skip` rows are left out;
-    `counts` is filled by the reader; `windows`: write the number of windows of each row."""
+    `counts` is filled by the reader; `windows`: write the number of windows of each row;
+    `uncertain`: as in `predict_file`."""
     count = bad = unlabelled = 0
     cuts: Counter[str] = Counter()
     rows: list[tuple[dict[str, Any], Any]] = []
@@ -302,7 +309,10 @@ def answer_rows(
         say(finding.line())
     if (pipe := files.find_growing(source)) is not None:
         pipe.waiting = predict_portion
-    for row in islice(rows_to_answer(source, model, read, counts), skip, None):
+    rows_read = rows_to_answer(source, model, read, counts)
+    if uncertain is not None:
+        rows_read = uncertain_rows(model, rows_read, uncertain, lambda f: say(f.line()))
+    for row in islice(rows_read, skip, None):
         rows.append(row)
         if len(rows) == PORTION:
             predict_portion()

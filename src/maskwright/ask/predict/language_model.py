@@ -24,6 +24,7 @@ from maskwright.ask.predict.engine import Engine, open_engine, require_new_adapt
 from maskwright.ask.predict.inputs import listed
 from maskwright.ask.predict.predictor import Answer, OnBad, Predictor, TaskPredictor
 from maskwright.ask.predict.shared_encoder import SharedEncoder, groups_of_one_base
+from maskwright.ask.predict.uncertain import UncertainRow, choose_uncertain
 from maskwright.base.errors import DataError, Finding, IncompatibleError, Note, UsageError
 from maskwright.base.report import document
 from maskwright.learn.tasks.base.choices import (
@@ -221,6 +222,16 @@ class LanguageModel:
         with self._errors_with_abilities("predict"):
             task_predictor = self.predictor.with_long_texts(long)
         return task_predictor.predict_proba(given, note=warn)
+
+    def uncertain(
+        self, given: Iterable[Any], count: int, *, long: LongText = "as_trained"
+    ) -> list[UncertainRow]:
+        """Choose `count` of the examples to be labelled next, the least sure first; see
+        `uncertain.choose_uncertain`. Arguments and errors as in `predict_proba`."""
+        with self._errors_with_abilities("predict"):
+            task_predictor = self.predictor.with_long_texts(long)
+        task_predictor.require_probabilities("uncertain")
+        return choose_uncertain(task_predictor, list(task_predictor.rows(given)), count, warn)
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -35,7 +35,12 @@ from maskwright.base.errors import (
 from maskwright.base.terminal import shell_word
 from maskwright.learn.finetune import learner
 from maskwright.learn.tasks.base import sentence_transformers_folder
-from maskwright.learn.tasks.base.bag_of_words import BagOfWords, encode_words, is_bag_of_words
+from maskwright.learn.tasks.base.bag_of_words import (
+    BagOfWords,
+    encode_words,
+    is_bag_of_words,
+    latent_vectors,
+)
 from maskwright.learn.tasks.base.choices import (
     HIERARCHICAL,
     LABEL_PROMPT,
@@ -194,10 +199,10 @@ class BasePredictor(ABC):
                     "no probability", where="--threshold", found=threshold, wanted="0 to 1"
                 )
             options[LEAST_PROBABILITY] = threshold
-        self._require_probabilities("--scores" if threshold is None else "--threshold")
+        self.require_probabilities("--scores" if threshold is None else "--threshold")
         return self._with_task(self.task_type.with_options(options))
 
-    def _require_probabilities(self, where: str) -> None:
+    def require_probabilities(self, where: str) -> None:
         """Raise a `UsageError` if the task has no probabilities of labels of whole texts."""
         task_type = self.task_type
         if not task_type.scores_rows or task_type.problem == "number":
@@ -277,19 +282,20 @@ class BasePredictor(ABC):
                 found=repr(on_bad),
                 wanted=near(str(on_bad), get_args(OnBad)),
             )
-        values = examples(given, self.columns, self._other_names)
-        rows = (self._example(v, f"example {n}", on_bad) for n, v in enumerate(values, start=1))
         return list(
             itertools.chain.from_iterable(
-                self._padded(portion, top, note) for portion in portions(rows)
+                self._padded(portion, top, note) for portion in portions(self.rows(given, on_bad))
             )
         )
 
+    def rows(self, given: Iterable[Any], on_bad: OnBad = "strict") -> Iterator[Any]:
+        """Yield the examples of the task that `predict` reads; None for a bad one with "skip"."""
+        values = examples(given, self.columns, self._other_names)
+        return (self._example(v, f"example {n}", on_bad) for n, v in enumerate(values, start=1))
+
     def windows(self, given: Iterable[Any]) -> list[int]:
         """Return the number of windows each example is read in; errors as in `predict`."""
-        values = examples(given, self.columns, self._other_names)
-        rows = (self._example(v, f"example {n}", "strict") for n, v in enumerate(values, start=1))
-        counts = (self.extent(portion).windows.tolist() for portion in portions(rows))
+        counts = (self.extent(portion).windows.tolist() for portion in portions(self.rows(given)))
         return list(itertools.chain.from_iterable(counts))
 
     @property
@@ -421,9 +427,11 @@ class TaskPredictor(BasePredictor):
             UsageError: the task has no probabilities of labels of whole texts.
             DataError: as in `predict`.
         """
-        self._require_probabilities("predict_proba")
-        values = examples(given, self.columns, self._other_names)
-        rows = (self._example(v, f"example {n}", "strict") for n, v in enumerate(values, start=1))
+        self.require_probabilities("predict_proba")
+        return self.probabilities(self.rows(given), note)
+
+    def probabilities(self, rows: Iterable[Any], note: Note = ignore) -> NDArray[np.float32]:
+        """As `predict_proba` of rows that are examples of the task already."""
         probabilities = [np.empty((0, len(self.task_type.labels)), np.float32)]
         for portion in portions(rows):
             encoded = self.encode(portion)
@@ -431,6 +439,10 @@ class TaskPredictor(BasePredictor):
                 note(finding)
             probabilities.append(self.task_type.scores(encoded, self.outputs(encoded)))
         return np.concatenate(probabilities)
+
+    @abstractmethod
+    def vectors_of(self, rows: Sequence[Any]) -> NDArray[np.float32]:
+        """Return a vector of each row, (N, D), by which similar rows are told from others."""
 
     def with_labels(
         self, labels: Sequence[str], hypothesis: str | None = None, *, several: bool = False
@@ -507,6 +519,9 @@ class BagOfWordsPredictor(TaskPredictor):
     def outputs(self, encoded: Encoded) -> Outputs:
         return self.bag.scores(encoded.rows)
 
+    def vectors_of(self, rows: Sequence[Any]) -> NDArray[np.float32]:
+        return latent_vectors([row.whole_text for row in rows])
+
     def outputs_of_all(self, requests: Sequence[tuple[Self, Encoded]]) -> list[Outputs]:
         return [predictor.outputs(encoded) for predictor, encoded in requests]
 
@@ -554,6 +569,10 @@ class Predictor(TaskPredictor):
         """Return the encoded rows as `model/inference/together.py` takes them."""
         assert isinstance(self.objective, ScoringObjective)
         return ScoreRequest(self.objective, encoded.examples, self.collation)
+
+    def vectors_of(self, rows: Sequence[Any]) -> NDArray[np.float32]:
+        mean = replace(self, task_type=task_for_vectors({"pooling": "mean"}))
+        return mean.vectors([row.whole_text for row in rows])
 
     def vectors(self, texts: Sequence[str], note: Note = ignore) -> NDArray[np.float32]:
         """Embed each text by itself, (N, D) float32, if the task is one of embeddings."""

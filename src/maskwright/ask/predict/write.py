@@ -76,6 +76,7 @@ def write_predictions(
     server: RemoteServer | None = None,
     threshold: float | None = None,
     all_scores: bool = False,
+    uncertain: int | None = None,
     say: Say = quiet,
 ) -> int:
     """Write predictions to the new file `out`: csv, tsv or JSON Lines by its extension. Returns the
@@ -121,6 +122,7 @@ def write_predictions(
             "engine": None if engine == TORCH else engine,
             "threshold": None if threshold is None else str(threshold),
             "all_scores": all_scores,
+            "uncertain": uncertain,
         }
         about: dict[str, Any] = {"model": _model_hashes(folder, model), "source": hashes(source)}
         about |= {name: value for name, value in settings.items() if value}
@@ -145,7 +147,7 @@ def write_predictions(
         try:
             with staged.open("a", encoding="utf-8") as stream:
                 count, num_bad = answer_rows(
-                    model, source, stream, read, top, rows_before, say, counts, windows
+                    model, source, stream, read, top, rows_before, say, counts, windows, uncertain
                 )
             _require_unchanged(source, about["source"])
         except MaskwrightError as error:

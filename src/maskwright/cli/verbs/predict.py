@@ -118,6 +118,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="chosen",
         help="all: also the probability of every label, as probabilities",
     )
+    parser.add_argument(
+        "--uncertain",
+        type=int,
+        default=None,
+        metavar="N",
+        help="give only the N rows that are worth labelling next: uncertain ones that stand for "
+        "many others, with their line and the labels between which the model decides",
+    )
 
 
 def do(a: argparse.Namespace) -> None:
@@ -187,6 +195,7 @@ def do(a: argparse.Namespace) -> None:
         "server": server,
         "threshold": a.threshold,
         "all_scores": a.scores == "all",
+        "uncertain": a.uncertain,
         "say": printer(sys.stderr),
     }
     with (
@@ -203,7 +212,8 @@ def do(a: argparse.Namespace) -> None:
 
 def _require_no_folder(a: argparse.Namespace) -> None:
     """Refuse options that only apply to a model in a folder."""
-    for name, value in (("--also", a.also), ("--base", a.base), ("--engine", a.engine != "torch")):
+    values = {"--also": a.also, "--base": a.base, "--uncertain": a.uncertain}
+    for name, value in {**values, "--engine": a.engine != "torch"}.items():
         if value:
             raise UsageError(
                 "option has no effect here",

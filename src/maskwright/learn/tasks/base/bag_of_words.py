@@ -116,6 +116,20 @@ def fit_words(texts: Sequence[str]) -> Any:
     return vectorizer
 
 
+def latent_vectors(texts: Sequence[str], size: int = 100) -> NDArray[np.float32]:
+    """Return vectors (N, at most `size`) of length 1 by latent semantic analysis (Deerwester et al.
+    1990, doi 10.1002/(SICI)1097-4571(199009)41:6<391::AID-ASI1>3.0.CO;2-9)."""
+    from sklearn.decomposition import TruncatedSVD
+
+    weights = fit_words(texts).transform(texts)
+    size = min(size, *(n - 1 for n in weights.shape))
+    if size < 1:
+        return np.ones((len(texts), 1), np.float32)
+    vectors = TruncatedSVD(size, random_state=0).fit_transform(weights)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-9), np.float32)
+
+
 @dataclass(frozen=True)
 class BagOfWords:
     """A fitted model of L labels and F features.

@@ -1,0 +1,148 @@
+"""Which rows to label next: rows whose label is uncertain, and which stand for many others.
+
+    choose_uncertain(predictor, rows, 50)   ->   [UncertainRow(index=812, margin=0.03, …), …]
+
+The margin of a row is the difference of its two highest probabilities; of several labels, the
+distance of a probability from its threshold where that is least. Rows are clustered by k-means on
+their vectors with the weight 1 - margin (CLUE; Prabhu et al. 2021, arXiv:2010.08666), and of each
+cluster the row of least squared distance from its centre / (1 - margin) is chosen. From 50 to 150
+labels of TREC, rows of least margin were no better than random ones, and rows far from each other
+among them worse: they are odd questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.ask.predict.predictor import BasePredictor, TaskPredictor
+from maskwright.ask.predict.rows import name_taken
+from maskwright.base.errors import Finding, Note, UsageError, ignore
+from maskwright.base.terminal import counted
+from maskwright.learn.tasks.base.task_type import THRESHOLDS
+from maskwright.text.tables.rows import folded
+
+ROUNDS, BATCH = 10, 1024  # of k-means
+
+
+@dataclass(frozen=True)
+class UncertainRow:
+    """A row to label.
+
+    Attributes:
+        index: of the row, from 0.
+        where: its location, such as a file and a line.
+        margin: how sure its label is, 0 to 1.
+        reason: the labels between which the model decides, with their probabilities.
+    """
+
+    index: int
+    where: str
+    margin: float
+    reason: str
+
+
+def choose_uncertain(
+    predictor: TaskPredictor, rows: Sequence[Any], count: int, note: Note = ignore
+) -> list[UncertainRow]:
+    """Choose `count` of `rows` (examples of the task), all with different texts, to be labelled
+    next; the least sure first.
+
+    Args:
+        note: called with findings, such as that texts were truncated.
+
+    Raises:
+        UsageError: the task has no probabilities of labels of whole texts, or there are fewer
+            different rows.
+    """
+    from sklearn.cluster import MiniBatchKMeans
+
+    predictor.require_probabilities("--uncertain")
+    first_of_text = {folded(rows[i].whole_text): i for i in reversed(range(len(rows)))}
+    indices = sorted(first_of_text.values())
+    if not 1 <= count <= len(indices):
+        raise UsageError(
+            "no such number of rows to choose",
+            where="--uncertain",
+            found=count,
+            wanted=f"1 to {len(indices):,}",
+            do=f"the file has {counted(len(indices), 'different row')}",
+        )
+    pool = [rows[i] for i in indices]
+    probabilities = predictor.probabilities(pool, note)
+    vectors = predictor.vectors_of(pool)
+    margins, reasons = _margins(predictor, probabilities)
+    weights = 1 - margins + 1e-3
+    clusters = MiniBatchKMeans(count, n_init=1, random_state=0, max_iter=ROUNDS, batch_size=BATCH)
+    clusters.fit(vectors, sample_weight=weights)
+    chosen = list[int]()
+    squares = (vectors**2).sum(1)
+    for centre in clusters.cluster_centers_:
+        distances = np.maximum(squares - 2 * vectors @ centre + (centre**2).sum(), 0) / weights
+        distances[chosen] = np.inf
+        chosen.append(int(distances.argmin()))
+    chosen.sort(key=lambda i: (margins[i], i))
+    return [
+        UncertainRow(indices[i], pool[i].where, round(float(margins[i]), 4), reasons[i])
+        for i in chosen
+    ]
+
+
+def uncertain_rows(
+    predictor: BasePredictor, rows: Iterable[tuple[dict[str, Any], Any]], count: int, note: Note
+) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield the `count` rows to label next, of rows as `rows_to_answer` gives them, with the cells
+    of `UncertainRow` as further columns `uncertain_row`, `uncertain_margin`, `uncertain_reason`.
+
+    Raises:
+        UsageError: several models or a server answer, a column has such a name, and as in
+            `choose_uncertain`.
+    """
+    if not isinstance(predictor, TaskPredictor):
+        raise UsageError(
+            "rows to label are chosen by one model in a folder",
+            where="--uncertain",
+            found="several models, or a server",
+            wanted="one model folder",
+            do="leave --also and --server out",
+        )
+    predictor.require_probabilities("--uncertain")
+    pairs = list(rows)
+    pool = [(values, example) for values, example in pairs if example is not None]
+    if len(pool) < len(pairs):
+        message = f"{counted(len(pairs) - len(pool), 'row')} could not be read"
+        note(Finding("rows-not-considered", message, "none of them is chosen"))
+    for row in choose_uncertain(predictor, [example for _, example in pool], count, note):
+        values, example = pool[row.index]
+        cells = {"row": row.where, "margin": row.margin, "reason": row.reason}
+        columns = {f"uncertain_{name}": cell for name, cell in cells.items()}
+        if clashes := columns.keys() & values.keys():
+            raise name_taken(", ".join(sorted(clashes)), row.where)
+        yield values | columns, example
+
+
+def _margins(
+    predictor: TaskPredictor, probabilities: NDArray[np.float32]
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Return the margin of each row, (N,), and between which labels the model decides."""
+    names, every = predictor.task_type.labels, np.arange(len(probabilities))
+    thresholds = predictor.task_type.decoding.get(THRESHOLDS)
+    if thresholds is None:
+        second, first = np.argsort(probabilities, axis=1, kind="stable")[:, -2:].T
+        highest, next_highest = probabilities[every, first], probabilities[every, second]
+        return (highest - next_highest).astype(np.float64), [
+            f"{names[a]!r} {p:.2f} or {names[b]!r} {q:.2f}"
+            for a, p, b, q in zip(first, highest, second, next_highest, strict=True)
+        ]
+    limits = np.array(thresholds)
+    ranges = np.where(probabilities < limits, limits, 1 - limits)
+    distances = np.abs(probabilities - limits) / np.maximum(ranges, 1e-9)
+    closest = distances.argmin(1)
+    return distances[every, closest], [
+        f"{names[n]!r} {probabilities[i, n]:.2f}, which is given from {limits[n]:.2f} on"
+        for i, n in enumerate(closest)
+    ]
