@@ -1,4 +1,4 @@
-"""Planted problems that `maskwright doctor` has to name, and clean data on which it has to be silent.
+"""Planted problems that `maskwright doctor` has to name, and clean data without one.
 
     MASKWRIGHT_DATA=… python -m benchmarks.planted --out DIR [--model MODEL] [--only NAME …]
 
@@ -223,7 +223,8 @@ def main() -> None:
     parser.add_argument("--model", action="append", default=[])
     parser.add_argument("--only", nargs="+", default=list(CASES))
     a = parser.parse_args()
-    print("| case | expected | problems | notes | precision | recall | CPU s |\n|---|---|---|---|---|---|---|")
+    print("| case | expected | problems | notes | precision | recall | CPU s |")
+    print("|---|---|---|---|---|---|---|")
     for name in a.only:
         print("| " + " | ".join(run(name, a.out, a.model)) + " |", flush=True)
 

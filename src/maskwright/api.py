@@ -197,6 +197,7 @@ def evaluate(
     by: str | None = None,
     generalisation: bool = False,
     against: Path | str | None = None,
+    also: Sequence[Path | str] = (),
     stream: TextIO | None = None,
 ) -> TextEvaluation | PairEvaluation | ModelComparison | dict[str, Estimate]:
     """Evaluate a model: without `data` on text, with it on retrieval if it is a folder in BEIR's
@@ -208,7 +209,7 @@ def evaluate(
         text: files or folders; none: what the model's run held out.
         out: where the figures of rows or pairs are written; pairs need it.
         how, part: of pairs, how they are scored and which; of rows, which part of a folder.
-        columns, read, base, by, generalisation: of rows, as for `evaluate_file`.
+        columns, read, base, by, generalisation, also: of rows, as for `evaluate_file`.
         dimensions: of retrieval, as for `evaluate_retrieval`.
         against: of rows, another fine-tuned model: both are compared (`evaluate_against`).
         stream: takes what is said of rows and pairs; None: standard output.
@@ -228,12 +229,12 @@ def evaluate(
         )
     if answers_tasks(Path(model)):
         common: dict[str, Any] = {"part": part, "columns": columns, "read": read, "out": out}
-        if against is not None and (by is not None or base is not None or generalisation):
-            option = "by, base, generalisation"
+        if against is not None and (by is not None or base is not None or generalisation or also):
+            option = "by, base, generalisation, also"
             raise UsageError("two models are compared on all rows", where=option, do="leave it out")
         if against is not None:
             return evaluate_against(model, against, data, **common, stream=stream)
-        common |= {"base": base, "by": by, "generalisation": generalisation}
+        common |= {"base": base, "by": by, "generalisation": generalisation, "also": also}
         return evaluate_file(model, data, **common, stream=stream)
     if out is None:
         raise UsageError("where the outcomes of pairs are written is missing", where="out")

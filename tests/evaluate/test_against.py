@@ -17,6 +17,7 @@ from finetune.test_command import table, tuned  # noqa: F401 - a fixture
 from maskwright.ask.evaluate.against import ModelComparison, evaluate_against
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.base.errors import IncompatibleError, UsageError
+from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.paired import Verdict
 from maskwright.cli.main import main
 from maskwright.learn.finetune import conclusion
@@ -97,6 +98,30 @@ def test_a_slice_that_is_worse_is_named(pair: tuple[Path, Path, Path], tmp_path:
         with pytest.raises(UsageError) as caught:
             evaluate_file(pair[0], pair[2], by=column, stream=stream)
         assert caught.value.where == "--by"
+
+
+def test_rows_of_another_domain_are_a_column_of_their_own(
+    pair: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    """All labels of the other rows are exchanged; the control is the same file."""
+    text, wrong = pair[2].read_text(), tmp_path / "wrong.csv"
+    wrong.write_text(text.replace("meow", "?").replace("woof", "meow").replace("?", "woof"))
+    out, stream = tmp_path / "out", io.StringIO()
+    evaluate_file(pair[0], pair[2], also=[wrong, pair[2]], out=out, stream=stream)
+    content = json.loads((out / "evaluation.json").read_text())
+    ours, also = content["figures"]["accuracy"], content["also"]
+    assert also[str(wrong)]["accuracy"]["value"] == pytest.approx(1 - ours["value"])
+    ours, wrong_figure, same = (
+        Estimate(**figures)
+        for figures in (ours, also[str(wrong)]["accuracy"], also[str(pair[2])]["accuracy"])
+    )
+    assert same.minus(ours).low < 0 < same.minus(ours).high
+    difference = wrong_figure.minus(ours)
+    assert difference.low < difference.value < difference.high < 0
+    assert difference.render() in stream.getvalue()
+    line = ["evaluate", str(pair[0]), "--data", str(pair[2]), "--also"]
+    assert main([*line, str(tmp_path / "nowhere.csv")]) == 64
+    assert main([*line, str(wrong), "--against", str(pair[1])]) == 64
 
 
 def test_the_verdict_needs_the_training_data_for_more_than_the_constant_answer(

@@ -42,8 +42,8 @@ OPTIONS = {
     "doctor": "data model --column --out --read --task",
     "compare": "recipes --budget --data --out --seeds --set --text",
     "evaluate": """
-        model --against --base --by --column --data --dimensions --generalisation --how --out --part
-        --read --text
+        model --against --also --base --by --column --data --dimensions --generalisation --how
+        --out --part --read --text
     """,
     "experiment": """
         models --accumulate --batch --class-weights --column --data --device --epochs --folds
@@ -60,7 +60,7 @@ OPTIONS = {
     """,
     "predict": """
         file model --also --base --column --engine --hypothesis --labels --long --out --read
-        --scores --server --server-token --threshold --top
+        --scores --server --server-token --threshold --top --uncertain
     """,
     "serve": """
         models --adapter --allowed-host --allowed-origin --engine --host --insecure --name --port

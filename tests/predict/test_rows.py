@@ -9,21 +9,25 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import maskwright
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict import file as predict_rows
 from maskwright.ask.predict import predictor as room
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import Predictor, load
 from maskwright.ask.predict.rows import stdin_file
+from maskwright.ask.predict.uncertain import choose_uncertain
 from maskwright.ask.predict.write import write_predictions
 from maskwright.base.errors import CheckpointError, DataError, UsageError
 from maskwright.base.storage.strict_json import parse
 from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.text.tables.marked_text import as_read
 from maskwright.text.tables.reading_options import TableReadingOptions, how_read
 from tinyrun import WORDS
@@ -47,6 +51,56 @@ def tagger(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Finds cats and dogs; learned from a csv whose cells are lists."""
     rows = [[json.dumps(words), json.dumps(tags)] for words, tags in tagged()]
     return learned(model, tmp_path_factory.mktemp("tags"), ["tokens", "tags"], rows)
+
+
+def test_rows_to_label_next_are_uncertain_and_different(
+    tuned: Path, model: Path, tmp_path: Path
+) -> None:
+    """A third of the pool says neither cat nor dog, and a third are copies of one text."""
+    data = write_csv(tmp_path / "data.csv", ["text", "label"], [["a cat", "meow"]] * 30)
+    data.write_text(data.read_text() + "".join(f"a dog {n},woof\n" for n in range(30)))
+    bag = tmp_path / "bag"
+    finetune_file(model, data, bag, method="bag-of-words", stream=io.StringIO())
+    unknown = [f"a {WORDS[n % 7]} {WORDS[n % 5]}" for n in range(20)]
+    texts = [*unknown, *(f"a cat {n}" for n in range(20)), *["a dog"] * 20]
+    pool, out = write_csv(tmp_path / "pool.csv", ["text"], [[t] for t in texts]), tmp_path / "n.csv"
+    assert write_predictions(bag, pool, out, uncertain=6) == 6
+    chosen = list(csv.DictReader(out.read_text().splitlines()))
+    probabilities = np.sort(load(bag).predict_proba(texts), axis=1)
+    every = probabilities[:, -1] - probabilities[:, -2]
+    lines = [int(row["uncertain_row"].rpartition(" ")[2]) - 2 for row in chosen]
+    assert [texts[line] for line in lines] == [row["text"] for row in chosen]
+    assert every[lines].tolist() == sorted(every[lines]) and every[lines].mean() < every.mean()
+    assert all(row["predicted_label"] in row["uncertain_reason"] for row in chosen)
+    assert [row.index for row in maskwright.load(bag).uncertain(texts, 6)] == lines
+    language_model = maskwright.load(tuned)
+    copies = [*unknown, *unknown]
+    assert {copies[row.index] for row in language_model.uncertain(copies, 20)} == {*unknown}
+    for count in (0, 21):
+        with pytest.raises(UsageError) as caught:
+            language_model.uncertain(copies, count)
+        assert caught.value.where == "--uncertain"
+
+
+def test_rows_to_label_next_need_probabilities(tagger: Path, tmp_path: Path) -> None:
+    pool = write_csv(tmp_path / "pool.csv", ["tokens"], [[json.dumps(["a", "cat"])]])
+    with pytest.raises(UsageError) as caught:
+        predict_file(tagger, pool, io.StringIO(), uncertain=1)
+    assert caught.value.where == "--uncertain"
+
+
+def test_of_several_labels_the_margin_is_the_distance_from_a_threshold() -> None:
+    probabilities = np.array([[0.9, 0.25], [0.5, 0.02]], np.float32)
+    predictor = SimpleNamespace(
+        task_type=task_for("multi-label", ["a", "b"], {"thresholds": [0.6, 0.2]}),
+        require_probabilities=lambda where: None,
+        probabilities=lambda rows, note: probabilities,
+        vectors_of=lambda rows: probabilities,
+    )
+    rows = [SimpleNamespace(whole_text=text, where=text) for text in ("one", "two")]
+    chosen: Any = choose_uncertain(predictor, rows, 2)  # type: ignore[arg-type]
+    assert [row.where for row in chosen] == ["one", "two"]
+    assert [row.margin for row in chosen] == pytest.approx([0.05 / 0.8, 0.1 / 0.6], abs=1e-3)
 
 
 def learned(model: Path, folder: Path, names: list[str], rows: list[list[str]]) -> Path:

@@ -279,7 +279,9 @@ def check_labels(subject: Subject, predicted: FoldPredictions | None) -> Check:
     figures |= {"estimated_share": round(noise.share, 4), "likelihood_ratio": round(noise.ratio, 1)}
     figures["highest_share"] = round(noise.most, 3)
     if noise.ratio < RATIO:
-        summary = f"{skill}; no sign of wrong labels, but up to {percent(noise.most)} would not show"
+        summary = (
+            f"{skill}; no sign of wrong labels, but up to {percent(noise.most)} would not show"
+        )
         return Check(name, summary, figures)
     flagged = np.argwhere(noise.posterior >= SUSPECT)
     order = np.argsort(-noise.posterior[tuple(flagged.T)], kind="stable")

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+PARTS = ("all", "choosing", "reporting")  # of minimal pairs
+
 
 def is_retrieval_folder(path: Path) -> bool:
     """Whether a folder has the corpus and the queries of BEIR's format."""

@@ -97,6 +97,7 @@ def evaluate_file(
     base: Path | str | None = None,
     by: str | None = None,
     generalisation: bool = False,
+    also: Sequence[Path | str] = (),
     stream: TextIO | None = None,
 ) -> dict[str, Estimate]:
     """Evaluate the fine-tuned model in `folder` on the labelled rows of `data`.
@@ -116,6 +117,8 @@ def evaluate_file(
             to training rows, and a PAC-Bayes bound; the training data must be where `finetune` read
             them.
         by: a column of the file; the metrics are also given for the rows with each of its values.
+        also: files or folders of other rows, such as of another domain, with the same columns; the
+            metrics are also given for them, with the difference to `data`.
         stream: for the printed report; None: standard output.
 
     Returns:
@@ -136,6 +139,10 @@ def evaluate_file(
         folder, model, data, part=part, columns=columns, read=read, rejects=rejects, say=say
     )
     rows, task_type = labelled.examples, labelled.task_type
+    others = {
+        str(path): rows_for(folder, model, path, columns=columns, read=read, say=say)
+        for path in also
+    }
     values = (
         None if by is None else slices.values_of(by, rows, labelled.table_rows, labelled.columns)
     )
@@ -148,12 +155,17 @@ def evaluate_file(
     }
     judged = conclusion.judge(task_type.measure, compared)
     metrics = predictions.metrics.estimates()
+    shifted = {
+        name: predict_rows(model, other.task_type, other.examples, say).metrics.estimates()
+        for name, other in others.items()
+    }
     report = task_type.report(predictions.encoded, predictions.outputs, predictions.answers)
     eval_part = "" if labelled.part == ALL else labelled.part
     metric_table = _metric_table(
         f"{task_type.task}, {counted(len(rows), 'row')}"
         + (f" of {eval_part}" if eval_part else ""),
         metrics,
+        {f"{name}, {counted(len(others[name].examples), 'row')}": e for name, e in shifted.items()},
     )
     sliced = None
     if by is not None and values is not None:
@@ -212,6 +224,11 @@ def evaluate_file(
         }
         if general is not None:
             content["generalisation"] = general.plain
+        if shifted:
+            content["also"] = {
+                name: {metric: estimate.to_json() for metric, estimate in estimates.items()}
+                for name, estimates in shifted.items()
+            }
         if sliced is not None:
             content["slices"] = sliced.to_json()
         text = json.dumps(content, indent=2) + "\n"
@@ -456,10 +473,18 @@ def _infer_task(
     return task
 
 
-def _metric_table(title: str, figures: Mapping[str, Estimate]) -> document.Table:
-    cells = [[name, estimate.render()] for name, estimate in figures.items()]
+def _metric_table(
+    title: str, figures: Mapping[str, Estimate], others: Mapping[str, Mapping[str, Estimate]]
+) -> document.Table:
+    head, cells = ["", "figure"], [[name, e.render()] for name, e in figures.items()]
+    for other_name, estimates in others.items():
+        head += [other_name, "difference"]
+        for row, (name, estimate) in zip(cells, figures.items(), strict=True):
+            other = estimates.get(name, Estimate(math.nan, math.nan, math.nan))
+            row += [other.render(), other.minus(estimate).render()]
     note = "95 % intervals of rows like these."
-    return {"title": title, "head": ["", "figure"], "rows": cells, "note": note}
+    note += " Differences are from other rows, and therefore not paired." if others else ""
+    return {"title": title, "head": head, "rows": cells, "note": note}
 
 
 def _learned_from(folder: Path | str, data: Path | str) -> bool:

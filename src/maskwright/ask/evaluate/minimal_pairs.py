@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.ask.evaluate.kind import PARTS
 from maskwright.base.config import canonical_json, fingerprint
 from maskwright.base.errors import DataError, UsageError, near
 from maskwright.base.metrics import seeds as intervals
@@ -55,7 +56,6 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 FIELDS = ("sentence_good", "sentence_bad")
 # Relative precision of a sum of some ten float32 terms.
 TIE = 1e-6
-PARTS = ("all", "choosing", "reporting")
 CHOOSING = 0.1
 SPLIT_SEED = 0
 Score = Callable[[Sequence[str]], NDArray[np.float64]]

@@ -208,6 +208,14 @@ class Estimate:
         """Return the three numbers; None where one is not defined."""
         return {name: n if math.isfinite(n) else None for name, n in vars(self).items()}
 
+    def minus(self, other: Estimate) -> Estimate:
+        """Return the difference to a value of other, independent rows, with an interval from both
+        intervals (MOVER; Zou & Donner 2008, doi 10.1002/sim.3095)."""
+        value = self.value - other.value
+        below = math.hypot(self.value - self.low, other.high - other.value)
+        above = math.hypot(self.high - self.value, other.value - other.low)
+        return Estimate(value, value - below, value + above)
+
 
 def estimate(
     metric: Metric, truth: Values, predicted: Values, *, resamples: int = RESAMPLES

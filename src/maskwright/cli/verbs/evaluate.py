@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from maskwright.ask.evaluate.kind import PARTS as PAIR_PARTS
 from maskwright.ask.evaluate.kind import answers_tasks, is_retrieval_folder
 from maskwright.base.errors import UsageError, near
 from maskwright.base.terminal import harmless_lines
@@ -72,6 +73,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="labelled rows: another fine-tuned model of the same task, compared on the same rows",
     )
+    parser.add_argument(
+        "--also",
+        action="extend",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="PATH",
+        help="labelled rows: other rows with the same columns, such as of another domain, with the "
+        "difference to --data",
+    )
     options.add_read(parser)
     options.add_out(
         parser,
@@ -84,7 +95,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     options.require_existing(a.model, "model", a.command)
     options.require_texts(a.text)
-    options.require_existing(a.data, "data")
+    for path in (a.data, *a.also):
+        options.require_existing(path, "data")
     options.require_existing(a.against, "model", a.command)
     columns, read = options.parse_columns(a), how_read(a.read)
     retrieval = a.data is not None and not a.text and is_retrieval_folder(a.data)
@@ -116,9 +128,8 @@ def do(a: argparse.Namespace) -> None:
         else:
             from maskwright.ask.evaluate.labelled_rows import evaluate_file
 
-            evaluate_file(
-                a.model, a.data, base=a.base, by=a.by, generalisation=a.generalisation, **common
-            )
+            common |= {"base": a.base, "by": a.by, "generalisation": a.generalisation}
+            evaluate_file(a.model, a.data, also=a.also, **common)
     elif pairs:
         from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
         from maskwright.text.corpus.saved import is_run
@@ -138,7 +149,6 @@ def _require_choices(method: str | None, split_name: str | None) -> None:
 
         require_method(method, "--how")
     if split_name is not None:
-        from maskwright.ask.evaluate.minimal_pairs import PARTS as PAIR_PARTS
         from maskwright.text.tables.rows import PARTS
 
         choices = (*PAIR_PARTS, *PARTS)
@@ -164,6 +174,7 @@ def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool, retrieval: b
         "--by": a.by is not None and (not rows or a.against is not None),
         "--generalisation": a.generalisation and (not rows or a.against is not None),
         "--against": a.against is not None and not rows,
+        "--also": bool(a.also) and (not rows or a.against is not None),
         "--how": a.how is not None and not pairs,
         "--out": a.out is not None and not (rows or pairs or retrieval),
         "--part": a.part is not None and not (rows or pairs or retrieval),
