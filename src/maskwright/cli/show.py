@@ -16,7 +16,6 @@ from maskwright.base.terminal import shell_word
 from maskwright.learn.pretrain import checkpoints
 from maskwright.learn.pretrain.session import RUN
 from maskwright.learn.recipes.base.find import find, override, require_settings
-from maskwright.learn.tasks.base.bag_of_words import is_bag_of_words
 from maskwright.model.checkpoint import layout
 from maskwright.model.checkpoint.fine_tuned import TASK, require_finished
 from maskwright.model.checkpoint.layout import num_parameters
@@ -24,6 +23,7 @@ from maskwright.model.checkpoint.safe_read import read_json
 from maskwright.model.families.base.family import Family, family
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.opening import folders
+from maskwright.model.opening.open import is_bag_of_words
 from maskwright.text.corpus.saved import is_curated, is_run
 
 

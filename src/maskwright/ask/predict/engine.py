@@ -46,7 +46,7 @@ from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening import folders
 from maskwright.model.opening.folders import Model
-from maskwright.model.opening.open import home_of, is_adapter, open_model
+from maskwright.model.opening.open import home_of, is_adapter, is_bag_of_words, open_model
 
 # Identifies a task head: TASK, or ("vectors", pooling) for embeddings (None: that of the model, or
 # else the mean).
@@ -488,8 +488,7 @@ def open_engine(
     Raises:
         UsageError: another runtime than "torch" for a bag of words; and as `open_model`.
     """
-    bag = BagOfWordsPredictor.opened(folder) if base is None else None
-    if bag is None:
+    if base is not None or not is_bag_of_words(Path(folder)):
         return Engine(open_model(folder, base=base), precision, runtime=runtime)
     if runtime not in (TORCH, AUTO):
         raise UsageError(
@@ -499,7 +498,7 @@ def open_engine(
             wanted=f"{TORCH} or {AUTO}",
             do="leave it out",
         )
-    return BagOfWordsEngine(bag, Path(folder), precision)
+    return BagOfWordsEngine(BagOfWordsPredictor.opened(folder), Path(folder), precision)
 
 
 def _one_stack(network: Transformer, base: Transformer) -> bool:

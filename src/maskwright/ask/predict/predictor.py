@@ -38,7 +38,6 @@ from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.bag_of_words import (
     BagOfWords,
     encode_words,
-    is_bag_of_words,
     latent_vectors,
 )
 from maskwright.learn.tasks.base.choices import (
@@ -86,7 +85,7 @@ from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.supervised import PROBLEM_TYPES, Problem
 from maskwright.model.opening import folders
 from maskwright.model.opening.folders import Model
-from maskwright.model.opening.open import home_of, open_model
+from maskwright.model.opening.open import home_of, is_bag_of_words, open_model
 from maskwright.text.tables.cell_values import is_empty, joined_or_whole
 from maskwright.text.tables.shapes import may_be_joined
 from maskwright.text.tokenizer.training.sample import not_unicode
@@ -477,17 +476,14 @@ class BagOfWordsPredictor(TaskPredictor):
     bag: BagOfWords
 
     @classmethod
-    def opened(cls, folder: Path | str) -> BagOfWordsPredictor | None:
-        """Open the bag of words in a result of `finetune`, or in its model folder; None if
-        `folder` is something else.
+    def opened(cls, folder: Path | str) -> BagOfWordsPredictor:
+        """Open the bag of words in a result of `finetune`, or in its model folder.
 
         Raises:
             CheckpointError: the fine-tuning is not finished, or a file is damaged.
         """
         home = home_of(Path(folder))
         path = home / MODEL if (home / MODEL).is_dir() else home
-        if not is_bag_of_words(path):
-            return None
         bag, record = BagOfWords.load(path), read_task(home)
         if record is None:
             fault = f"{TASK} is missing"
@@ -630,8 +626,9 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> TaskPredictor
             match the model.
         IncompatibleError: the model has no head, or no tokenizer.
     """
-    bag = BagOfWordsPredictor.opened(folder) if base is None else None
-    return bag or predictor(open_model(folder, base=base))
+    if base is None and is_bag_of_words(Path(folder)):
+        return BagOfWordsPredictor.opened(folder)
+    return predictor(open_model(folder, base=base))
 
 
 def predictor(loaded: Model) -> Predictor:

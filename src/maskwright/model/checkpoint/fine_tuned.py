@@ -34,6 +34,7 @@ from maskwright.base.terminal import shell_word
 
 TASK, MODEL, ADAPTER, UNFINISHED = "task.json", "model", "adapter", "unfinished"
 BAG_OF_WORDS = "maskwright-bag-of-words"  # model_type of a model without a network
+BAG_TENSORS = "bag_of_words.safetensors"
 FORMAT = 2
 ABOUT = {"kind": "fine-tuning"}  # of the last manifest
 LARGEST = 16 << 20  # bytes of task.json

@@ -50,7 +50,13 @@ from maskwright.model.adapters.base.peft_format import (
     require_kind,
 )
 from maskwright.model.checkpoint import files, matching, pretrained, safe_read
-from maskwright.model.checkpoint.fine_tuned import ADAPTER, MODEL, read_task, require_finished
+from maskwright.model.checkpoint.fine_tuned import (
+    ADAPTER,
+    BAG_TENSORS,
+    MODEL,
+    read_task,
+    require_finished,
+)
 from maskwright.model.checkpoint.layout import About, Conventions, LossConvention
 from maskwright.model.checkpoint.matching import load_matching, transfer
 from maskwright.model.checkpoint.pretrained import PretrainedModel
@@ -432,6 +438,16 @@ def home_of(folder: Path) -> Path:
         CheckpointError: the fine-tuning is not finished.
     """
     return require_finished(folder) or folder
+
+
+def is_bag_of_words(folder: Path) -> bool:
+    """Whether `folder` is a bag of words, or a result of `finetune` with one.
+
+    Raises:
+        CheckpointError: the fine-tuning is not finished.
+    """
+    home = home_of(folder)
+    return any((path / BAG_TENSORS).is_file() for path in (home, home / MODEL))
 
 
 def _model(

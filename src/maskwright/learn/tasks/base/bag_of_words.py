@@ -31,7 +31,7 @@ from maskwright.base.metrics.metrics import METRICS
 from maskwright.base.randomness import key, permute
 from maskwright.base.storage.manifest import require_as_saved
 from maskwright.learn.tasks.base.task_type import Encoded, Extent
-from maskwright.model.checkpoint.fine_tuned import BAG_OF_WORDS
+from maskwright.model.checkpoint.fine_tuned import BAG_OF_WORDS, BAG_TENSORS
 from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.model.objectives.base.corruption import Sequences
 from maskwright.text.tables.rows import Example, PairExample, TextExample
@@ -49,7 +49,7 @@ MANY = 200
 LEAST_TO_CHOOSE_BY, FOLDS = 20, 3
 # The logit of a class that no training row has; its probability is then below 1e-40.
 NEVER = -100.0
-CONFIG, VOCABULARY, TENSORS = "config.json", "vocabulary.json", "bag_of_words.safetensors"
+CONFIG, VOCABULARY = "config.json", "vocabulary.json"
 LARGEST = 1 << 28  # bytes of the vocabulary
 
 
@@ -218,7 +218,7 @@ class BagOfWords:
         return {
             CONFIG: (json.dumps(config, indent=2) + "\n").encode(),
             VOCABULARY: (json.dumps({"terms": terms}, ensure_ascii=False) + "\n").encode(),
-            TENSORS: save({**tensors, "weights": self.weights, "bias": self.bias}),
+            BAG_TENSORS: save({**tensors, "weights": self.weights, "bias": self.bias}),
         }
 
     @classmethod
@@ -232,8 +232,8 @@ class BagOfWords:
 
         config = safe_read.read_json(folder, CONFIG)
         vocabulary = safe_read.read_json(folder, VOCABULARY, LARGEST)
-        require_as_saved(safe_read.regular_file(folder, TENSORS), beside=(CONFIG,))
-        stored = files.open_file(folder / TENSORS)
+        require_as_saved(safe_read.regular_file(folder, BAG_TENSORS), beside=(CONFIG,))
+        stored = files.open_file(folder / BAG_TENSORS)
         tensors = {name: stored.read(name).numpy() for name in stored.entries}
         try:
             settings = tuple(from_plain(VectorizerSettings, s) for s in config["vectorizers"])
@@ -255,15 +255,10 @@ class BagOfWords:
                 "the files of a bag of words do not match each other",
                 where=folder,
                 found=error,
-                wanted=f"{CONFIG}, {VOCABULARY} and {TENSORS} of one model",
+                wanted=f"{CONFIG}, {VOCABULARY} and {BAG_TENSORS} of one model",
                 do="take a whole copy of the folder, or fine-tune again into another one",
             ) from error
         return cls(settings, tuple(vectorizers), is_pair, weights, bias, strength)
-
-
-def is_bag_of_words(folder: Path) -> bool:
-    """Whether `folder` has the files of a bag of words."""
-    return (folder / TENSORS).is_file()
 
 
 def encode_words(rows: Sequence[Any]) -> Encoded:
