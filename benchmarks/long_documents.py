@@ -96,6 +96,7 @@ def main() -> None:
                 a.model,
                 alone if way == ALONE else whole,
                 out,
+                method="full",
                 seeds=a.seeds,
                 epochs=a.epochs,
                 length=256,

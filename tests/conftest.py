@@ -8,6 +8,7 @@
 - Precision "auto" is float32, whatever units the processor has: a test that means bfloat16 asks for
   it. (Processes that a test starts choose by themselves.)
 - No test reaches a network, this machine's own included, unless it is marked `loopback`.
+- A fine-tuning that names no method trains all weights: `auto` would train five times as often.
 - Random examples (hypothesis) are the same ones each time.
 - What is collected is garbage to nobody: it is kept out of the collector's rounds, which walked
   through a million objects of modules and tests, a fifth of all time.
@@ -40,6 +41,8 @@ from jaxtyping import install_import_hook
 
 install_import_hook(["maskwright.model.nn", "maskwright.model.objectives"], "beartype.beartype")
 
+from maskwright.learn.finetune.method import FULL  # noqa: E402
+from maskwright.learn.finetune.recipe import FinetuneRecipe  # noqa: E402
 from serve.clients import tasks_server  # noqa: E402, F401 - fixture
 from small_models import model, models  # noqa: E402, F401 - fixtures
 from small_tasks import small_task  # noqa: E402, F401 - fixture
@@ -61,6 +64,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("everyday")
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+FinetuneRecipe.__init__.__kwdefaults__["method"] = FULL
 
 
 @pytest.hookimpl(wrapper=True)

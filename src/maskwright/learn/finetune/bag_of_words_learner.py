@@ -10,6 +10,7 @@ in folds of the training part.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -112,6 +113,7 @@ class BagOfWordsLearner(BaseLearner):
             one_sided = task_type.report(validation, outputs, answers).one_sided
             value = task_type.metrics(validation.rows, answers).values[task_type.measure]
             shown = f" · validation {task_type.measure} {decimals(value)}"
+            tuned = replace(tuned, figures=[value if math.isfinite(value) else -math.inf])
         say(f"fitted in {duration(seconds)}{shown}")
         encoded = encoded_parts[eval_part]
         outputs = tuned.bag.scores(encoded.rows)

@@ -16,6 +16,7 @@ import numpy as np
 from maskwright.base.config import fingerprint, lines_of
 from maskwright.base.errors import DataError, Finding, MaskwrightError, UsageError, near
 from maskwright.base.report import document
+from maskwright.base.storage import commit
 from maskwright.base.terminal import Say, counted, printer
 from maskwright.learn.finetune.cross_validation import (
     FOLDS,
@@ -26,7 +27,8 @@ from maskwright.learn.finetune.cross_validation import (
 )
 from maskwright.learn.finetune.finished_seeds import REJECTS
 from maskwright.learn.finetune.label_curve import measure_curve
-from maskwright.learn.finetune.method import Method
+from maskwright.learn.finetune.method import AUTO, Method
+from maskwright.learn.finetune.method_selection import candidates, select_method
 from maskwright.learn.finetune.recipe import (
     BALANCED,
     NAME,
@@ -207,10 +209,11 @@ def finetune_recipe(
     elif vector_folder is not None and (ignored := vector_folder.beside_the_model()):
         message = f"the folder makes vectors with {', '.join(ignored)}"
         say(Finding("vectors-not-made-so", message, "this task goes without").line())
-    if opened is not None and task_type.head == "sequence":
-        options = _usual_pooling(vector_folder, methods) | options
-        for finding in _findings_of_pooling(opened, methods, options.get("pooling")):
-            say(finding.line())
+
+    def options_of(*methods: Method) -> dict[str, Any]:
+        is_pooled = opened is not None and task_type.head == "sequence"
+        return _usual_pooling(vector_folder, methods) | options if is_pooled else options
+
     width = 1 if opened is None else opened.config.width
     if recipe.dimensions:
         full_width = width * len(str(options.get("pooling", "")).split("+"))
@@ -223,11 +226,33 @@ def finetune_recipe(
         "seeds": recipe.seed_numbers,
         "length": length,
         "long": recipe.long,
-        "options": options,
         "machine": chosen_machine,
         "stream": stream,
         "folds": recipe.folds or FOLDS,
     }
+    selection = None
+    if recipe.method == AUTO and not recipe.curve:
+        by_name = candidates(recipe, task_type, len(examples.parts[TRAIN]))
+        if dry and len(by_name) > 1:
+            say(f"--method auto selects one of {', '.join(by_name)}; at most, by the last one:")
+        elif sum(isinstance(method, Method) for method in by_name.values()) > 1:
+            commit.probe_writable(out)
+            selection = select_method(
+                opened or model,
+                examples,
+                by_name,
+                settings=settings,
+                options=options_of,
+                budget=recipe.budget,
+                **common,
+            )
+            methods = [selection.method]
+        recipe = recipe.with_method(methods[0], is_cross_validated(examples))
+        common["seeds"] = recipe.seed_numbers
+    common["options"] = options_of(*methods)
+    if opened is not None and task_type.head == "sequence":
+        for finding in _findings_of_pooling(opened, methods, common["options"].get("pooling")):
+            say(finding.line())
     if dry:
         runs = len(methods) * max(1, len(recipe.curve))
         finetune(
@@ -257,6 +282,7 @@ def finetune_recipe(
             origin=files,
             extra_files={NAME: recipe_text},
             on_result=on_result,
+            selection=selection,
             **common,
         )
     del common["folds"]

@@ -140,13 +140,32 @@ class OutOfFold:
         return [Finding("class-with-one-row", message, remedy="add rows of these classes")]
 
 
-def part_of(data: Dataset, train: Sequence[int], held_out: Sequence[int]) -> Dataset:
-    """Return the dataset of one fold: training rows by index, and the fold as the part "test"."""
-    rows = data.parts[TRAIN]
-    parts = {TRAIN: [rows[i] for i in train], TEST: [rows[i] for i in held_out]}
-    groups = data.groups.get(TRAIN)
-    kept = {} if groups is None else {TRAIN: [groups[i] for i in train]}
-    return replace(data, parts=parts, groups=kept)
+@dataclass(frozen=True)
+class Folding:
+    """The folds of one repetition, as indices of the training rows of `data`."""
+
+    data: Dataset
+    folds: list[list[int]]
+    seed: int
+
+    def part(self, *held_out: int) -> Dataset:
+        """Return the rows of some folds as the part "test", and all others as "train"."""
+        rows, groups = self.data.parts[TRAIN], self.data.groups.get(TRAIN)
+        test = [i for fold in held_out for i in self.folds[fold]]
+        left_out = {*test}
+        train = [i for i in range(len(rows)) if i not in left_out]
+        parts = {TRAIN: [rows[i] for i in train], TEST: [rows[i] for i in test]}
+        kept = {} if groups is None else {TRAIN: [groups[i] for i in train]}
+        return replace(self.data, parts=parts, groups=kept)
+
+
+def fold(data: Dataset, num_folds: int, seeds: Sequence[int]) -> list[Folding]:
+    """Divide the training rows of `data` into folds, once for each seed.
+
+    Raises:
+        DataError: there are fewer rows than folds.
+    """
+    return [Folding(data, splits.fold_rows(data, num_folds, seed), seed) for seed in seeds]
 
 
 def cross_validate(
@@ -160,9 +179,6 @@ def cross_validate(
 ) -> OutOfFold:
     """Predict every training row of `data` by a model that has not seen it, once for each seed.
 
-    Options that outputs choose, such as a threshold, are chosen for a fold by the outputs for the
-    other folds.
-
     Args:
         learn: `Learner.learn` of the learner with its method.
         finished_seeds: saves the outputs for each fold; saved ones are not computed again.
@@ -170,61 +186,71 @@ def cross_validate(
     Raises:
         DataError: there are fewer rows than folds.
     """
-    task_type, rows = learner.task_type, data.parts[TRAIN]
-    order, results, raw_outputs = list[int](), list[SeedResult](), np.empty(0)
-    baselines = list[dict[str, Answers]]()
-    for seed in seeds:
-        folds = splits.fold_rows(data, num_folds, seed)
-        parts = [
-            part_of(data, [i for i in range(len(rows)) if i not in {*fold}], fold) for fold in folds
-        ]
-        held_out = [i for fold in folds for i in fold]
+    foldings, trained = fold(data, num_folds, seeds), list[list[FoldOutputs]]()
+    for folding in foldings:
+        trained.append([])
+        for number in range(num_folds):
+            name = f"seed-{folding.seed}-fold-{number + 1}"
+            if (outputs := finished_seeds.restore_outputs(name)) is None:
+                fold_settings = replace(settings, seed=folding.seed)
+                part = folding.part(number)
+                outputs = fold_outputs(learner, part, name, fold_settings, learn)
+                finished_seeds.keep_outputs(name, *outputs)
+            trained[-1].append(outputs)
+    return join_folds(learner, foldings, trained)
+
+
+def join_folds(
+    learner: BaseLearner,
+    foldings: Sequence[Folding],
+    trained: Sequence[Sequence[FoldOutputs]],
+    of_saved: Sequence[FoldOutputs] | None = None,
+) -> OutOfFold:
+    """Join the outputs for each fold of each repetition. Options that outputs choose, such as a
+    threshold, are chosen for a fold by the outputs for the other folds.
+
+    Args:
+        of_saved: the outputs for each fold of the first repetition that choose the options of the
+            saved model; None: those in `trained`.
+    """
+    task_type, order = learner.task_type, list[int]()
+    results, baselines = list[SeedResult](), list[dict[str, Answers]]()
+    for folding, fold_results in zip(foldings, trained, strict=True):
+        parts = [folding.part(number) for number in range(len(folding.folds))]
+        held_out = [i for rows in folding.folds for i in rows]
         order = order or held_out
         position = {row: n for n, row in enumerate(held_out)}
         restored = [position[row] for row in order]
-        trained, answers = list[FoldOutputs](), list[Any]()
-        by_name: dict[str, list[Any]] = {}
-        for number, part in enumerate(parts, start=1):
-            name = f"seed-{seed}-fold-{number}"
-            if (saved := finished_seeds.restore_outputs(name)) is None:
-                fold_settings = replace(settings, seed=seed)
-                saved = _fold_outputs(learner, part, name, fold_settings, learn)
-                finished_seeds.keep_outputs(name, *saved)
-            trained.append(saved)
-            for name, fold_answers in task_type.baselines(part, TEST):
-                by_name.setdefault(name, []).extend(fold_answers)
-        outputs = []
-        for number in range(len(parts)):
-            fold_answers, fold_outputs = _calibrated_fold(learner, parts, trained, number)
-            answers.extend(fold_answers)
-            outputs.append(fold_outputs)
-        if not baselines:
-            raw_outputs = np.concatenate([fold.outputs for fold in trained])
-        baselines.append({name: _joined(by_row, restored) for name, by_row in by_name.items()})
-        results.append(
-            SeedResult(
-                seed,
-                TrainingResult(
-                    None,
-                    [],
-                    np.mean([fold.losses for fold in trained], axis=0).tolist(),
-                    max(1, len(trained[0].losses)),
-                    sum(fold.seconds for fold in trained),
-                ),
-                None,
-                task_type,
-                np.concatenate(outputs),
-                _joined(answers, restored),
+        answers, outputs, by_name = list[Any](), list[Outputs](), dict[str, list[Any]]()
+        for number, part in enumerate(parts):
+            fold_answers, calibrated_outputs = _calibrated_fold(
+                learner, parts, fold_results, number
             )
+            answers.extend(fold_answers)
+            outputs.append(calibrated_outputs)
+            for name, baseline_answers in task_type.baselines(part, TEST):
+                by_name.setdefault(name, []).extend(baseline_answers)
+        baselines.append({name: _joined(by_row, restored) for name, by_row in by_name.items()})
+        training = TrainingResult(
+            None,
+            [],
+            np.mean([result.losses for result in fold_results], axis=0).tolist(),
+            max(1, len(fold_results[0].losses)),
+            sum(result.seconds for result in fold_results),
         )
-    data = replace(data, parts={**data.parts, OUT_OF_FOLD: [rows[i] for i in order]})
-    encoded = learner.encode(data.parts[OUT_OF_FOLD])
+        joined = np.concatenate(outputs), _joined(answers, restored)
+        results.append(SeedResult(folding.seed, training, None, task_type, *joined))
+    data = foldings[0].data
+    rows = [data.parts[TRAIN][i] for i in order]
+    data = replace(data, parts={**data.parts, OUT_OF_FOLD: rows})
+    encoded = learner.encode(rows)
     # A constant that is fitted to the other folds misses its own: its class is rarer in it.
     constants = {
         name: answers
         for name, answers in task_type.baselines(data, OUT_OF_FOLD)
         if len({str(answer) for row in answers for answer in np.atleast_1d(row)}) == 1
     }
+    raw_outputs = np.concatenate([result.outputs for result in of_saved or trained[0]])
     return OutOfFold(
         data,
         encoded,
@@ -234,7 +260,7 @@ def cross_validate(
     )
 
 
-def _fold_outputs(
+def fold_outputs(
     learner: BaseLearner,
     part: Dataset,
     name: str,

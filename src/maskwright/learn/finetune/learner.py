@@ -571,6 +571,20 @@ class Learner(BaseLearner):
         return tuned
 
 
+def learner_of(
+    model: Model | Path, task_type: TaskType, method: Method, length: int | None, long: Long
+) -> BaseLearner:
+    """Return what learns by `method`; args and errors as in `Learner.of`."""
+    if method.opens_network:
+        return Learner.of(model, task_type, method, length, long)
+    assert method.fitted is not None
+    method.fitted.require(task_type, long)
+    learner: BaseLearner = method.fitted.learner(
+        model if isinstance(model, Path) else model.path, task_type
+    )
+    return learner
+
+
 def _body_weights(model: Transformer) -> dict[str, torch.Tensor]:
     """Return float32 copies of all weights except heads and pooler, including an adapter's."""
     return {

@@ -11,6 +11,8 @@
                  head, and `head` the head of the family with its pooler
     embeddings … a fitted method of `methods/`, whose parameters are the solution of a fit
 
+`auto` in a recipe is no method, but the selection of one (`method_selection.py`).
+
 `layer_decay` below 1 lowers the learning rate of lower layers, with any method. The last layer of a
 newly initialised head has `head_rate` times the learning rate of pretrained weights.
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from maskwright.learn.finetune.methods.base.fitted import FittedMethod
 
 FITTED = "finetune.methods"
-FULL, GRADUAL = "full", "gradual"
+AUTO, FULL, GRADUAL = "auto", "full", "gradual"
 LAST, REINIT = re.compile(r"last-(\d+)"), re.compile(r"reinit-([1-9]\d*)")
 # The published learning rate is for a width of 768; narrower models need a higher one (by the
 # square of the ratio), few trained parameters the highest. HEAD_RATE is the factor of a new head:

@@ -16,7 +16,7 @@ from maskwright.base.config import hints_of, read_toml, to_plain, to_toml
 from maskwright.base.errors import ConfigError, DataError, UsageError, near
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.storage.strict_json import parse_object
-from maskwright.learn.finetune.method import FULL, Method, adapter_settings, methods_of
+from maskwright.learn.finetune.method import AUTO, FULL, Method, adapter_settings, methods_of
 from maskwright.learn.tasks.base.choices import LABEL_PROMPT, LONG, POOLINGS, Long, require_choice
 from maskwright.model.device.choices import Precision, require_device
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
@@ -51,11 +51,14 @@ class FinetuneRecipe:
     Attributes:
         model: the folder of a model or a run.
         data: a labelled file, or a folder of parts.
-        method: which weights are trained: full, probe (only a linear head), head (the model's own
-            head with its pooler), last-N (the last N layers), reinit-N (all, the last N layers from
-            new weights), gradual (unfreezing), an adapter such as lora (maskwright list adapters),
-            or a fitted method such as embeddings (maskwright list methods); with --curve several,
-            separated by commas.
+        method: auto (the best of the methods that suit the task, selected by held-out rows; with
+            --curve full), or which weights are trained: full, probe (only a linear head), head (the
+            model's own head with its pooler), last-N (the last N layers), reinit-N (all, the last N
+            layers from new weights), gradual (unfreezing), an adapter such as lora (maskwright list
+            adapters), or a fitted method such as embeddings (maskwright list methods); with --curve
+            several, separated by commas.
+        budget: seconds that the selection of auto may take (default 300; unlimited where 1,000 rows
+            or a validation and a test part make it one training of each method).
         adapters: settings of adapters by name, as {"lora": {"rank": 16}}.
         task: task type (default: inferred from the data).
         columns: role -> names of columns, where they must not be inferred.
@@ -110,7 +113,8 @@ class FinetuneRecipe:
 
     model: str
     data: str
-    method: str = FULL
+    method: str = AUTO
+    budget: float | None = None
     adapters: dict[str, dict[str, Any]] = field(default_factory=dict)
     task: str | None = None
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -161,10 +165,11 @@ class FinetuneRecipe:
 
     @property
     def methods(self) -> list[Method]:
-        """The methods with their settings. A rate that is asked for is that of all weights, a new
-        head's too, unless `head_rate` says otherwise."""
+        """The methods with their settings; of `auto` the most general. A rate that is asked for is
+        that of all weights, a new head's too, unless `head_rate` says otherwise."""
+        names = FULL if self.method == AUTO else self.method
         head = 1.0 if self.head_rate is None and self.rate is not None else self.head_rate
-        return methods_of(self.method, self.layer_decay, head, self.adapters)
+        return methods_of(names, self.layer_decay, head, self.adapters)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", as_names(self.columns))
@@ -195,6 +200,22 @@ class FinetuneRecipe:
                 if value != FinetuneRecipe.__dataclass_fields__[name].default:
                     assert method.fitted is not None
                     raise _without_effect(name, value, method.fitted)
+        if self.budget is not None and (self.method != AUTO or self.curve):
+            raise UsageError(
+                "nothing is selected",
+                where="--budget",
+                found=f"{self.budget:g}, and {'--curve' if self.curve else self.method}",
+                wanted="--method auto, to make a model",
+                do="leave it out",
+            )
+
+    def with_method(self, method: Method, is_repeated: bool) -> FinetuneRecipe:
+        """Return the recipe of the method that was selected, without settings that do not apply to
+        it, and without a number of seeds that give the same result unless each is a repetition."""
+        unused = without_effect(method)
+        unused += ["seeds"] if method.fitted and not method.fitted.seeded | is_repeated else []
+        values: dict[str, Any] = {name: self.__dataclass_fields__[name].default for name in unused}
+        return replace(self, method=method.name, budget=None, **values)
 
     def require_seeds(self) -> None:
         """Check that several seeds have an effect, for data that is not cross-validated: else each
@@ -244,6 +265,7 @@ class FinetuneRecipe:
             ("--seeds", self.seeds, 1, math.inf),
             ("--seed", self.seed, 0, (1 << 31) - 1),
             ("--folds", self.folds or None, 2, 100),
+            ("--budget", self.budget, 1, math.inf),
             ("--length", self.length, 4, math.inf),
             ("--batch", self.batch, 1, math.inf),
             ("--epochs", self.epochs, 1, math.inf),

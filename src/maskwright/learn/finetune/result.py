@@ -33,6 +33,7 @@ from maskwright.base.terminal import Say, counted, decimals, rounded
 from maskwright.learn.finetune import conclusion, page
 from maskwright.learn.finetune.learner import BaseLearner, SeedResult
 from maskwright.learn.finetune.method import Method
+from maskwright.learn.finetune.method_selection import MethodSelection
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import (
     TEMPERATURE,
@@ -80,6 +81,7 @@ class FinetuneResult:
         machine: device and precision of the pretrained model as a baseline.
         repeated_baselines: for a cross-validation, the (name, answers) of the baselines in each
             repetition; `seeds` are then its repetitions.
+        selection: how the method was selected, if it was.
     """
 
     out: Path
@@ -93,6 +95,7 @@ class FinetuneResult:
     origin: Mapping[str, str]
     machine: Machine | None = None
     repeated_baselines: Sequence[Sequence[tuple[str, Answers]]] | None = None
+    selection: MethodSelection | None = None
 
     @property
     def best(self) -> SeedResult:
@@ -147,6 +150,7 @@ class FinetuneResult:
         fitted = self.method.fitted is not None and not self.method.fitted.seeded
         name = self.method.name if fitted else "fine-tuned"
         if self.is_cross_validated:
+            name = name if self.selection is None else f"auto ({self.method.name})"
             return f"{name}, out of fold"
         return name if fitted else f"{name}, seed {self.best.seed}"
 
@@ -218,6 +222,8 @@ class FinetuneResult:
         if self.method.fitted is not None:
             chosen = self.method.fitted.selection
         facts = {**self.facts, "chosen": chosen}
+        if self.selection is not None:
+            facts["selected"] = self.selection.sentence
         adapter, head_alone = best.adapter, self.method.head_alone
         attached = head_alone or (adapter is not None and not adapter.settings.merges)
         readme = self._card(table, facts, attached)
@@ -254,9 +260,10 @@ class FinetuneResult:
     def _origin_of_figures(self) -> str:
         """Return how the figures came about, in sentences."""
         if self.is_cross_validated:
+            assurance = "" if self.selection is None else f" {self.selection.assurance}"
             return (
                 "Every row is predicted by models that were not trained on it, and the saved model "
-                "is trained on all rows."
+                f"is trained on all rows.{assurance}"
             )
         if self.method.fitted is not None:
             return self.method.fitted.selection
@@ -384,6 +391,7 @@ class FinetuneResult:
             "head_rate": self.learner.head_factor(self.method),
             "measure": task_type.measure,
             **({"is_baseline": self.method.baseline} if self.method.baseline else {}),
+            **({"selection": self.selection.to_json()} if self.selection else {}),
             "calibration": None if self.calibration is None else self.calibration.to_json(),
             "asked": self.eval_part,
             **({"folds": self.facts["folds"]} if self.is_cross_validated else {}),
@@ -428,6 +436,7 @@ class FinetuneResult:
             eval_part=self.eval_part,
             verdict=" ".join([self.verdict.sentence, *self.advice]),
             table=table,
+            more_tables=[] if self.selection is None else [self.selection.table()],
             figures={f"seed {seed.seed}": seed.tuned.figures for seed in trained},
             losses={f"seed {seed.seed}": seed.tuned.losses for seed in trained},
             num_rows=len(encoded.rows),

@@ -10,9 +10,7 @@ baselines without pretraining, such as the most frequent label. A task is a `Tas
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,11 +23,10 @@ from numpy.typing import NDArray
 from maskwright.base.config import to_plain
 from maskwright.base.errors import Finding, MaskwrightError, UsageError
 from maskwright.base.report import document
-from maskwright.base.report.document import duration, size
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
-from maskwright.base.storage.files import DISK, existing_parent
-from maskwright.base.terminal import Say, counted, printer, quiet, shell_word
+from maskwright.base.terminal import Say, counted, printer, shell_word
+from maskwright.learn.finetune.cost import disk_bytes, tell
 from maskwright.learn.finetune.cross_validation import (
     FOLDS,
     OUT_OF_FOLD,
@@ -37,139 +34,30 @@ from maskwright.learn.finetune.cross_validation import (
     is_cross_validated,
 )
 from maskwright.learn.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
-from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, Learner, SeedResult, reader
+from maskwright.learn.finetune.learner import (
+    SELECTABLE,
+    BaseLearner,
+    Learner,
+    SeedResult,
+    learner_of,
+    reader,
+)
 from maskwright.learn.finetune.method import FULL, Method
+from maskwright.learn.finetune.method_selection import MethodSelection
 from maskwright.learn.finetune.recipe import hash_rows
 from maskwright.learn.finetune.result import PAGE, RESULTS, SCRIPT, FinetuneResult, best_of
-from maskwright.learn.finetune.tune import Settings, passes_of, steps_of, watching
+from maskwright.learn.finetune.tune import Settings, passes_of, watching
 from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.choices import LABEL_PROMPT, POOLINGS, PROMPT, Long
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
-from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
-from maskwright.learn.train.loop import Hook, Record
+from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.learn.train.settings import AdamW
-from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish, is_finished
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.inference.prepared import prepare
 from maskwright.model.opening.folders import Model
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
-
-TRIAL_STEPS, TRIAL_TEXTS = 3, 64
-
-
-class _Clock:
-    """Hook of the loop that records when each step ended."""
-
-    def __init__(self) -> None:
-        self.marks: list[float] = []
-
-    def after_step(self, state: TrainState, record: Record) -> None:
-        self.marks.append(time.perf_counter())
-
-    def at_end(self, state: TrainState) -> None:
-        """Do nothing."""
-
-
-def disk_bytes(learner: BaseLearner, method: Method, seeds: int) -> int:
-    """Return the minimum size of the output folder in bytes: the model's float32 weights and, until
-    they are written, the trained weights of each seed."""
-    kept_seeds = seeds if method.trains_all else 0
-    return 4 * learner.num_parameters * (1 + kept_seeds)
-
-
-def tell(
-    learner: BaseLearner,
-    data: Dataset,
-    encoded_parts: Mapping[str, Encoded],
-    method: Method,
-    settings: Settings,
-    seeds: int,
-    out: Path,
-    say: Say,
-    machine: Machine | None = None,
-    folds: int = 0,
-) -> None:
-    """Print steps, time and disk space for a number of seeds, estimated from a few trial steps.
-
-    Args:
-        folds: the folds of a cross-validation, in each of which every seed is trained before the
-            model of all rows; 0: the data is not cross-validated.
-    """
-    examples = encoded_parts[TRAIN].examples
-    count = len(examples.training_indices)
-    existing = existing_parent(out)
-    disk = (
-        f"disk: {size(disk_bytes(learner, method, seeds))} in {out}, where "
-        f"{size(DISK.free_bytes(existing))} are free"
-    )
-    if not isinstance(learner, Learner):
-        say(f"cost: a fit to {counted(count, 'example')}, without a network\n{disk}")
-        return
-    if method.fitted is not None:
-        vectors, encode = learner.frozen_vectors(machine), learner.task_type.encode
-        vectors(encode(data.parts[TRAIN][:1], learner.frame))  # prepares the network
-        sample = encode(data.parts[TRAIN][:TRIAL_TEXTS], learner.frame)
-        begin = time.perf_counter()
-        vectors(sample)
-        seconds = (time.perf_counter() - begin) / len(sample.rows)
-        evaluated = sum(len(part.rows) for part in encoded_parts.values()) - count
-        cost = method.fitted.cost(count, settings)
-        say(
-            f"cost: as much as {counted(round(cost), 'text')} computed once by the network, "
-            f"{float(examples.lengths.mean()):.0f} tokens each, and a fit to {count:,} examples\n"
-            f"time: about {duration(seeds * (cost + evaluated) * seconds)} on this machine, "
-            f"without the fit\n{disk}"
-        )
-        return
-    steps, passes = steps_of(settings, count), passes_of(settings, count)
-    trainings = seeds * folds + 1 if folds else seeds
-    if folds:
-        say(
-            f"cross-validation: {counted(folds, 'fold')} × {counted(seeds, 'repetition')} and the "
-            f"model of all rows, {trainings} trainings"
-        )
-    say(
-        f"cost: {counted(trainings, 'training' if folds else 'seed')} of "
-        f"{counted(steps, 'step')} {'at most' if folds else 'each'}: {settings.epochs} × "
-        f"{counted(passes, 'pass', 'passes')} over {count:,} examples, {settings.batch} a step, "
-        f"{float(examples.lengths.mean()):.0f} tokens each"
-    )
-    seconds = _seconds_per_step(learner, data, method, settings, machine)
-    validation_rows = len(encoded_parts[VALIDATION].rows) if VALIDATION in encoded_parts else 0
-    validation = validation_rows / (3 * count * passes)
-    say(
-        f"time: about {duration(trainings * steps * seconds * (1 + validation))} on this machine\n"
-        f"{disk}"
-    )
-
-
-def _seconds_per_step(
-    learner: Learner, data: Dataset, method: Method, settings: Settings, machine: Machine | None
-) -> float:
-    """Return the mean seconds per step of a short trial, whose model is discarded."""
-    clock = _Clock()
-    rows = data.parts[TRAIN][: TRIAL_STEPS * settings.batch]
-    encoded_training = learner.task_type.encode(rows, learner.frame)
-    # One of the evaluated rows: their number does not change the time of a step.
-    evaluated = learner.task_type.encode(rows[:1], learner.frame)
-
-    def watch(name: str, steps: int) -> AbstractContextManager[Hook]:
-        return nullcontext(clock)
-
-    learner.learn(
-        {TRAIN: encoded_training, TEST: evaluated},
-        method,
-        replace(settings, epochs=1, least_steps=0),
-        eval_part=TEST,
-        say=quiet,
-        watch=watch,
-        machine=machine,
-    )
-    gaps = [b - a for a, b in zip(clock.marks, clock.marks[1:], strict=False)]
-    return sum(gaps) / len(gaps) if gaps else 0.0
-
 
 EVERYTHING = Method(FULL)
 
@@ -193,6 +81,7 @@ def finetune(
     dry: bool = False,
     folds: int = FOLDS,
     on_result: Callable[[FinetuneResult], None] | None = None,
+    selection: MethodSelection | None = None,
 ) -> Path:
     """Fine-tune `model` on the training part of `data` and write the result to `out`. If there is
     no other part, the score comes from a cross-validation.
@@ -212,6 +101,7 @@ def finetune(
         dry: only print the expected cost.
         folds: the number of folds of a cross-validation; each of `seeds` is a repetition.
         on_result: receives the result before its files are written.
+        selection: how `method` was selected; what was trained for it is not trained again.
 
     Returns:
         The model folder; the adapter folder if only a head was trained.
@@ -229,6 +119,10 @@ def finetune(
         commit.probe_writable(out)
     seed_numbers = range(seeds) if isinstance(seeds, int) else seeds
     learner = learner_of(model, task_type, method, length, long)
+    first_seed, out_of_fold = None, None
+    if selection is not None:
+        learner, first_seed = selection.learner, selection.first_seed
+        out_of_fold = selection.out_of_fold
     settings = settings or Settings(optimizer=AdamW(learning_rate=method.rate(learner.width)))
     if hard_negatives and isinstance(learner, Learner):
         embed = partial(_embed, learner, machine)
@@ -281,7 +175,8 @@ def finetune(
     )
     trained_seeds, trainings = seed_numbers, len(seed_numbers)
     if eval_part == OUT_OF_FOLD:
-        trained_seeds, trainings = seed_numbers[:1], trainings * folds + 1
+        trained_seeds = seed_numbers[:1]
+        trainings = 1 if out_of_fold is not None else trainings * folds + 1
     remaining = sum(not finished_seeds.has(seed) for seed in trained_seeds)
     storage.require_space(out, disk_bytes(learner, method, remaining))
     facts = _facts(learner, method) | _training_facts(learner, method, settings, num_examples)
@@ -303,9 +198,8 @@ def finetune(
             learner.learn, method=method, say=say, watch=watching(stream), machine=machine
         )
         with _told_when_stopped(finished_seeds, trainings, say):
-            out_of_fold = None
             if eval_part == OUT_OF_FOLD:
-                out_of_fold = cross_validate(
+                out_of_fold = out_of_fold or cross_validate(
                     learner, data, folds, seed_numbers, settings, learn, finished_seeds
                 )
                 data = out_of_fold.data
@@ -320,7 +214,7 @@ def finetune(
                 eval_part=eval_part,
                 finished_seeds=finished_seeds,
             )
-            results = _train_seeds(train, settings, trained_seeds)
+            results = _train_seeds(train, settings, trained_seeds, first_seed)
         if out_of_fold is not None:
             results = out_of_fold.of_model(results[0])
         for partial_folder in (out / MODEL, out / ADAPTER):  # left by an interrupted process
@@ -330,6 +224,7 @@ def finetune(
             *(out, learner, data, encoded_parts, eval_part, method, results, facts),
             *(origin or {}, machine),
             None if out_of_fold is None else out_of_fold.rivals(method),
+            selection,
         )
         if on_result is not None:
             on_result(result)
@@ -357,11 +252,15 @@ def _embed(learner: Learner, machine: Machine | None, texts: Sequence[str]) -> N
 
 
 def _train_seeds(
-    learn: Callable[..., SeedResult], settings: Settings, seeds: Sequence[int]
+    learn: Callable[..., SeedResult],
+    settings: Settings,
+    seeds: Sequence[int],
+    first_seed: SeedResult | None = None,
 ) -> list[SeedResult]:
-    """Train each seed with `learn` and return all results; only the best one keeps its model."""
-    results: list[SeedResult] = []
-    for seed in seeds:
+    """Train each seed with `learn`, but the first if there is its result; return all results. Only
+    the best one keeps its model."""
+    results = [] if first_seed is None else [first_seed]
+    for seed in seeds[len(results) :]:
         results.append(learn(settings=replace(settings, seed=seed), announce=not results))
         best = best_of(results)
         results = [result if result is best else result.without_model() for result in results]
@@ -402,20 +301,6 @@ def require_unfinished(out: Path) -> None:
             "a fine-tuned model is there already", where=out, do="choose another --out"
         )
     commit.require_own(out, FOLDER, beside=(REJECTS,))
-
-
-def learner_of(
-    model: Model | Path, task_type: TaskType, method: Method, length: int | None, long: Long
-) -> BaseLearner:
-    """Return what learns by `method`; args and errors as in `Learner.of`."""
-    if method.opens_network:
-        return Learner.of(model, task_type, method, length, long)
-    assert method.fitted is not None
-    method.fitted.require(task_type, long)
-    learner: BaseLearner = method.fitted.learner(
-        model if isinstance(model, Path) else model.path, task_type
-    )
-    return learner
 
 
 def _facts(learner: BaseLearner, method: Method) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class ContrastiveFewShot(FittedMethod):
     name = "contrastive"
     seeded = True
     pooling = "mean"
+    most_rows = 1_000
     settings = (
         *("seeds", "epochs", "batch", "accumulate", "rate", "weight_decay"),
         *("warmup", "least_steps", "class_weights"),

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from maskwright.base.config import from_plain, to_plain
 from maskwright.base.errors import CheckpointError, ConfigError, MaskwrightError
@@ -327,11 +328,13 @@ def _fit_linear(
     return weights.astype(np.float32), bias.astype(np.float32)
 
 
+@threadpool_limits.wrap(limits=1)
 def _fit_classes(
     features: Any, truth: NDArray[np.int64], strength: float, num_classes: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return weights (C, F) and bias (C,) of a logistic regression of C classes, some of which may
-    have no rows. Of two classes the first has weights and bias 0."""
+    have no rows. Of two classes the first has weights and bias 0. Several threads would wait for
+    each other most of the time."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,7 @@ class FittedMethod:
         pooling: the pooling of a network whose folder names none; "": that of its family.
         prompt_option: the option of a task type that `--prompt` sets.
         selection: a sentence on how hyperparameters are selected.
+        most_rows: with more training rows `auto` does not try the method.
         heads, long: the supported kinds of heads of tasks, and handlings of long texts.
     """
 
@@ -85,6 +87,7 @@ class FittedMethod:
     selection: ClassVar[str] = (
         "The penalty was selected by cross-validation within the training part."
     )
+    most_rows: ClassVar[float] = math.inf
     heads: ClassVar[tuple[str, ...]] = ("sequence",)
     long: ClassVar[tuple[Long, ...]] = ("head", "tail", "head-and-tail")
 

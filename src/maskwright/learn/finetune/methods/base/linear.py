@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from maskwright.base.randomness import key
 
@@ -162,6 +163,7 @@ def _select_strength(
     return STRENGTHS[int(losses.argmin())]
 
 
+@threadpool_limits.wrap(limits=1)  # several threads would wait for each other most of the time
 def _regressions(
     vectors: FloatArray,
     classes: NDArray[np.int64],

@@ -1,0 +1,348 @@
+"""Selection of the method (`--method auto`) by scores on held-out rows, within a time budget.
+
+Candidates are the fitted methods that support the task, and the training of all weights. All are
+compared on the same folds: as many as the estimated times allow, at least two; those for which
+there is no time are left out. Of equal scores the cheaper method wins. What they are scored on
+follows from the parts of the data:
+
+    only "train"                 its folds. Each fold is then predicted by the method that is best
+                                 on the other folds, which gives the reported score. If there is
+                                 time, models that have not seen the fold decide it (nested
+                                 cross-validation, ten more trainings for five folds: Varma & Simon
+                                 2006, doi 10.1186/1471-2105-7-91). The saved model is of the method
+                                 that is best on all folds.
+    a test part, and 100 or more the validation part, which also chooses the epoch; the model that
+    validation rows              was tried is the first seed of the result
+    otherwise                    folds of "train", of 1,000 or more rows one; other parts are not
+                                 touched
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from maskwright.base import catalogue
+from maskwright.base.errors import UsageError
+from maskwright.base.report import document
+from maskwright.base.report.document import Table, duration
+from maskwright.base.terminal import counted, decimals, printer, quiet
+from maskwright.learn.finetune.cost import seconds_of_training
+from maskwright.learn.finetune.cross_validation import (
+    DIVIDED_FROM,
+    Folding,
+    OutOfFold,
+    fold,
+    fold_outputs,
+    is_cross_validated,
+    join_folds,
+)
+from maskwright.learn.finetune.finished_seeds import FoldOutputs
+from maskwright.learn.finetune.learner import BaseLearner, SeedResult, learner_of
+from maskwright.learn.finetune.method import FITTED, Method
+from maskwright.learn.finetune.recipe import FinetuneRecipe, without_effect
+from maskwright.learn.finetune.tune import Settings, watching
+from maskwright.learn.tasks.base.choices import Long
+from maskwright.learn.tasks.base.task_type import TaskMetrics, TaskType, task_for
+from maskwright.model.device.machine import Machine
+from maskwright.model.opening.folders import Model
+from maskwright.text.tables.layout import Dataset
+from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
+
+BUDGET = 300.0  # seconds
+# With fewer validation rows their choice among methods is worth less than that of all folds.
+CHOOSING_ROWS = 100
+# Settings that say what is learned: a method without them would learn something else.
+LEARNED = ("class_weights", "label_smoothing")
+UNTOUCHED = "The score of the result comes from rows that the selection has not seen."
+NESTED = (
+    "The score of the result is nested: each row is predicted by a method that was selected "
+    "without this row."
+)
+ALMOST_NESTED = (
+    "The score of the result is that of methods selected for each fold by the predictions for the "
+    "others; there was no time to train without the fold for this, so it may be slightly too high."
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of a candidate.
+
+    Attributes:
+        value, score: the metric by which it was compared, and with its interval as text.
+        seconds: the duration of its trainings.
+        reason: why it was not tried, or "".
+    """
+
+    method: str
+    value: float | None = None
+    score: str = "–"
+    seconds: float = math.nan
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        if self.reason:
+            return {"method": self.method, "not_tried": self.reason}
+        return {"method": self.method, "value": self.value, "seconds": round(self.seconds, 1)}
+
+
+@dataclass(frozen=True)
+class MethodSelection:
+    """The selected method and what was tried.
+
+    Attributes:
+        learner: that of the method.
+        basis: the rows that decided, as a phrase.
+        assurance: a sentence on how the score of the result came about.
+        first_seed: the result of the first seed, if the trial trained it.
+        out_of_fold: the predictions for all folds by the methods that the others select, if there
+            is no other part.
+    """
+
+    method: Method
+    learner: BaseLearner
+    trials: Sequence[Trial]
+    measure: str
+    basis: str
+    assurance: str
+    first_seed: SeedResult | None = None
+    out_of_fold: OutOfFold | None = None
+
+    @property
+    def sentence(self) -> str:
+        tried = sum(not trial.reason for trial in self.trials)
+        return f"the best of {counted(tried, 'method')} by {self.measure} {self.basis}"
+
+    def table(self) -> Table:
+        """Return a table of the candidates, the cheapest first."""
+        rows = [
+            [trial.method, trial.score, duration(trial.seconds), trial.reason]
+            for trial in self.trials
+        ]
+        return {
+            "title": f"Methods by {self.measure} {self.basis}: {self.method.name} is selected",
+            "head": ["", self.measure, "time", "not tried because"],
+            "rows": rows,
+            "note": f"The best of several scores flatters. {self.assurance}",
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        trials = [trial.to_json() for trial in self.trials]
+        return {"basis": self.basis, "assurance": self.assurance, "trials": trials}
+
+
+def candidates(
+    recipe: FinetuneRecipe, task_type: TaskType, num_rows: int
+) -> dict[str, Method | str]:
+    """Return the methods that support the task, by name; in place of one that is for fewer rows, or
+    that ignores what `recipe` says should be learned, the reason."""
+    by_name: dict[str, Method | str] = {}
+    for name in catalogue.names(FITTED):
+        method = Method(name)
+        assert method.fitted is not None
+        idle = without_effect(method)
+        try:
+            method.fitted.require(task_type, recipe.long)
+        except UsageError:
+            continue
+        ignored = [name for name in LEARNED if getattr(recipe, name) and name in idle]
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
+        by_name[name] = f"{options} would have no effect" if options else method
+        if num_rows > method.fitted.most_rows:
+            by_name[name] = f"it is for at most {method.fitted.most_rows:,} rows"
+    (all_weights,) = recipe.methods
+    return {**by_name, all_weights.name: all_weights}
+
+
+@dataclass
+class _Candidate:
+    """A method that is tried; `seconds`: of a training, estimated."""
+
+    method: Method
+    learner: BaseLearner
+    settings: Settings
+    seconds: float
+    machine: Machine | None
+    stream: TextIO | None
+    _outputs: dict[tuple[int, int, int | None], FoldOutputs] = field(default_factory=dict)
+
+    @property
+    def learn(self) -> Callable[..., SeedResult]:
+        """`BaseLearner.learn` by this method."""
+        watch = watching(self.stream)
+        return partial(
+            self.learner.learn, method=self.method, say=quiet, watch=watch, machine=self.machine
+        )
+
+    def train(self, data: Dataset, seed: int) -> SeedResult:
+        """Train a seed as `finetune` does."""
+        encoded = {name: self.learner.encode(rows) for name, rows in data.parts.items()}
+        return self.learn(encoded, settings=replace(self.settings, seed=seed), eval_part=TEST)
+
+    def predict(self, folding: Folding, number: int, without: int | None = None) -> FoldOutputs:
+        """Return the outputs for a fold by a model that has not seen it, nor the fold `without`;
+        such a model predicts both."""
+        key = folding.seed, number, without
+        if key not in self._outputs:
+            held_out = (number,) if without is None else (number, without)
+            settings = replace(self.settings, seed=folding.seed)
+            name = f"{self.method.name}-fold-{'-'.join(str(n + 1) for n in held_out)}"
+            part = folding.part(*held_out)
+            result = fold_outputs(self.learner, part, name, settings, self.learn)
+            result = result._replace(losses=[])  # those of several methods have no mean
+            if without is not None:
+                size = len(folding.folds[number])
+                others = result._replace(outputs=result.outputs[size:])
+                self._outputs[folding.seed, without, number] = others
+                result = result._replace(outputs=result.outputs[:size])
+            self._outputs[key] = result
+        return self._outputs[key]
+
+    def metrics(
+        self, folding: Folding, numbers: Sequence[int], without: int | None = None
+    ) -> TaskMetrics:
+        """Return the metrics of the predictions for some folds."""
+        outputs = np.concatenate([self.predict(folding, n, without).outputs for n in numbers])
+        rows = [folding.data.parts[TRAIN][i] for n in numbers for i in folding.folds[n]]
+        encoded = self.learner.encode(rows)
+        calibrated = self.learner.task_type.calibrate(encoded, lambda _: outputs)
+        return calibrated.metrics(rows, calibrated.answers(encoded, outputs))
+
+
+def select_method(
+    model: Model | Path,
+    data: Dataset,
+    methods: Mapping[str, Method | str],
+    *,
+    settings: Callable[[Method], Settings],
+    options: Callable[[Method], Mapping[str, Any]],
+    seeds: Sequence[int],
+    budget: float | None,
+    folds: int,
+    length: int | None = None,
+    long: Long = "head",
+    machine: Machine | None = None,
+    stream: TextIO | None = None,
+) -> MethodSelection:
+    """Try `methods` and select the best; print a table of them.
+
+    Args:
+        methods: what `candidates` returns.
+        settings, options: return the training settings and the task options of a method.
+        seeds: of each repetition if there is no other part; else the first one is tried.
+        budget: seconds that the trials may take; None: `BUDGET`, or any number if each method is
+            trained once.
+        folds, length, long, machine, stream: as for `finetune`.
+
+    Raises:
+        DataError: there are fewer rows than folds.
+    """
+    say, begin = printer(stream), time.perf_counter()
+    by_validation = TEST in data.parts and len(data.parts.get(VALIDATION, ())) >= CHOOSING_ROWS
+    foldings, num_folds = list[Folding](), 1
+    if not by_validation:
+        foldings = fold(data, folds, seeds if is_cross_validated(data) else seeds[:1])
+        is_large = len(data.parts[TRAIN]) >= DIVIDED_FROM
+        num_folds = 1 if is_large else min(len(folding.folds) for folding in foldings)
+    limit = budget or (BUDGET if num_folds > 1 else math.inf)
+    within = f" in about {duration(limit)} (--budget)" if math.isfinite(limit) else ""
+    say(f"\nselecting a method{within}; if interrupted, the selection begins anew")
+    labels = () if data.labels is None else data.labels.names
+    timed = list[_Candidate]()
+    for method in (method for method in methods.values() if isinstance(method, Method)):
+        task_type = task_for(data.task.name, labels, options(method)).of_data(data)
+        learner, trained = learner_of(model, task_type, method, length, long), settings(method)
+        seconds = seconds_of_training(learner, data, method, trained, machine)
+        # Fixed vectors are computed once for all folds.
+        seconds *= 1 / num_folds if method.head_alone else len(foldings) or 1
+        timed.append(_Candidate(method, learner, trained, seconds, machine, stream))
+    timed.sort(key=lambda candidate: candidate.seconds)
+    measure = timed[0].learner.task_type.measure
+    compared, skipped = _plan(timed, num_folds, limit)
+    trials, tried, best_value, first_seed = list[Trial](), list[_Candidate](), -math.inf, None
+    for candidate in (c for c in timed if c.method.name not in skipped):
+        started = time.perf_counter()
+        if tried and started - begin > limit:
+            skipped[candidate.method.name] = "the budget is used up"
+            continue
+        if by_validation:
+            result = candidate.train(data, seeds[0])
+            value, score = result.validation, decimals(result.validation)
+        else:
+            by_repetition = [candidate.metrics(f, range(compared)) for f in foldings]
+            metric = TaskMetrics.mean(by_repetition).figures[measure]
+            value, score = _finite(metric.value), metric.estimate().render()
+        seconds = time.perf_counter() - started
+        if not tried or value > best_value:
+            best, best_value, first_seed = candidate, value, result if by_validation else None
+        tried.append(candidate)
+        trials.append(Trial(candidate.method.name, value, score, seconds))
+        say(f"{candidate.method.name}: {measure} {score}, {duration(seconds)}")
+    basis, assurance, out_of_fold = "on the validation part", UNTOUCHED, None
+    if not by_validation:
+        rows = sum(map(len, foldings[0].folds[:compared]))
+        basis = f"on {counted(rows, 'held-out row')} of the training part"
+    if is_cross_validated(data):
+        left = limit - (time.perf_counter() - begin)
+        spent = sum(trial.seconds for trial in trials)
+        is_nested = compared == num_folds and best.learner.task_type.head == "sequence"
+        is_nested &= spent * (num_folds - 1) / 2 <= left
+        assurance = NESTED if is_nested else ALMOST_NESTED
+        out_of_fold = _predict_folds(tried, best, foldings, compared, is_nested)
+    skips = {name: why for name, why in methods.items() if isinstance(why, str)} | skipped
+    trials += [Trial(name, reason=why) for name, why in skips.items()]
+    selection = MethodSelection(
+        *(best.method, best.learner, trials, measure, basis, assurance, first_seed, out_of_fold)
+    )
+    say("\n" + document.for_terminal(selection.table()) + "\n")
+    return selection
+
+
+def _plan(timed: Sequence[_Candidate], num_folds: int, limit: float) -> tuple[int, dict[str, str]]:
+    """Return on how many folds candidates can be compared in `limit` seconds, and why some are left
+    out, by name: there is no time for two folds, or for the only one. The training of all weights
+    is the first to be left out, as fitted methods suit few rows better."""
+    least, total, skipped = min(2, num_folds), 0.0, dict[str, str]()
+    for candidate in sorted(timed, key=lambda c: (c.method.fitted is None, c.seconds)):
+        if candidate is not timed[0] and least * (total + candidate.seconds) > limit:
+            needed = duration(least * candidate.seconds)
+            skipped[candidate.method.name] = f"{counted(least, 'training')} take about {needed}"
+        else:
+            total += candidate.seconds
+    return max(least, int(min(num_folds, limit / total))) if total else num_folds, skipped
+
+
+def _predict_folds(
+    tried: Sequence[_Candidate],
+    best: _Candidate,
+    foldings: Sequence[Folding],
+    compared: int,
+    is_nested: bool,
+) -> OutOfFold:
+    """Return predictions for each fold by the method that is best on the others of the `compared`
+    folds. Options of the saved model, such as thresholds, are chosen by the outputs of `best`."""
+    selected = list[list[FoldOutputs]]()
+    for folding in foldings:
+        selected.append([])
+        for number in range(len(folding.folds)):
+            others = [n for n in range(compared) if n != number]
+            without = number if is_nested else None
+            metrics = [candidate.metrics(folding, others, without) for candidate in tried]
+            values = [_finite(m.values[best.learner.task_type.measure]) for m in metrics]
+            winner = tried[values.index(max(values))]  # the cheapest of equals
+            selected[-1].append(winner.predict(folding, number))
+    of_best = [best.predict(foldings[0], n) for n in range(len(foldings[0].folds))]
+    return join_folds(best.learner, foldings, selected, of_best)
+
+
+def _finite(value: float) -> float:
+    """Return an undefined metric, such as the correlation of equal predictions, as the worst."""
+    return value if math.isfinite(value) else -math.inf

@@ -1,0 +1,186 @@
+"""`--method auto`: the best of the methods by held-out rows, within a budget, and its score."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from finetune.test_command import table
+from finetune.test_fitted_methods import parts
+from maskwright.base.errors import DataError, MaskwrightError, UsageError
+from maskwright.learn.finetune import command, learner, method_selection
+from maskwright.learn.finetune.bag_of_words_learner import BagOfWordsLearner
+from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.finetune.cross_validation import FoldOutputs, fold
+from maskwright.learn.finetune.method import Method
+from maskwright.learn.finetune.recipe import FinetuneRecipe, read
+from maskwright.learn.finetune.tune import Settings
+from maskwright.learn.tasks.base.task_type import task_for
+from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.rows import ALL, TRAIN
+
+BRIEFLY: dict[str, Any] = {"method": "auto", "epochs": 1, "least_steps": 1, "batch": 16}
+
+
+def results_of(out: Path) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((out / "results.json").read_text())
+    return results
+
+
+def tried(out: Path) -> dict[str, float]:
+    trials = results_of(out)["selection"]["trials"]
+    return {trial["method"]: trial["value"] for trial in trials if "value" in trial}
+
+
+def test_the_best_method_is_saved_and_its_score_is_nested(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = table(tmp_path / "data.csv", "classification", 60), tmp_path / "out"
+    with data.open("a") as file:  # a class that pairs of folds leave without a row
+        file.write("the rare one,other\nanother rare one,other\n")
+    trained, fold_outputs = list[tuple[set[str], set[str]]](), method_selection.fold_outputs
+
+    def record(candidate: Any, part: Any, *args: Any) -> FoldOutputs:
+        trained.append(tuple({row.where for row in part.parts[n]} for n in ("train", "test")))
+        return fold_outputs(candidate, part, *args)
+
+    monkeypatch.setattr(method_selection, "fold_outputs", record)
+    finetune_file(model, data, out, **BRIEFLY, folds=3, stream=(stream := io.StringIO()))
+    said = stream.getvalue()
+    values, results = tried(out), results_of(out)
+    assert next(iter(values)) == "bag-of-words" and {"embeddings", "contrastive", "full"} < {
+        *values
+    }
+    assert max(values, key=values.__getitem__) == results["method"]
+    assert all(f"{name}: accuracy" in said for name in values)
+    # Three folds and three pairs of them for each method, and nothing twice.
+    assert len(trained) == 6 * len(values)
+    assert not any(train & test for train, test in trained)
+    assert (
+        results["asked"] == "out-of-fold"
+        and results["selection"]["assurance"] == method_selection.NESTED
+    )
+    assert results["table"]["rows"][0][0] == f"auto ({results['method']}), out of fold"
+    recipe = read(out / "finetune.toml")
+    assert (recipe.method, recipe.epochs is None) == (results["method"], True)
+
+
+def test_a_selection_on_noise_does_not_flatter(tmp_path: Path) -> None:
+    """Twenty methods that guess: the best one looks better than chance, the reported score not."""
+    draw = np.random.default_rng(0)
+    lines = [f"text {n},{'ab'[label]}\n" for n, label in enumerate(draw.integers(0, 2, 300))]
+    (tmp_path / "data.csv").write_text("text,label\n" + "".join(lines))
+    data = prepare(tmp_path / "data.csv", division=None)
+    data.parts[TRAIN] = data.parts.pop(ALL, data.parts.get(TRAIN, []))
+    foldings = fold(data, 5, [0])
+    bag = BagOfWordsLearner(tmp_path, task_for("classification", ("a", "b")))
+    guesses = [
+        method_selection._Candidate(Method("bag-of-words"), bag, Settings(), 0.0, None, None)
+        for _ in range(20)
+    ]
+    for candidate in guesses:
+        for number, rows in enumerate(foldings[0].folds):
+            outputs = draw.normal(size=(len(rows), 2)).astype(np.float32)
+            candidate._outputs[0, number, None] = FoldOutputs(outputs, [], 0.0)
+    scores = [c.metrics(foldings[0], range(5)).values["accuracy"] for c in guesses]
+    best = guesses[int(np.argmax(scores))]
+    joined = method_selection._predict_folds(guesses, best, foldings, 5, is_nested=False)
+    (result,) = joined.results
+    truth = [row.label for row in joined.data.parts["out-of-fold"]]
+    reported = float(np.mean(np.asarray(result.answers) == truth))
+    assert max(scores) > 0.55 and reported < 0.53
+
+
+def test_validation_rows_select_and_what_was_trained_is_not_trained_again(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(method_selection, "CHOOSING_ROWS", 60)
+    data, out, learn = parts(tmp_path / "data", "classification"), tmp_path / "out", []
+    original = learner.Learner.learn
+
+    def record(self: Any, encoded: Any, method: Any, settings: Settings, **named: Any) -> Any:
+        learn.append((method.name, settings.seed, len(encoded["train"].rows)))
+        return original(self, encoded, method, settings, **named)
+
+    monkeypatch.setattr(learner.Learner, "learn", record)
+    monkeypatch.setattr(method_selection, "seconds_of_training", lambda *_: 1.0)
+    monkeypatch.setattr(
+        command, "candidates", lambda *_: {n: Method(n) for n in ("embeddings", "full")}
+    )
+    settings = {**BRIEFLY, "epochs": 8, "rate": 1e-2, "seeds": 2}
+    finetune_file(model, data, out, **settings, stream=io.StringIO())
+    results = results_of(out)
+    assert results["asked"] == "test" and "validation" in results["selection"]["basis"]
+    seeds = [seed for name, seed, _ in learn if name == results["method"]]
+    assert seeds == ([0, 1] if results["method"] == "full" else [0])
+
+
+def test_what_the_budget_does_not_allow_is_not_tried(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, costs = table(tmp_path / "data.csv", "classification", 60), {"full": 90, "contrastive": 9}
+    monkeypatch.setattr(
+        method_selection,
+        "seconds_of_training",
+        lambda learner, data, method, *_: costs.get(method.name, 0.0),
+    )
+    finetune_file(
+        model, data, tmp_path / "out", **BRIEFLY, folds=3, budget=100, class_weights="balanced"
+    )
+    results = results_of(tmp_path / "out")
+    assert {*tried(tmp_path / "out")} == {"embeddings", "contrastive"}
+    reasons = {t["method"]: t["not_tried"] for t in results["selection"]["trials"][-2:]}
+    assert "--class-weights" in reasons["bag-of-words"] and "180" not in reasons["full"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows", "kind", "where"),
+    [
+        ({"budget": 0.0}, 60, UsageError, "--budget"),
+        ({"budget": 9.0, "method": "full"}, 60, UsageError, "--budget"),
+        ({}, 4, DataError, "--folds"),
+        ({"measure": "spearman"}, 60, UsageError, "--measure"),
+    ],
+)
+def test_mistakes_are_told_before_any_work(
+    settings: dict[str, Any],
+    rows: int,
+    kind: type[MaskwrightError],
+    where: str,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(method_selection, "seconds_of_training", lambda *_: pytest.fail("work"))
+    data = table(tmp_path / "data.csv", "classification", rows)
+    with pytest.raises(kind) as error:
+        finetune_file(model, data, tmp_path / "out", **{**BRIEFLY, **settings})
+    assert error.value.where == where and not any((tmp_path / "out").glob("*"))
+
+
+def test_a_task_with_one_method_is_trained_as_ever(model: Path, tmp_path: Path) -> None:
+    data = table(tmp_path / "data.csv", "classification", 60)
+    for method in ("auto", "full"):
+        settings = {**BRIEFLY, "method": method, "long": "pieces-mean", "seeds": 1, "folds": 2}
+        finetune_file(model, data, tmp_path / method, **settings, stream=io.StringIO())
+    files = ("model/model.safetensors", "results.json", "finetune.toml")
+    ours, theirs = (
+        [(tmp_path / method / name).read_bytes() for name in files] for method in ("auto", "full")
+    )
+    assert ours[0] == theirs[0] and ours[2] == theirs[2]
+    assert "selection" not in json.loads(ours[1])
+
+
+def test_auto_is_the_default_and_keeps_only_what_applies() -> None:
+    assert FinetuneRecipe.__dataclass_fields__["method"].default == "auto"
+    recipe = FinetuneRecipe(model="m", data="d", method="auto", epochs=4, seeds=2, length=9)
+    bag = recipe.with_method(Method("bag-of-words"), is_repeated=False)
+    assert (bag.epochs, bag.seeds, bag.length) == (None, None, None)
+    assert recipe.with_method(Method("bag-of-words"), is_repeated=True).seeds == 2
+    full = recipe.with_method(Method("full"), is_repeated=False)
+    assert (full.epochs, full.seeds, full.length, full.budget) == (4, 2, 9, None)
