@@ -35,7 +35,7 @@ from maskwright.learn.finetune.recipe import hashes
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.checkpoint.fine_tuned import ADAPTER
 from maskwright.model.checkpoint.matching import TOPS
-from maskwright.model.device.choices import AUTO, TORCH, Precision
+from maskwright.model.device.choices import TORCH, Precision
 from maskwright.model.device.machine import choose
 from maskwright.model.inference import fill_mask, likelihood, text_generation
 from maskwright.model.inference.fill_mask import Hole
@@ -63,7 +63,7 @@ class Engine:
         has_network: whether anything but predictions can be computed.
         precision: the default precision of the computation.
         base: the engine whose weights this one shares; None: it shares none.
-        runtime: computes hidden states: "torch", "auto" or one of `model/graph/engines/`.
+        runtime: computes hidden states: "torch" or one of `model/graph/engines/`.
         runtime_findings: findings about the runtime, after the network was prepared.
         name: the name of the model in messages.
     """
@@ -490,12 +490,12 @@ def open_engine(
     """
     if base is not None or not is_bag_of_words(Path(folder)):
         return Engine(open_model(folder, base=base), precision, runtime=runtime)
-    if runtime not in (TORCH, AUTO):
+    if runtime != TORCH:
         raise UsageError(
             "a bag of words has no network that an engine could compute",
             where="engine",
             found=runtime,
-            wanted=f"{TORCH} or {AUTO}",
+            wanted=TORCH,
             do="leave it out",
         )
     return BagOfWordsEngine(BagOfWordsPredictor.opened(folder), Path(folder), precision)

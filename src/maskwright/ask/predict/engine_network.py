@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.base import catalogue
-from maskwright.base.errors import Finding, IncompatibleError, MaskwrightError
+from maskwright.base.errors import Finding, IncompatibleError
 from maskwright.model.device import choices
-from maskwright.model.device.choices import AUTO, TORCH
+from maskwright.model.device.choices import TORCH
 from maskwright.model.graph import onnx
 from maskwright.model.graph.engines.base import engine
 from maskwright.model.graph.engines.base.engine import Runtime
@@ -32,7 +31,6 @@ from maskwright.model.nn.transformer import Transformer
 
 # The largest allowed difference of a state from the native engine, relative to the largest state:
 # in float32 only rounding; bfloat16 keeps 8 bits of each product.
-COMPARED = "engine-compared"
 CLOSE = {"float32": 1e-3, "bfloat16": 0.1}
 
 
@@ -103,11 +101,8 @@ class EngineChoice:
     findings: tuple[Finding, ...] = ()
 
 
-def with_engine(
-    ready: Prepared, name: str, *, seconds: float = engine.CALIBRATION_SECONDS
-) -> EngineChoice:
-    """Return the network with the engine `name`; "auto" measures the installed engines for about
-    `seconds` and replaces the native one if another is clearly faster.
+def with_engine(ready: Prepared, name: str) -> EngineChoice:
+    """Return the network with the engine `name`, which is warmed up and whose states are compared.
 
     Raises:
         UsageError: the engine is unknown or not installed.
@@ -118,50 +113,13 @@ def with_engine(
     choices.require_engine(name)
     if name == TORCH:
         return EngineChoice(ready, TORCH)
-    engine_names = choices.exact_engines() if name == AUTO else [name]
-    loaded = _load_engines(ready, engine_names, leave_out=name == AUTO)
-    if name != AUTO:
-        network = EngineNetwork(ready, loaded.engines[name])
-        return EngineChoice(network, name, tuple(loaded.findings))
-    return _choose_fastest(ready, loaded, seconds)
-
-
-@dataclass(frozen=True)
-class _Loaded:
-    """The loaded engines by name, and findings about each."""
-
-    engines: dict[str, Runtime] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-
-
-def _load_engines(ready: Prepared, engine_names: Sequence[str], *, leave_out: bool) -> _Loaded:
-    """Load engines with the graph of this network, warm them up and compare their states.
-
-    Args:
-        leave_out: omit an engine that fails, with a finding, instead of raising the error.
-    """
-    loaded = _Loaded()
     precision = str(ready.dtype).removeprefix("torch.")
     with engine.temporary() as folder:
-        file: Path | None = None
-        for name in engine_names:
-            try:
-                file = file or _graph(ready, Path(folder))
-                threads = torch.get_num_threads()
-                loaded_engine = engine.load(name, file, threads=threads, precision=precision)
-                loaded_engine.warm([(1, min(32, ready.config.longest or 32))])
-                compared = _compare_states(ready, loaded_engine)
-            except MaskwrightError as error:
-                if not leave_out:
-                    raise
-                reason = error.what if error.found is None else f"{error.what}: {error.found}"
-                loaded.findings.append(
-                    Finding("engine-left-out", f"{name} is left out", reason, error.do or "")
-                )
-                continue
-            loaded.engines[name] = loaded_engine
-            loaded.findings.append(compared)
-    return loaded
+        file = _graph(ready, Path(folder))
+        loaded = engine.load(name, file, threads=torch.get_num_threads(), precision=precision)
+        loaded.warm([(1, min(32, ready.config.longest or 32))])
+        compared = _compare_states(ready, loaded)
+    return EngineChoice(EngineNetwork(ready, loaded), name, (compared,))
 
 
 def _graph(ready: Prepared, folder: Path) -> Path:
@@ -176,39 +134,6 @@ def _graph(ready: Prepared, folder: Path) -> Path:
         )
     with ready.products.whole(network):
         return onnx.write(states_graph(network), folder)[0]
-
-
-def _choose_fastest(ready: Prepared, loaded: _Loaded, seconds: float) -> EngineChoice:
-    """Measure the native and the loaded engines and choose the fastest."""
-    findings = [finding for finding in loaded.findings if finding.name != COMPARED]
-    if not loaded.engines:
-        message, remedy = "no other engine can be measured, so our own answers", ""
-        if not choices.exact_engines():
-            engines = catalogue.names(choices.ROOM)
-            remedy = catalogue.install_command(
-                *itertools.chain(*map(choices.missing_packages, engines))
-            )
-        return EngineChoice(ready, TORCH, (*findings, Finding("engine", message, remedy=remedy)))
-    networks: dict[str, Prepared] = {TORCH: ready}
-    networks |= {name: EngineNetwork(ready, engine) for name, engine in loaded.engines.items()}
-    candidates = {name: _benchmark(network) for name, network in networks.items()}
-    times = engine.calibrate(candidates, TORCH, longest=ready.config.longest, seconds=seconds)
-    chosen = times.chosen
-    message = f"{'our own engine' if chosen == TORCH else chosen} answers"
-    findings += [f for f in loaded.findings if f.name == COMPARED and f.what.startswith(chosen)]
-    findings.append(Finding("engine", message, times.line()))
-    return EngineChoice(networks[chosen], chosen, tuple(findings))
-
-
-def _benchmark(network: Prepared) -> engine.Side:
-    """Return a function that runs the network on random rows of given lengths."""
-
-    def ask(lengths: engine.Lengths) -> object:
-        ordered = sorted(lengths, reverse=True)
-        tokens, groups = _random_rows(network.network, ordered)
-        return network.ragged(tokens, groups)
-
-    return ask
 
 
 def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, list[RowGroup]]:
@@ -244,7 +169,7 @@ def _compare_states(ready: Prepared, candidate: Runtime) -> Finding:
         )
     hint = "" if candidate.precision in CLOSE else "; labels may change: maskwright evaluate tells"
     return Finding(
-        COMPARED,
+        "engine-compared",
         f"{candidate.name} computes in {candidate.precision}, {candidate.bytes / 1e6:,.0f} MB",
         summary + hint,
     )

@@ -535,10 +535,9 @@ def load(
         base: the folder of an adapter's base; None: the one that the adapter names. The adapter
             gets the name "default" (see `set_adapter`).
         precision: of the computation; "auto" is bfloat16 on devices with matrix units for it.
-        engine: computes hidden states: "torch", the native one; "onnxruntime" or "openvino"; "auto"
-            measures the installed ones for a second or two and replaces "torch" by one that is
-            clearly faster. "onnxruntime-int8" changes predictions and has to be named explicitly.
-            `LanguageModel.findings` reports the choice and how its states differ.
+        engine: computes hidden states: "torch", the native one; "onnxruntime" or "openvino"; or
+            "onnxruntime-int8", which changes predictions. `LanguageModel.findings` reports how
+            its states differ.
 
     Raises:
         UsageError: the folder does not exist or has several models; the engine is not installed.

@@ -37,22 +37,11 @@ def require_device(name: str, where: str = "device") -> None:
 # ------------------------------------------------------------------------------ engines
 ROOM = "graph.engines"
 TORCH = "torch"
-AUTO = "auto"
-"""Our own engine, and the one that is fastest in a calibration."""
 
 
 def engine_names() -> tuple[str, ...]:
     """Return the valid values of the option `engine`."""
-    return (TORCH, AUTO, *catalogue.names(ROOM))
-
-
-def exact_engines() -> list[str]:
-    """Return the engines that use the original weights and whose packages are installed."""
-    return [
-        n
-        for n in catalogue.names(ROOM)
-        if catalogue.load(ROOM, n).EXACT and not missing_packages(n)
-    ]
+    return (TORCH, *catalogue.names(ROOM))
 
 
 def missing_packages(name: str) -> list[str]:
@@ -70,7 +59,7 @@ def require_engine(name: str, where: str = "engine") -> None:
         raise UsageError(
             "no such engine", where=where, found=repr(name), wanted=near(name, engine_names())
         )
-    if name in (TORCH, AUTO):
+    if name == TORCH:
         return
     if not_installed := missing_packages(name):
         raise UsageError(

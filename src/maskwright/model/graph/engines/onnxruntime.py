@@ -9,7 +9,6 @@ from maskwright.model.graph.engines.base.engine import Ids, Shape, States, feeds
 from maskwright.model.graph.session import Session
 
 NEEDS = ("onnxruntime", "onnx", "onnxscript")
-EXACT = True
 PRECISIONS = ("float32",)
 
 

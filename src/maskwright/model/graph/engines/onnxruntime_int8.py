@@ -8,9 +8,8 @@ from pathlib import Path
 from maskwright.model.graph.engines.onnxruntime import NEEDS, OnnxRuntime
 from maskwright.model.graph.session import write_eight_bits
 
-EXACT = False
 PRECISIONS = ("int8",)
-__all__ = ["EXACT", "NEEDS", "PRECISIONS", "OnnxRuntimeInt8", "load"]
+__all__ = ["NEEDS", "PRECISIONS", "OnnxRuntimeInt8", "load"]
 
 
 class OnnxRuntimeInt8(OnnxRuntime):

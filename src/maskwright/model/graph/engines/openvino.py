@@ -11,7 +11,6 @@ import numpy as np
 from maskwright.model.graph.engines.base.engine import Ids, Shape, States, feeds, rows_of
 
 NEEDS = ("openvino", "onnx", "onnxscript")
-EXACT = True
 PRECISIONS = ("float32", "bfloat16")
 HINTS = {"float32": "f32", "bfloat16": "bf16"}
 
