@@ -1,4 +1,5 @@
-"""Evaluation of embeddings by retrieval: a corpus, queries and judgements in BEIR's file format.
+"""Evaluation by retrieval, of embeddings and of rerankers: a corpus, queries and judgements in
+BEIR's file format.
 
     evaluate_retrieval("models/minilm", "scifact")   ->   {"ndcg_at_10": Estimate(0.64, …), …}
 
@@ -6,7 +7,8 @@ Each text is embedded once. The search is exhaustive, by matrix products of all 
 portion of the documents at a time, so the vectors of the corpus are never in memory together (its
 texts are). Of equal scores the document that comes first in the file is ranked higher, and a
 document with the id of the query is left out, as by BEIR. The same queries are answered by BM25,
-with which the model is compared query by query.
+with which the model is compared query by query. A reranker, which scores pairs of texts, sorts the
+first 100 documents of BM25; the others keep their ranks.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.ask.evaluate.labelled_rows import NAME, PAGE
+from maskwright.ask.predict.engine import Engine
 from maskwright.ask.predict.language_model import load
 from maskwright.ask.predict.predictor import Predictor
 from maskwright.base.errors import Finding, IncompatibleError
@@ -45,11 +48,12 @@ from maskwright.learn.tasks.base.choices import (
 )
 from maskwright.learn.tasks.base.choices import NAME as PROMPT_NAME
 from maskwright.learn.tasks.base.similarities import Ranking, unit_vectors
-from maskwright.learn.tasks.base.task_type import TaskMetrics, TaskReport
+from maskwright.learn.tasks.base.task_type import UNTOLD, TaskMetrics, TaskReport
 from maskwright.model.opening import folders
 from maskwright.text.tables.retrieval import RetrievalData, read_retrieval
 
 PORTION = 4096  # documents that are embedded and searched together
+RERANKED = 100  # documents of BM25 that a reranker sorts
 SHOW_SECONDS = 10.0  # between two lines of progress
 # The prompts that sentence-transformers adds to queries and to documents, if a folder has them.
 QUERY_PROMPTS, DOCUMENT_PROMPTS = ("query",), ("document", "passage", "corpus")
@@ -67,7 +71,8 @@ def evaluate_retrieval(
     base: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> dict[str, Estimate]:
-    """Evaluate the embeddings of the model in `folder` on the queries of the folder `data`.
+    """Evaluate the embeddings, or the scores of pairs, of the model in `folder` on the queries of
+    the folder `data`.
 
     Args:
         part: the name of the judgements in qrels/; None: test, or the only one.
@@ -84,17 +89,23 @@ def evaluate_retrieval(
     Raises:
         UsageError: a folder or part does not exist, or `out` has an evaluation already.
         DataError: a file of `data` is missing or faulty (see `read_retrieval`).
-        IncompatibleError: the model makes no vectors, or not of these dimensions.
+        IncompatibleError: the model makes no vectors.
     """
     if out is not None:
         document.require_new(Path(out) / NAME, Path(out) / PAGE)
         commit.probe_writable(Path(out))
     say, retrieval = printer(stream), read_retrieval(Path(data), part)
-    embedder = load(folder, base=base).opened().embedder(None)
-    for finding in embedder.findings:
+    reader = _reader(load(folder, base=base).opened())
+    for finding in reader.findings:
         say(finding.line())
-    scores = _scores(embedder, retrieval, dimensions, say)
-    baseline = row_metrics.means(MEASURES, _metrics(_keyword_ranking(retrieval), retrieval))
+    keyword_ranking = _keyword_ranking(retrieval)
+    baseline = row_metrics.means(MEASURES, _metrics(keyword_ranking, retrieval))
+    if reader.task_type.problem == "number":
+        require_dimensions(dimensions, 1, 1)
+        _rerank(keyword_ranking, reader, retrieval)
+        scores = {1: _metrics(keyword_ranking, retrieval)}
+    else:
+        scores = _scores(reader, retrieval, dimensions, say)
     by_width = {width: row_metrics.means(MEASURES, values) for width, values in scores.items()}
     full_width = max(by_width)
     figures = by_width[full_width]
@@ -134,7 +145,7 @@ def evaluate_retrieval(
         }
         shown_page = page.render(
             name=Path(folder).resolve().name,
-            task_type=embedder.task_type,
+            task_type=reader.task_type,
             eval_part=retrieval.split,
             verdict=judged.sentence,
             table=metric_table,
@@ -150,6 +161,28 @@ def evaluate_retrieval(
         document.write_new(Path(out), {NAME: text, PAGE: shown_page})
         say(f"report: {Path(out) / PAGE}")
     return metrics
+
+
+def _reader(engine: Engine) -> Predictor:
+    """Return the predictor of scores for pairs of texts, if there is one, else of embeddings."""
+    if "predict" in engine.abilities and isinstance(engine.predictor, Predictor):
+        task_type = engine.predictor.task_type
+        takes_pairs = len(task_type.roles) == 2 or task_type.options.get(UNTOLD)
+        if task_type.problem == "number" and takes_pairs:
+            return engine.predictor
+    return engine.embedder(None)
+
+
+def _rerank(ranking: Ranking, reader: Predictor, retrieval: RetrievalData) -> None:
+    """Sort the first documents of each query by their scores, in place."""
+    texts = list(retrieval.documents.values())
+    for query, ranked in zip(retrieval.queries.values(), ranking.documents, strict=True):
+        first = ranked[:RERANKED][ranked[:RERANKED] >= 0]
+        pairs = [reader.row((query, texts[number]), f"query {query!r}") for number in first]
+        if pairs:
+            encoded = reader.encode(pairs)
+            scores = reader.task_type.scores(encoded, reader.outputs(encoded))[:, 0]
+            ranked[: len(first)] = first[np.argsort(-scores, kind="stable")]
 
 
 def _scores(
@@ -179,8 +212,6 @@ def _scores(
         width: Ranking(len(queries), DEPTH)
         for width in sorted({full_width, *dimensions}, reverse=True)
     }
-    numbers = {name: number for number, name in enumerate(retrieval.documents)}
-    same_id = np.array([numbers.get(name, -1) for name in retrieval.queries])
     is_blank = np.array([not text for text in texts])
 
     def add(portion: slice) -> None:
@@ -195,10 +226,7 @@ def _scores(
         convert = unit_vectors if width < full_width else compared
         products = convert(queries[rows, :width]) @ convert(vectors[:, :width]).T
         products[:, is_blank[portion]] = -np.inf
-        hidden = same_id[rows] - portion.start
-        (inside,) = np.nonzero((hidden >= 0) & (hidden < len(vectors)))
-        products[inside, hidden[inside]] = -np.inf
-        return products
+        return _without_queries(products, retrieval.same_id[rows] - portion.start)
 
     start_time = last_report = time.monotonic()
     for portion in _portions(len(texts)):
@@ -219,11 +247,19 @@ def _keyword_ranking(retrieval: RetrievalData) -> Ranking:
     ranking, queries = Ranking(len(retrieval.queries), DEPTH), list(retrieval.queries.values())
 
     def score(portion: slice, rows: slice) -> Vectors:
-        return keyword_search.scores(queries[rows], portion)
+        scores = keyword_search.scores(queries[rows], portion)
+        return _without_queries(scores, retrieval.same_id[rows] - portion.start)
 
     for portion in _portions(len(retrieval.documents)):
         ranking.add(portion.stop - portion.start, partial(score, portion))
     return ranking
+
+
+def _without_queries(scores: Vectors, columns: NDArray[np.int64]) -> Vectors:
+    """Return scores (R, C) with -inf at the column, if it is one, of each row."""
+    (rows,) = np.nonzero((columns >= 0) & (columns < scores.shape[1]))
+    scores[rows, columns[rows]] = -np.inf
+    return scores
 
 
 def _prompted(embedder: Predictor, names: Sequence[str], say: Say) -> Predictor:

@@ -14,6 +14,7 @@ A document is relevant if its grade is above 0. Documents without a grade have t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ DEPTH = 1000  # ranks that the measures look at
 
 
 def ranking_metrics(
-    ranked_grades: NDArray[np.int64], judged_grades: Sequence[Sequence[int]]
+    ranked_grades: NDArray[Any], judged_grades: Sequence[Sequence[float]]
 ) -> NDArray[np.float64]:
     """Return the `MEASURES` of each query, (Q, 5).
 

@@ -153,10 +153,12 @@ def means(names: Sequence[str], scores: NDArray[Any]) -> dict[str, RowMetric]:
     """Return the means of the columns of `scores` (N, K), by name."""
     ones = np.ones(len(scores))
     return {
-        name: SumMetric(_ratio, np.column_stack([scores[:, column], ones]))
+        name: SumMetric(ratio, np.column_stack([scores[:, column], ones]))
         for column, name in enumerate(names)
     }
 
 
-def _ratio(sums: NDArray[Any]) -> NDArray[Any]:
-    return sums[:, 0] / sums[:, 1]
+def ratio(sums: NDArray[Any]) -> NDArray[Any]:
+    """Return the first of each two sums (R, 2) divided by the second; NaN where that is 0."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(sums[:, 0] / sums[:, 1])

@@ -57,7 +57,7 @@ from maskwright.learn.tasks.base.text_generation import TEMPLATES, Template
 from maskwright.learn.train.settings import AdamW, Schedule
 from maskwright.model.device import machine
 from maskwright.model.opening.folders import Model
-from maskwright.model.opening.open import open_weights
+from maskwright.model.opening.open import open_model, open_weights
 from maskwright.text.tables import survey
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
@@ -154,7 +154,8 @@ def finetune_recipe(
         by_label = read_class_weights(recipe.class_weights)
     if not recipe.curve:
         require_unfinished(out)
-    # Errors of the model are raised before any data is read.
+    # Errors of the models are raised before any data is read.
+    teacher = None if recipe.teacher is None else open_model(recipe.teacher)
     opened = open_weights(model) if any(method.opens_network for method in methods) else None
     if (
         opened is not None
@@ -181,6 +182,8 @@ def finetune_recipe(
     input_hashes = {"data": hash_rows(examples)}
     if opened is not None:
         input_hashes["model"] = fingerprint(hashes(opened.path, opened.hashes))
+    if teacher is not None:
+        input_hashes["teacher"] = teacher.fingerprint
     for name, recorded_hash in recipe.made_from.items():
         if recorded_hash != input_hashes.get(name, recorded_hash):
             message = f"the {name} is not what it was when the recipe was written"
@@ -253,6 +256,8 @@ def finetune_recipe(
     if opened is not None and task_type.head == "sequence":
         for finding in _findings_of_pooling(opened, methods, common["options"].get("pooling")):
             say(finding.line())
+    if not recipe.curve:
+        common |= {"teacher": teacher, "hard_negatives": recipe.hard_negatives or 0}
     if dry:
         runs = len(methods) * max(1, len(recipe.curve))
         finetune(
@@ -261,7 +266,6 @@ def finetune_recipe(
             out,
             method=methods[0],
             settings=settings(methods[0]),
-            hard_negatives=recipe.hard_negatives or 0,
             dry=True,
             **common,
         )
@@ -278,7 +282,6 @@ def finetune_recipe(
             out,
             method=methods[0],
             settings=settings(methods[0]),
-            hard_negatives=recipe.hard_negatives or 0,
             origin=files,
             extra_files={NAME: recipe_text},
             on_result=on_result,
@@ -463,10 +466,12 @@ def require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
             found=task_type.task,
             do="leave it out",
         )
+    learns = task_type.head == "sequence" and task_type.by_row and not recipe.curve
     mines = task_type.shape.in_batch_negatives and not recipe.curve
     for option, setting, has_effect, requirement in (
         ("--dimensions", recipe.dimensions, bool(task_type.alone), "a task of embeddings"),
         ("--hard-negatives", recipe.hard_negatives, mines, "pairs that match, and no --curve"),
+        ("--teacher", recipe.teacher, learns, "classes or numbers of whole texts, and no --curve"),
     ):
         if setting is not None and not has_effect:
             raise UsageError(
@@ -532,6 +537,7 @@ def _settings(
         least_steps=least_steps,
         class_weights=class_weights,
         label_smoothing=recipe.label_smoothing,
+        temperature=1.0 if recipe.teacher is None else recipe.teacher_temperature,
         optimizer=AdamW(learning_rate=rate, decay=recipe.weight_decay),
         schedule=Schedule(kind="linear", warmup=recipe.warmup),
     )

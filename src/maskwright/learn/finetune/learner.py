@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from maskwright.base.config import fingerprint, to_plain
-from maskwright.base.errors import Finding, MaskwrightError, UsageError
+from maskwright.base.errors import Finding, IncompatibleError, MaskwrightError, UsageError
 from maskwright.base.randomness import key, torch_seed
 from maskwright.base.report.document import duration
 from maskwright.base.terminal import decimals
@@ -35,7 +35,9 @@ from maskwright.learn.tasks.base.task_type import (
     Answers,
     Encoded,
     Outputs,
+    Scores,
     TaskType,
+    task_for,
     task_for_vectors,
 )
 from maskwright.learn.train.loop import Hook
@@ -182,7 +184,8 @@ class BaseLearner(ABC):
 @dataclass(frozen=True)
 class Learner(BaseLearner):
     """The model in `path` and how texts are encoded for it. `config` includes the head of
-    `task_type`; `family` is the name of its model family, None if it belongs to none."""
+    `task_type`; `family` is the name of its model family, None if it belongs to none;
+    `soft_targets` are what training rows are learned from in place of their labels, if any."""
 
     path: Path
     loaded: Model
@@ -191,6 +194,7 @@ class Learner(BaseLearner):
     family: str | None
     frame: Frame
     collation: Collation
+    soft_targets: Mapping[Any, Scores] = field(default_factory=dict, repr=False)
     _frozen: dict[str, FrozenVectors] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -537,6 +541,15 @@ class Learner(BaseLearner):
                 objective.options,
                 class_weights=settings.class_weights,
                 label_smoothing=settings.label_smoothing,
+                temperature=settings.temperature,
+            )
+        train = encoded_parts[TRAIN]
+        examples = train.examples
+        if self.soft_targets:
+            targets = np.stack([self.soft_targets[row] for row in train.rows])
+            in_pieces = len(examples.labels) > len(targets)  # pieces that are examples
+            examples = replace(
+                examples, labels=targets[train.way_back[0]] if in_pieces else targets
             )
         encoded, measure, number = encoded_parts.get(VALIDATION), task_type.measure, 0
 
@@ -558,7 +571,7 @@ class Learner(BaseLearner):
 
         tuned = tune(
             objective,
-            encoded_parts[TRAIN].examples,
+            examples,
             collation,
             settings,
             figure=None if encoded is None or len(encoded.rows) < SELECTABLE else figure,
@@ -620,6 +633,42 @@ def reader(
     """Return a function from encoded rows to the scores, or texts, of a trained model."""
     objective = objective_of(model, task_type, frame)
     return lambda encoded: finished(task_type.steps(objective, encoded, collation))
+
+
+def soft_targets(
+    teacher: Model,
+    task_type: TaskType,
+    rows: Sequence[Any],
+    temperature: float,
+    machine: Machine | None,
+) -> dict[Any, Scores]:
+    """Return the answer of another fine-tuned model to each row: the probabilities (L,) of the
+    labels of `task_type`, from scores divided by the temperature; or its number (1,).
+
+    Raises:
+        IncompatibleError: the teacher was fine-tuned for another task, or for other labels.
+    """
+    record, config = teacher.task, teacher.config
+    if record is None or (record.kind, set(record.labels)) != (task_type.task, {*task_type.labels}):
+        raise IncompatibleError(
+            "the teacher was not fine-tuned for this task with these labels",
+            where=f"--teacher {teacher.folder}",
+            found="no result of finetune"
+            if record is None
+            else f"{record.kind} {', '.join(record.labels)}",
+            wanted=f"{task_type.task} {', '.join(task_type.labels)}",
+        )
+    own_type = task_for(record.kind, record.labels)
+    length = room(config, record.length or own_type.longest, teacher.positions)
+    frame = frame_of(config, teacher.tokenizer, length, record.long)
+    collation = collation_of(config, teacher.tokenizer, teacher.extra)
+    encoded, device = own_type.encode(rows, frame), str((machine or choose()).device)
+    network: Any = prepare(teacher.network, device=device)
+    alone = replace(collation, alone=teacher.positions > 0)
+    outputs = reader(network, own_type, frame, alone)(encoded) / temperature
+    order = [record.labels.index(label) for label in task_type.labels] or [0]
+    targets = own_type.scores(encoded, outputs)[:, order]
+    return dict(zip(rows, targets, strict=True))
 
 
 def attach(

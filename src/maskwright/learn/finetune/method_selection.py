@@ -60,7 +60,7 @@ BUDGET = 300.0  # seconds
 # With fewer validation rows their choice among methods is worth less than that of all folds.
 CHOOSING_ROWS = 100
 # Settings that say what is learned: a method without them would learn something else.
-LEARNED = ("class_weights", "label_smoothing")
+LEARNED = ("class_weights", "label_smoothing", "teacher")
 UNTOUCHED = "The score of the result comes from rows that the selection has not seen."
 NESTED = (
     "The score of the result is nested: each row is predicted by a method that was selected "

@@ -35,7 +35,7 @@ SEEDS, EPOCHS, LEAST_STEPS = 3, 3, 100
 TRAINING = (
     *("epochs", "batch", "accumulate", "rate", "layer_decay", "head_rate"),
     *("weight_decay", "warmup", "patience", "least_steps"),
-    *("class_weights", "label_smoothing"),
+    *("class_weights", "label_smoothing", "teacher"),
 )
 # Settings of how a network reads and computes.
 READING = ("length", "pooling", "precision", "device")
@@ -103,6 +103,10 @@ class FinetuneRecipe:
         class_weights: factor on the loss of each class: balanced (rare ones weigh more), or a JSON
             file of label and weight, 1 where a label is not named (default: 1 for all).
         label_smoothing: share of each label that is distributed over all classes, such as 0.1.
+        teacher: the result of another fine-tuning for this task, whose answers to the training rows
+            are learned in place of their labels (distillation).
+        teacher_temperature: by which scores are divided for it: above 1, more is learned of labels
+            that the teacher finds unlikely.
         within_words: answers to questions may begin and end within words (default: where those to
             learn from often do).
         curve: numbers of labels, 0 for all: no model is saved; each method is measured with so
@@ -143,6 +147,8 @@ class FinetuneRecipe:
     measure: str | None = None
     class_weights: str | None = None
     label_smoothing: float = 0.0
+    teacher: str | None = None
+    teacher_temperature: float = 2.0
     within_words: bool | None = None
     curve: tuple[int, ...] = ()
     read: TableReadingOptions = DEFAULT_OPTIONS
@@ -287,8 +293,12 @@ class FinetuneRecipe:
         ):
             if not 0.0 <= share < 1.0:
                 raise _out_of_range(option, share, "0 to below 1")
-        if self.rate is not None and not 0.0 < self.rate <= 1e3:
-            raise _out_of_range("--rate", self.rate, "above 0, such as 2e-5")
+        for option, positive in (
+            ("--rate", self.rate),
+            ("--teacher-temperature", self.teacher_temperature),
+        ):
+            if positive is not None and not 0.0 < positive <= 1e3:
+                raise _out_of_range(option, positive, "above 0, such as 2e-5")
 
 
 def without_effect(method: Method) -> list[str]:

@@ -41,6 +41,7 @@ from maskwright.learn.finetune.learner import (
     SeedResult,
     learner_of,
     reader,
+    soft_targets,
 )
 from maskwright.learn.finetune.method import FULL, Method
 from maskwright.learn.finetune.method_selection import MethodSelection
@@ -55,7 +56,7 @@ from maskwright.learn.train.settings import AdamW
 from maskwright.model.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish, is_finished
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.inference.prepared import prepare
-from maskwright.model.opening.folders import Model
+from maskwright.model.opening.folders import Model, called
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
@@ -74,6 +75,7 @@ def finetune(
     long: Long = "head",
     options: Mapping[str, Any] | None = None,
     hard_negatives: int = 0,
+    teacher: Model | None = None,
     origin: Mapping[str, str] | None = None,
     extra_files: Mapping[str, str] | None = None,
     machine: Machine | None = None,
@@ -94,6 +96,7 @@ def finetune(
         length: maximum number of ids of an example; None: the positions of the model, at most 512.
         long: how longer texts are handled.
         options: options of the task type, such as the "prompt" of generated answers.
+        teacher: the model from whose answers to the training rows is learned.
         hard_negatives: number of negatives that are mined with `model` for each row of pairs.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
         extra_files: content of further text files for the folder, by file name.
@@ -129,6 +132,11 @@ def finetune(
         rows, finding = with_hard_negatives(data.parts[TRAIN], hard_negatives, embed)
         say(finding.line())
         data = replace(data, parts={**data.parts, TRAIN: rows})
+    if teacher is not None and isinstance(learner, Learner):
+        if task_type.problem == "number":  # which is learned as it is
+            settings = replace(settings, temperature=1.0)
+        targets = soft_targets(teacher, task_type, data.parts[TRAIN], settings.temperature, machine)
+        learner = replace(learner, soft_targets=targets)
     encoded_parts = {name: learner.encode(rows) for name, rows in data.parts.items()}
     for part_name, encoded in encoded_parts.items():
         for finding in encoded.findings:
@@ -168,6 +176,7 @@ def finetune(
                 "method": _method_facts(plain_method),
                 "length": None if learner.frame is None else learner.frame.length,
                 "long": long,
+                **({} if teacher is None else {"teacher": teacher.fingerprint}),
                 **({"folds": folds} if eval_part == OUT_OF_FOLD else {}),
                 **unusual(machine),
             },
@@ -181,6 +190,8 @@ def finetune(
     storage.require_space(out, disk_bytes(learner, method, remaining))
     facts = _facts(learner, method) | _training_facts(learner, method, settings, num_examples)
     facts |= unusual(machine)
+    if teacher is not None:
+        facts["teacher"] = f"{called(teacher.folder)}, temperature {settings.temperature:g}"
     facts |= (
         {"folds": folds, "repetitions": len(seed_numbers)}
         if eval_part == OUT_OF_FOLD

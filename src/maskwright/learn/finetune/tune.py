@@ -51,7 +51,8 @@ class Settings:
         patience: how many epochs without a better figure end the run; None: none do.
         least_steps: where there are so few examples that the epochs would be fewer steps than
             these, each is several passes over the data (Mosbach et al. 2021, arXiv:2006.04884).
-        class_weights, label_smoothing: of the loss, as `objectives.supervised.Options` says.
+        class_weights, label_smoothing, temperature: of the loss, as `objectives.supervised.Options`
+            says.
     """
 
     epochs: int = 3
@@ -63,6 +64,7 @@ class Settings:
     least_steps: int = 0
     class_weights: tuple[float, ...] | None = None
     label_smoothing: float = 0.0
+    temperature: float = 1.0
     seed: int = 0
 
 
@@ -144,7 +146,7 @@ def tune(
         begin = offset * settings.batch
         slots = np.arange(begin, min(begin + settings.batch, len(indices)))[number::portions]
         chosen = indices[permute(key("shuffle", settings.seed, pass_index), len(indices), slots)]
-        return train.batch(chosen, collation)[0] if len(chosen) else None
+        return train.batch(train.with_groups(chosen), collation)[0] if len(chosen) else None
 
     plan = loop.TrainingPlan(
         seed=settings.seed,

@@ -57,6 +57,8 @@ class EncodedExamples:
         places: increasing positions in each text for which something is predicted, M in total; None
             for predictions of whole texts.
         targets: decoder targets of each text for an encoder-decoder model.
+        groups: (N,) a number for each example; those with the same one are trained on together,
+            and an index stands for all of them. None: each by itself.
     """
 
     texts: Sequences
@@ -66,6 +68,7 @@ class EncodedExamples:
     pieces: NDArray[np.int64] | None = None
     places: Sequences | None = None
     targets: Sequences | None = None
+    groups: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.texts.lengths)
@@ -99,7 +102,9 @@ class EncodedExamples:
     @property
     def training_indices(self) -> NDArray[np.int64]:
         """Indices of the examples to train on. Examples without labelled places are left out;
-        examples with an answer may be repeated."""
+        examples with an answer may be repeated; of a group there is the first."""
+        if self.groups is not None:
+            return np.unique(self.groups, return_index=True)[1]
         if self.places is None:
             return np.arange(len(self))
         if self.labels.ndim == 1:
@@ -112,6 +117,12 @@ class EncodedExamples:
         if not len(answered) or num_repeats <= 0:
             return labelled
         return np.concatenate([labelled, np.resize(answered, num_repeats)])
+
+    def with_groups(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the indices of the examples `numbers`, and of the others in their groups."""
+        if self.groups is None:
+            return numbers
+        return np.flatnonzero(np.isin(self.groups, self.groups[numbers]))
 
     @property
     def lengths(self) -> NDArray[np.int64]:

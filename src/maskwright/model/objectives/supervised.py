@@ -19,8 +19,9 @@ what is learned; a batch holds any number of texts to a row, one document each:
                                   or end             0 … R - 1        and ends; -1: not known
 
 With `problem` "multi" the labels of a sequence head are (R, L) zeros and ones, with "number"
-(R, L) numbers. Where a text is read: at its first token by an encoder, at its last by a decoder,
-which alone has seen all of it, or over all its tokens, as its head's `pooling` says.
+(R, L) numbers; classes may also be (R, L) probabilities, of a teacher. Where a text is read: at its
+first token by an encoder, at its last by a decoder, which alone has seen all of it, or over all its
+tokens, as its head's `pooling` says.
 """
 
 from __future__ import annotations
@@ -51,9 +52,12 @@ class Options:
             have the label. None: 1.
         label_smoothing: share of a target that is distributed evenly over all classes (Szegedy et
             al. 2016, arXiv:1512.00567, section 7).
+        temperature: of labels that are the probabilities of a teacher, by which scores are divided
+            (Hinton et al. 2015, arXiv:1503.02531, section 2).
     """
 
     problem: Problem = "single"
     pieces: ChunkPooling = "mean"
     class_weights: tuple[float, ...] | None = None
     label_smoothing: float = 0.0
+    temperature: float = 1.0

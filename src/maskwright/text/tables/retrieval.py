@@ -15,6 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from maskwright.base.errors import DataError, UsageError, near
 from maskwright.base.terminal import counted
 from maskwright.text.corpus.files import find_all
@@ -35,6 +38,7 @@ class RetrievalData:
         documents: id -> title and text as one text, which may be empty.
         queries: id -> text, of the queries with a relevant document.
         grades: for each of these queries, document number -> grade.
+        same_id: (Q,) the number of the document with the id of the query; -1 if there is none.
         num_queries: number of all queries.
     """
 
@@ -42,6 +46,7 @@ class RetrievalData:
     documents: dict[str, str]
     queries: dict[str, str]
     grades: list[dict[int, int]]
+    same_id: NDArray[np.int64]
     num_queries: int
 
 
@@ -89,6 +94,7 @@ def read_retrieval(folder: Path, split: str | None = None) -> RetrievalData:
         documents,
         {query: queries[query] for query in judged},
         [grades[query] for query in judged],
+        np.array([numbers.get(query, -1) for query in judged]),
         len(queries),
     )
 

@@ -194,6 +194,7 @@ class TaskType(ABC):
         chosen_by: the option that selects the type where several serve a task; "": it needs none.
         ranks: whether `as_pipeline` can return several answers for each row.
         scores_rows: whether `scores` returns the scores of labels of whole rows, or a number.
+        by_row: whether rows are learned from independently of each other.
         counts_places: whether answers hold character offsets into the text as given.
         optional_roles: optional input roles.
         alone: the role of a single text, where the task is trained on two texts but predicts for
@@ -209,6 +210,7 @@ class TaskType(ABC):
     chosen_by: ClassVar[str] = ""
     ranks: ClassVar[bool] = False
     scores_rows: ClassVar[bool] = False
+    by_row: ClassVar[bool] = True
     counts_places: ClassVar[bool] = False
     optional_roles: ClassVar[tuple[str, ...]] = ()
     alone: ClassVar[str] = ""

@@ -123,6 +123,7 @@ class Supervised(Objective):
         targets = batch.targets if head_kind == "token" else batch.labels
         assert targets is not None
         options, weights = self.options, None
+        scores = scores / options.temperature
         if options.class_weights is not None:
             weights = scores.new_tensor(options.class_weights)
         if options.problem == "single":
@@ -143,7 +144,8 @@ class Supervised(Objective):
             total = losses.mean(-1).sum()
         else:
             total = (scores - targets.to(scores.dtype)).square().mean(-1).sum()
-        return Loss({"class": Part(total)})
+        # Gradients of softened scores are smaller by the temperature's square.
+        return Loss({"class": Part(total, options.temperature**2)})
 
     def scores(self, batch: Batch) -> Tensor:
         """Return float32 scores: (R, L) for texts; (Q, choices), -inf for missing choices; (N, L)
@@ -228,13 +230,34 @@ class Standardised(Supervised):
         head.rescale(self.centre, self.spread)
 
 
+class Listwise(Supervised):
+    """Scores of documents for queries: cross-entropy of the softmax over the documents of a query,
+    whose targets are their grades, divided by their sum (Bruch et al. 2019,
+    doi:10.1145/3341981.3344221). Labels are (N, 2): grades, and numbers of the queries. Grades
+    below 0 count as 0; a query without a grade above 0 has no loss."""
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        assert batch.labels is not None
+        return {"class": len(batch.labels[:, 1].unique())}
+
+    def forward(self, batch: Batch) -> Loss:
+        assert batch.labels is not None
+        gains, queries = batch.labels[:, 0].clamp(min=0), batch.labels[:, 1]
+        numbers = queries.unique(return_inverse=True)[1]
+        totals = gains.new_zeros(len(gains)).index_add(0, numbers, gains)[numbers]
+        losses = _within_texts(self.scores(batch), numbers)[:, 0] * gains
+        return Loss({"class": Part(-(losses / totals.masked_fill(totals == 0, 1.0)).sum())})
+
+
 def _within_texts(scores: Tensor, texts: Tensor) -> Tensor:
-    """Return the log softmax of each column of `scores` (N, 2) over the places of each text."""
+    """Return the log softmax of each column of `scores` (N, C) over the places of each text."""
     count = int(texts.max()) + 1 if len(texts) else 0
     where = texts[:, None].expand_as(scores)
-    top = scores.new_full((count, 2), -torch.inf).scatter_reduce(0, where, scores.detach(), "amax")
+    top = scores.new_full((count, scores.shape[1]), -torch.inf).scatter_reduce(
+        0, where, scores.detach(), "amax"
+    )
     shifted = scores - top.gather(0, where)
-    total = scores.new_zeros(count, 2).scatter_add(0, where, shifted.exp())
+    total = torch.zeros_like(top).scatter_add(0, where, shifted.exp())
     return shifted - total.log().gather(0, where)
 
 

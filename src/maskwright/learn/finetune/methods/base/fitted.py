@@ -97,7 +97,7 @@ class FittedMethod:
         Raises:
             UsageError: it does not.
         """
-        if task_type.writes or task_type.head not in self.heads:
+        if task_type.writes or not task_type.by_row or task_type.head not in self.heads:
             raise UsageError(
                 "the method does not support this task",
                 where="--method",
