@@ -83,6 +83,8 @@ def test_every_choice_comes_back() -> None:
         measure="accuracy",
         class_weights="balanced",
         label_smoothing=0.1,
+        teacher="t",
+        teacher_temperature=3.0,
         curve=(50, 0),
         threads=3,
         precision="float32",

@@ -20,8 +20,8 @@ EXAMPLES = {
 
 
 def test_every_task_and_role_is_there() -> None:
-    assert {*EXAMPLES, "embedding"} == shapes().keys()  # embedding is asked for, never inferred
-    assert "--task embedding" in PAGE
+    assert {*EXAMPLES, "embedding", "ranking"} == shapes().keys()  # two are never inferred
+    assert "--task embedding" in PAGE and "--task ranking" in PAGE
     told = PAGE.partition("## Roles")[2]
     assert set(re.findall(r"`(\w+)`", told)) == {
         *roles(),

@@ -99,7 +99,7 @@ def test_a_reranker_is_trained_and_sorts_documents(model: Path, tmp_path: Path) 
     assert scores[0] != scores[1]
     with pytest.raises(UsageError, match="dimensions"):
         evaluate_retrieval(tmp_path / "out", path, dimensions=[4], stream=printed)
-    data.write_text(data.read_text().replace('"grade": 1', '"grade": 0'), encoding="utf-8")
+    data.write_text(data.read_text().replace('"grade": 1', '"grade": -1'), encoding="utf-8")
     with pytest.raises(DataError) as refused:
         finetune_file(model, data, tmp_path / "none", **common)
     assert refused.value.where in ("train", "validation", "test")

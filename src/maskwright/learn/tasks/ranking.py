@@ -45,7 +45,7 @@ METRICS = ("ndcg_at_10", "mrr_at_10")
 SHAPES = (Shape(name="ranking", layout=PAIR, label="number", metrics=METRICS, inferred=False),)
 
 
-class Ranking(Classification):
+class Reranker(Classification):
     """Scores of pairs of a query and a document, learned from the order within each query."""
 
     by_row = False
@@ -119,4 +119,4 @@ def _queries(rows: Sequence[Any]) -> NDArray[np.int64]:
     return np.unique(np.array([row.first for row in rows], object), return_inverse=True)[1]
 
 
-TYPE = Ranking
+TYPE = Reranker
