@@ -660,7 +660,8 @@ def soft_targets(
         )
     own_type = task_for(record.kind, record.labels)
     length = room(config, record.length or own_type.longest, teacher.positions)
-    frame = frame_of(config, teacher.tokenizer, length, record.long)
+    long: Any = record.long
+    frame = frame_of(config, teacher.tokenizer, length, long)
     collation = collation_of(config, teacher.tokenizer, teacher.extra)
     encoded, device = own_type.encode(rows, frame), str((machine or choose()).device)
     network: Any = prepare(teacher.network, device=device)
