@@ -102,6 +102,7 @@ def evaluate_retrieval(
     baseline = row_metrics.means(MEASURES, _metrics(keyword_ranking, retrieval))
     if reader.task_type.problem == "number":
         require_dimensions(dimensions, 1, 1)
+        say(f"the first {RERANKED} documents of BM25 for each query are read and sorted")
         _rerank(keyword_ranking, reader, retrieval)
         scores = {1: _metrics(keyword_ranking, retrieval)}
     else:
@@ -281,13 +282,10 @@ def _portions(count: int) -> Iterator[slice]:
 
 def _metrics(ranking: Ranking, retrieval: RetrievalData) -> NDArray[np.float64]:
     """Return the metrics (Q, 5) of each query."""
-    grades = np.zeros(ranking.documents.shape, np.int64)
-    for query, judgements in enumerate(retrieval.grades):
-        ranks = {int(number): rank for rank, number in enumerate(ranking.documents[query])}
-        for number, grade in judgements.items():
-            if number in ranks:
-                grades[query, ranks[number]] = grade
-    return ranking_metrics(grades, [list(judged.values()) for judged in retrieval.grades])
+    ranked = zip(ranking.documents.tolist(), retrieval.grades, strict=True)
+    grades = [[judged.get(number, 0) for number in numbers] for numbers, judged in ranked]
+    judged_grades = [list(judged.values()) for judged in retrieval.grades]
+    return ranking_metrics(np.array(grades, np.int64), judged_grades)
 
 
 def _width_table(by_width: dict[int, dict[str, RowMetric]]) -> document.Table:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -648,27 +648,24 @@ def soft_targets(
     Raises:
         IncompatibleError: the teacher was fine-tuned for another task, or for other labels.
     """
-    record, config = teacher.task, teacher.config
-    if record is None or (record.kind, set(record.labels)) != (task_type.task, {*task_type.labels}):
+    record, config, labels = teacher.task, teacher.config, task_type.labels
+    answered = "no head" if record is None or not config.heads else record.kind
+    if record is None or (answered, set(record.labels)) != (task_type.task, set(labels)):
         raise IncompatibleError(
             "the teacher was not fine-tuned for this task with these labels",
             where=f"--teacher {teacher.folder}",
-            found="no result of finetune"
-            if record is None
-            else f"{record.kind} {', '.join(record.labels)}",
-            wanted=f"{task_type.task} {', '.join(task_type.labels)}",
+            found=f"{answered}: {', '.join(record.labels if record else ())}",
+            wanted=f"{task_type.task}: {', '.join(labels)}",
         )
-    own_type = task_for(record.kind, record.labels)
+    own_type, long = task_for(record.kind, record.labels), cast(Long, record.long)
     length = room(config, record.length or own_type.longest, teacher.positions)
-    long: Any = record.long
     frame = frame_of(config, teacher.tokenizer, length, long)
     collation = collation_of(config, teacher.tokenizer, teacher.extra)
-    encoded, device = own_type.encode(rows, frame), str((machine or choose()).device)
-    network: Any = prepare(teacher.network, device=device)
-    alone = replace(collation, alone=teacher.positions > 0)
-    outputs = reader(network, own_type, frame, alone)(encoded) / temperature
-    order = [record.labels.index(label) for label in task_type.labels] or [0]
-    targets = own_type.scores(encoded, outputs)[:, order]
+    encoded = own_type.encode(rows, frame)
+    network: Any = prepare(teacher.network, device=str((machine or choose()).device))
+    read = reader(network, own_type, frame, replace(collation, alone=teacher.positions > 0))
+    order = [record.labels.index(label) for label in labels] or [0]
+    targets = own_type.scores(encoded, read(encoded) / temperature)[:, order]
     return dict(zip(rows, targets, strict=True))
 
 
