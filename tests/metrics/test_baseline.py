@@ -7,6 +7,8 @@ import pytest
 
 from labelled.tables import sentence, table_of, understood
 from maskwright.base.metrics import metrics
+from maskwright.base.metrics.calibration import select_thresholds
+from maskwright.base.metrics.row_metrics import ArrayMetric
 from maskwright.learn.tasks.base import bag_of_words, baselines
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.splits import SplitOptions, split_dataset
@@ -65,9 +67,37 @@ def test_of_several_labels_each_has_its_words() -> None:
     (_, majority), (_, words) = baselines.baselines(examples, "test")
     assert examples.labels is not None and majority.shape[1] == 3
     truth = bag_of_words.targets(examples.parts["test"], 3)
-    assert (majority == [1 * (name == "cat") for name in examples.labels.names]).all()
+    assert (majority == [1 * (name != "cow") for name in examples.labels.names]).all()
     assert metrics.micro_f1(truth, words) > 0.95
     assert metrics.micro_f1(truth, majority) < 0.7
+
+
+@pytest.mark.parametrize("measure", ["micro_f1", "macro_f1", "accuracy"])
+def test_labels_without_skill_are_not_better_than_the_usual_ones(measure: str) -> None:
+    """Low thresholds give every row all labels. The control: the most frequent label alone."""
+    draw, alarms = np.random.default_rng(0), np.zeros(2)
+    for _ in range(10):
+        truth = (draw.random((300, 6)) < [0.3, 0.3, 0.2, 0.2, 0.2, 0.2]).astype(np.int64)
+        shares = draw.random((300, 6))
+        thresholds = select_thresholds(shares[:150], truth[:150], measure)
+        predicted, truth = (shares[150:] >= thresholds).astype(np.int64), truth[150:]
+        usual = baselines._usual_labels(truth, measure), np.eye(6, dtype=np.int64)[0]
+        figures = [ArrayMetric(measure, truth, np.tile(labels, (150, 1))) for labels in usual]
+        gains = [ArrayMetric(measure, truth, predicted).gain_over(figure) for figure in figures]
+        alarms += [gain.low > 0 for gain in gains]
+    assert alarms[0] <= 1
+    assert alarms[1] > 5 or measure == "accuracy"
+
+
+def test_chance_is_beside_the_macro_f1_of_classes() -> None:
+    """Answers without skill reach 1/4 of four classes, the most frequent one 1/10."""
+    rows = [{"text": sentence(n), "label": n % 4} for n in range(240)]
+    examples, names = divided(rows), ["majority", "chance", "words"]
+    found = baselines.baselines(examples, "test", "macro_f1")
+    truth = bag_of_words.targets(examples.parts["test"])
+    assert [name for name, _ in found] == names
+    values = [metrics.macro_f1(truth, answers) for _, answers in found]
+    assert values[0] < 0.12 < 0.15 < values[1] < 0.4
 
 
 def test_the_same_each_time() -> None:

@@ -39,6 +39,7 @@ CONSTANT = ("majority", "mean", "never answers")
 SPOKEN = {
     "words": "a bag of words",
     "majority": "the most frequent answer",
+    "chance": "answers drawn at random",
     "mean": "the mean of the training part",
     "never answers": "never answering",
     AS_IT_IS: "the model before fine-tuning",

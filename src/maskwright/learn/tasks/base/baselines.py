@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.base.randomness import integers, key
 from maskwright.learn.tasks.base.bag_of_words import WORD, BagOfWords, decided, targets
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
@@ -20,24 +21,40 @@ SATURATION, BY_LENGTH = 0.9, 0.4
 def baselines(
     data: Dataset, eval_part: str, measure: str | None = None
 ) -> list[tuple[str, NDArray[Any]]]:
-    """Return (name, predictions) of the most frequent answer or the mean, and of a bag of words,
-    for the rows of `eval_part`: (N,) classes or numbers; for several labels (N, C) of 0 and 1. The
-    strength of the bag of words is chosen on validation data, by `measure` or the task's own."""
+    """Return (name, predictions) of the best answer that is the same for every row, and of a bag of
+    words, for the rows of `eval_part`: (N,) classes or numbers; for several labels (N, C) of 0 and
+    1. Both are for `measure`, or the task's own. No constant answer has as good a macro F1 of
+    classes as chance: then there are answers drawn from the training part, too."""
     train, rows = data.parts[TRAIN], data.parts[eval_part]
     num_classes = 0 if data.labels is None else len(data.labels)
-    truth = targets(train, num_classes)
+    truth, metric = targets(train, num_classes), measure or data.task.shape.metrics[0]
+    predictions: list[tuple[str, NDArray[Any]]] = []
     if data.labels is None:
-        constant = "mean", np.full(len(rows), truth.mean())
+        predictions.append(("mean", np.full(len(rows), truth.mean())))
     elif truth.ndim == 1:
-        constant = "majority", np.full(len(rows), np.bincount(truth).argmax())
-    else:  # labels of most rows; if there are none, the most frequent
-        usual = (truth.mean(0) > 0.5).astype(np.int64)
-        usual[truth.sum(0).argmax()] = 1
-        constant = "majority", np.tile(usual, (len(rows), 1))
+        predictions.append(("majority", np.full(len(rows), np.bincount(truth).argmax())))
+        if metric == "macro_f1":
+            drawn = integers(key("draw", 0, 2), len(rows), len(truth))
+            predictions.append(("chance", truth[drawn]))
+    else:
+        predictions.append(("majority", np.tile(_usual_labels(truth, metric), (len(rows), 1))))
     choose_on = data.parts.get(VALIDATION, []) if eval_part == TEST else []
-    metric = measure or data.task.shape.metrics[0]
     bag = BagOfWords.fit(train, num_classes, metric, choose_on)
-    return [constant, ("words", decided(bag.scores(rows), truth))]
+    return [*predictions, ("words", decided(bag.scores(rows), truth))]
+
+
+def _usual_labels(truth: NDArray[np.int64], metric: str) -> NDArray[np.int64]:
+    """Return the labels (C,) that are best for a metric of (N, C) if all rows get them: for whole
+    rows the most frequent combination, for the macro F1 all, for the micro F1 the most frequent
+    ones, as many as it needs."""
+    if metric == "accuracy":
+        combinations, counts = np.unique(truth, axis=0, return_counts=True)
+        return np.asarray(combinations[counts.argmax()], np.int64)
+    shares, size = truth.mean(0), truth.shape[1]
+    order = np.argsort(-shares, kind="stable")
+    micro_f1 = np.cumsum(shares[order]) / (np.arange(1, size + 1) + shares.sum())
+    count = size if metric == "macro_f1" else int(micro_f1.argmax()) + 1
+    return np.isin(np.arange(size), order[:count]).astype(np.int64)
 
 
 class KeywordSearch:
