@@ -9,14 +9,13 @@ import string
 import numpy as np
 import pytest
 
-from maskwright.base.errors import DataError, IncompatibleError
+from maskwright.base.errors import DataError
 from maskwright.base.metrics.squad_score import (
     best,
     best_threshold,
     exact,
     f1,
     normalise,
-    score,
     words_f1,
 )
 
@@ -54,11 +53,6 @@ def test_no_answer_by_hand() -> None:
     assert best("", ["cat"]) == (0.0, 0.0)
     assert best("", ["the"]) == (1.0, 1.0)  # a gold of which nothing is left is none
     assert best("the", ["a", "cat"]) == (0.0, 0.0)
-    total = score({"1": "cat", "2": "", "3": "x"}, {"1": ["the cat"], "2": [], "3": []})
-    assert (total.exact, total.f1, total.count) == (pytest.approx(2 / 3), pytest.approx(2 / 3), 3)
-    assert (total.answerable, total.answerable_f1) == (1, 1.0)
-    assert (total.unanswerable, total.unanswerable_exact) == (2, 0.5)
-    assert math.isnan(score({"1": "a"}, {"1": ["b"]}).unanswerable_exact)
 
 
 # ------------------------------------------------------------------------------ slow definitions
@@ -115,25 +109,14 @@ def test_wrong_rules_are_noticed(wrong) -> None:  # type: ignore[no-untyped-def]
     assert any(wrong(a, b) != exact(a, b) for a, b in pairs)
 
 
-def test_the_score_does_not_depend_on_the_order() -> None:
+def test_the_best_of_several_answers_equals_the_slow_definition() -> None:
     rng = random.Random(2)
-    golds = {str(i): [random_text(rng) for _ in range(rng.randint(0, 3))] for i in range(200)}
-    told = {
-        name: random_text(rng) if rng.random() < 0.5 else "".join(g[:1])
-        for name, g in golds.items()
-    }
-    names = rng.sample(sorted(golds), len(golds))
-    total = score(told, golds)
-    again = score({n: told[n] for n in names}, {n: golds[n] for n in names})
-    slow = [
-        max(
-            slow_f1(slow_words(told[n]), slow_words(g))
-            for g in [g for g in golds[n] if slow_words(g)] or [""]
-        )
-        for n in golds
-    ]
-    assert total.f1 == pytest.approx(again.f1, abs=1e-12) == pytest.approx(np.mean(slow))
-    assert total.exact == again.exact and total.answerable + total.unanswerable == 200
+    for _ in range(200):
+        golds = [random_text(rng) for _ in range(rng.randint(0, 3))]
+        told = random_text(rng) if rng.random() < 0.5 else "".join(golds[:1])
+        real = [gold for gold in golds if slow_words(gold)] or [""]
+        slow = max(slow_f1(slow_words(told), slow_words(gold)) for gold in real)
+        assert best(told, golds)[1] == pytest.approx(slow)
 
 
 def test_bags_of_words() -> None:
@@ -194,10 +177,6 @@ def test_parting_equal_differences_is_noticed() -> None:
 
 # ------------------------------------------------------------------------------ refusals
 def test_refusals() -> None:
-    with pytest.raises(IncompatibleError, match="question 2"):
-        score({"1": "x"}, {"1": ["x"], "2": []})
-    with pytest.raises(DataError, match="no questions"):
-        score({}, {})
     with pytest.raises(DataError, match="null score"):
         best_threshold(np.array([math.nan]), np.zeros(1), np.zeros(1))
     with pytest.raises(DataError, match="0 questions"):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from maskwright.base.errors import DataError, IncompatibleError
+from maskwright.base.metrics import text_score
 from maskwright.base.metrics.text_score import (
-    bleu,
     chrf,
     longest_common,
     rouge_l,
@@ -28,6 +28,10 @@ VOCABULARY = TEXT.split()
 
 def figures(texts: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
     return {name: metric.value for name, metric in row_metrics(texts, references).items()}
+
+
+def bleu(texts: Sequence[str], references: Sequence[Sequence[str]]) -> text_score.Bleu:
+    return text_score._bleu_of(text_score._bleu_counts(texts, references).sum(0))
 
 
 def random_rows(rng: random.Random, count: int, most: int = 9) -> tuple[list[str], list[list[str]]]:

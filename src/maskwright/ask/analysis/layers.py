@@ -389,10 +389,6 @@ def _last(hidden: Tensor, batch: Batch) -> Tensor:
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, ends)
 
 
-def _pooled_mean(hidden: Tensor, batch: Batch) -> Tensor:
-    return pool_texts(hidden, batch.documents, "mean")
-
-
 def _largest(hidden: Tensor, batch: Batch) -> Tensor:
     return pool_texts(hidden, batch.documents, "max")
 
@@ -400,7 +396,7 @@ def _largest(hidden: Tensor, batch: Batch) -> Tensor:
 WAYS: dict[str, Pooling] = {
     "first token (CLS)": _first,
     "last token": _last,
-    "mean": _pooled_mean,
+    "mean": _mean,
     "maximum": _largest,
 }
 
@@ -440,7 +436,7 @@ def compare_pooling(
         name: _ranked(subject.model, subject, encoded.examples, method)
         for name, method in WAYS.items()
     }
-    untrained = _ranked(subject.untrained(), subject, encoded.examples, _pooled_mean)
+    untrained = _ranked(subject.untrained(), subject, encoded.examples, _mean)
     data_to_train = replace(data, parts={TRAIN: all_rows, **data.parts})
     baselines = dict(task_type.baselines(data_to_train, part))
     tfidf_scores = np.asarray(next(iter(baselines.values())))[order]

@@ -15,31 +15,16 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import DataError, IncompatibleError
+from maskwright.base.errors import DataError
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-
-
-@dataclass(frozen=True)
-class SquadScore:
-    """Means over all questions, and over those with and without an answer (NaN if none)."""
-
-    exact: float
-    f1: float
-    count: int
-    answerable_exact: float
-    answerable_f1: float
-    answerable: int
-    unanswerable_exact: float
-    unanswerable: int
 
 
 def normalise(text: str) -> str:
@@ -84,37 +69,7 @@ def balanced(with_answer: NDArray[Any], without: NDArray[Any]) -> NDArray[np.flo
     return np.divide(2 * with_answer * without, total, out=np.zeros_like(total), where=total > 0)
 
 
-# ------------------------------------------------------------------------------ many questions
-def score(predictions: Mapping[str, str], golds: Mapping[str, Sequence[str]]) -> SquadScore:
-    """Score predictions by question id; "" means that there is no answer.
-
-    Raises:
-        IncompatibleError: different questions.  DataError: no questions.
-    """
-    if predictions.keys() != golds.keys():
-        unpaired = sorted(predictions.keys() ^ golds.keys())
-        raise IncompatibleError(
-            "predictions and golds are not of the same questions",
-            where=f"question {unpaired[0]}",
-            found=f"{len(unpaired)} in only one of them",
-            do="predict for every question",
-        )
-    if not golds:
-        raise DataError("there are no questions to score")
-    table = np.array([best(predictions[name], golds[name]) for name in golds])
-    has = np.array([real(golds[name]) != [""] for name in golds])
-    every, with_answer, without = (_means(table[mask]) for mask in (has | True, has, ~has))
-    return SquadScore(
-        *every, len(has), *with_answer, int(has.sum()), without[0], len(has) - int(has.sum())
-    )
-
-
-def _means(table: NDArray[np.float64]) -> tuple[float, float]:
-    if not len(table):
-        return math.nan, math.nan
-    return float(table[:, 0].mean()), float(table[:, 1].mean())
-
-
+# ------------------------------------------------------------------------------ no answer
 def best_threshold(
     differences: NDArray[np.floating],
     answered: NDArray[np.floating],

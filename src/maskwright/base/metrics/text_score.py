@@ -104,18 +104,9 @@ class Bleu:
     reference_length: int
 
 
-def bleu(texts: Sequence[str], references: References) -> Bleu:
-    """Return the BLEU of a corpus, on words as `mteval-v13a` splits them. As in `sacrebleu`, the
-    first precision of 0 counts as half of one match, the next as a quarter and so on.
-
-    Raises:
-        IncompatibleError, DataError: as `row_metrics`.
-    """
-    return _bleu_of(_bleu_counts(texts, references).sum(0))
-
-
 def _bleu_counts(texts: Sequence[str], references: References) -> NDArray[np.int64]:
-    """Return (N, 10): matches and totals of 1 to 4 words, length and reference length."""
+    """Return (N, 10): matches and totals of 1 to 4 words as `mteval-v13a` splits them, length and
+    reference length."""
     _checked(texts, references)
     counts = np.zeros((len(texts), 2 * BLEU_ORDER + 2), np.int64)
     for row, text, text_references in zip(counts, texts, references, strict=True):
@@ -131,7 +122,8 @@ def _bleu_counts(texts: Sequence[str], references: References) -> NDArray[np.int
 
 
 def _bleu_of(counts: NDArray[np.int64]) -> Bleu:
-    """Return the BLEU of the sums (10,) of `_bleu_counts`."""
+    """Return the BLEU of the sums (10,) of `_bleu_counts`. As in `sacrebleu`, the first precision
+    of 0 counts as half of one match, the next as a quarter and so on."""
     *ngram_counts, length, reference_length = counts.tolist()
     matches, totals = ngram_counts[:BLEU_ORDER], ngram_counts[BLEU_ORDER:]
     precisions = _precisions(matches, totals)
