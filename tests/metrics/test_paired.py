@@ -252,6 +252,19 @@ def test_the_best_of_equal_methods_is_rarely_told_from_the_rest() -> None:
     assert candidates_by_seed({"a": {0: 1.0, 1: 2.0}, "b": {0: 1.0}}) is None
 
 
+def test_an_interval_over_pairs_alone_ignores_the_seeds() -> None:
+    """Two equal recipes, whose seeds differ by more than their thousand pairs: the control."""
+    tests = pairs_alone = 0
+    for _ in range(200):
+        skill = 0.7 + 0.03 * RANDOM.normal(size=(2, 3, 1))
+        right = RANDOM.random((2, 3, 1000)) < skill
+        ours, theirs = (dict(enumerate(side.mean(1))) for side in right)
+        found, gaps = difference(ours, theirs), right[0].mean(0) - right[1].mean(0)
+        tests += found is not None and found.p < 0.05
+        pairs_alone += abs(gaps.mean()) > 1.96 * gaps.std() / math.sqrt(1000)
+    assert tests / 200 <= band(0.05, 200) < 0.3 < pairs_alone / 200
+
+
 # ------------------------------------------------------------------------------ verdicts
 def rival(value: float, low: float, high: float, **facts: object) -> Rival:
     gap = paired.PairedDifference((low + high) / 2, low, high, 0.5, 100)
@@ -263,6 +276,7 @@ def rival(value: float, low: float, high: float, **facts: object) -> Rival:
     [
         (0.9, [rival(0.8, 0.02, 0.18), rival(0.5, 0.3, 0.5, is_constant=True)], "good", True),
         (0.9, [rival(0.88, -0.02, 0.06), rival(0.5, 0.3, 0.5)], "no better", True),
+        (0.6, [rival(0.5, -0.1, 0.3, is_constant=True)], "no better", False),
         (0.6, [rival(0.8, -0.3, -0.1), rival(0.5, 0.02, 0.18)], "no better", False),
         (0.5, [rival(0.4, 0.02, 0.18), rival(0.5, -0.1, 0.1, is_constant=True)], "unusable", False),
         (0.4, [rival(0.5, -0.2, 0.0, is_constant=True)], "unusable", False),

@@ -263,7 +263,8 @@ class Verdict:
 
     Attributes:
         rival: the baseline that decided; "" if there is none.
-        is_usable: whether the model is worth predicting with: no baseline is significantly better.
+        is_usable: whether the model is worth predicting with: it is significantly better than the
+            same answer for every row, and no baseline is significantly better than it.
     """
 
     state: State
@@ -312,7 +313,9 @@ def verdict(
         least = min(unproved, key=lambda rival: rival.gap.value)
         numbers = f"{decimals(least.value)} ({_interval(least.gap)})"
         sentence = f"No better than {least.name}, as far as these {unit[1]} show: {result}"
-        return Verdict("no better", f"{sentence}; {least.name} {numbers}.", least.name)
+        sentence += f"; {least.name} {numbers}."
+        is_usable = not any(rival.is_constant for rival in unproved)
+        return Verdict("no better", sentence, least.name, is_usable)
     return Verdict("good", f"Good: {result}; {best.name} {numbers}.", best.name)
 
 
