@@ -180,7 +180,7 @@ def advice(
     if judged.state == "no better" and judged.rival == SPOKEN[AS_IT_IS]:
         sentences.append("Use the model as it is, or try --method embeddings.")
     elif judged.state == "no better" and judged.rival == SPOKEN["words"] and task_type.head:
-        better = "is as good and costs less" if judged.is_usable else "is better on this data"
+        better = "costs less" if judged.is_usable else "is better on this data"
         sentences.append(f"Use --method bag-of-words, which {better}.")
     extent, num_rows = train.extent, len(train.rows)
     cut_share = 0.0 if extent is None else float((extent.cut > 0).mean())
