@@ -23,14 +23,12 @@ from maskwright.base.metrics.metrics import METRICS
 from maskwright.base.report.document import duration
 from maskwright.base.storage import commit
 from maskwright.base.terminal import counted, decimals
-from maskwright.learn.finetune.finished_seeds import FinishedSeeds
 from maskwright.learn.finetune.learner import BaseLearner, SeedResult
 from maskwright.learn.finetune.method import Method
-from maskwright.learn.finetune.tune import Settings, TrainingResult, Watch, unseen
+from maskwright.learn.finetune.tune import Settings, TrainingResult
 from maskwright.learn.tasks.base.bag_of_words import BagOfWords, encode_words
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import TEMPERATURE, Encoded, TaskType
-from maskwright.model.device.machine import Machine
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
 from maskwright.text.tables.rows import TRAIN, VALIDATION
 
@@ -80,13 +78,9 @@ class BagOfWordsLearner(BaseLearner):
         settings: Settings,
         eval_part: str,
         say: Callable[[str], None],
-        watch: Watch = unseen,
-        *,
-        scratch: bool = False,
-        name: str = "",
-        finished_seeds: FinishedSeeds | None = None,
-        machine: Machine | None = None,
+        *args: Any,
         announce: bool = False,
+        **options: Any,
     ) -> SeedResult:
         """Fit to the training part and predict `eval_part`. Arguments that concern the training of
         a network have no effect; nothing is kept of an interrupted fit, which takes seconds."""

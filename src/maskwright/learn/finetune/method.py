@@ -122,7 +122,7 @@ class Method:
     @property
     def prompt_option(self) -> str:
         """The option of a task type that a prompt sets."""
-        return PROMPT if self.fitted is None else self.fitted.prompt_option
+        return PROMPT if self.fitted is None else self.fitted.chosen_by or PROMPT
 
     @property
     def trains_layers(self) -> bool:

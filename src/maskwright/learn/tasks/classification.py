@@ -20,6 +20,7 @@ from maskwright.base.metrics.calibration import Reliability
 from maskwright.base.report.document import figure
 from maskwright.base.terminal import rounded
 from maskwright.learn.tasks.base import baselines as baseline
+from maskwright.learn.tasks.base.bag_of_words import targets
 from maskwright.learn.tasks.base.choices import Long
 from maskwright.learn.tasks.base.encode import (
     KEEPS,
@@ -350,20 +351,18 @@ class Classification(TaskType):
         return np.asarray(shifted / shifted.sum(1, keepdims=True))
 
     def _targets(self, rows: Sequence[Any]) -> NDArray[np.int64] | NDArray[np.float32]:
+        truth = self._truth(rows)
         if self.problem == "single":
-            return np.array([row.label for row in rows], dtype=np.int64)
-        if self.problem == "number":
-            return np.array([[row.label] for row in rows], dtype=np.float32)
-        indicators = np.zeros((len(rows), len(self.labels)), dtype=np.float32)
-        for number, row in enumerate(rows):
-            indicators[number, list(row.label)] = 1.0
-        return indicators
+            return truth
+        return truth.reshape(len(rows), max(1, len(self.labels))).astype(np.float32)
 
     def _truth(self, rows: Sequence[Any]) -> NDArray[Any]:
-        if self.problem == "number":  # in float64, not rounded to float32
-            return np.array([row.label for row in rows], dtype=np.float64)
-        targets = self._targets(rows)
-        return targets.astype(np.int64) if self.problem == "multi" else targets
+        """Return classes (N,) or zeros and ones (N, L), int64, or numbers (N,) float64."""
+        if self.problem == "multi":
+            return targets(rows, len(self.labels))
+        return np.array(
+            [row.label for row in rows], np.int64 if self.problem == "single" else np.float64
+        )
 
 
 def _logistic(logits: Scores) -> NDArray[Any]:

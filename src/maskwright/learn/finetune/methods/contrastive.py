@@ -10,21 +10,17 @@ learns more from few labels than from the labels alone. The linear head is then 
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import UsageError
 from maskwright.base.randomness import key, uniforms
 from maskwright.learn.finetune.methods.base.fitted import STEP, FitInput, FittedMethod
-from maskwright.learn.tasks.base.choices import Long
 
 if TYPE_CHECKING:
-    from maskwright.learn.finetune.tune import Settings, TrainingResult
-    from maskwright.learn.tasks.base.task_type import TaskType
+    from maskwright.learn.finetune.tune import Settings
     from maskwright.model.inference.encoded import EncodedExamples
 
 
@@ -35,6 +31,7 @@ class ContrastiveFewShot(FittedMethod):
     seeded = True
     pooling = "mean"
     most_rows = 1_000
+    problems = ("single", "multi")
     settings = (
         *("seeds", "epochs", "batch", "accumulate", "rate", "weight_decay"),
         *("warmup", "least_steps", "class_weights"),
@@ -44,25 +41,12 @@ class ContrastiveFewShot(FittedMethod):
         "validation data."
     )
 
-    def require(self, task_type: TaskType, long: Long = "head") -> None:
-        super().require(task_type, long)
-        if task_type.problem == "number":
-            raise UsageError(
-                "the method draws pairs of texts with the same label",
-                where="--method",
-                found=f"{self.name}, and numbers as labels",
-                wanted="classes",
-                do="choose another method, such as embeddings or full",
-            )
-
-    def fit(self, fit_input: FitInput) -> TrainingResult:
+    def fit(self, fit_input: FitInput) -> list[float]:
         from maskwright.learn.finetune.methods.base.frozen_vectors import FrozenVectors
-        from maskwright.learn.finetune.methods.base.linear import fit_linear
         from maskwright.learn.finetune.tune import tune
         from maskwright.model.adapters.base import freeze
         from maskwright.model.objectives.modules.supervised import Contrast
 
-        begin = time.perf_counter()
         model, settings, examples = fit_input.model, fit_input.settings, fit_input.train.examples
         (head,) = model.config.heads
         place = "lasttoken" if fit_input.collation.last else "cls"
@@ -82,15 +66,8 @@ class ContrastiveFewShot(FittedMethod):
         vectors = FrozenVectors(
             model, fit_input.task_type, fit_input.frame, fit_input.collation, fit_input.machine
         )
-        fit_linear(
-            vectors(fit_input.train),
-            examples.labels,
-            fit_input.task_type.problem,
-            head.labels,
-            settings.seed,
-            settings.class_weights,
-        ).put_into(model)
-        return replace(tuned, seconds=time.perf_counter() - begin)
+        fit_input.fit_head(vectors(fit_input.train))
+        return tuned.losses
 
     def cost(self, count: int, settings: Settings) -> float:
         return count + 2.0 * STEP * settings.batch * self.steps(count, settings)

@@ -362,7 +362,7 @@ def targets(rows: Sequence[Example], classes: int = 0) -> NDArray[Any]:
     """Return the labels of examples as an array: (N,) classes or numbers; for several labels
     (N, classes) of 0 and 1."""
     labels = [e.label for e in rows if isinstance(e, TextExample | PairExample)]
-    if not isinstance(labels[0], tuple):
+    if not labels or not isinstance(labels[0], tuple):
         return np.array(labels)
     indicators = np.zeros((len(labels), classes), np.int64)
     for row, classes_of_row in enumerate(labels):

@@ -17,20 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import UsageError
-from maskwright.learn.tasks.base.choices import PROMPT, Long
+from maskwright.learn.tasks.base.choices import Long
 
 if TYPE_CHECKING:
-    from maskwright.learn.finetune.tune import Settings, TrainingResult
+    from maskwright.learn.finetune.tune import Settings
     from maskwright.learn.tasks.base.encode import Frame
     from maskwright.learn.tasks.base.task_type import Encoded, TaskType
     from maskwright.learn.train.loop import Hook
     from maskwright.model.device.machine import Machine
     from maskwright.model.inference.encoded import Collation
     from maskwright.model.nn.transformer import Transformer
+    from maskwright.model.objectives.supervised import Problem
 
 FloatArray = NDArray[np.floating[Any]]
 # Computations of a network for a text of a training step: forward, and about twice that backward.
 STEP = 3
+# What a task with such a head has labels of.
+HEADS = {"sequence": "texts or pairs", "token": "words", None: "texts or pairs"}
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,17 @@ class FitInput:
     machine: Machine | None
     hook: Hook
 
+    def fit_head(self, vectors: FloatArray) -> None:
+        """Fit the linear head of the network to the vectors (N, D) of the training rows."""
+        from maskwright.learn.finetune.methods.base.linear import fit_linear
+
+        (head,) = self.model.config.heads
+        labels, problem = self.train.examples.labels, self.task_type.problem
+        weights = self.settings.class_weights
+        fit_linear(vectors, labels, problem, head.labels, self.settings.seed, weights).put_into(
+            self.model
+        )
+
 
 class FittedMethod:
     """A fitted method, which has `learner` if it opens no network, else `fit`.
@@ -70,10 +84,11 @@ class FittedMethod:
         seeded: whether another seed gives another result; otherwise one seed is enough.
         settings: the training settings of a `FinetuneRecipe` that have an effect, by field.
         pooling: the pooling of a network whose folder names none; "": that of its family.
-        prompt_option: the option of a task type that `--prompt` sets.
+        chosen_by: as of the task types that it supports: what `--prompt` sets; "": no prompt.
         selection: a sentence on how hyperparameters are selected.
         most_rows: with more training rows `auto` does not try the method.
-        heads, long: the supported kinds of heads of tasks, and handlings of long texts.
+        heads, problems, long: the supported kinds of heads and labels of tasks, and handlings of
+            long texts.
     """
 
     name: ClassVar[str]
@@ -83,12 +98,13 @@ class FittedMethod:
     seeded: ClassVar[bool] = False
     settings: ClassVar[tuple[str, ...]] = ()
     pooling: ClassVar[str] = ""
-    prompt_option: ClassVar[str] = PROMPT
+    chosen_by: ClassVar[str] = ""
     selection: ClassVar[str] = (
         "The penalty was selected by cross-validation within the training part."
     )
     most_rows: ClassVar[float] = math.inf
-    heads: ClassVar[tuple[str, ...]] = ("sequence",)
+    heads: ClassVar[tuple[str | None, ...]] = ("sequence",)
+    problems: ClassVar[tuple[Problem, ...]] = ("single", "multi", "number")
     long: ClassVar[tuple[Long, ...]] = ("head", "tail", "head-and-tail")
 
     def require(self, task_type: TaskType, long: Long = "head") -> None:
@@ -97,12 +113,14 @@ class FittedMethod:
         Raises:
             UsageError: it does not.
         """
-        if task_type.writes or not task_type.by_row or task_type.head not in self.heads:
+        supported = task_type.head in self.heads and task_type.problem in self.problems
+        if not (supported and task_type.by_row) or task_type.chosen_by != self.chosen_by:
+            labels = "classes or numbers" if "number" in self.problems else "classes"
             raise UsageError(
                 "the method does not support this task",
                 where="--method",
                 found=f"{self.name}, and the task {task_type.task}",
-                wanted=f"a task with a {' or '.join(self.heads)} head",
+                wanted=f"{labels} of {' or '.join(HEADS[head] for head in self.heads)}",
                 do="choose another method, such as full or lora",
             )
         if long not in self.long:
@@ -118,12 +136,9 @@ class FittedMethod:
         """Return the `BaseLearner` that fits without a network; `path`: of the unused model."""
         raise NotImplementedError
 
-    def fit(self, fit_input: FitInput) -> TrainingResult:
-        """Fit the parameters of `fit_input.model` in place.
-
-        Returns:
-            The model without validation metrics, which the caller adds.
-        """
+    def fit(self, fit_input: FitInput) -> list[float]:
+        """Fit the parameters of `fit_input.model` in place; return the losses of training steps, if
+        there are any."""
         raise NotImplementedError
 
     def cost(self, count: int, settings: Settings) -> float:

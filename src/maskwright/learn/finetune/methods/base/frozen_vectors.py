@@ -61,12 +61,9 @@ class FrozenVectors:
         examples = encoded.examples
         if not examples.plain or examples.places is not None:
             return scores(self.objective, examples, self.collation)
-        ends = np.cumsum(examples.texts.lengths)[:-1]
-        texts = np.split(examples.texts.tokens, ends)
-        segments = None if examples.segments is None else np.split(examples.segments, ends)
-        keys = [text.tobytes() for text in texts]
-        if segments is not None:
-            keys = [key + kinds.tobytes() for key, kinds in zip(keys, segments, strict=True)]
+        ids, ends = examples.texts.tokens, np.cumsum(examples.texts.lengths)[:-1]
+        ids = ids if examples.segments is None else np.stack([ids, examples.segments], 1)
+        keys = [text.tobytes() for text in np.split(ids, ends)]
         new_indices = {key: n for n, key in enumerate(keys) if key not in self._computed}
         if new_indices:
             chosen = np.array([*new_indices.values()])
