@@ -102,11 +102,6 @@ class Subject:
         """The names of the classes; empty if the task has none."""
         return () if self.dataset.labels is None else self.dataset.labels.names
 
-    @property
-    def has_one_class(self) -> bool:
-        """Whether each row has exactly one class."""
-        return self.dataset.task.shape.label == "classes"
-
     def values(self, column: str, rows: Sequence[Example]) -> list[Any]:
         """Return the value of each of `rows` in a column of the files."""
         return [value_of(self.raw_rows[row.where], column) for row in rows]
@@ -128,13 +123,6 @@ class Subject:
             groups={TRAIN: [groups[i] for i in chosen]} if groups else {},
         )
 
-    def flagged(self, row: Example, label: int, suggestion: int, score: float) -> FlaggedRow:
-        """Return a row to look at, given the indices of its class and of a more probable one."""
-        text = " ".join(shown_text(row).split())
-        return FlaggedRow(
-            row.where, text, self.names[label], self.names[suggestion], round(score, 3)
-        )
-
 
 def words_of(text: str) -> tuple[str, ...]:
     """Return the words of a text in lower case; a text without words as it is."""
@@ -144,6 +132,12 @@ def words_of(text: str) -> tuple[str, ...]:
 def shown_text(row: Example) -> str:
     """Return the texts of a row, separated by a bar."""
     return row.whole_text.replace(BETWEEN, " | ")
+
+
+def texts_of(row: Example) -> tuple[str, ...]:
+    """Return the texts of a row one by one; those without names as one."""
+    names = getattr(type(row), "text_fields", ())
+    return tuple(getattr(row, name) for name in names) or (row.whole_text,)
 
 
 def severity(share: float, limit: float) -> Any:

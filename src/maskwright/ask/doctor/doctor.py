@@ -11,25 +11,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
-
-from numpy.typing import NDArray
 
 from maskwright.ask.doctor.check import Check, FlaggedRow, Subject
 from maskwright.ask.doctor.label_errors import check_labels, out_of_fold
 from maskwright.ask.doctor.leakage import check_leakage
 from maskwright.ask.doctor.model_fit import check_model_fit, check_score
 from maskwright.ask.doctor.repetitions import check_repetitions
-from maskwright.ask.predict.engine import Engine
-from maskwright.base.errors import Finding, IncompatibleError, shorten
+from maskwright.ask.predict.engine import open_engine
+from maskwright.base.errors import Finding, shorten
 from maskwright.base.report import document
 from maskwright.base.report.document import Table
 from maskwright.base.storage import commit
 from maskwright.base.terminal import counted, printer, shell_word
-from maskwright.model.opening.open import open_model
 from maskwright.text.tables.columns import GROUPS
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
@@ -184,12 +181,13 @@ def doctor(
     Raises:
         UsageError: a path, column or task does not exist, or `out` has a report already.
         DataError: rows that cannot be read, or no task fits them.
-        IncompatibleError: the model reads no text.
+        IncompatibleError: the model has no network that reads texts.
     """
     if out is not None:
         document.require_new(Path(out) / NAME, Path(out) / PAGE)
         commit.probe_writable(Path(out))
-    engine = None if model is None else _engine(model)
+    engine = None if model is None else open_engine(model)
+    embed = None if engine is None else engine.embedder(None).vectors
     table = load(data, header=read.header, reading=read.reading)
     inferred = infer(table, as_names(columns), task, read.no_label)
     dataset = build(
@@ -201,8 +199,8 @@ def doctor(
         reading=read.reading,
     )
     subject = Subject(dataset, table)
-    source = "" if model is None else f"embeddings of {model}"
-    predicted = out_of_fold(subject, None if engine is None else _embedder(engine), source)
+    source = "a bag of words" if model is None else f"embeddings of {model}"
+    predicted = out_of_fold(subject, embed, source)
     checks = [
         check_leakage(subject),
         check_labels(subject, predicted),
@@ -232,22 +230,6 @@ def doctor(
         document.write_new(Path(out), {NAME: text, PAGE: diagnosis.page(Path(data).name)})
         say(f"report: {Path(out) / PAGE}")
     return diagnosis
-
-
-def _engine(model: Path | str) -> Engine:
-    engine = Engine(open_model(model), "auto")
-    if "embed" not in engine.abilities:
-        raise IncompatibleError(
-            "the model makes no vectors of texts",
-            where=model,
-            found=engine.describe(),
-            do="name another model, or none: labels are then examined by a bag of words",
-        )
-    return engine
-
-
-def _embedder(engine: Engine) -> Callable[[Sequence[str]], NDArray[Any]]:
-    return engine.embedder(None).vectors
 
 
 def _command(

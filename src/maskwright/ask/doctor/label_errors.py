@@ -27,7 +27,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.ask.doctor.check import EXAMINED, Check, Subject, percent, severity
+from maskwright.ask.doctor.check import (
+    EXAMINED,
+    Check,
+    FlaggedRow,
+    Subject,
+    percent,
+    severity,
+    shown_text,
+)
 from maskwright.base.errors import DataError, Finding
 from maskwright.base.terminal import counted
 from maskwright.learn.tasks.base.bag_of_words import MANY, WORDS, fit_vectorizers, targets
@@ -114,7 +122,7 @@ def out_of_fold(
 
     Args:
         embed: returns one vector (N, D) for each text; None: a bag of words.
-        source: names the model of `embed`.
+        source: what the features are.
     """
     first = subject.rows[0]
     num_classes = len(subject.names)
@@ -143,7 +151,7 @@ def out_of_fold(
         [row for row, is_known in zip(rows, known, strict=True) if is_known],
         labels[known],
         log_odds[known],
-        source if embed is not None else "a bag of words",
+        source,
     )
 
 
@@ -248,12 +256,8 @@ def estimate_noise(log_odds: NDArray[np.float64], labels: NDArray[Any]) -> Label
     low, most = share, 0.5
     while most - low > 0.005:
         middle = (low + most) / 2
-        fit = minimize_scalar(
-            lambda x, share: loss(x, share),
-            bracket=(noisy.x[0], noisy.x[0] + 0.3),
-            args=(middle,),
-            tol=0.01,
-        )
+        bracket = noisy.x[0], noisy.x[0] + 0.3
+        fit = minimize_scalar(loss, bracket=bracket, args=(middle,), tol=0.01)
         low, most = (low, middle) if fit.fun - noisy.fun > LIMIT / 2 else (middle, most)
     return LabelNoise(share, most, max(0.0, 2 * float(clean.fun - noisy.fun)), posterior)
 
@@ -269,23 +273,21 @@ def check_labels(subject: Subject, predicted: FoldPredictions | None) -> Check:
         "accuracy": round(predicted.accuracy, 4),
         "majority": round(predicted.usual, 4),
     }
-    of_all = _of_all(len(predicted.rows), len(subject.rows))
-    skill = f"{predicted.source}, out of fold{of_all}: {predicted.accuracy:.3f} right"
-    skill += f" (most frequent answer {predicted.usual:.3f})"
+    skill = f"{predicted.source}, out of fold"
+    if len(predicted.rows) < len(subject.rows):
+        skill += f", {len(predicted.rows):,} of {len(subject.rows):,} rows"
+    skill += f": {predicted.accuracy:.3f} right (most frequent answer {predicted.usual:.3f})"
     if predicted.skill < SKILL:
-        summary = f"{skill}, which is too little to judge labels"
-        return Check(name, summary, figures, list(_unrelated(predicted)))
+        skill += ", which is too little to judge labels"
+        return Check(name, skill, figures, list(_unrelated(predicted)))
     noise = estimate_noise(predicted.log_odds, predicted.labels)
     figures |= {"estimated_share": round(noise.share, 4), "likelihood_ratio": round(noise.ratio, 1)}
     figures["highest_share"] = round(noise.most, 3)
     if noise.ratio < RATIO:
-        summary = (
-            f"{skill}; no sign of wrong labels, but up to {percent(noise.most)} would not show"
-        )
-        return Check(name, summary, figures)
+        hidden = f"no sign of wrong labels, but up to {percent(noise.most)} would not show"
+        return Check(name, f"{skill}; {hidden}", figures)
     flagged = np.argwhere(noise.posterior >= SUSPECT)
-    order = np.argsort(-noise.posterior[tuple(flagged.T)], kind="stable")
-    flagged = flagged[order]
+    flagged = flagged[np.argsort(-noise.posterior[tuple(flagged.T)], kind="stable")]
     rows = [_flagged_row(subject, predicted, noise, index) for index in flagged[:LISTED]]
     expected = float(noise.posterior[tuple(flagged.T)].mean()) if len(flagged) else 0.0
     figures |= {"suspects": len(flagged), "expected_precision": round(expected, 3)}
@@ -320,23 +322,19 @@ def _unrelated(predicted: FoldPredictions) -> Iterator[Finding]:
 
 def _flagged_row(
     subject: Subject, predicted: FoldPredictions, noise: LabelNoise, index: NDArray[np.int64]
-) -> Any:
+) -> FlaggedRow:
     row = predicted.rows[index[0]]
-    score = float(noise.posterior[tuple(index)])
     if len(index) == 2:  # one of several labels: it is missing, or too much
-        shown = subject.flagged(row, index[1], index[1], score)
-        has_label = bool(predicted.labels[tuple(index)])
-        absent = f"not {shown.label}"
-        names = (shown.label, absent) if has_label else (absent, shown.label)
-        return type(shown)(shown.where, shown.text, *names, shown.score)
-    odds = predicted.log_odds[index[0]].copy()
-    label = int(predicted.labels[index[0]])
-    odds[label] = -np.inf
-    return subject.flagged(row, label, int(odds.argmax()), score)
-
-
-def _of_all(examined: int, total: int) -> str:
-    return "" if examined == total else f", {examined:,} of {total:,} rows"
+        label, suggestion = subject.names[index[1]], f"not {subject.names[index[1]]}"
+        if not predicted.labels[tuple(index)]:
+            label, suggestion = suggestion, label
+    else:
+        odds, number = predicted.log_odds[index[0]].copy(), predicted.labels[index[0]]
+        odds[number] = -np.inf
+        label, suggestion = subject.names[number], subject.names[int(odds.argmax())]
+    text = " ".join(shown_text(row).split())
+    score = round(float(noise.posterior[tuple(index)]), 3)
+    return FlaggedRow(row.where, text, label, suggestion, score)
 
 
 def _reason(subject: Subject) -> str:

@@ -141,7 +141,7 @@ def _sorted_by_label(subject: Subject) -> Iterator[Finding]:
     identifier."""
     parts = subject.dataset.parts
     rows = parts.get(ALL) or parts.get(TRAIN)
-    if not subject.has_one_class or not rows:
+    if subject.dataset.task.shape.label != "classes" or not rows:
         return
     answers = np.array([row.answer for row in rows])
     shares = np.bincount(answers) / len(answers)

@@ -4,13 +4,12 @@ precise a score on the rows can be."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from maskwright.ask.doctor.check import Check, Subject, percent, severity
+from maskwright.ask.doctor.check import Check, Subject, percent, severity, texts_of
 from maskwright.ask.doctor.label_errors import FoldPredictions
 from maskwright.base.errors import DataError, Finding
 from maskwright.base.metrics.power import (
@@ -22,7 +21,7 @@ from maskwright.base.terminal import counted
 from maskwright.learn.finetune.cross_validation import divide
 from maskwright.learn.tasks.base.encode import room
 from maskwright.model.opening.folders import Model
-from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION, Example, TaggedExample
+from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION, TaggedExample
 from maskwright.text.tokenizer.unknown import OTHER_MODEL
 
 LENGTH = 512  # tokens that fine-tuning reads by default, if the model has as many positions
@@ -40,7 +39,7 @@ def check_model_fit(subject: Subject, model: Model | None) -> Check:
     if model is None or model.tokenizer is None:
         return Check(name, "lengths in tokens and unknown characters need a MODEL")
     rows = subject.drawn().parts[TRAIN]
-    texts = _texts(rows)
+    texts = [read if len(read := texts_of(row)) <= 2 else (row.whole_text,) for row in rows]
     tokenizer, unknown = model.tokenizer.counting()
     length = room(model.config, LENGTH)
     per_row = len(texts[0])
@@ -88,14 +87,6 @@ def check_model_fit(subject: Subject, model: Model | None) -> Check:
     return Check(name, summary, figures, findings)
 
 
-def _texts(rows: Sequence[Example]) -> list[tuple[str, ...]]:
-    """Return the texts that a model reads together, of each row the same number."""
-    names = getattr(type(rows[0]), "text_fields", ())
-    if not names or len(names) > 2:
-        return [(row.whole_text,) for row in rows]
-    return [tuple(getattr(row, name) for name in names) for row in rows]
-
-
 def check_score(subject: Subject, predicted: FoldPredictions | None) -> Check:
     """Compute how precise a score on the rows can be."""
     rows, described = _scored_rows(subject)
@@ -114,16 +105,13 @@ def check_score(subject: Subject, predicted: FoldPredictions | None) -> Check:
         summary = f"{described}: an accuracy of {value:.2f} ({source}) is known to ± {half:.3f}; "
         summary += f"a paired test finds a difference of {difference:.3f} in 80 % of cases (if the "
         summary += f"models differ in {percent(value * (1 - value))} of the rows)"
-    return Check("score", summary, figures, list(_wide(described, half)))
-
-
-def _wide(described: str, half: float) -> Iterator[Finding]:
-    if not half <= WIDE:
-        message = f"a score on {described} says little"
-        shown = "unknown" if math.isnan(half) else f"± {half:.2f}"
-        remedy = "label more rows to be scored"
-        evidence = f"its 95 % interval is {shown}"
-        yield Finding("few-scored-rows", message, evidence, remedy, "warning")
+    if half <= WIDE:
+        return Check("score", summary, figures)
+    message = f"a score on {described} says little"
+    evidence = f"its 95 % interval is {'unknown' if math.isnan(half) else f'± {half:.2f}'}"
+    remedy = "label more rows to be scored"
+    finding = Finding("few-scored-rows", message, evidence, remedy, "warning")
+    return Check("score", summary, figures, [finding])
 
 
 def _scored_rows(subject: Subject) -> tuple[int, str]:

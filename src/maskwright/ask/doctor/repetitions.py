@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.ask.doctor.check import Check, Subject, percent, severity, words_of
+from maskwright.ask.doctor.check import Check, Subject, percent, severity, texts_of, words_of
 from maskwright.base.errors import Finding
 from maskwright.base.terminal import counted
 from maskwright.text.tables.cell_values import is_empty
@@ -75,7 +75,8 @@ def check_repetitions(subject: Subject) -> Check:
     near: list[Any] = exact
     is_compared = len(rows) <= COMPARED
     if is_compared:
-        near = list(zip(*(near_copies(texts).tolist() for texts in _fields(rows)), strict=True))
+        fields = zip(*map(texts_of, rows), strict=True)
+        near = list(zip(*(near_copies(texts).tolist() for texts in fields), strict=True))
     num_copies, num_near = (len(rows) - len(set(keys)) for keys in (exact, near))
     contradictory = list(_contradictions(rows))
     figures: dict[str, Any] = {
@@ -114,19 +115,11 @@ def _repeats(keys: Any) -> int:
     return sum(counts.values()) - len(counts)
 
 
-def _fields(rows: Sequence[Example]) -> list[list[str]]:
-    """Return the texts of all rows by field, or the whole texts."""
-    names = getattr(type(rows[0]), "text_fields", ())
-    if not names:
-        return [[row.whole_text for row in rows]]
-    return [[getattr(row, name) for row in rows] for name in names]
-
-
 def _contradictions(rows: Sequence[Example]) -> Iterator[list[Example]]:
     """Yield the rows of each text, case and punctuation aside, that has different labels."""
     by_text: dict[Hashable, list[Example]] = defaultdict(list)
-    for row, *texts in zip(rows, *_fields(rows), strict=True):
-        by_text[tuple(map(words_of, texts))].append(row)
+    for row in rows:
+        by_text[tuple(map(words_of, texts_of(row)))].append(row)
     numbers = [row.answer for row in rows if isinstance(row.answer, float)]
     limit = SPREAD * float(np.std(numbers)) if numbers else 0.0
     for same_text in by_text.values():

@@ -15,14 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypedDict, Unpack
 
 from maskwright.ask.predict.predictor import PORTION, BasePredictor, TaskPredictor, load
 from maskwright.ask.predict.remote import ModelChangedError, RemoteServer, with_server
 from maskwright.ask.predict.rows import PREDICTION, WINDOWS, name_taken, rows_to_answer
 from maskwright.ask.predict.shared_encoder import SharedEncoder, load_shared
 from maskwright.ask.predict.uncertain import uncertain_rows
-from maskwright.base.errors import Finding, UsageError
+from maskwright.base.errors import Finding, UsageError, near
 from maskwright.base.storage.commit import require_new
 from maskwright.base.storage.files import write_file
 from maskwright.base.terminal import Say, counted, harmless_json, quiet
@@ -87,30 +87,10 @@ SAID = 3  # the number of portions whose truncated rows are reported
 SHOW_SECONDS = 10.0  # between two lines of progress
 
 
-def predict_file(
-    folder: Path | str,
-    source: Path | str,
-    stream: TextIO,
-    *,
-    also: Path | str | Sequence[Path | str] = (),
-    columns: Mapping[str, str | Sequence[str]] | None = None,
-    labels: Sequence[str] = (),
-    hypothesis: str | None = None,
-    read: TableReadingOptions = DEFAULT_OPTIONS,
-    top: int | None = None,
-    skip: int = 0,
-    base: Path | str | None = None,
-    long: LongText = "as_trained",
-    engine: str = TORCH,
-    server: RemoteServer | None = None,
-    threshold: float | None = None,
-    all_scores: bool = False,
-    uncertain: int | None = None,
-    say: Say = quiet,
-) -> int:
-    """Write the rows of `source` with their predictions to `stream`, as JSON Lines.
+class PredictionSettings(TypedDict, total=False):
+    """How the rows of a file are predicted, the same for `predict_file` and `write_predictions`.
 
-    Args:
+    Attributes:
         also: folders of further models with the same encoder; a prediction is then a dict from
             the folder's name to the prediction of its model.
         columns: from role to column of this file, if not the one of the training data.
@@ -118,15 +98,45 @@ def predict_file(
             of a hypothesis (default "This example is {}.").
         read: how the file is read; with `on_bad=skip` the prediction of a bad row is null.
         top: write a list of this many best predictions per row.
-        skip: the number of rows to skip at the beginning.
-        base: the folder of the base, if `folder` is an adapter and does not name it.
-        long: handling of texts beyond the model's context, as in `LanguageModel.predict`; with
-            "windows" their number is written too.
-        engine: computes hidden states, as in `language_model.load`.
-        server: predicts instead of the model in `folder`, which is ignored.
+        base: the folder of the base, if the model is an adapter and does not name it.
+        long: handling of texts beyond the model's context, as in `LanguageModel.predict` (default
+            "as_trained"); with "windows" their number is written too.
+        engine: computes hidden states, as in `language_model.load` (default "torch").
+        server: predicts instead of the model in the folder, which is ignored.
         threshold, all_scores: which labels are given, as in `BasePredictor.deciding`.
         uncertain: write only so many rows, those to label next (`uncertain_rows`).
+    """
+
+    also: Path | str | Sequence[Path | str]
+    columns: Mapping[str, str | Sequence[str]] | None
+    labels: Sequence[str]
+    hypothesis: str | None
+    read: TableReadingOptions
+    top: int | None
+    base: Path | str | None
+    long: LongText
+    engine: str
+    server: RemoteServer | None
+    threshold: float | None
+    all_scores: bool
+    uncertain: int | None
+
+
+def predict_file(
+    folder: Path | str,
+    source: Path | str,
+    stream: TextIO,
+    *,
+    skip: int = 0,
+    say: Say = quiet,
+    **settings: Unpack[PredictionSettings],
+) -> int:
+    """Write the rows of `source` with their predictions to `stream`, as JSON Lines.
+
+    Args:
+        skip: the number of rows to skip at the beginning.
         say: called with findings, such as the number of rows without a prediction.
+        settings: see `PredictionSettings`.
 
     Returns:
         The number of rows written.
@@ -136,38 +146,27 @@ def predict_file(
             has the name of the prediction.
         DataError: a row lacks columns that are read.
     """
-    model = loaded(folder, also, columns, base, engine, say, server, labels, hypothesis)
-    model = model.with_long_texts(long)
-    model = model.deciding(threshold, all_scores=all_scores)
-    counts = Counts()
-    windows = long == "windows"
-    count, num_bad = answer_rows(
-        model, Path(source), stream, read, top, skip, say, counts, windows, uncertain
-    )
+    model, counts = loaded(folder, say, settings), Counts()
+    count, num_bad = answer_rows(model, Path(source), stream, settings, skip, say, counts)
     for finding in unanswered(num_bad, counts):
         say(finding.line())
     return count
 
 
-def loaded(
-    folder: Path | str,
-    also: Path | str | Sequence[Path | str],
-    columns: Mapping[str, str | Sequence[str]] | None,
-    base: Path | str | None = None,
-    engine: str = TORCH,
-    say: Say = quiet,
-    server: RemoteServer | None = None,
-    labels: Sequence[str] = (),
-    hypothesis: str | None = None,
-) -> BasePredictor:
+def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePredictor:
     """Load the predictor: the model in `folder`, several models with a shared encoder (`also`), or
-    a server. Args as in `predict_file`.
+    a server.
 
     Raises:
-        UsageError: `columns` has an unknown role; `engine` is not "torch" for several models.
+        UsageError: a setting is unknown, `columns` has an unknown role; `engine` is not "torch" for several models.
     """
-    other_folders = listed(also)
-    named_columns: dict[str, Sequence[str]] = {**as_names(columns)}
+    if unknown := settings.keys() - PredictionSettings.__annotations__.keys():
+        known = near(min(unknown), PredictionSettings.__annotations__)
+        raise UsageError("no such setting", found=", ".join(sorted(unknown)), wanted=known)
+    other_folders = listed(settings.get("also", ()))
+    labels, engine = settings.get("labels", ()), settings.get("engine", TORCH)
+    server, base = settings.get("server"), settings.get("base")
+    named_columns: dict[str, Sequence[str]] = {**as_names(settings.get("columns"))}
     model: BasePredictor
     if server is not None:
         model = with_server(server)
@@ -182,9 +181,11 @@ def loaded(
             message = "labels are given to one model in a folder"
             do = "leave one of them out"
             raise UsageError(message, where="--labels", found=other_option, do=do)
-        model = model.with_labels(labels, hypothesis)
+        model = model.with_labels(labels, settings.get("hypothesis"))
     if isinstance(model, SharedEncoder):
         _require_same_columns(model, named_columns)
+    model = model.with_long_texts(settings.get("long", "as_trained"))
+    model = model.deciding(settings.get("threshold"), all_scores=settings.get("all_scores", False))
     if named_columns and named_columns.keys() == {model.task_type.alone}:
         return model.with_columns(named_columns)
     pairs = model.task_type.head == "sequence" and model.task_type.options.get(UNTOLD)
@@ -244,18 +245,16 @@ def answer_rows(
     model: BasePredictor,
     source: Path,
     stream: TextIO,
-    read: TableReadingOptions,
-    top: int | None,
+    settings: PredictionSettings,
     skip: int,
     say: Say,
     counts: Counts,
-    windows: bool = False,
-    uncertain: int | None = None,
 ) -> tuple[int, int]:
     """Write rows with their predictions; returns the number of rows written, and of those without
     a prediction. Rows of a pipe are predicted as soon as it is empty. `skip` rows are left out;
-    `counts` is filled by the reader; `windows`: write the number of windows of each row;
-    `uncertain`: as in `predict_file`."""
+    `counts` is filled by the reader."""
+    top, uncertain = settings.get("top"), settings.get("uncertain")
+    windows = settings.get("long") == "windows"
     count = bad = unlabelled = 0
     cuts: Counter[str] = Counter()
     rows: list[tuple[dict[str, Any], Any]] = []
@@ -309,7 +308,7 @@ def answer_rows(
         say(finding.line())
     if (pipe := files.find_growing(source)) is not None:
         pipe.waiting = predict_portion
-    rows_read = rows_to_answer(source, model, read, counts)
+    rows_read = rows_to_answer(source, model, settings.get("read", DEFAULT_OPTIONS), counts)
     if uncertain is not None:
         rows_read = uncertain_rows(model, rows_read, uncertain, lambda f: say(f.line()))
     for row in islice(rows_read, skip, None):

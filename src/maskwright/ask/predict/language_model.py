@@ -219,17 +219,14 @@ class LanguageModel:
         """Return the probability (N, L) of each label of each example, in the order of `labels`;
         of several labels they are independent, else they sum to 1. Arguments and errors as in
         `predict`; a `UsageError` if the task has no labels of whole texts."""
-        with self._errors_with_abilities("predict"):
-            task_predictor = self.predictor.with_long_texts(long)
-        return task_predictor.predict_proba(given, note=warn)
+        return self._task_predictor(long).predict_proba(given, note=warn)
 
     def uncertain(
         self, given: Iterable[Any], count: int, *, long: LongText = "as_trained"
     ) -> list[UncertainRow]:
         """Choose `count` of the examples to be labelled next, the least sure first; see
         `uncertain.choose_uncertain`. Arguments and errors as in `predict_proba`."""
-        with self._errors_with_abilities("predict"):
-            task_predictor = self.predictor.with_long_texts(long)
+        task_predictor = self._task_predictor(long)
         task_predictor.require_probabilities("uncertain")
         return choose_uncertain(task_predictor, list(task_predictor.rows(given)), count, warn)
 
@@ -241,9 +238,11 @@ class LanguageModel:
     def windows(self, given: Iterable[Any]) -> list[int]:
         """Return the number of windows that `predict` with long="windows" reads each example in;
         errors as in `predict`."""
+        return self._task_predictor("windows").windows(given)
+
+    def _task_predictor(self, long: LongText) -> TaskPredictor:
         with self._errors_with_abilities("predict"):
-            task_predictor = self.predictor.with_long_texts("windows")
-        return task_predictor.windows(given)
+            return self.predictor.with_long_texts(long)
 
     @overload
     def fill_mask(  # type: ignore[overload-overlap]  # a str is one text

@@ -20,12 +20,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from maskwright.ask.predict.file import answer_rows, loaded, unanswered
+from maskwright.ask.predict.file import PredictionSettings, answer_rows, loaded, unanswered
 from maskwright.ask.predict.inputs import LISTS
 from maskwright.ask.predict.predictor import BasePredictor, TaskPredictor
-from maskwright.ask.predict.remote import ModelChangedError, RemoteModel, RemoteServer
+from maskwright.ask.predict.remote import ModelChangedError, RemoteModel
 from maskwright.ask.predict.rows import (
     PREDICTION,
     WINDOWS,
@@ -43,16 +43,13 @@ from maskwright.base.storage import files as storage
 from maskwright.base.storage.files import new_text
 from maskwright.base.terminal import Say, counted, quiet
 from maskwright.learn.finetune.recipe import hashes
-from maskwright.learn.tasks.base.choices import LongText
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, MODEL, TASK
-from maskwright.model.device.choices import TORCH
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import home_of
 from maskwright.text.corpus.files import listed, size_of
 from maskwright.text.corpus.reading import Counts
 from maskwright.text.tables.formats import text_files
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
-from maskwright.text.tables.shapes import as_names
 
 WRITES = 2  # copies of the rows on the disk at a time: staged and final file
 # The separator of columns by file extension; None for JSON Lines.
@@ -64,23 +61,11 @@ def write_predictions(
     source: Path | str,
     out: Path | str,
     *,
-    also: Path | str | Sequence[Path | str] = (),
-    columns: Mapping[str, str | Sequence[str]] | None = None,
-    labels: Sequence[str] = (),
-    hypothesis: str | None = None,
-    read: TableReadingOptions = DEFAULT_OPTIONS,
-    top: int | None = None,
-    base: Path | str | None = None,
-    long: LongText = "as_trained",
-    engine: str = TORCH,
-    server: RemoteServer | None = None,
-    threshold: float | None = None,
-    all_scores: bool = False,
-    uncertain: int | None = None,
     say: Say = quiet,
+    **settings: Unpack[PredictionSettings],
 ) -> int:
     """Write predictions to the new file `out`: csv, tsv or JSON Lines by its extension. Returns the
-    number of rows. All rows are checked before anything is computed; args as in `predict_file`.
+    number of rows. All rows are checked before anything is computed; settings as in `predict_file`.
 
     Raises:
         UsageError: `out` exists or has another extension, and as in `predict_file`.
@@ -107,29 +92,19 @@ def write_predictions(
     with commit.writing(out), _named_os_errors(out):
         if not _size(staged):
             document.require_new(out)
-        model = loaded(folder, also, columns, base, engine, say, server, labels, hypothesis)
-        model = model.with_long_texts(long)
-        model = model.deciding(threshold, all_scores=all_scores)
-        settings = {
+        model = loaded(folder, say, settings)
+        base, read = settings.get("base"), settings.get("read", DEFAULT_OPTIONS)
+        about: dict[str, Any] = {
+            "model": _model_hashes(folder, model),
+            "source": hashes(source),
             "base": None if base is None else hashes(Path(base)),
-            "also": [_model(Path(other_folder)) for other_folder in listed(also)],
-            "columns": as_names(columns),
-            "labels": list(labels),
-            "hypothesis": hypothesis,
-            "read": None if read == DEFAULT_OPTIONS else repr(read),
-            "top": top,
-            "long": None if long == "as_trained" else long,
-            "engine": None if engine == TORCH else engine,
-            "threshold": None if threshold is None else str(threshold),
-            "all_scores": all_scores,
-            "uncertain": uncertain,
+            "also": [_model(Path(other)) for other in listed(settings.get("also", ()))],
+            "settings": {name: repr(settings.get(name)) for name in settings if name != "server"},
         }
-        about: dict[str, Any] = {"model": _model_hashes(folder, model), "source": hashes(source)}
-        about |= {name: value for name, value in settings.items() if value}
         if out.exists() and _first_line(staged) == json.dumps(about):
             staged.unlink()  # left by a process that was killed after its last rename
         document.require_new(out)
-        windows = long == "windows"
+        top, windows = settings.get("top"), settings.get("long") == "windows"
         names = _look_at(source, model, read, top, delimiter is not None, windows)
         # The rows are in both files for a while.
         storage.require_space(
@@ -147,7 +122,7 @@ def write_predictions(
         try:
             with staged.open("a", encoding="utf-8") as stream:
                 count, num_bad = answer_rows(
-                    model, source, stream, read, top, rows_before, say, counts, windows, uncertain
+                    model, source, stream, settings, rows_before, say, counts
                 )
             _require_unchanged(source, about["source"])
         except MaskwrightError as error:
