@@ -93,14 +93,13 @@ def test_of_several_labels_the_margin_is_the_distance_from_a_threshold() -> None
     probabilities = np.array([[0.9, 0.25], [0.5, 0.02]], np.float32)
     predictor = SimpleNamespace(
         task_type=task_for("multi-label", ["a", "b"], {"thresholds": [0.6, 0.2]}),
-        require_probabilities=lambda where: None,
         probabilities=lambda rows, note: probabilities,
         vectors_of=lambda rows: probabilities,
     )
     rows = [SimpleNamespace(whole_text=text, where=text) for text in ("one", "two")]
     chosen: Any = choose_uncertain(predictor, rows, 2)  # type: ignore[arg-type]
-    assert [row.where for row in chosen] == ["one", "two"]
-    assert [row.margin for row in chosen] == pytest.approx([0.05 / 0.8, 0.1 / 0.6], abs=1e-3)
+    assert [row.index for row in chosen] == [0, 1]
+    assert [row.margin for row in chosen] == pytest.approx([0.1, 0.2], abs=1e-3)
 
 
 def learned(model: Path, folder: Path, names: list[str], rows: list[list[str]]) -> Path:

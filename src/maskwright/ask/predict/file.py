@@ -158,7 +158,8 @@ def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePr
     a server.
 
     Raises:
-        UsageError: a setting is unknown, `columns` has an unknown role; `engine` is not "torch" for several models.
+        UsageError: a setting is unknown, `columns` has an unknown role, or `engine` is not "torch"
+            for several models.
     """
     if unknown := settings.keys() - PredictionSettings.__annotations__.keys():
         known = near(min(unknown), PredictionSettings.__annotations__)
@@ -175,13 +176,15 @@ def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePr
         model = load_shared([folder, *other_folders])
     else:
         model = load(folder, base=base) if engine == TORCH else _load(engine, folder, base, say)
-    if labels:
-        if not isinstance(model, TaskPredictor):
+    for option in ("labels", "uncertain"):
+        if settings.get(option) and not isinstance(model, TaskPredictor):
             other_option = "--server" if server is not None else "--also"
-            message = "labels are given to one model in a folder"
-            do = "leave one of them out"
-            raise UsageError(message, where="--labels", found=other_option, do=do)
+            message, do = "the option is for one model in a folder", "leave one of them out"
+            raise UsageError(message, where=f"--{option}", found=other_option, do=do)
+    if labels and isinstance(model, TaskPredictor):
         model = model.with_labels(labels, settings.get("hypothesis"))
+    if settings.get("uncertain") is not None:
+        model.require_probabilities("--uncertain")
     if isinstance(model, SharedEncoder):
         _require_same_columns(model, named_columns)
     model = model.with_long_texts(settings.get("long", "as_trained"))
@@ -310,6 +313,7 @@ def answer_rows(
         pipe.waiting = predict_portion
     rows_read = rows_to_answer(source, model, settings.get("read", DEFAULT_OPTIONS), counts)
     if uncertain is not None:
+        assert isinstance(model, TaskPredictor)  # see `loaded`
         rows_read = uncertain_rows(model, rows_read, uncertain, lambda f: say(f.line()))
     for row in islice(rows_read, skip, None):
         rows.append(row)

@@ -2,8 +2,8 @@
 
     choose_uncertain(predictor, rows, 50)   ->   [UncertainRow(index=812, margin=0.03, …), …]
 
-The margin of a row is the difference of its two highest probabilities; of several labels, the
-distance of a probability from its threshold where that is least. Rows are clustered by k-means on
+The margin of a row is the difference of its two highest probabilities; of several labels, twice the
+least distance of a probability from its threshold, at most 1. Rows are clustered by k-means on
 their vectors with the weight 1 - margin (CLUE; Prabhu et al. 2021, arXiv:2010.08666), and of each
 cluster the row of least squared distance from its centre / (1 - margin) is chosen. From 50 to 150
 labels of TREC, rows of least margin were no better than random ones, and rows far from each other
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.ask.predict.predictor import BasePredictor, TaskPredictor
+from maskwright.ask.predict.predictor import TaskPredictor
 from maskwright.ask.predict.rows import name_taken
 from maskwright.base.errors import Finding, Note, UsageError, ignore
 from maskwright.base.terminal import counted
@@ -35,13 +35,11 @@ class UncertainRow:
 
     Attributes:
         index: of the row, from 0.
-        where: its location, such as a file and a line.
         margin: how sure its label is, 0 to 1.
         reason: the labels between which the model decides, with their probabilities.
     """
 
     index: int
-    where: str
     margin: float
     reason: str
 
@@ -56,12 +54,10 @@ def choose_uncertain(
         note: called with findings, such as that texts were truncated.
 
     Raises:
-        UsageError: the task has no probabilities of labels of whole texts, or there are fewer
-            different rows.
+        UsageError: there are fewer different rows.
     """
     from sklearn.cluster import MiniBatchKMeans
 
-    predictor.require_probabilities("--uncertain")
     first_of_text = {folded(rows[i].whole_text): i for i in reversed(range(len(rows)))}
     indices = sorted(first_of_text.values())
     if not 1 <= count <= len(indices):
@@ -86,31 +82,18 @@ def choose_uncertain(
         distances[chosen] = np.inf
         chosen.append(int(distances.argmin()))
     chosen.sort(key=lambda i: (margins[i], i))
-    return [
-        UncertainRow(indices[i], pool[i].where, round(float(margins[i]), 4), reasons[i])
-        for i in chosen
-    ]
+    return [UncertainRow(indices[i], round(float(margins[i]), 4), reasons[i]) for i in chosen]
 
 
 def uncertain_rows(
-    predictor: BasePredictor, rows: Iterable[tuple[dict[str, Any], Any]], count: int, note: Note
+    predictor: TaskPredictor, rows: Iterable[tuple[dict[str, Any], Any]], count: int, note: Note
 ) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield the `count` rows to label next, of rows as `rows_to_answer` gives them, with the cells
-    of `UncertainRow` as further columns `uncertain_row`, `uncertain_margin`, `uncertain_reason`.
+    """Yield the `count` rows to label next, of rows as `rows_to_answer` gives them, with further
+    columns: `uncertain_row` (file and line), `uncertain_margin` and `uncertain_reason`.
 
     Raises:
-        UsageError: several models or a server answer, a column has such a name, and as in
-            `choose_uncertain`.
+        UsageError: a column has such a name, and as in `choose_uncertain`.
     """
-    if not isinstance(predictor, TaskPredictor):
-        raise UsageError(
-            "rows to label are chosen by one model in a folder",
-            where="--uncertain",
-            found="several models, or a server",
-            wanted="one model folder",
-            do="leave --also and --server out",
-        )
-    predictor.require_probabilities("--uncertain")
     pairs = list(rows)
     pool = [(values, example) for values, example in pairs if example is not None]
     if len(pool) < len(pairs):
@@ -118,10 +101,10 @@ def uncertain_rows(
         note(Finding("rows-not-considered", message, "none of them is chosen"))
     for row in choose_uncertain(predictor, [example for _, example in pool], count, note):
         values, example = pool[row.index]
-        cells = {"row": row.where, "margin": row.margin, "reason": row.reason}
+        cells = {"row": example.where, "margin": row.margin, "reason": row.reason}
         columns = {f"uncertain_{name}": cell for name, cell in cells.items()}
         if clashes := columns.keys() & values.keys():
-            raise name_taken(", ".join(sorted(clashes)), row.where)
+            raise name_taken(", ".join(sorted(clashes)), example.where)
         yield values | columns, example
 
 
@@ -139,8 +122,7 @@ def _margins(
             for a, p, b, q in zip(first, highest, second, next_highest, strict=True)
         ]
     limits = np.array(thresholds)
-    ranges = np.where(probabilities < limits, limits, 1 - limits)
-    distances = np.abs(probabilities - limits) / np.maximum(ranges, 1e-9)
+    distances = np.minimum(2 * np.abs(probabilities - limits), 1.0)
     closest = distances.argmin(1)
     return distances[every, closest], [
         f"{names[n]!r} {probabilities[i, n]:.2f}, which is given from {limits[n]:.2f} on"

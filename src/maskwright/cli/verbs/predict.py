@@ -182,22 +182,10 @@ def do(a: argparse.Namespace) -> None:
     if a.server is not None:
         token = a.server_token or os.environ.get("MASKWRIGHT_TOKEN")
         server = RemoteServer(a.server, token, None if a.model is None else str(a.model))
-    keywords: dict[str, Any] = {
-        "also": a.also,
-        "columns": columns,
-        "labels": labels,
-        "hypothesis": a.hypothesis,
-        "read": read,
-        "top": a.top,
-        "base": a.base,
-        "long": a.long,
-        "engine": a.engine,
-        "server": server,
-        "threshold": a.threshold,
-        "all_scores": a.scores == "all",
-        "uncertain": a.uncertain,
-        "say": printer(sys.stderr),
-    }
+    as_given = "also", "hypothesis", "top", "base", "long", "engine", "threshold", "uncertain"
+    keywords: dict[str, Any] = {name: getattr(a, name) for name in as_given}
+    keywords |= {"columns": columns, "labels": labels, "read": read, "server": server}
+    keywords |= {"all_scores": a.scores == "all", "say": printer(sys.stderr)}
     with (
         contextlib.nullcontext(a.file)
         if a.file != STDIN
