@@ -127,7 +127,7 @@ def test_what_the_budget_does_not_allow_is_not_tried(
     monkeypatch.setattr(
         method_selection,
         "seconds_of_training",
-        lambda learner, data, method, *_: costs.get(method.name, 0.0),
+        lambda learner, data, count, method, *_: costs.get(method.name, 0.0),
     )
     finetune_file(
         model, data, tmp_path / "out", **BRIEFLY, folds=3, budget=100, class_weights="balanced"

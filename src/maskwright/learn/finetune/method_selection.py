@@ -73,35 +73,14 @@ ALMOST_NESTED = (
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What became of a candidate.
-
-    Attributes:
-        value, score: the metric by which it was compared, and with its interval as text.
-        seconds: the duration of its trainings.
-        reason: why it was not tried, or "".
-    """
-
-    method: str
-    value: float | None = None
-    score: str = "–"
-    seconds: float = math.nan
-    reason: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        if self.reason:
-            return {"method": self.method, "not_tried": self.reason}
-        return {"method": self.method, "value": self.value, "seconds": round(self.seconds, 1)}
-
-
-@dataclass(frozen=True)
 class MethodSelection:
-    """The selected method and what was tried.
+    """The selected method and how it came about.
 
     Attributes:
         learner: that of the method.
-        basis: the rows that decided, as a phrase.
-        assurance: a sentence on how the score of the result came about.
+        record: for `results.json`: "basis", the rows that decided; "assurance", a sentence on how
+            the score of the result came about; and "trials", what became of each candidate.
+        table: the trials for readers.
         first_seed: the result of the first seed, if the trial trained it.
         out_of_fold: the predictions for all folds by the methods that the others select, if there
             is no other part.
@@ -109,34 +88,10 @@ class MethodSelection:
 
     method: Method
     learner: BaseLearner
-    trials: Sequence[Trial]
-    measure: str
-    basis: str
-    assurance: str
-    first_seed: SeedResult | None = None
-    out_of_fold: OutOfFold | None = None
-
-    @property
-    def sentence(self) -> str:
-        tried = sum(not trial.reason for trial in self.trials)
-        return f"the best of {counted(tried, 'method')} by {self.measure} {self.basis}"
-
-    def table(self) -> Table:
-        """Return a table of the candidates, the cheapest first."""
-        rows = [
-            [trial.method, trial.score, duration(trial.seconds), trial.reason]
-            for trial in self.trials
-        ]
-        return {
-            "title": f"Methods by {self.measure} {self.basis}: {self.method.name} is selected",
-            "head": ["", self.measure, "time", "not tried because"],
-            "rows": rows,
-            "note": f"The best of several scores flatters. {self.assurance}",
-        }
-
-    def to_json(self) -> dict[str, Any]:
-        trials = [trial.to_json() for trial in self.trials]
-        return {"basis": self.basis, "assurance": self.assurance, "trials": trials}
+    record: Mapping[str, Any]
+    table: Table
+    first_seed: SeedResult | None
+    out_of_fold: OutOfFold | None
 
 
 def candidates(
@@ -247,31 +202,35 @@ def select_method(
     """
     say, begin = printer(stream), time.perf_counter()
     by_validation = TEST in data.parts and len(data.parts.get(VALIDATION, ())) >= CHOOSING_ROWS
-    foldings, num_folds = list[Folding](), 1
+    foldings, num_folds, num_rows = list[Folding](), 1, len(data.parts[TRAIN])
     if not by_validation:
         foldings = fold(data, folds, seeds if is_cross_validated(data) else seeds[:1])
-        is_large = len(data.parts[TRAIN]) >= DIVIDED_FROM
-        num_folds = 1 if is_large else min(len(folding.folds) for folding in foldings)
+        if num_rows < DIVIDED_FROM or is_cross_validated(data):
+            num_folds = min(len(folding.folds) for folding in foldings)
     limit = budget or (BUDGET if num_folds > 1 else math.inf)
     within = f" in about {duration(limit)} (--budget)" if math.isfinite(limit) else ""
     say(f"\nselecting a method{within}; if interrupted, the selection begins anew")
     labels = () if data.labels is None else data.labels.names
-    timed = list[_Candidate]()
-    for method in (method for method in methods.values() if isinstance(method, Method)):
+    timed, skipped = list[_Candidate](), dict[str, str]()
+    for name, method in methods.items():
+        if isinstance(method, str):
+            skipped[name] = method
+            continue
         task_type = task_for(data.task.name, labels, options(method)).of_data(data)
         learner, trained = learner_of(model, task_type, method, length, long), settings(method)
-        seconds = seconds_of_training(learner, data, method, trained, machine)
+        seconds = seconds_of_training(learner, data, num_rows, method, trained, machine)
         # Fixed vectors are computed once for all folds.
         seconds *= 1 / num_folds if method.head_alone else len(foldings) or 1
         timed.append(_Candidate(method, learner, trained, seconds, machine, stream))
     timed.sort(key=lambda candidate: candidate.seconds)
-    measure = timed[0].learner.task_type.measure
-    compared, skipped = _plan(timed, num_folds, limit)
-    trials, tried, best_value, first_seed = list[Trial](), list[_Candidate](), -math.inf, None
-    for candidate in (c for c in timed if c.method.name not in skipped):
-        started = time.perf_counter()
-        if tried and started - begin > limit:
-            skipped[candidate.method.name] = "the budget is used up"
+    compared = _plan(timed, num_folds, limit, skipped)
+    measure, tried, trials = timed[0].learner.task_type.measure, list[_Candidate](), list[Any]()
+    best, best_value, first_seed = timed[0], -math.inf, None
+    for candidate in timed:
+        name, started = candidate.method.name, time.perf_counter()
+        if trials and name not in skipped and started - begin > limit:
+            skipped[name] = "the budget is used up"
+        if name in skipped:
             continue
         if by_validation:
             result = candidate.train(data, seeds[0])
@@ -279,45 +238,60 @@ def select_method(
         else:
             by_repetition = [candidate.metrics(f, range(compared)) for f in foldings]
             metric = TaskMetrics.mean(by_repetition).figures[measure]
-            value, score = _finite(metric.value), metric.estimate().render()
-        seconds = time.perf_counter() - started
-        if not tried or value > best_value:
+            value, score = _defined(metric.value), metric.estimate().render()
+        if not trials or value > best_value:
             best, best_value, first_seed = candidate, value, result if by_validation else None
+        seconds = round(time.perf_counter() - started, 1)
+        trial = {"method": name, "value": None if value == -math.inf else value, "score": score}
+        trials.append({**trial, "seconds": seconds})
         tried.append(candidate)
-        trials.append(Trial(candidate.method.name, value, score, seconds))
-        say(f"{candidate.method.name}: {measure} {score}, {duration(seconds)}")
+        say(f"{name}: {measure} {score}, {duration(seconds)}")
     basis, assurance, out_of_fold = "on the validation part", UNTOUCHED, None
     if not by_validation:
         rows = sum(map(len, foldings[0].folds[:compared]))
         basis = f"on {counted(rows, 'held-out row')} of the training part"
     if is_cross_validated(data):
         left = limit - (time.perf_counter() - begin)
-        spent = sum(trial.seconds for trial in trials)
-        is_nested = compared == num_folds and best.learner.task_type.head == "sequence"
-        is_nested &= spent * (num_folds - 1) / 2 <= left
+        pairs = sum(trial["seconds"] for trial in trials) * (num_folds - 1) / 2
+        is_nested = compared == num_folds and pairs <= left
+        is_nested &= best.learner.task_type.head == "sequence"  # outputs of rows can be taken apart
         assurance = NESTED if is_nested else ALMOST_NESTED
         out_of_fold = _predict_folds(tried, best, foldings, compared, is_nested)
-    skips = {name: why for name, why in methods.items() if isinstance(why, str)} | skipped
-    trials += [Trial(name, reason=why) for name, why in skips.items()]
-    selection = MethodSelection(
-        *(best.method, best.learner, trials, measure, basis, assurance, first_seed, out_of_fold)
-    )
-    say("\n" + document.for_terminal(selection.table()) + "\n")
-    return selection
+    trials += [{"method": name, "not_tried": why} for name, why in skipped.items()]
+    table = _table(f"Methods by {measure} {basis}: {best.method.name} is selected", measure, trials)
+    table["note"] = f"The best of several scores flatters. {assurance}"
+    say("\n" + document.for_terminal(table) + "\n")
+    record = {"basis": basis, "assurance": assurance, "trials": trials}
+    return MethodSelection(best.method, best.learner, record, table, first_seed, out_of_fold)
 
 
-def _plan(timed: Sequence[_Candidate], num_folds: int, limit: float) -> tuple[int, dict[str, str]]:
-    """Return on how many folds candidates can be compared in `limit` seconds, and why some are left
-    out, by name: there is no time for two folds, or for the only one. The training of all weights
-    is the first to be left out, as fitted methods suit few rows better."""
-    least, total, skipped = min(2, num_folds), 0.0, dict[str, str]()
+def _table(title: str, measure: str, trials: Sequence[Mapping[str, Any]]) -> Table:
+    rows = [
+        [
+            trial["method"],
+            trial.get("score", "–"),
+            duration(trial.get("seconds", math.nan)),
+            trial.get("not_tried", ""),
+        ]
+        for trial in trials
+    ]
+    return {"title": title, "head": ["", measure, "time", "not tried because"], "rows": rows}
+
+
+def _plan(
+    timed: Sequence[_Candidate], num_folds: int, limit: float, skipped: dict[str, str]
+) -> int:
+    """Return on how many folds candidates can be compared in `limit` seconds. Add to `skipped` why
+    some are left out, by name: there is no time for two folds, or for the only one. The training of
+    all weights is the first to be left out, as fitted methods suit few rows better."""
+    least, total = min(2, num_folds), 0.0
     for candidate in sorted(timed, key=lambda c: (c.method.fitted is None, c.seconds)):
         if candidate is not timed[0] and least * (total + candidate.seconds) > limit:
             needed = duration(least * candidate.seconds)
             skipped[candidate.method.name] = f"{counted(least, 'training')} take about {needed}"
         else:
             total += candidate.seconds
-    return max(least, int(min(num_folds, limit / total))) if total else num_folds, skipped
+    return max(least, int(min(num_folds, limit / total))) if total else num_folds
 
 
 def _predict_folds(
@@ -336,13 +310,13 @@ def _predict_folds(
             others = [n for n in range(compared) if n != number]
             without = number if is_nested else None
             metrics = [candidate.metrics(folding, others, without) for candidate in tried]
-            values = [_finite(m.values[best.learner.task_type.measure]) for m in metrics]
+            values = [_defined(m.values[best.learner.task_type.measure]) for m in metrics]
             winner = tried[values.index(max(values))]  # the cheapest of equals
             selected[-1].append(winner.predict(folding, number))
     of_best = [best.predict(foldings[0], n) for n in range(len(foldings[0].folds))]
     return join_folds(best.learner, foldings, selected, of_best)
 
 
-def _finite(value: float) -> float:
+def _defined(value: float) -> float:
     """Return an undefined metric, such as the correlation of equal predictions, as the worst."""
     return value if math.isfinite(value) else -math.inf

@@ -223,7 +223,7 @@ class FinetuneResult:
             chosen = self.method.fitted.selection
         facts = {**self.facts, "chosen": chosen}
         if self.selection is not None:
-            facts["selected"] = self.selection.sentence
+            facts["selection"] = self.selection.table["title"]
         adapter, head_alone = best.adapter, self.method.head_alone
         attached = head_alone or (adapter is not None and not adapter.settings.merges)
         readme = self._card(table, facts, attached)
@@ -260,7 +260,7 @@ class FinetuneResult:
     def _origin_of_figures(self) -> str:
         """Return how the figures came about, in sentences."""
         if self.is_cross_validated:
-            assurance = "" if self.selection is None else f" {self.selection.assurance}"
+            assurance = "" if self.selection is None else f" {self.selection.record['assurance']}"
             return (
                 "Every row is predicted by models that were not trained on it, and the saved model "
                 f"is trained on all rows.{assurance}"
@@ -391,7 +391,7 @@ class FinetuneResult:
             "head_rate": self.learner.head_factor(self.method),
             "measure": task_type.measure,
             **({"is_baseline": self.method.baseline} if self.method.baseline else {}),
-            **({"selection": self.selection.to_json()} if self.selection else {}),
+            **({"selection": dict(self.selection.record)} if self.selection else {}),
             "calibration": None if self.calibration is None else self.calibration.to_json(),
             "asked": self.eval_part,
             **({"folds": self.facts["folds"]} if self.is_cross_validated else {}),
@@ -436,7 +436,7 @@ class FinetuneResult:
             eval_part=self.eval_part,
             verdict=" ".join([self.verdict.sentence, *self.advice]),
             table=table,
-            more_tables=[] if self.selection is None else [self.selection.table()],
+            more_tables=[] if self.selection is None else [self.selection.table],
             figures={f"seed {seed.seed}": seed.tuned.figures for seed in trained},
             losses={f"seed {seed.seed}": seed.tuned.losses for seed in trained},
             num_rows=len(encoded.rows),
