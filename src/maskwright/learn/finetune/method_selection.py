@@ -78,6 +78,7 @@ class MethodSelection:
 
     Attributes:
         learner: that of the method.
+        network: the learner of the training of all weights, for the answers of the model as it is.
         record: for `results.json`: "basis", the rows that decided; "assurance", a sentence on how
             the score of the result came about; and "trials", what became of each candidate.
         table: the trials for readers.
@@ -88,6 +89,7 @@ class MethodSelection:
 
     method: Method
     learner: BaseLearner
+    network: BaseLearner
     record: Mapping[str, Any]
     table: Table
     first_seed: SeedResult | None
@@ -222,6 +224,7 @@ def select_method(
         # Fixed vectors are computed once for all folds.
         seconds *= 1 / num_folds if method.head_alone else len(foldings) or 1
         timed.append(_Candidate(method, learner, trained, seconds, machine, stream))
+    network = timed[-1].learner
     timed.sort(key=lambda candidate: candidate.seconds)
     compared = _plan(timed, num_folds, limit, skipped)
     measure, tried, trials = timed[0].learner.task_type.measure, list[_Candidate](), list[Any]()
@@ -262,7 +265,9 @@ def select_method(
     table["note"] = f"The best of several scores flatters. {assurance}"
     say("\n" + document.for_terminal(table) + "\n")
     record = {"basis": basis, "assurance": assurance, "trials": trials}
-    return MethodSelection(best.method, best.learner, record, table, first_seed, out_of_fold)
+    return MethodSelection(
+        best.method, best.learner, network, record, table, first_seed, out_of_fold
+    )
 
 
 def _table(title: str, measure: str, trials: Sequence[Mapping[str, Any]]) -> Table:

@@ -122,8 +122,11 @@ class FinetuneResult:
     @cached_property
     def _own_answers(self) -> list[tuple[str, Answers]]:
         """The answers of the pretrained model as it is, if it has any."""
-        encoded = self.encoded_parts[self.eval_part]
-        return self.learner.own_answers(self.data, encoded, self.machine)
+        learner, encoded = self.learner, self.encoded_parts[self.eval_part]
+        if self.selection is not None:  # the selected method may have no network
+            learner = self.selection.network
+            encoded = learner.encode(encoded.rows)
+        return learner.own_answers(self.data, encoded, self.machine)
 
     @cached_property
     def compared(self) -> dict[str, TaskMetrics]:
