@@ -17,6 +17,7 @@ Settings of such a folder are kept in `options` and saved in a folder that is tr
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -214,7 +215,9 @@ class EmbeddingTask(TaskType):
             labels = ((similarities - low) / (high - low)).astype(np.float32)  # a cosine
         else:
             codes = _codes(rows)[1].reshape(-1, len(rows))  # equal texts are no negatives
-            labels = np.stack([_anchor_codes(rows), *codes], axis=1).astype(np.float32)
+            numbers: dict[str, int] = {}
+            anchors = [numbers.setdefault(row.anchor, len(numbers)) for row in rows]
+            labels = np.stack([anchors, *codes], axis=1).astype(np.float32)
         examples = EncodedExamples(encoded.texts, labels, encoded.segments, choices)
         extent = Extent.of(
             encoded.texts.lengths, np.arange(len(texts)), np.arange(len(texts)) // choices, cut
@@ -345,11 +348,6 @@ def _codes(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return first_index, code
 
 
-def _anchor_codes(rows: Sequence[Any]) -> NDArray[np.int64]:
-    """Return codes (R,) of the rows' anchors: equal texts have the same code."""
-    return np.unique(np.array([row.anchor for row in rows], object), return_inverse=True)[1]
-
-
 def _ranks(near: Callable[[slice], NDArray[Any]], rows: Sequence[Any]) -> NDArray[np.float64]:
     """Return the rank (R,), from 1, of each row's positive among the distinct candidates, except
     the positives of equal anchors; ties count half.
@@ -359,22 +357,18 @@ def _ranks(near: Callable[[slice], NDArray[Any]], rows: Sequence[Any]) -> NDArra
             portions of rows to limit memory.
     """
     first_index, codes = _codes(rows)
-    codes, anchors = codes[: len(rows)], _anchor_codes(rows)
-    order = np.argsort(anchors, kind="stable")
-    starts = np.searchsorted(anchors[order], np.arange(anchors.max(initial=-1) + 2))
+    positives = defaultdict[str, list[int]](list)
+    for row, code in zip(rows, codes[: len(rows)].tolist(), strict=True):
+        positives[row.anchor].append(code)
     ranks = np.ones(len(rows))
     for begin in range(0, len(rows), AT_ONCE):
         row_numbers = np.arange(begin, min(begin + AT_ONCE, len(rows)))
         similarities = near(slice(begin, begin + len(row_numbers)))[:, first_index]
         right_similarity = similarities[np.arange(len(row_numbers)), codes[row_numbers]]
-        for number, row in enumerate(row_numbers):
-            equals = codes[order[starts[anchors[row]] : starts[anchors[row] + 1]]]
-            similarities[number, equals] = -np.inf  # including the row's own positive
-        higher, ties = (
-            (similarities > right_similarity[:, None]).sum(1),
-            (similarities == right_similarity[:, None]).sum(1),
-        )
-        ranks[row_numbers] += higher + ties / 2
+        for number, row in enumerate(row_numbers):  # including the row's own positive
+            similarities[number, positives[rows[row].anchor]] = -np.inf
+        right = right_similarity[:, None]
+        ranks[row_numbers] += (similarities > right).sum(1) + (similarities == right).sum(1) / 2
     return ranks
 
 

@@ -57,11 +57,8 @@ class Reranker(Classification):
     def of_data(self, data: Dataset) -> Self:
         for part, rows in data.parts.items():
             if not any(row.label > 0 for row in rows):
-                raise DataError(
-                    "no document is relevant to its query",
-                    where=part,
-                    wanted="a number above 0 for a relevant document",
-                )
+                message, wanted = "no document is relevant to its query", "a grade above 0"
+                raise DataError(message, where=part, wanted=wanted)
         return self
 
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
@@ -115,8 +112,9 @@ class Reranker(Classification):
 
 
 def _queries(rows: Sequence[Any]) -> NDArray[np.int64]:
-    """Return the number of the query of each row (N,): equal first texts have the same one."""
-    return np.unique(np.array([row.first for row in rows], object), return_inverse=True)[1]
+    """Return the number of the query of each row (N,), from 0: equal first texts have the same."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(row.first, len(numbers)) for row in rows], np.int64)
 
 
 TYPE = Reranker

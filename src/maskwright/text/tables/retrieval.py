@@ -99,12 +99,6 @@ def read_retrieval(folder: Path, split: str | None = None) -> RetrievalData:
     )
 
 
-def _existing(folder: Path, name: str) -> Path | None:
-    """Return the file of this name, compressed or not; None if there is none."""
-    paths = (folder / f"{name}{ending}" for ending in ENDINGS)
-    return next((path for path in paths if path.is_file()), None)
-
-
 def _judgements_file(folder: Path, split: str | None) -> tuple[str, Path]:
     """Return the name and the path of the judgements to use."""
     paths = {
@@ -133,8 +127,8 @@ def _judgements_file(folder: Path, split: str | None) -> tuple[str, Path]:
 
 def _texts(folder: Path, name: str) -> dict[str, str]:
     """Return id -> title and text, as they are embedded."""
-    path, texts = _existing(folder, name), dict[str, str]()
-    if path is None:
+    paths, texts = [folder / f"{name}{ending}" for ending in ENDINGS], dict[str, str]()
+    if (path := next(filter(Path.is_file, paths), None)) is None:
         raise DataError("the file is missing", where=folder / name, wanted=f"{name} of BEIR")
     for row in read_rows(find_all(path)):
         for column in ("_id", "text", "title"):
