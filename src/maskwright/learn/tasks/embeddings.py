@@ -365,7 +365,7 @@ def _ranks(near: Callable[[slice], NDArray[Any]], rows: Sequence[Any]) -> NDArra
         row_numbers = np.arange(begin, min(begin + AT_ONCE, len(rows)))
         similarities = near(slice(begin, begin + len(row_numbers)))[:, first_index]
         right_similarity = similarities[np.arange(len(row_numbers)), codes[row_numbers]]
-        for number, row in enumerate(row_numbers):  # including the row's own positive
+        for number, row in enumerate(row_numbers.tolist()):  # including the own positive
             similarities[number, positives[rows[row].anchor]] = -np.inf
         right = right_similarity[:, None]
         ranks[row_numbers] += (similarities > right).sum(1) + (similarities == right).sum(1) / 2
