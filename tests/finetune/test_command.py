@@ -886,11 +886,7 @@ def test_a_curve(model: Path, tmp_path: Path) -> None:
         "from scratch",
     }
     assert all(set(by) == {"20", "160"} for by in found.values())
-    assert (out / "report.html").read_text().count("<table") == 3
-    told = json.loads((out / "curve.json").read_text())
-    assert set(told["moved"]) == set(told["learned"]) == {"full", "probe", "from scratch"}
-    assert min(told["moved"]["full"]["20"].values()) > 0.01
-    assert max(told["moved"]["probe"]["160"].values()) < min(told["moved"]["full"]["160"].values())
+    assert (out / "report.html").read_text().count("<table") == 2
     # Gone on with, nothing is trained again: a figure that was changed by hand stays.
     lines = (out / "curve.jsonl").read_text().splitlines()
     assert len(lines) == 1 + 2 * 2 * 3

@@ -48,7 +48,7 @@ def test_the_best_its_equals_and_the_cheapest_of_them() -> None:
     right = {"a": [0.90, 0.91], "b": [0.9], "c": [0.6, 0.62]}
     sheet = sheet_of(right, {"a": 9.0, "b": 2.0, "c": 0.1})
     assert (sheet.best, sheet.equals, sheet.cheapest) == ("a", ["b"], "b")
-    assert "b (2.0 CPU s)" in sheet.verdict and sheet.to_json()["differences"][0]["than"] == "b"
+    assert "b (2.0 CPU s)" in sheet.verdict and sheet.pairs["rows"][0][:2] == ["a", "c"]
     gap, back = sheet.differences["a", "c"], sheet.differences["c", "a"]
     assert gap.p == back.p < 1e-3 and gap.low == -back.high > 0.2
     varied = sheet_of({**right, "c": [0.2, 0.99]}, dict.fromkeys("abc", 1.0))
@@ -80,7 +80,7 @@ def test_models_and_methods_are_compared_and_kept(
     said = capsys.readouterr().out
     content = json.loads((out / "sheet.json").read_text())
     assert content["verdict"] in said and content["verdict"] in (out / "report.html").read_text()
-    assert len(content["combinations"]) == 5 and len(content["differences"]) == 10
+    assert len(content["combinations"]) == 5 and len(content["differences"]) == 20
     assert content["rows"].startswith("150 rows")
     before = (out / "sheet.json").read_text()
     assert main(command) == 0 and len(calls) == 9 + 3

@@ -94,8 +94,7 @@ def of_curve(folder: Path, text: str) -> str:
     for way, gain in ((text, 0.1), ("from scratch", 0.0)):
         for seed in range(2):
             for count in (10, 20):
-                told = {"value": 0.5 + gain + seed / 50, "moved": 0.1, "learned": 0.9}
-                curve.put_trained(way, count, seed, told)
+                curve.put(way, count, seed, 0.5 + gain + seed / 50)
     return curve_page(curve, {"task": text, "model": text, "asked": text})
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,9 +94,10 @@ def measure_generalisation(
         answers = task_type.answers(encoded, read(encoded))
         return 1.0 - task_type.metrics(encoded.rows, answers).values["accuracy"]
 
-    distances, bound = _distances(initial, tuned), None
+    distances, bound, guess = _distances(initial, tuned), None, math.nan
     if task_type.head == "sequence" and task_type.problem != "number":
         bound = bound_error(distances["all"][0] ** 2, len(rows), error_of)
+        guess = 1 - max(Counter(row.label for row in rows).values()) / len(rows)
     measure = task_type.measure
     estimates = {name: by_rows.figures[measure].estimate() for name, by_rows in metrics.items()}
     estimates["gap"] = _difference(*estimates.values())
@@ -110,11 +112,11 @@ def measure_generalisation(
             "title": "From training rows to new ones",
             "head": ["", measure],
             "rows": [[name, estimate.render()] for name, estimate in estimates.items()],
-            "note": _sentence(bound),
+            "note": _sentence(bound, guess),
         },
     ]
     plain = {name: estimate.to_json() for name, estimate in estimates.items()}
-    plain_bound = None if bound is None else {**vars(bound), "delta": DELTA}
+    plain_bound = None if bound is None else {**vars(bound), "delta": DELTA, "guess": guess}
     return Generalisation(tables, {"distances": distances, **plain, "bound": plain_bound})
 
 
@@ -142,13 +144,17 @@ def _difference(ours: Estimate, theirs: Estimate) -> Estimate:
     return Estimate(value, value - below, value + above)
 
 
-def _sentence(bound: PacBayesBound | None) -> str:
-    """Return what the bound says, and on which assumptions."""
+def _sentence(bound: PacBayesBound | None, guess: float) -> str:
+    """Return what the bound says, and on which assumptions; `guess`: the error of the most frequent
+    answer of the training rows."""
     if bound is None:
         return "A PAC-Bayes bound is computed for classes of whole texts alone."
     divergence = f"KL {bound.divergence:.3g} nats, {counted(bound.rows, 'training row')}"
     if bound.error is None or bound.value == 1.0:
         return f"The PAC-Bayes bound is vacuous: the bound is 1 ({divergence})."
+    if bound.value >= guess:
+        value = f"{figure(bound.value)}, where always the most frequent answer errs on"
+        return f"The PAC-Bayes bound is vacuous: {value} {figure(guess)} ({divergence})."
     return (
         f"PAC-Bayes: with probability {1 - DELTA:g}, weights drawn around the trained ones err on "
         f"at most {figure(bound.value)} of new rows ({figure(bound.error)} of training rows, "

@@ -95,12 +95,16 @@ class ExperimentSheet:
         """The metric of each seed, by name."""
         return {name: [m.values[self.measure] for m in ms] for name, ms in self.metrics.items()}
 
+    @property
+    def has_validation(self) -> bool:
+        """Whether all seeds have a metric on validation rows, by which the best is chosen."""
+        return not any(None in saved["validation"] for saved in self.saved.values())
+
     @cached_property
     def best(self) -> str:
-        """The combination with the best mean: on validation rows, if all seeds have such a metric,
-        else on the evaluated rows."""
-        validation = {name: saved["validation"] for name, saved in self.saved.items()}
-        values = self.values if any(None in v for v in validation.values()) else validation
+        """The combination with the best mean on validation rows, else on the evaluated rows."""
+        saved = {name: saved["validation"] for name, saved in self.saved.items()}
+        values = saved if self.has_validation else self.values
         return max(values, key=lambda name: float(np.mean(np.nan_to_num(values[name], nan=-1))))
 
     @cached_property
@@ -134,7 +138,8 @@ class ExperimentSheet:
         """Which combination is best, which are not told apart from it, the cheapest of them, and
         whether that one is good at all."""
         cheapest, value = self.cheapest, decimals(float(np.mean(self.values[self.best])))
-        verdict = f"Best: {self.best}, {self.measure} {value} on {self.rows}."
+        chosen = " by validation data" if self.has_validation else ""
+        verdict = f"Best{chosen}: {self.best}, {self.measure} {value} on {self.rows}."
         if not self.equals:
             verdict += " All others are worse."
         else:
@@ -150,26 +155,38 @@ class ExperimentSheet:
     def table(self) -> Table:
         rows = []
         for name in sorted(self.metrics, key=lambda name: -float(np.mean(self.values[name]))):
-            cells = ["the best", ""]
-            if name != self.best:
-                gap = self.differences[self.best, name]
-                p = "–" if math.isnan(gap.p) else f"{gap.p:.2g}"
-                cells = [Estimate(gap.value, gap.low, gap.high).render(), p]
+            p = "best" if name == self.best else _shown(self.differences[self.best, name].p)
             mean = TaskMetrics.mean(self.metrics[name]).figures[self.measure].estimate()
             values = self.values[name]
             spread = "–" if len(values) == 1 else decimals(float(np.std(values, ddof=1)))
             cpu, training, parameters, num_bytes = (self.saved[name][cost] for cost in COSTS)
             costs = [f"{cpu:,.1f}", f"{training:,.1f}", count(parameters), size(num_bytes)]
-            rows.append([name, mean.render(), spread, *cells, *costs])
-        columns = ("CPU s", "training s", "parameters trained", "disk")
+            rows.append([name, mean.render(), spread, p, *costs])
+        columns = ("CPU s", "training s", "trained", "disk")
         return {
             "title": f"{self.measure} on {self.rows}",
-            "head": ["", self.measure, "± seeds", "the best is better by", "p", *columns],
+            "head": ["", self.measure, "± seeds", "p", *columns],
             "rows": rows,
-            "note": "Best: by validation rows, if all have some, else by these rows, where its "
-            "value then flatters. 95 % intervals of the metric are by rows, of differences by rows "
-            f"and seeds. p: adjusted for all {len(self.differences) // 2} pairs (Holm). CPU: "
-            "reading, training and evaluation of all seeds.",
+            "note": "p: of no difference to the best, by rows and seeds, adjusted for all "
+            f"{len(self.differences) // 2} pairs (Holm). CPU: reading, training and evaluation of "
+            "all seeds. Trained: parameters. Without validation data the best is chosen by these "
+            "rows and flattered by them.",
+        }
+
+    @property
+    def pairs(self) -> Table:
+        """The difference of every pair, the clearest first."""
+        rows = [
+            [name, rival, Estimate(gap.value, gap.low, gap.high).render(), _shown(gap.p)]
+            for (name, rival), gap in sorted(self.differences.items(), key=lambda i: i[1].p)
+            if (gap.value, name) > (0.0, rival)
+        ]
+        note = "95 % intervals by rows and seeds, not adjusted; p is."
+        return {
+            "title": "All pairs",
+            "head": ["better", "than", "by", "p"],
+            "rows": rows,
+            "note": note,
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -182,15 +199,17 @@ class ExperimentSheet:
                 for name, saved in self.saved.items()
             },
             "differences": [
-                {"better": a, "than": b, **_finite(vars(gap))}
-                for (a, b), gap in self.differences.items()
-                if gap.value > 0 or (gap.value == 0 and a < b)
+                {"names": names, **_finite(vars(gap))} for names, gap in self.differences.items()
             ],
         }
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def _shown(p: float) -> str:
+    return "–" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _file_name(name: str) -> str:
@@ -259,6 +278,7 @@ def experiment(
             eval_part=record["part"],
             verdict=sheet.verdict,
             table=sheet.table,
+            more_tables=[sheet.pairs],
             figures={},
             losses={},
             num_rows=len(rows),

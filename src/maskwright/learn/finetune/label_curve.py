@@ -8,9 +8,7 @@
 Each seed samples its own labels, so the spread over seeds includes that of sampling. Smaller
 samples are prefixes of larger ones. Epochs are chosen on as many validation rows as there are
 labels, and on fifty at least; so is the best method for a number of labels, whose test figure is
-then no maximum over methods. Reported are also the gap between training and new texts, and the
-distance of the weights from their initial values, with which generalisation bounds grow (McAllester
-1999; Dziugaite & Roy 2017).
+then no maximum over methods.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import Say, counted, printer, quiet
 from maskwright.learn.finetune import conclusion
 from maskwright.learn.finetune.finished_seeds import REJECTS
-from maskwright.learn.finetune.learner import Learner, reader
+from maskwright.learn.finetune.learner import Learner
 from maskwright.learn.finetune.method import FULL, Method
 from maskwright.learn.finetune.recipe import hash_rows, hashes
 from maskwright.learn.finetune.tune import Settings, Watch, watching
@@ -54,7 +52,6 @@ from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
 SCRATCH = "from scratch"
 UNTRAINED = " (no pretraining)"
-ASKED_AGAIN = 500  # rows of the training part
 LEVEL = 0.05
 NOT_KNOWN = "not known"
 
@@ -67,8 +64,6 @@ class LabelCurve:
         figures: {method: {number of labels: {seed: value of `measure`}}}.
         baselines: names of the methods without pretraining.
         validation: as `figures`, on the validation part, by which the best method is chosen.
-        moved, learned: as `figures`, for trained models: distance of the weights from their initial
-            values, and the metric on (some) training rows.
     """
 
     measure: str
@@ -76,8 +71,6 @@ class LabelCurve:
     figures: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
     validation: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
     baselines: list[str] = field(default_factory=list)
-    moved: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
-    learned: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
 
     def put(
         self, approach: str, count: int, seed: int, value: float, validation: float | None = None
@@ -93,14 +86,6 @@ class LabelCurve:
         """Add the metrics of a method without pretraining, fitted on the same labels."""
         self.put(name, count, seed, value, validation)
         self.baselines += [name] if name not in self.baselines else []
-
-    def put_trained(
-        self, approach: str, count: int, seed: int, evaluation: Mapping[str, float]
-    ) -> None:
-        """Add the result of one training."""
-        self.put(approach, count, seed, evaluation["value"], evaluation.get("validation"))
-        for name, table in (("moved", self.moved), ("learned", self.learned)):
-            table.setdefault(approach, {}).setdefault(count, {})[seed] = evaluation[name]
 
     def mean(self, approach: str, count: int) -> float:
         return intervals.over_seeds(list(self.figures[approach][count].values())).mean
@@ -173,32 +158,6 @@ def strategy(curve: LabelCurve) -> Table:
     }
 
 
-def journeys(curve: LabelCurve) -> Table:
-    """Return a table of how far weights moved and of the gap between training and new texts."""
-    rows = []
-    for approach, by_count in curve.moved.items():
-        for count in curve.counts:
-            distance = intervals.over_seeds(list(by_count[count].values())).mean
-            on_training_texts = intervals.over_seeds(
-                list(curve.learned[approach][count].values())
-            ).mean
-            on_new_texts = curve.mean(approach, count)
-            cells = (
-                figure(distance),
-                figure(on_training_texts),
-                figure(on_new_texts),
-                figure(on_training_texts - on_new_texts),
-            )
-            rows.append([approach, f"{count:,}", *cells])
-    return {
-        "title": "How far the weights moved, and what that cost on new texts",
-        "head": ["", "labels", "moved", "known texts", "new texts", "gap"],
-        "rows": rows,
-        "note": "Moved: the distance of all weights below the head from where they began, beside "
-        f"their length there. Known texts: at most {ASKED_AGAIN} of those learned from.",
-    }
-
-
 def judge_curve(curve: LabelCurve) -> Verdict:
     """Judge the best method at the largest number of labels beside those without pretraining."""
     count, unpretrained = curve.counts[-1], [*curve.baselines, SCRATCH]
@@ -250,35 +209,23 @@ def _chart_lines(curve: LabelCurve) -> Iterator[Line]:
 def render(curve: LabelCurve, about: dict[str, Any]) -> str:
     """Return the report as HTML."""
     lines = list(_chart_lines(curve))
-    approaches = list(curve.figures)
-    moved = [
-        Line(
-            approach,
-            [
-                (float(c), intervals.over_seeds(list(by_seed.values())).mean)
-                for c, by_seed in by_count.items()
-            ],
-            style(approaches.index(approach)),
-            dots=True,
-        )
-        for approach, by_count in curve.moved.items()
-    ]
-    chart = partial(
-        Chart,
+    chart = Chart(
+        f"{curve.measure} on the {about['asked']} part",
+        lines,
         across="labels, logarithmic",
         say=figure,
         logarithmic=True,
         marks=[float(count) for count in curve.counts],
+        height=360,
     )
     return document.render(
         "label_curve.html",
         name=f"{about['task']}: {Path(about['model']).name}",
         kind="Maskwright label curve",
         verdict=judge_curve(curve).sentence,
-        curve=draw(chart(f"{curve.measure} on the {about['asked']} part", lines, height=360)),
+        curve=draw(chart),
         areas=any(line.spread for line in lines),
-        moved=draw(chart("How far the weights moved from where they began", moved, from_zero=True)),
-        tables=[strategy(curve), table(curve), journeys(curve)],
+        tables=[strategy(curve), table(curve)],
     )
 
 
@@ -361,9 +308,10 @@ def measure_curve(
                 }
                 train = partial(trial.train, sampled, method, seed_settings, scratch=scratch)
                 evaluation = _stored_or_new(out / LINES, known_rows, row, train)
-                curve.put_trained(approach, count, seed, evaluation)
-                shown = figure(evaluation["value"])
-                say(f"{approach}, {counted(count, 'label')}, seed {seed}: {curve.measure} {shown}")
+                value = evaluation["value"]
+                curve.put(approach, count, seed, value, evaluation["validation"])
+                cell = f"{approach}, {counted(count, 'label')}, seed {seed}"
+                say(f"{cell}: {curve.measure} {figure(value)}")
         test = None
         if eval_part == TEST:
             test = conclusion.record_test(data.parts[TEST], task_type.labels, TEST)
@@ -403,12 +351,10 @@ def _write(
         "measure": curve.measure,
         "figures": curve.figures,
         "validation": curve.validation,
-        "moved": curve.moved,
-        "learned": curve.learned,
     }
     document.write(out / NAME, json.dumps({**plain, **about}, indent=2) + "\n")
     say(f"\n{judged.sentence}")
-    for report_table in (table(curve), strategy(curve), journeys(curve)):
+    for report_table in (table(curve), strategy(curve)):
         say("\n" + document.for_terminal(report_table))
     for finding in conclusion.used_before(uses, out):
         say(finding.line())
@@ -512,8 +458,8 @@ class _Trial:
     def train(
         self, data: Dataset, method: Method, settings: Settings, *, scratch: bool
     ) -> dict[str, float]:
-        """Train once; return "value" (metric on `eval_part`), "validation" (of the best epoch),
-        "learned" (on training rows), and "moved"."""
+        """Train once; return "value" (metric on `eval_part`) and "validation" (of the best
+        epoch)."""
         learner = Learner.of(self.model, self.task_type, method, self.length, self.long)
         encoded_parts = {
             part_name: self.task_type.encode(rows, learner.frame)
@@ -532,18 +478,9 @@ class _Trial:
             name=f"{approach}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}",
             machine=self.machine,
         )
-        calibrated = result.task_type
-        training = self.task_type.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
-        score = reader(result.tuned.network, calibrated, learner.frame, learner.collation)
-        metrics = {
-            "value": calibrated.metrics(data.parts[self.eval_part], result.answers),
-            "learned": calibrated.metrics(
-                training.rows, calibrated.answers(training, score(training))
-            ),
-        }
-        measure = self.task_type.measure
-        figures = {name: _or_zero(metric.values[measure]) for name, metric in metrics.items()}
-        return {**figures, "validation": _or_zero(result.validation), "moved": result.moved}
+        metrics = result.task_type.metrics(data.parts[self.eval_part], result.answers)
+        value = _or_zero(metrics.values[self.task_type.measure])
+        return {"value": value, "validation": _or_zero(result.validation)}
 
     def _print_cuts(self, encoded_parts: Mapping[str, Encoded]) -> None:
         """Print the findings of each part, such as truncation, once for each number of rows."""

@@ -82,8 +82,6 @@ class SeedResult:
     Attributes:
         outputs, answers: for the part that is evaluated at the end.
         one_sided: a warning that all answers to the validation part are the same, or None.
-        moved: distance of the weights below the head from their initial values, divided by the
-            norm of the initial values.
     """
 
     seed: int
@@ -92,7 +90,6 @@ class SeedResult:
     task_type: TaskType
     outputs: Outputs
     answers: Answers
-    moved: float = math.nan
     one_sided: Finding | None = None
 
     def without_model(self) -> SeedResult:
@@ -353,7 +350,6 @@ class Learner(BaseLearner):
         if not scratch:
             method = replace(method, head_rate=self.head_factor(method))
         adapter, trained_share = attach(method, model, generator)
-        initial = _body_weights(model)
         if announce:
             say(f"model: {self.path}: {start.render()}\nmethod: {method.name}; {trained_share}")
         tuned = finished_seeds.restore(settings.seed, model) if finished_seeds else None
@@ -375,10 +371,7 @@ class Learner(BaseLearner):
             tuned = tuned.divided(calibrated.options.get(TEMPERATURE, 1.0))
         outputs = score(calibrated)(encoded_parts[eval_part])
         answers = calibrated.answers(encoded_parts[eval_part], outputs)
-        moved = _distance(initial, _body_weights(tuned.network))
-        return SeedResult(
-            settings.seed, tuned, adapter, calibrated, outputs, answers, moved, one_sided
-        )
+        return SeedResult(settings.seed, tuned, adapter, calibrated, outputs, answers, one_sided)
 
     def own_answers(
         self, data: Dataset, encoded: Encoded, machine: Machine | None = None
@@ -599,20 +592,6 @@ def learner_of(
         model if isinstance(model, Path) else model.path, task_type
     )
     return learner
-
-
-def _body_weights(model: Transformer) -> dict[str, torch.Tensor]:
-    """Return float32 copies of all weights except heads and pooler, including an adapter's."""
-    return {
-        n: p.detach().float().clone()
-        for n, p in model.named_parameters()
-        if not n.startswith(("heads.", "pooler."))
-    }
-
-
-def _distance(initial: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tensor]) -> float:
-    squared = sum(float((ended[n].to(t.device) - t).square().sum()) for n, t in initial.items())
-    return math.sqrt(squared / max(1e-30, sum(float(t.square().sum()) for t in initial.values())))
 
 
 def _generation_settings(task_type: TaskType) -> dict[str, int]:
