@@ -82,6 +82,10 @@ def test_models_and_methods_are_compared_and_kept(
     assert content["verdict"] in said and content["verdict"] in (out / "report.html").read_text()
     assert len(content["combinations"]) == 5 and len(content["differences"]) == 20
     assert content["rows"].startswith("150 rows")
+    for name, combination in content["combinations"].items():
+        folder = out / "results" / name.replace(" + ", "-").replace(":", "-")
+        (seed,) = json.loads((folder / "results.json").read_text())["seeds"]
+        assert seed["accuracy"] == combination["figures"][0]["accuracy"], "in the same order"
     before = (out / "sheet.json").read_text()
     assert main(command) == 0 and len(calls) == 9 + 3
     assert (out / "sheet.json").read_text() == before

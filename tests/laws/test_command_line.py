@@ -46,7 +46,7 @@ OPTIONS = {
         --out --part --read --text
     """,
     "experiment": """
-        models --accumulate --batch --class-weights --column --data --device --epochs --folds
+        models --accumulate --batch --budget --class-weights --column --data --device --epochs --folds
         --hard-negatives --head-rate --label-smoothing --layer-decay --least-steps --length --long
         --measure --method --out --patience --pooling --precision --prompt --rate --read --seed
         --seeds --task --teacher --teacher-temperature --warmup --weight-decay --within-words

@@ -19,7 +19,7 @@ READING_OPTION = "--read "
 LABELLED = True
 # Fields of a recipe whose options are declared by hand, or that have none.
 OTHERS = ("model", "data", "method", "seeds", "adapters", "columns", "curve", "read", "made_from")
-ELSEWHERE = ("threads", "dimensions", "budget")
+ELSEWHERE = ("threads", "dimensions")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

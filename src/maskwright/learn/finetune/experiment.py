@@ -44,7 +44,7 @@ from maskwright.learn.finetune import page
 from maskwright.learn.finetune.command import finetune_recipe, require_used
 from maskwright.learn.finetune.cross_validation import divide, is_cross_validated
 from maskwright.learn.finetune.learner import SELECTABLE
-from maskwright.learn.finetune.method import Method
+from maskwright.learn.finetune.method import AUTO, Method
 from maskwright.learn.finetune.recipe import FinetuneRecipe, hash_rows, hashes, without_effect
 from maskwright.learn.finetune.result import FinetuneResult
 from maskwright.learn.pretrain.run import LOCK
@@ -310,7 +310,10 @@ def _combine(
         name: UNTRAINED * name.startswith(UNTRAINED) + folders.called(path)
         for name, path in paths.items()
     }
-    idle = {method: without_effect(Method(method)) for _, method in pairs}
+    idle = {
+        method: [] if method == AUTO else [*without_effect(Method(method)), "budget"]
+        for _, method in pairs
+    }
     compared = []
     for name, method in pairs:
         values = {
@@ -402,11 +405,14 @@ def _learn(combination: Combination, saved: dict[str, Any], out: Path) -> dict[s
     def keep(result: FinetuneResult) -> None:
         numbers = {id(row): number for number, row in enumerate(result.data.parts[TRAIN])}
         rows, seeds = result.data.parts[result.eval_part], result.seeds
+        # Out of fold, the order of the rows is that of the folds.
+        order = [numbers.get(id(row), number) for number, row in enumerate(rows)]
+        ascending = np.argsort(order).tolist()
         record.update(
             part=result.eval_part,
-            order=[numbers.get(id(row), number) for number, row in enumerate(rows)],
+            order=sorted(order),
             options=dict(result.best.task_type.options),
-            answers=[list(map(_plain, seed.answers)) for seed in seeds],
+            answers=[[_plain(seed.answers[n]) for n in ascending] for seed in seeds],
             validation=[s.validation if math.isfinite(s.validation) else None for s in seeds],
             training_seconds=sum(seed.tuned.seconds for seed in seeds),
             parameters=result.best.tuned.num_trained,
