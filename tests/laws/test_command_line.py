@@ -46,10 +46,11 @@ OPTIONS = {
         --out --part --read --text
     """,
     "experiment": """
-        models --accumulate --batch --budget --class-weights --column --data --device --epochs --folds
-        --hard-negatives --head-rate --label-smoothing --layer-decay --least-steps --length --long
-        --measure --method --out --patience --pooling --precision --prompt --rate --read --seed
-        --seeds --task --teacher --teacher-temperature --warmup --weight-decay --within-words
+        models --accumulate --batch --budget --class-weights --column --data --device --epochs
+        --folds --hard-negatives --head-rate --label-smoothing --layer-decay --least-steps
+        --length --long --measure --method --out --patience --pooling --precision --prompt --rate
+        --read --seed --seeds --task --teacher --teacher-temperature --warmup --weight-decay
+        --within-words
     """,
     "finetune": """
         model --accumulate --batch --budget --class-weights --column --curve --data --device
