@@ -166,6 +166,7 @@ def advice(
     *,
     reads_more: bool,
     lower_cases: bool = False,
+    is_selected: bool = False,
 ) -> list[str]:
     """Return at most two sentences on what would help, the first of: a baseline that is better,
     texts that are cut, a loss that still falls, a tokenizer that does not fit, equal answers, few
@@ -175,11 +176,18 @@ def advice(
         trainings: of all seeds; of one seed's equal answers `one_sided` warns.
         reads_more: whether the model has positions for longer texts.
         lower_cases: whether the tokenizer does not tell capitals from small letters.
+        is_selected: whether the method was selected among all.
     """
     sentences = []
     if judged.state == "no better" and judged.rival == SPOKEN[AS_IT_IS]:
-        sentences.append("Use the model as it is, or try --method embeddings.")
-    elif judged.state == "no better" and judged.rival == SPOKEN["words"] and task_type.head:
+        other = "" if is_selected else ", or try --method embeddings"
+        sentences.append(f"Use the model as it is{other}.")
+    elif (
+        judged.state == "no better"
+        and judged.rival == SPOKEN["words"]
+        and task_type.head
+        and not is_selected
+    ):
         better = "costs less" if judged.is_usable else "is better on this data"
         sentences.append(f"Use --method bag-of-words, which {better}.")
     extent, num_rows = train.extent, len(train.rows)

@@ -192,6 +192,7 @@ class FinetuneResult:
             reads_more=learner.reads_more,
             lower_cases=tokenizer is not None
             and len({*map(tuple, tokenizer.encode_batch("Aa"))}) < 2,
+            is_selected=self.selection is not None,
         )
 
     @cached_property
