@@ -198,8 +198,6 @@ def evaluate_against(
             eval_part="" if labelled.part == ALL else labelled.part,
             verdict=comparison.verdict.sentence,
             table=comparison.table,
-            figures={},
-            losses={},
             num_rows=len(rows),
             report=TaskReport(),
             facts=facts,

@@ -27,7 +27,6 @@ import numpy as np
 
 from maskwright.ask.evaluate import compare_report as comparison
 from maskwright.ask.evaluate import minimal_pairs
-from maskwright.ask.evaluate import minimal_pairs as pairs_of
 from maskwright.ask.evaluate.compare_recipe import (
     ComparedRecipe,
     TrainingSpeed,
@@ -337,7 +336,8 @@ def _compared(
     outcome = _collect(entrants, seeds, out, budget, metrics, data, paradigms, say)
     summary = comparison.for_terminal(outcome)
     document.write(out / "results.json", json.dumps(comparison.to_json(outcome), indent=2) + "\n")
-    say(f"{summary}\nreport: {comparison.write_report(out, outcome)}")
+    page = document.write(out / comparison.NAME, comparison.render(outcome))
+    say(f"{summary}\nreport: {page}")
     return outcome
 
 
@@ -472,11 +472,11 @@ def _pair_evaluation(
     say: Say,
 ) -> PairEvaluation:
     """Return the result of a run on minimal pairs, computed unless it is saved in `folder`."""
-    path = pairs_of.figures_path(folder, candidate.scoring, "all", paradigms)
-    result = pairs_of.load(path, paradigms, model.fingerprint)
+    path = minimal_pairs.figures_path(folder, candidate.scoring, "all", paradigms)
+    result = minimal_pairs.load(path, paradigms, model.fingerprint)
     if result is None:
         say(f"scoring minimal pairs, {candidate.scoring}")
-        result = pairs_of.evaluate_pairs(
+        result = minimal_pairs.evaluate_pairs(
             model, data, folder, how=candidate.scoring, say=lambda text: None
         )
         say(f"{result.mean:.2%} right")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import Finding
@@ -309,15 +308,6 @@ def render(comparison: Comparison) -> str:
         findings=comparison.findings,
         charts=[draw(chart) for chart in charts(comparison)],
     )
-
-
-def write_report(folder: Path, comparison: Comparison) -> Path:
-    """Write `report.html` into `folder` and return its path.
-
-    Raises:
-        OutputError, StorageError, StoppedError: it cannot be written.
-    """
-    return document.write(folder / NAME, render(comparison))
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:

@@ -201,8 +201,6 @@ def evaluate_file(
             verdict=judged.sentence,
             table=metric_table,
             more_tables=slice_tables,
-            figures={},
-            losses={},
             num_rows=len(rows),
             report=report,
             facts=facts,

@@ -151,8 +151,6 @@ def evaluate_retrieval(
             verdict=judged.sentence,
             table=metric_table,
             more_tables=width_tables,
-            figures={},
-            losses={},
             num_rows=len(retrieval.queries),
             report=TaskReport(),
             facts=facts,

@@ -17,11 +17,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from maskwright.base.metrics.intervals import LEVEL, RESAMPLES, SEED
 from maskwright.base.randomness import integers, key
 
-LEVEL = 0.95
-SEED = 20_260_000
-RESAMPLES = 1000
 ROUNDING = 1e-15  # of a difference, relative to the larger number
 AT_ONCE = 1 << 22  # items drawn in one chunk
 Interval = tuple[float, float]

@@ -279,8 +279,6 @@ def experiment(
             verdict=sheet.verdict,
             table=sheet.table,
             more_tables=[sheet.pairs],
-            figures={},
-            losses={},
             num_rows=len(rows),
             report=TaskReport(),
             facts={combination.name: combination.recipe.model for combination in compared},

@@ -29,11 +29,11 @@ def render(
     verdict: str = "",
     table: Table,
     more_tables: Sequence[Table] = (),
-    figures: Mapping[str, Sequence[float]],
-    losses: Mapping[str, Sequence[float]],
     num_rows: int,
     report: TaskReport,
     facts: Mapping[str, Any],
+    figures: Mapping[str, Sequence[float]] | None = None,
+    losses: Mapping[str, Sequence[float]] | None = None,
     mistakes: Table | None = None,
     kind: str = "fine-tuning",
 ) -> str:
@@ -44,10 +44,9 @@ def render(
             `num_rows` is the number of its rows.
         verdict: a sentence that compares the model with the baselines.
         table: the metrics beside those of the baselines; `more_tables` follow it.
-        figures, losses: validation metric and loss of every epoch, by name of the seed; empty for
-            a model that is only evaluated.
         report: of the predictions of the chosen seed.
         facts: further facts about the run, by displayed name.
+        figures, losses: validation metric and loss of every epoch, by name of the seed.
         mistakes: a table of rows in place of the mistakes in `report`, with a "heading".
         kind: displayed kind of the report.
     """
@@ -59,7 +58,7 @@ def render(
         summary=f"{task_type.task}, {num_rows:,} {unit}",
         verdict=verdict,
         tables=[table, *more_tables],
-        charts=_charts(task_type, figures, losses) if figures else [],
+        charts=_charts(task_type, figures or {}, losses or {}),
         classes=report.classes or {},
         confusion=_confusion(task_type.labels, report.confusion),
         reliability=_reliability(report.reliability),

@@ -279,7 +279,7 @@ class FinetuneResult:
         """Return a table of the metrics of the chosen seed and the baselines, with intervals, and
         of the spread over seeds."""
         task_type, truth = self.best.task_type, self.data.parts[self.eval_part]
-        rows, names = [], list[str]()
+        rows, names, spread = [], list[str](), ""
         for name, metrics in self.compared.items():
             estimated = metrics.estimates()
             names = list(estimated)
@@ -289,14 +289,14 @@ class FinetuneResult:
             spreads = (intervals.over_seeds([by_name[m] for by_name in figures]) for m in names)
             unit = "repetitions" if self.is_cross_validated else "seeds"
             rows.insert(1, [f"all {len(self.seeds)} {unit}", *map(_spread, spreads)])
+            spread = f"; ± is the standard deviation over {unit}"
         part_name = self.eval_part if self.is_cross_validated else f"on the {self.eval_part} part"
         return {
             "title": f"{task_type.task} {part_name}, {counted(len(truth), 'example')}",
             "own_first": True,
             "head": ["", *names],
             "rows": rows,
-            "note": "95 % intervals by resampling the examples; ± is the standard deviation over "
-            f"seeds. {self._origin_of_figures()}",
+            "note": f"95 % intervals of rows like these{spread}. {self._origin_of_figures()}",
         }
 
     def _warnings(self) -> list[Finding]:
