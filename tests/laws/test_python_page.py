@@ -78,6 +78,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("reviews.csv", "labelled.csv"):
         (tmp_path / name).write_text("text,label\n" + "\n".join(rows) + "\n")
     (tmp_path / "new.csv").write_text("text\n" + "\n".join(SENTENCES[:5]) + "\n")
+    (tmp_path / "beir/scifact/qrels").mkdir(parents=True)
+    for name in ("corpus", "queries"):
+        lines = "".join(f'{{"_id": "{n}", "text": "{s}"}}\n' for n, s in enumerate(SENTENCES[:4]))
+        (tmp_path / f"beir/scifact/{name}.jsonl").write_text(lines)
+    judgements = "".join(f"{n}\t{n}\t1\n" for n in range(4))
+    (tmp_path / "beir/scifact/qrels/test.tsv").write_text(
+        f"query-id\tcorpus-id\tscore\n{judgements}"
+    )
     words = (f"{w}\t{'N' if len(w) > 4 else 'O'}" for s in SENTENCES for w in [*s[:-1].split(), ""])
     (tmp_path / "tags.conll").write_text("\n".join(w if w[0] != "\t" else "" for w in words))
     return tmp_path

@@ -15,8 +15,9 @@ from typing import Any
 
 from maskwright.base.errors import Finding
 from maskwright.base.metrics import seeds as intervals
+from maskwright.base.metrics.intervals import LEVEL
 from maskwright.base.metrics.paired import Verdict, holm
-from maskwright.base.metrics.seeds import LEVEL, Difference
+from maskwright.base.metrics.seeds import Difference
 from maskwright.base.report import document
 from maskwright.base.report.document import Table, count, duration, figure
 from maskwright.base.report.drawing.curves import Chart, Line, draw

@@ -293,7 +293,9 @@ def _plan(
     for candidate in sorted(timed, key=lambda c: (c.method.fitted is None, c.seconds)):
         if candidate is not timed[0] and least * (total + candidate.seconds) > limit:
             needed = duration(least * candidate.seconds)
-            skipped[candidate.method.name] = f"{counted(least, 'training')} take about {needed}"
+            skipped[candidate.method.name] = (
+                f"{counted(least, 'training')} would take about {needed}"
+            )
         else:
             total += candidate.seconds
     return max(least, int(min(num_folds, limit / total))) if total else num_folds
