@@ -16,6 +16,7 @@ import torch
 
 from evaluate.test_retrieval import folder
 from finetune.test_command import table
+from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.evaluate.retrieval import evaluate_retrieval
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import DataError, IncompatibleError, UsageError
@@ -97,6 +98,8 @@ def test_a_reranker_is_trained_and_sorts_documents(model: Path, tmp_path: Path) 
     predictor = load(tmp_path / "out")
     scores = [a["score"] for a in predictor.predict([("dog", "a big dog ran"), ("dog", "red dog")])]
     assert scores[0] != scores[1]
+    with pytest.raises(UsageError, match="--by"):
+        evaluate_file(tmp_path / "out", data, by="grade", stream=printed)
     with pytest.raises(UsageError, match="dimensions"):
         evaluate_retrieval(tmp_path / "out", path, dimensions=[4], stream=printed)
     data.write_text(data.read_text().replace('"grade": 1', '"grade": -1'), encoding="utf-8")

@@ -139,6 +139,9 @@ def evaluate_file(
         folder, model, data, part=part, columns=columns, read=read, rejects=rejects, say=say
     )
     rows, task_type = labelled.examples, labelled.task_type
+    if by is not None and not task_type.by_row:
+        message, remedy = "the metrics are those of several rows together", "leave it out"
+        raise UsageError(message, where="--by", found=task_type.task, do=remedy)
     others = {
         str(path): rows_for(folder, model, path, columns=columns, read=read, say=say)
         for path in also

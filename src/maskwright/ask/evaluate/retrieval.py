@@ -141,6 +141,7 @@ def evaluate_retrieval(
             "dimensions": {
                 width: {name: figure.value for name, figure in figures.items()}
                 for width, figures in by_width.items()
+                if len(by_width) > 1
             },
             "by_query": dict(zip(retrieval.queries, scores[full_width].tolist(), strict=True)),
         }

@@ -93,8 +93,8 @@ class Reranker(Classification):
         figures = {}
         for name in METRICS:
             counts = np.zeros((len(rows), 2))  # value and 1 at one row of each query, else 0
-            counts[[part[0] for part in by_query], 0] = values[:, MEASURES.index(name)]
-            counts[[part[0] for part in by_query], 1] = 1.0
+            counts[[part.min() for part in by_query], 0] = values[:, MEASURES.index(name)]
+            counts[[part.min() for part in by_query], 1] = 1.0
             figures[name] = ratio, counts
         return metrics_of_sums(figures)
 
