@@ -134,6 +134,7 @@ def test_what_the_budget_does_not_allow_is_not_tried(
     )
     results = results_of(tmp_path / "out")
     assert {*tried(tmp_path / "out")} == {"embeddings", "contrastive"}
+    assert results["selection"]["assurance"] != method_selection.UNTOUCHED
     reasons = {t["method"]: t["not_tried"] for t in results["selection"]["trials"][-2:]}
     assert "--class-weights" in reasons["bag-of-words"] and "180" not in reasons["full"]
 

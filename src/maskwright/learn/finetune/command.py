@@ -236,9 +236,10 @@ def finetune_recipe(
     selection = None
     if recipe.method == AUTO and not recipe.curve:
         by_name = candidates(recipe, task_type, len(examples.parts[TRAIN]))
-        if dry and len(by_name) > 1:
-            say(f"--method auto selects one of {', '.join(by_name)}; at most, by the last one:")
-        elif sum(isinstance(method, Method) for method in by_name.values()) > 1:
+        names = [name for name, method in by_name.items() if isinstance(method, Method)]
+        if dry and len(names) > 1:
+            say(f"--method auto selects one of {', '.join(names)}; at most, by the last one:")
+        elif len(names) > 1:
             commit.probe_writable(out)
             selection = select_method(
                 opened or model,

@@ -68,7 +68,7 @@ NESTED = (
 )
 ALMOST_NESTED = (
     "The score of the result is that of methods selected for each fold by the predictions for the "
-    "others; there was no time to train without the fold for this, so it may be slightly too high."
+    "others, of models that were trained on the fold, too; so it may be slightly too high."
 )
 
 
@@ -99,8 +99,8 @@ class MethodSelection:
 def candidates(
     recipe: FinetuneRecipe, task_type: TaskType, num_rows: int
 ) -> dict[str, Method | str]:
-    """Return the methods that support the task, by name; in place of one that is for fewer rows, or
-    that ignores what `recipe` says should be learned, the reason."""
+    """Return the methods that support the task, by name; in place of one that is for fewer rows,
+    reads no such long texts, or ignores what `recipe` says should be learned, the reason."""
     by_name: dict[str, Method | str] = {}
     for name in catalogue.names(FITTED):
         method = Method(name)
@@ -108,7 +108,8 @@ def candidates(
         idle = without_effect(method)
         try:
             method.fitted.require(task_type, recipe.long)
-        except UsageError:
+        except UsageError as error:
+            by_name |= {name: error.what} if error.where == "--long" else {}
             continue
         ignored = [name for name in LEARNED if getattr(recipe, name) and name in idle]
         options = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
