@@ -9,8 +9,9 @@ follows from the parts of the data:
                                  on the other folds, which gives the reported score. If there is
                                  time, models that have not seen the fold decide it (nested
                                  cross-validation, ten more trainings for five folds: Varma & Simon
-                                 2006, doi 10.1186/1471-2105-7-91). The saved model is of the method
-                                 that is best on all folds.
+                                 2006, doi 10.1186/1471-2105-7-91); else the score may flatter, in a
+                                 simulation of four methods that guess by 2 to 3 of 100. The saved
+                                 model is of the method that is best on all folds.
     a test part, and 100 or more the validation part, which also chooses the epoch; the model that
     validation rows              was tried is the first seed of the result
     otherwise                    folds of "train", of 1,000 or more rows one; other parts are not
