@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from maskwright.base.metrics.intervals import wilson
+from maskwright.base.metrics.intervals import Estimate, wilson
 from maskwright.base.metrics.paired import of_shares
 from maskwright.base.metrics.power import (
     correlation_half_width,
@@ -45,3 +45,19 @@ def test_intervals_of_planned_scores() -> None:
     assert correlation_half_width(float(np.mean(drawn)), 100) == pytest.approx(
         1.96 * np.std(drawn), rel=0.1
     )
+
+
+def test_differences_of_independent_rows_are_covered() -> None:
+    """The control is the interval of one share alone, moved to the difference."""
+    generator, shares, counts = np.random.default_rng(0), (0.85, 0.7), (60, 40)
+    covered = np.zeros(2)
+    for _ in range(1_000):
+        rights = [generator.binomial(n, share) for n, share in zip(counts, shares, strict=True)]
+        first, second = (
+            Estimate(k / n, *wilson(k / n, n)) for k, n in zip(rights, counts, strict=True)
+        )
+        difference = first.minus(second)
+        truth = shares[0] - shares[1]
+        covered[0] += difference.low <= truth <= difference.high
+        covered[1] += first.low - second.value <= truth <= first.high - second.value
+    assert 0.93 <= covered[0] / 1_000 <= 0.97 and covered[1] / 1_000 < 0.85

@@ -90,7 +90,7 @@ class Subject:
     @cached_property
     def parts(self) -> list[str]:
         """The part of each row."""
-        return [part for part, rows in self.dataset.parts.items() for _ in rows]
+        return [split for split, rows in self.dataset.parts.items() for _ in rows]
 
     @cached_property
     def raw_rows(self) -> dict[str, Row]:

@@ -124,10 +124,10 @@ def out_of_fold(
         embed: returns one vector (N, D) for each text; None: a bag of words.
         source: what the features are.
     """
-    first = subject.rows[0]
+    first_row = subject.rows[0]
     num_classes = len(subject.names)
-    is_pair = isinstance(first, PairExample)
-    if not isinstance(first, TextExample | PairExample) or (is_pair and embed is None):
+    is_pair = isinstance(first_row, PairExample)
+    if not isinstance(first_row, TextExample | PairExample) or (is_pair and embed is None):
         return None
     most = EXAMINED if embed is None else EMBEDDED
     data = subject.drawn(min(most, ROWS_TIMES_CLASSES // max(1, num_classes)))
@@ -146,11 +146,11 @@ def out_of_fold(
         learned = np.setdiff1d(every, held_out)
         train_features, new_features = features(learned, held_out)
         log_odds[held_out] = _predicted(train_features, labels[learned], new_features, num_classes)
-    known = ~np.isnan(log_odds).any(1)
+    is_predicted = ~np.isnan(log_odds).any(1)
     return FoldPredictions(
-        [row for row, is_known in zip(rows, known, strict=True) if is_known],
-        labels[known],
-        log_odds[known],
+        [row for row, is_known in zip(rows, is_predicted, strict=True) if is_known],
+        labels[is_predicted],
+        log_odds[is_predicted],
         source,
     )
 
@@ -159,9 +159,9 @@ def _bag_of_words(rows: Sequence[Example]) -> Features:
     texts = [row.whole_text for row in rows]
 
     def features(learned: NDArray[np.int64], held_out: NDArray[np.int64]) -> tuple[Any, Any]:
-        parts = [[texts[i] for i in chosen] for chosen in (learned, held_out)]
-        ((_, weigh),) = fit_vectorizers(parts[0], [WORDS], 2 if len(learned) > MANY else 1)
-        return weigh.transform(parts[0]), weigh.transform(parts[1])
+        texts_by_side = [[texts[i] for i in chosen] for chosen in (learned, held_out)]
+        ((_, weigh),) = fit_vectorizers(texts_by_side[0], [WORDS], 2 if len(learned) > MANY else 1)
+        return weigh.transform(texts_by_side[0]), weigh.transform(texts_by_side[1])
 
     return features
 
@@ -231,7 +231,7 @@ def estimate_noise(log_odds: NDArray[np.float64], labels: NDArray[Any]) -> Label
         pairs = np.stack([np.zeros(labels.size), log_odds.ravel()], axis=1)
         noise = estimate_noise(pairs, labels.ravel())
         return replace(noise, posterior=noise.posterior.reshape(labels.shape))
-    others = log_odds.shape[1] - 1
+    num_others = log_odds.shape[1] - 1
     every = np.arange(len(labels))
 
     def label_probabilities(log_scale: float) -> NDArray[np.float64]:
@@ -242,7 +242,7 @@ def estimate_noise(log_odds: NDArray[np.float64], labels: NDArray[Any]) -> Label
 
     def loss(log_scale: float, share: float) -> float:
         p = label_probabilities(log_scale)
-        mixed = (1 - share) * p + share * (1 - p) / others
+        mixed = (1 - share) * p + share * (1 - p) / num_others
         return float(-np.log(np.maximum(mixed, 1e-12)).sum())
 
     clean = minimize(lambda x: loss(x[0], 0.0), [0.0], method="Nelder-Mead")
@@ -251,7 +251,7 @@ def estimate_noise(log_odds: NDArray[np.float64], labels: NDArray[Any]) -> Label
     )
     share = float(1 / (1 + np.exp(-noisy.x[1])))
     p = label_probabilities(noisy.x[0])
-    wrong = share * (1 - p) / others
+    wrong = share * (1 - p) / num_others
     posterior = wrong / ((1 - share) * p + wrong)
     low, most = share, 0.5
     while most - low > 0.005:

@@ -67,16 +67,16 @@ def check_leakage(subject: Subject) -> Check:
     sizes = indicators.sum(0)
     weights = sizes / sizes.sum()
     overall, best = float(decides @ weights), int(np.where(sizes >= LEAST, decides, 0).argmax())
-    own, right = _named(texts, indicators, subject.names)
+    label_named, right = _named(texts, indicators, subject.names)
     figures = {
         "one_sign_decides": round(overall, 3),
         "best_sign": signs[best],
         "best_sign_decides": round(float(decides[best]), 3),
-        "label_name_in_text": round(own, 3),
+        "label_name_in_text": round(label_named, 3),
     }
     findings = []
-    if own >= NAMED and right >= NAMED_RIGHT:
-        message = f"the name of the label stands in {percent(own)} of the texts"
+    if label_named >= NAMED and right >= NAMED_RIGHT:
+        message = f"the name of the label stands in {percent(label_named)} of the texts"
         evidence = f"and {percent(right)} of the names are right"
         findings.append(Finding("label-in-text", message, evidence, REMEDY, "warning"))
     is_one = len(sizes) <= FEW_CLASSES and decides[best] >= DECIDES
@@ -86,7 +86,7 @@ def check_leakage(subject: Subject) -> Check:
         findings.append(Finding("sign-decides-label", message, evidence, REMEDY, "warning"))
     findings += _sorted_by_label(subject)
     summary = f"the best single sign of each class tells the label by {overall:.2f} (0: by chance, "
-    summary += f"1: surely); {percent(own)} of the texts have the name of their label"
+    summary += f"1: surely); {percent(label_named)} of the texts have the name of their label"
     return Check("leakage", summary, figures, findings)
 
 
@@ -102,14 +102,14 @@ def _deciding_signs(
     present = vectorizer.fit_transform(texts)  # (N, S)
     names = vectorizer.get_feature_names_out()
     sizes = indicators.sum(0)  # (C,)
-    both = present.T @ indicators  # (S, C)
+    with_both = present.T @ indicators  # (S, C)
     with_sign = np.asarray(present.sum(0)).reshape(-1, 1)
     without = len(texts) - with_sign
     counts = np.maximum(sizes, 1)
     decides = np.stack(
         [
-            np.minimum(both / with_sign, both / counts),
-            np.minimum((sizes - both) / np.maximum(without, 1), (sizes - both) / counts),
+            np.minimum(with_both / with_sign, with_both / counts),
+            np.minimum((sizes - with_both) / np.maximum(without, 1), (sizes - with_both) / counts),
         ]
     )  # (2, S, C)
     chosen = decides.reshape(-1, len(sizes)).argmax(0)
@@ -139,15 +139,15 @@ def _named(
 def _sorted_by_label(subject: Subject) -> Iterator[Finding]:
     """Yield a note if rows are sorted by label, in the file or by a column of numbers such as an
     identifier."""
-    parts = subject.dataset.parts
-    rows = parts.get(ALL) or parts.get(TRAIN)
+    rows_by_split = subject.dataset.parts
+    rows = rows_by_split.get(ALL) or rows_by_split.get(TRAIN)
     if subject.dataset.task.shape.label != "classes" or not rows:
         return
     answers = np.array([row.answer for row in rows])
     shares = np.bincount(answers) / len(answers)
     expected = (len(answers) - 1) * (1 - float((shares**2).sum()))
     columns = subject.dataset.task.columns
-    orders = {"the order of the file": np.arange(len(answers))} if ALL in parts else {}
+    orders = {"the order of the file": np.arange(len(answers))} if ALL in rows_by_split else {}
     for name in columns.left_out:
         cells = subject.values(name, rows)
         values = [None if is_empty(cell) else as_number(cell) for cell in cells]

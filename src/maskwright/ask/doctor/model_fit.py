@@ -96,12 +96,12 @@ def check_score(subject: Subject, predicted: FoldPredictions | None) -> Check:
         summary = f"{described}: a correlation of {value:.2f} ± {half:.3f}"
         figures: dict[str, Any] = {"rows": rows, "correlation": value, "half_width": half}
     else:
-        known = predicted is not None and predicted.labels.ndim == 1
-        value = predicted.accuracy if known and predicted is not None else ASSUMED
+        is_predicted = predicted is not None and predicted.labels.ndim == 1
+        value = predicted.accuracy if is_predicted and predicted is not None else ASSUMED
         half, difference = half_width(value, rows), smallest_difference(value, rows)
         figures = {"rows": rows, "accuracy": round(value, 4), "half_width": round(half, 4)}
         figures["smallest_difference"] = round(difference, 4)
-        source = "as out of fold" if known else "assumed"
+        source = "as out of fold" if is_predicted else "assumed"
         summary = f"{described}: an accuracy of {value:.2f} ({source}) is known to ± {half:.3f}; "
         summary += f"a paired test finds a difference of {difference:.3f} in 80 % of cases (if the "
         summary += f"models differ in {percent(value * (1 - value))} of the rows)"
@@ -117,11 +117,11 @@ def check_score(subject: Subject, predicted: FoldPredictions | None) -> Check:
 def _scored_rows(subject: Subject) -> tuple[int, str]:
     """Return the number of rows on which fine-tuning reports its score, and their description."""
     try:
-        parts = divide(subject.dataset).parts
+        by_split = divide(subject.dataset).parts
     except DataError:  # too few rows for a part
-        parts = {TRAIN: subject.rows}
+        by_split = {TRAIN: subject.rows}
     for split in (TEST, VALIDATION):
-        if split in parts:
+        if split in by_split:
             drawn = "" if split in subject.dataset.parts else ", drawn"
-            return len(parts[split]), f"{counted(len(parts[split]), 'row')} of {split}{drawn}"
-    return len(parts[TRAIN]), f"all {counted(len(parts[TRAIN]), 'row')}, out of fold"
+            return len(by_split[split]), f"{counted(len(by_split[split]), 'row')} of {split}{drawn}"
+    return len(by_split[TRAIN]), f"all {counted(len(by_split[TRAIN]), 'row')}, out of fold"

@@ -134,11 +134,11 @@ def _rows_across(
 ) -> Iterator[Finding]:
     """Yield a finding for each part with copies or near copies of training rows."""
     learned = [
-        {key: row.where for key, row, part in zip(keys, rows, parts, strict=True) if part == TRAIN}
+        {key: row.where for key, row, side in zip(keys, rows, parts, strict=True) if side == TRAIN}
         for keys in (exact, near)
     ]
     for split in dict.fromkeys(parts) if learned[0] else ():
-        held_out = [i for i, part in enumerate(parts) if part == split != TRAIN]
+        held_out = [i for i, side in enumerate(parts) if side == split != TRAIN]
         copies = [i for i in held_out if exact[i] in learned[0]]
         either = [i for i in held_out if exact[i] in learned[0] or near[i] in learned[1]]
         shares = [len(held) / max(1, len(held_out)) for held in (copies, either)]
@@ -165,12 +165,12 @@ def _groups_across(subject: Subject) -> Iterator[Finding]:
         values = subject.values(name, subject.rows)
         groups = ["" if is_empty(value) else str(value) for value in values]
         learned = {
-            group for group, part in zip(groups, subject.parts, strict=True) if part == TRAIN
+            group for group, side in zip(groups, subject.parts, strict=True) if side == TRAIN
         } - {""}
         if len(learned) < 2 or len(learned) > 0.9 * subject.parts.count(TRAIN):
             continue
         for split in dict.fromkeys(subject.parts):
-            held_out = [i for i, part in enumerate(subject.parts) if part == split != TRAIN]
+            held_out = [i for i, side in enumerate(subject.parts) if side == split != TRAIN]
             shared = [i for i in held_out if groups[i] in learned]
             if shared and len(shared) >= ACROSS * len(held_out):
                 share = len(shared) / len(held_out)

@@ -142,7 +142,7 @@ def evaluate_file(
     if by is not None and not task_type.by_row:
         message, remedy = "the metrics are those of several rows together", "leave it out"
         raise UsageError(message, where="--by", found=task_type.task, do=remedy)
-    others = {
+    added = {
         str(path): rows_for(folder, model, path, columns=columns, read=read, say=say)
         for path in also
     }
@@ -159,8 +159,8 @@ def evaluate_file(
     judged = conclusion.judge(task_type.measure, compared)
     metrics = predictions.metrics.estimates()
     shifted = {
-        name: predict_rows(model, other.task_type, other.examples, say).metrics.estimates()
-        for name, other in others.items()
+        name: predict_rows(model, addition.task_type, addition.examples, say).metrics.estimates()
+        for name, addition in added.items()
     }
     report = task_type.report(predictions.encoded, predictions.outputs, predictions.answers)
     eval_part = "" if labelled.part == ALL else labelled.part
@@ -168,7 +168,7 @@ def evaluate_file(
         f"{task_type.task}, {counted(len(rows), 'row')}"
         + (f" of {eval_part}" if eval_part else ""),
         metrics,
-        {f"{name}, {counted(len(others[name].examples), 'row')}": e for name, e in shifted.items()},
+        {f"{name}, {counted(len(added[name].examples), 'row')}": e for name, e in shifted.items()},
     )
     sliced = None
     if by is not None and values is not None:
@@ -475,16 +475,16 @@ def _infer_task(
 
 
 def _metric_table(
-    title: str, figures: Mapping[str, Estimate], others: Mapping[str, Mapping[str, Estimate]]
+    title: str, figures: Mapping[str, Estimate], added: Mapping[str, Mapping[str, Estimate]]
 ) -> document.Table:
     head, cells = ["", "figure"], [[name, e.render()] for name, e in figures.items()]
-    for other_name, estimates in others.items():
+    for other_name, estimates in added.items():
         head += [other_name, "difference"]
         for row, (name, estimate) in zip(cells, figures.items(), strict=True):
-            other = estimates.get(name, Estimate(math.nan, math.nan, math.nan))
-            row += [other.render(), other.minus(estimate).render()]
+            addition = estimates.get(name, Estimate(math.nan, math.nan, math.nan))
+            row += [addition.render(), addition.minus(estimate).render()]
     note = "95 % intervals of rows like these."
-    note += " Differences are from other rows, and therefore not paired." if others else ""
+    note += " Differences are from other rows, and therefore not paired." if added else ""
     return {"title": title, "head": head, "rows": cells, "note": note}
 
 

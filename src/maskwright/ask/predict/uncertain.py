@@ -116,11 +116,11 @@ def _margins(
     names, every = predictor.task_type.labels, np.arange(len(probabilities))
     thresholds = predictor.task_type.decoding.get(THRESHOLDS)
     if thresholds is None:
-        second, first = np.argsort(probabilities, axis=1, kind="stable")[:, -2:].T
-        highest, next_highest = probabilities[every, first], probabilities[every, second]
+        second, most_probable = np.argsort(probabilities, axis=1, kind="stable")[:, -2:].T
+        highest, next_highest = probabilities[every, most_probable], probabilities[every, second]
         return (highest - next_highest).astype(np.float64), [
             f"{names[a]!r} {p:.2f} or {names[b]!r} {q:.2f}"
-            for a, p, b, q in zip(first, highest, second, next_highest, strict=True)
+            for a, p, b, q in zip(most_probable, highest, second, next_highest, strict=True)
         ]
     limits = np.array(thresholds)
     distances = np.minimum(2 * np.abs(probabilities - limits), 1.0)

@@ -98,7 +98,7 @@ def write_predictions(
             "model": _model_hashes(folder, model),
             "source": hashes(source),
             "base": None if base is None else hashes(Path(base)),
-            "also": [_model(Path(other)) for other in listed(settings.get("also", ()))],
+            "also": [_model(Path(path)) for path in listed(settings.get("also", ()))],
             "settings": {name: repr(settings.get(name)) for name in settings if name != "server"},
         }
         if out.exists() and _first_line(staged) == json.dumps(about):
