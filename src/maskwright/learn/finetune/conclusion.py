@@ -30,6 +30,7 @@ from maskwright.base.metrics.paired import Rival, Verdict, verdict
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import counted
 from maskwright.learn.finetune.tune import TrainingResult
+from maskwright.learn.tasks.base.choices import LABEL_PROMPT
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, TaskMetrics, TaskType
 from maskwright.text.tables.rows import TaggedExample
 
@@ -223,7 +224,9 @@ def advice(
             sentences.append(
                 "The tokenizer lower-cases all words: a cased model sees which are names."
             )
-    if judged.state != "good":
+    if judged.state != "good" and task_type.chosen_by == LABEL_PROMPT:
+        sentences.append("Try another --prompt, examples in it, or --method full.")
+    elif judged.state != "good":
         if one_sided is not None:
             sentences.append(
                 "All rows get the same answer: try more --epochs, another --rate or more rows."

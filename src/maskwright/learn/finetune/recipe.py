@@ -250,7 +250,7 @@ class FinetuneRecipe:
         options = {method.prompt_option for method in self.methods}
         if LABEL_PROMPT in options and (self.prompt is None or len(options) > 1):
             raise UsageError(
-                "the method compares labels behind a prompt, which no other method reads",
+                "the method needs a prompt, and no other method beside it",
                 where="--prompt",
                 found=f"{self.prompt or 'none'}, and the method {self.method}",
                 wanted="one method, and a template of a row",
