@@ -148,7 +148,7 @@ class Folding:
     folds: list[list[int]]
     seed: int
 
-    def part(self, *held_out: int) -> Dataset:
+    def hold_out(self, *held_out: int) -> Dataset:
         """Return the rows of some folds as the part "test", and all others as "train"."""
         rows, groups = self.data.parts[TRAIN], self.data.groups.get(TRAIN)
         test = [i for fold in held_out for i in self.folds[fold]]
@@ -193,8 +193,8 @@ def cross_validate(
             name = f"seed-{folding.seed}-fold-{number + 1}"
             if (outputs := finished_seeds.restore_outputs(name)) is None:
                 fold_settings = replace(settings, seed=folding.seed)
-                part = folding.part(number)
-                outputs = fold_outputs(learner, part, name, fold_settings, learn)
+                rows = folding.hold_out(number)
+                outputs = fold_outputs(learner, rows, name, fold_settings, learn)
                 finished_seeds.keep_outputs(name, *outputs)
             trained[-1].append(outputs)
     return join_folds(learner, foldings, trained)
@@ -216,7 +216,7 @@ def join_folds(
     task_type, order = learner.task_type, list[int]()
     results, baselines = list[SeedResult](), list[dict[str, Answers]]()
     for folding, fold_results in zip(foldings, trained, strict=True):
-        parts = [folding.part(number) for number in range(len(folding.folds))]
+        parts = [folding.hold_out(number) for number in range(len(folding.folds))]
         held_out = [i for rows in folding.folds for i in rows]
         order = order or held_out
         position = {row: n for n, row in enumerate(held_out)}

@@ -154,8 +154,8 @@ class _Candidate:
             held_out = (number,) if without is None else (number, without)
             settings = replace(self.settings, seed=folding.seed)
             name = f"{self.method.name}-fold-{'-'.join(str(n + 1) for n in held_out)}"
-            part = folding.part(*held_out)
-            result = fold_outputs(self.learner, part, name, settings, self.learn)
+            rows = folding.hold_out(*held_out)
+            result = fold_outputs(self.learner, rows, name, settings, self.learn)
             result = result._replace(losses=[])  # those of several methods have no mean
             if without is not None:
                 size = len(folding.folds[number])
@@ -256,9 +256,9 @@ def select_method(
         rows = sum(map(len, foldings[0].folds[:compared]))
         basis = f"on {counted(rows, 'held-out row')} of the training part"
     if is_cross_validated(data):
-        left = limit - (time.perf_counter() - begin)
+        remaining = limit - (time.perf_counter() - begin)
         pairs = sum(trial["seconds"] for trial in trials) * (num_folds - 1) / 2
-        is_nested = compared == num_folds and pairs <= left
+        is_nested = compared == num_folds and pairs <= remaining
         is_nested &= best.learner.task_type.head == "sequence"  # outputs of rows can be taken apart
         assurance = NESTED if is_nested else ALMOST_NESTED
         out_of_fold = _predict_folds(tried, best, foldings, compared, is_nested)
