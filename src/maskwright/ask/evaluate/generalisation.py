@@ -20,14 +20,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from maskwright.base.errors import UsageError
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.pac_bayes import DELTA, DRAWS, PacBayesBound, bound_error
 from maskwright.base.randomness import integers, key, torch_seed
 from maskwright.base.report.document import Table, figure
 from maskwright.base.terminal import counted
+from maskwright.learn.finetune.conclusion import read_results
 from maskwright.learn.finetune.learner import Learner, reader
-from maskwright.learn.finetune.recipe import FinetuneRecipe
+from maskwright.learn.finetune.recipe import NAME
+from maskwright.learn.finetune.recipe import read as read_recipe
+from maskwright.learn.finetune.result import RESULTS
 from maskwright.learn.tasks.base.task_type import TaskMetrics, TaskType
 from maskwright.model.opening.open import open_merged
 
@@ -44,33 +46,20 @@ class Generalisation(NamedTuple):
 
 
 def measure_generalisation(
-    folder: Path,
-    recipe: FinetuneRecipe,
-    seed: int,
-    task_type: TaskType,
-    rows: Sequence[Any],
-    metrics: Mapping[str, TaskMetrics],
+    folder: Path, task_type: TaskType, rows: Sequence[Any], metrics: Mapping[str, TaskMetrics]
 ) -> Generalisation:
-    """Measure the fine-tuned model in `folder`, which was made by `recipe`.
+    """Measure the fine-tuned model in the result `folder`.
 
     Args:
-        seed: of the training of the saved model.
         task_type: of the model, with the options that were chosen.
         rows: all training rows.
         metrics: of "training rows" and of "evaluated rows".
 
     Raises:
-        UsageError: the model has no network.
-        IncompatibleError: its adapter cannot be merged into the weights.
+        IncompatibleError: an adapter cannot be merged into the weights.
     """
-    (method,) = recipe.methods
-    if not method.opens_network:
-        raise UsageError(
-            "there are no weights of a network to compare",
-            where="--generalisation",
-            found=method.name,
-            do="leave it out for this model",
-        )
+    recipe = read_recipe(folder / NAME)
+    (method,), seed = recipe.methods, int(read_results(folder / RESULTS)["chosen"])
     opened = open_merged(folder)
     assert opened.task is not None
     length, long = opened.task.length, opened.task.long

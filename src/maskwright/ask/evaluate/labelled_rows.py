@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from maskwright.ask.evaluate import slices
-from maskwright.ask.evaluate.generalisation import Generalisation, measure_generalisation
+from maskwright.ask.evaluate.generalisation import measure_generalisation
 from maskwright.ask.predict.predictor import TaskPredictor, load
 from maskwright.base.config import fingerprint
 from maskwright.base.errors import DataError, Finding, MaskwrightError, UsageError, near
@@ -133,6 +133,8 @@ def evaluate_file(
     if out is not None:
         document.require_new(Path(out) / NAME, Path(out) / PAGE)
         commit.probe_writable(Path(out))
+    home = _result_folder(Path(folder))
+    training_rows = _training_rows(home) if generalisation else []
     say, model = printer(stream), load(folder, base=base)
     rejects = None if out is None else Path(out) / REJECTS
     labelled = rows_for(
@@ -175,9 +177,15 @@ def evaluate_file(
         sliced = slices.compare_slices(by, values, predictions.metrics, task_type.measure)
     slice_tables = [] if sliced is None else [sliced.table]
     general = None
-    if generalisation:
-        home = _result_folder(Path(folder))
-        general = _generalisation(home, model, task_type, predictions.metrics)
+    if training_rows:
+        count = len(training_rows)
+        order = permute(key("sample", 0), count, np.arange(min(count, TRAINING_ROWS)))
+        sample = [training_rows[number] for number in order]
+        of_rows = {
+            "training rows": predict_rows(model, task_type, sample, quiet).metrics,
+            "evaluated rows": predictions.metrics,
+        }
+        general = measure_generalisation(home, task_type, training_rows, of_rows)
         slice_tables += general.tables
     say(f"\n{judged.sentence}")
     for sentence in [] if sliced is None else [sliced.sentence]:
@@ -272,24 +280,32 @@ def baselines_of(
     return recorded, [Finding("baselines-not-fitted", message, consequence)]
 
 
-def _generalisation(
-    folder: Path, model: TaskPredictor, task_type: TaskType, evaluated: TaskMetrics
-) -> Generalisation:
-    """Return what `generalisation` of `evaluate_file` asks for."""
-    data, file = _training_data(folder / recipe.NAME), folder / recipe.NAME
-    if data is None:
+def _training_rows(folder: Path) -> Sequence[Any]:
+    """Return the rows that the network in the result `folder` was trained on.
+
+    Raises:
+        UsageError: they are not there, or the result has no network.
+    """
+    file = folder / recipe.NAME
+    data = _training_data(file)
+    made = None if data is None else recipe.read(file)
+    if made is None or not made.methods[0].opens_network or not _is_as_it_was(made):
         raise UsageError(
-            "the training data of the model are not there, or have changed",
+            "the training of this model cannot be traced",
             where="--generalisation",
             found=file,
-            wanted="the rows that it was trained on, at the path that this file names",
+            wanted="a network; and its training data and the model before training, unchanged, at "
+            "the paths in this file",
+            do="leave the option out",
         )
-    rows = data.parts[TRAIN]
-    order = permute(key("sample", 0), len(rows), np.arange(min(len(rows), TRAINING_ROWS)))
-    trained = predict_rows(model, task_type, [rows[number] for number in order], quiet).metrics
-    seed = int(conclusion.read_results(folder / RESULTS)["chosen"])
-    metrics = {"training rows": trained, "evaluated rows": evaluated}
-    return measure_generalisation(folder, recipe.read(file), seed, task_type, rows, metrics)
+    assert data is not None
+    return data.parts[TRAIN]
+
+
+def _is_as_it_was(made: recipe.FinetuneRecipe) -> bool:
+    """Whether the model that was fine-tuned has not changed."""
+    path = folders.model_folder(Path(made.model))
+    return made.made_from.get("model") == fingerprint(hashes(path))
 
 
 def _training_data(file: Path) -> Dataset | None:

@@ -141,7 +141,7 @@ class ExperimentSheet:
         chosen = " by validation data" if self.has_validation else ""
         verdict = f"Best{chosen}: {self.best}, {self.measure} {value} on {self.rows}."
         if not self.equals:
-            verdict += " All others are worse."
+            verdict += " All others are significantly worse."
         else:
             name = "it" if cheapest == self.best else cheapest
             seconds = f"{self.saved[cheapest]['cpu_seconds']:,.1f} CPU s"
