@@ -94,13 +94,15 @@ def write_predictions(
             document.require_new(out)
         model = loaded(folder, say, settings)
         base, read = settings.get("base"), settings.get("read", DEFAULT_OPTIONS)
-        about: dict[str, Any] = {
-            "model": _model_hashes(folder, model),
-            "source": hashes(source),
+        about: dict[str, Any] = {"model": _model_hashes(folder, model), "source": hashes(source)}
+        changed = {
             "base": None if base is None else hashes(Path(base)),
             "also": [_model(Path(path)) for path in listed(settings.get("also", ()))],
-            "settings": {name: repr(settings.get(name)) for name in settings if name != "server"},
+            "settings": {
+                n: repr(v) for n, v in settings.items() if v is not None and n != "server"
+            },
         }
+        about |= {name: value for name, value in changed.items() if value}
         if out.exists() and _first_line(staged) == json.dumps(about):
             staged.unlink()  # left by a process that was killed after its last rename
         document.require_new(out)
