@@ -19,10 +19,11 @@ from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.paired import Verdict
+from maskwright.base.metrics.row_metrics import ArrayMetric
 from maskwright.cli.main import main
 from maskwright.learn.finetune import conclusion
 from maskwright.learn.finetune.tune import TrainingResult
-from maskwright.learn.tasks.base.task_type import Encoded, Extent, task_for
+from maskwright.learn.tasks.base.task_type import Encoded, Extent, TaskMetrics, task_for
 from maskwright.text.tables.rows import TextExample
 from small_tasks import finetuned
 
@@ -159,6 +160,17 @@ def test_rows_have_one_hash_in_any_order() -> None:
     assert found["sha256"] not in [
         conclusion.record_test(other, ["a", "b"], "test")["sha256"] for other in others
     ]
+
+
+def test_answers_drawn_at_random_are_no_reason_to_predict() -> None:
+    draw = np.random.default_rng(0)
+    truth, *drawn = draw.integers(0, 4, (3, 200))
+    answers = {"model": drawn[0], "majority": np.zeros(200, np.int64), "chance": drawn[1]}
+    figures = {name: ArrayMetric("macro_f1", truth, given) for name, given in answers.items()}
+    compared = {name: TaskMetrics({"macro_f1": figure}) for name, figure in figures.items()}
+    assert not conclusion.judge("macro_f1", compared).is_usable
+    del compared["chance"]
+    assert conclusion.judge("macro_f1", compared).state == "good", "the control"
 
 
 @pytest.mark.parametrize(

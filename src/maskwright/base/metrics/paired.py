@@ -248,7 +248,7 @@ class Rival:
         value: its metric; NaN if it is not defined.
         gap: the metric of the model minus that of the baseline, paired by row; positive where the
             model is better, also for errors.
-        is_constant: whether it gives the same answer to every row.
+        is_constant: whether it gives the same answer to every row, or answers drawn at random.
     """
 
     name: str

@@ -71,7 +71,7 @@ def judge(
             # Equal predictions have no correlation; they count as one of 0 (`gain_over`).
             figure.value if math.isfinite(figure.value) else 0.0,
             model.gain_over(figure),
-            name in CONSTANT,
+            name in (*CONSTANT, "chance"),
         )
         for name, figure in zip(list(compared)[1:], baselines, strict=True)
     ]
