@@ -299,7 +299,8 @@ def print_losses(values: dict[Cell, float], name: str, methods: Sequence[str]) -
     draws: dict[Any, list[list[float]]] = {}
     for cell in (cell for cell in values if cell.method == "auto"):
         beside = [values.get(cell._replace(method=m), math.nan) for m in ("auto", *methods)]
-        draws.setdefault(cell[:2], []).append(beside)
+        if np.isfinite(beside).sum() > 2:  # auto twice, and another
+            draws.setdefault(cell[:2], []).append(beside)
     if draws:
         losses = [np.nanmax(beside) - beside[0] for group in draws.values() for beside in group]
         means = [np.ma.masked_invalid(group).mean(0) for group in draws.values()]
