@@ -296,7 +296,7 @@ def test_bad_examples_are_passed_over_where_that_is_said(tuned: Path) -> None:
     for top in (0, 1.5, "2", True):
         with pytest.raises(UsageError, match="--top"):
             model.predict("the cat", top=top)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="bad examples"):
+    with pytest.raises(UsageError, match="on_bad"):
         model.predict(given, on_bad="pass")  # type: ignore[arg-type]
 
 

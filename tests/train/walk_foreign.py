@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import foreign
-from maskwright.ask.predict.predictor import laid_out_once, load
+from maskwright.ask.predict.predictor import load
 from maskwright.learn.finetune.command import finetune_file
+from maskwright.model.inference.prepared import prepare
 from tasks.test_tasks import table
 from tinyrun import recipe, text_file, train_quietly
 from toys import bert
@@ -86,5 +87,6 @@ def test_a_fine_tuned_model_answers_as_on_the_processor(
         "multiple-choice": [{"question": "what sat", "choices": ["the dog", "a mat"]}],
     }[kind]
     network = copy.deepcopy(model.model).to("cpu")
-    here = replace(model, model=network, network=laid_out_once(network))
+    ready = prepare(network, give_up=True)
+    here = replace(model, model=network, network=lambda: ready)
     assert model.predict(asked) == here.predict(asked)

@@ -30,8 +30,8 @@ from maskwright.base.report import document
 from maskwright.learn.tasks.base.choices import (
     DIMENSIONS,
     LongText,
+    require_choice,
     require_dimensions,
-    require_long_text,
 )
 from maskwright.learn.tasks.base.similarities import first_dimensions
 from maskwright.model.device import choices as engines
@@ -268,7 +268,7 @@ class LanguageModel:
             DataError: an example is not a text.
         """
         text_list = self._text_list(texts, "fill_mask")
-        require_long_text(long)
+        require_choice(long, get_args(LongText), "long")
         holes = self.filled(text_list, top, warn, windows=long == "windows")
         return holes[0] if isinstance(texts, str) else holes
 
@@ -559,13 +559,7 @@ def _no_adapter(name: str | None, loaded: Sequence[str]) -> UsageError:
 
 
 def _require_precision(precision: str | None) -> None:
-    if precision is not None and precision not in get_args(Precision):
-        raise UsageError(
-            "no such precision",
-            where="precision",
-            found=repr(precision),
-            wanted=", ".join(get_args(Precision)),
-        )
+    require_choice("auto" if precision is None else precision, get_args(Precision), "precision")
 
 
 def nothing_to_answer(method: str) -> UsageError:

@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -47,9 +46,9 @@ from maskwright.learn.tasks.base.choices import (
     POOLINGS,
     PROMPT,
     LongText,
-    require_long_text,
+    require_choice,
 )
-from maskwright.learn.tasks.base.encode import Frame, asking, collation_of, frame_of, room
+from maskwright.learn.tasks.base.encode import Frame, collation_of, frame_of, room
 from maskwright.learn.tasks.base.task_type import (
     ALL_PROBABILITIES,
     LEAST_PROBABILITY,
@@ -95,45 +94,43 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_number, value))
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 1
-
-
-def _is_range(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and all(map(_is_number, value))
-        and (value[0] < value[1])
-    )
-
-
-def _are_probabilities(value: Any) -> bool:
-    return isinstance(value, list) and all(_is_number(p) and 0 <= p <= 1 for p in value)
-
-
+NUMBER: tuple[Callable[[Any], bool], str] = _is_number, "a number"
+ABOVE_0 = (lambda value: _is_number(value) and value > 0), "a number above 0"
+TEXT = (lambda value: isinstance(value, str) and value != ""), "a text"
+COUNT = (lambda value: type(value) is int and value >= 1), "1 or more"
 KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(("low", "high", "usual"), (_is_number, "a number")),
-    **dict.fromkeys((PROMPT, LABEL_PROMPT, "measure", "missing", "key"), (_is_text, "a text")),
-    **dict.fromkeys(("beams", "longest"), (_is_count, "1 or more")),
+    **dict.fromkeys(("low", "high", "usual"), NUMBER),
+    **dict.fromkeys((PROMPT, LABEL_PROMPT, "measure", "missing", "key"), TEXT),
+    **dict.fromkeys(("beams", "longest"), COUNT),
+    **dict.fromkeys(("step", "temperature"), ABOVE_0),
     "pooling": (lambda value: value in list(POOLINGS), ", ".join(POOLINGS)),
-    "scale": (_is_range, "two numbers, the lower first"),
-    "step": (lambda value: _is_number(value) and value > 0, "a number above 0"),
-    "temperature": (lambda value: _is_number(value) and value > 0, "a number above 0"),
+    "scale": (
+        lambda value: _are_numbers(value) and len(value) == 2 and value[0] < value[1],
+        "two numbers, the lower first",
+    ),
     "threshold": (lambda value: value is None or _is_number(value), "a number"),
-    "thresholds": (_are_probabilities, "a list of numbers from 0 to 1"),
+    THRESHOLDS: (_are_numbers, "a list of numbers from 0 to 1"),
 }
 
 
 def require_known_options(task: TaskRecord, path: Path) -> None:
     """Raise a `CheckpointError` if an option in `settled` of `task.json`, or its value, is not one
     that a release has written, or if there is not one threshold for each label."""
-    for name, value in task.settled.items() if task.format == 1 else ():
+
+    def fit_labels(value: Any) -> bool:
+        is_full = _are_numbers(value) and len(value) == len(task.labels)
+        return is_full and all(0 <= number <= 1 for number in value)
+
+    for name, value in task.settled.items():
         fits, expected = KNOWN.get(name, (None, near(name, KNOWN)))
+        if name == THRESHOLDS and value is not None:
+            fits, expected = fit_labels, f"{len(task.labels)} numbers from 0 to 1"
+        elif task.format != 1:
+            continue
         if fits is None or not fits(value):
             raise CheckpointError(
                 "the option is unknown" if fits is None else "the option's value does not fit",
@@ -142,17 +139,6 @@ def require_known_options(task: TaskRecord, path: Path) -> None:
                 wanted=expected,
                 do=COPY,
             )
-    thresholds = task.settled.get(THRESHOLDS)
-    if thresholds is not None and not (
-        _are_probabilities(thresholds) and len(thresholds) == len(task.labels)
-    ):
-        raise CheckpointError(
-            "the thresholds do not fit the labels",
-            where=f"{path}: settled.{THRESHOLDS}",
-            found=repr(thresholds)[:80],
-            wanted=f"{len(task.labels)} numbers from 0 to 1",
-            do=COPY,
-        )
 
 
 OnBad = Literal["strict", "skip"]  # as of files
@@ -274,13 +260,7 @@ class BasePredictor(ABC):
                 table lacks columns that are read.
             UsageError: `on_bad` is neither; the input is a file path, or a set, which has no order.
         """
-        if on_bad not in get_args(OnBad):
-            raise UsageError(
-                "the handling of bad examples is unknown",
-                where="on_bad",
-                found=repr(on_bad),
-                wanted=near(str(on_bad), get_args(OnBad)),
-            )
+        require_choice(on_bad, get_args(OnBad), "on_bad")
         return list(
             itertools.chain.from_iterable(
                 self._padded(portion, top, note) for portion in portions(self.rows(given, on_bad))
@@ -300,12 +280,9 @@ class BasePredictor(ABC):
     @property
     def _other_names(self) -> set[str]:
         """Column names that examples may have besides those of `columns`."""
-        names = {
-            *self.task_type.roles,
-            *self.task_type.optional_roles,
-            *filter(None, [self.task_type.alone]),
-        }
-        return names | (TWO_TEXTS if self.task_type.head == "sequence" else set())
+        task_type = self.task_type
+        names = {*task_type.roles, *task_type.optional_roles, task_type.alone} - {""}
+        return names | (TWO_TEXTS if task_type.head == "sequence" else set())
 
     def _padded(self, portion: list[Any], top: int | None, note: Note) -> Iterator[Answer]:
         """Yield a prediction for each example of the portion, and None for each None."""
@@ -465,7 +442,7 @@ class TaskPredictor(BasePredictor):
         for finding in encoded.findings:
             note(finding)
         assert encoded.extent is not None
-        answers = answers_of(self.task_type, encoded, self.outputs(encoded), top)
+        answers = pipeline_answers(self.task_type, encoded, self.outputs(encoded), top)
         return list(answers), encoded.extent
 
 
@@ -506,7 +483,7 @@ class BagOfWordsPredictor(TaskPredictor):
         return None
 
     def with_long_texts(self, long: LongText) -> Self:
-        require_long_text(long)
+        require_choice(long, get_args(LongText), "long")
         return self
 
     def encode(self, rows: Sequence[Any]) -> Encoded:
@@ -542,10 +519,9 @@ class Predictor(TaskPredictor):
         return self.frame.length
 
     def with_long_texts(self, long: LongText) -> Self:
-        require_long_text(long)
-        return (
-            self if long == self.frame.too_long else replace(self, frame=asking(self.frame, long))
-        )
+        require_choice(long, get_args(LongText), "long")
+        same = long == self.frame.too_long
+        return self if same else replace(self, frame=replace(self.frame, too_long=long))
 
     def encode(self, rows: Sequence[Any]) -> Encoded:
         return self.task_type.encode(rows, self.frame)
@@ -600,16 +576,6 @@ class Predictor(TaskPredictor):
         `task_type`."""
         network: Any = self.network()
         return learner.reader(network, task_type, self.frame, self.collation)
-
-
-def answers_of(
-    task_type: TaskType, encoded: Encoded, outputs: Outputs, top: int | None
-) -> Iterator[Answer]:
-    """Convert model outputs to predictions: one per example, or a list of the `top` best. Raises a
-    `UsageError` if `top` is below 1, or the task has no further predictions."""
-    if top is not None and (isinstance(top, bool) or not isinstance(top, Integral) or top < 1):
-        raise UsageError("no answer to give", where="--top", found=repr(top), wanted="1 or more")
-    return pipeline_answers(task_type, encoded, outputs, None if top is None else int(top))
 
 
 def load(folder: Path | str, *, base: Path | str | None = None) -> TaskPredictor:
@@ -704,20 +670,17 @@ def predictor(loaded: Model) -> Predictor:
         task_type = task_for_head(heads[0].kind, labels, problem, options)
         if task_type.head == "span":  # reads longer texts in windows
             task["length"] = min(task["length"], task_type.longest)
-    collation = collation_of(loaded.config, loaded.tokenizer, loaded.extra)
-    length = room(loaded.config, int(task["length"]), loaded.positions)
-    # Models of other libraries get their inputs tokenized as those libraries do.
-    tokenizer = loaded.tokenizer if record is not None else loaded.tokenizer.as_declared()
-    frame = frame_of(loaded.config, tokenizer, length, task.get("long", "head"))
-    pad_id = loaded.extra.get("pad_token_id")
-    if record is None and loaded.config.encoder is None and type(pad_id) is int:
-        frame = replace(frame, unread=pad_id)
-    return Predictor(
-        model=loaded.network,
-        network=laid_out_once(loaded.network),
-        task_type=task_type,
+    plain = _plain_predictor(loaded, task_type, int(task["length"]))
+    frame = replace(plain.frame, long=task.get("long", "head"))
+    if record is None:
+        # Models of other libraries get their inputs tokenized as those libraries do.
+        frame = replace(frame, tokenizer=loaded.tokenizer.as_declared())
+        pad_id = loaded.extra.get("pad_token_id")
+        if loaded.config.encoder is None and type(pad_id) is int:
+            frame = replace(frame, unread=pad_id)
+    return replace(
+        plain,
         frame=frame,
-        collation=replace(collation, alone=loaded.positions > 0),
         columns=task.get("columns") or {role: (role,) for role in task_type.roles},
         targets=task.get("targets", {}),
         values=task.get("values"),
@@ -728,9 +691,18 @@ def predictor(loaded: Model) -> Predictor:
     )
 
 
-def laid_out_once(network: Transformer) -> Callable[[], Prepared]:
-    """Return a function that prepares the network at its first call and caches it."""
-    return functools.cache(lambda: prepare(network, give_up=True))
+def _plain_predictor(model: Model, task_type: TaskType, length: int) -> Predictor:
+    """Return a predictor of a task type, whose network is prepared at the first use."""
+    length = room(model.config, length, model.positions)
+    collation = collation_of(model.config, model.tokenizer, model.extra)
+    return Predictor(
+        model=model.network,
+        network=functools.cache(lambda: prepare(model.network, give_up=True)),
+        task_type=task_type,
+        frame=frame_of(model.config, model.tokenizer, length, "head"),
+        collation=replace(collation, alone=model.positions > 0),
+        columns={task_type.alone: (task_type.alone,)},
+    )
 
 
 def of_vectors(model: Model, pooling: str) -> Predictor:
@@ -741,16 +713,7 @@ def of_vectors(model: Model, pooling: str) -> Predictor:
         IncompatibleError: the model has no tokenizer, or does not support this pooling.
     """
     task_type = task_for_vectors({"pooling": pooling})
-    length = room(model.config, model.config.longest or TaskType.longest, model.positions)
-    collation = collation_of(model.config, model.tokenizer, model.extra)
-    return Predictor(
-        model=model.network,
-        network=laid_out_once(model.network),
-        task_type=task_type,
-        frame=frame_of(model.config, model.tokenizer, length, "head"),
-        collation=replace(collation, alone=model.positions > 0),
-        columns={task_type.alone: (task_type.alone,)},
-    )
+    return _plain_predictor(model, task_type, model.config.longest or TaskType.longest)
 
 
 def _recorded_type(record: TaskRecord, path: Path) -> TaskType:

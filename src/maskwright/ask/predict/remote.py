@@ -42,7 +42,7 @@ from maskwright.base.errors import (
 )
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import counted
-from maskwright.learn.tasks.base.choices import LongText, require_long_text
+from maskwright.learn.tasks.base.choices import LongText, require_choice
 from maskwright.learn.tasks.base.task_type import SECOND, Extent, TaskType, task_for
 
 CHUNK, AT_ONCE = 64, 4  # rows of a request, and requests at a time
@@ -375,7 +375,7 @@ class RemoteModel(BasePredictor):
         return f"<maskwright model {name}at {self.url}: {self.task}>"
 
     def with_long_texts(self, long: LongText) -> RemoteModel:
-        require_long_text(long)
+        require_choice(long, get_args(LongText), "long")
         return replace(self, long=long)
 
     def with_columns(self, columns: Mapping[str, Sequence[str]]) -> RemoteModel:

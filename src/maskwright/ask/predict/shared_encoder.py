@@ -17,10 +17,10 @@ from pathlib import Path
 
 import torch
 
-from maskwright.ask.predict.predictor import Answer, BasePredictor, Predictor, answers_of, load
+from maskwright.ask.predict.predictor import Answer, BasePredictor, Predictor, load
 from maskwright.base.errors import Finding, IncompatibleError, Note, UsageError, ignore
 from maskwright.learn.tasks.base.choices import LongText
-from maskwright.learn.tasks.base.task_type import Extent, TaskType
+from maskwright.learn.tasks.base.task_type import Extent, TaskType, pipeline_answers
 from maskwright.model.checkpoint.matching import TOPS
 from maskwright.model.inference.prepared import prepare
 from maskwright.model.inference.together import ScoreRequest, scores_of_all
@@ -91,7 +91,7 @@ class SharedEncoder(BasePredictor):
         examples, collation = encoded.examples, self.first.collation
         scores = scores_of_all([ScoreRequest(o, examples, collation) for o in self._objectives])
         by_member = [
-            answers_of(member.task_type, encoded, member_scores, top)
+            pipeline_answers(member.task_type, encoded, member_scores, top)
             for member, member_scores in zip(self.members.values(), scores, strict=True)
         ]
         assert encoded.extent is not None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, softmax
 
 from maskwright.base.errors import DataError, Finding, UsageError
 from maskwright.base.metrics import calibration, metrics
@@ -111,11 +112,9 @@ class Classification(TaskType):
                 found=frame.long,
                 wanted="head",
             )
-        if frame.long not in KEEPS:
-            return self._pieces(rows, frame)
         texts = [(r.first, r.second) if isinstance(r, PairExample) else (r.text,) for r in rows]
-        if frame.in_windows:
-            return self._in_windows(rows, texts, frame)
+        if frame.in_windows or frame.long not in KEEPS:
+            return self._divided(rows, texts, frame)
         examples, cuts, cut = encode(
             texts,
             self._targets(rows),
@@ -127,36 +126,27 @@ class Classification(TaskType):
         extent = Extent.of(examples.texts.lengths, np.arange(len(rows)), cut=cut)
         return Encoded(rows, examples, cuts.findings(frame.length), extent=extent)
 
-    def _in_windows(
+    def _divided(
         self, rows: Sequence[Any], texts: Sequence[tuple[str, ...]], frame: Frame
     ) -> Encoded:
-        """Encode texts in windows, whose scores are averaged; only for prediction."""
-        windows, owners = encode_windows(texts, frame.tokenizer, frame.length)
-        cut = np.bincount(owners, [row.cut for row in windows], len(rows)).astype(np.int64)
-        labels = self._targets(rows)[owners]
-        examples = examples_of(windows, labels, frame.tokenizer, frame.segments)
-        extent = Extent.of(examples.texts.lengths, owners, cut=cut)
-        return Encoded(rows, examples, (), (owners, "mean"), extent)
-
-    def _pieces(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        """Encode texts in pieces, as examples of their own or together, as `frame.long` says."""
-        texts = [(row.text,) for row in rows]
+        """Encode texts in windows, whose scores are averaged, or in pieces: as examples of their
+        own, or together."""
         pieces, owners = encode_windows(texts, frame.tokenizer, frame.length)
         counts = np.bincount(owners, minlength=len(rows))
-        extent = Extent.of(np.array([max(1, len(piece)) for piece in pieces], np.int64), owners)
-        num_divided = int((counts > 1).sum())
+        cut = np.bincount(owners, [piece.cut for piece in pieces], len(rows)).astype(np.int64)
         findings: tuple[Finding, ...] = ()
-        if num_divided:
+        if not frame.in_windows and (num_divided := int((counts > 1).sum())):
             message = f"{num_divided:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
             findings = (Finding("read-in-pieces", message),)
+        pooling = "mean" if frame.in_windows else frame.long.removeprefix("pieces-")
         labels, framed = self._targets(rows), (frame.tokenizer, frame.segments)
-        pooling = frame.long.removeprefix("pieces-")
-        if pooling == frame.long:
-            return Encoded(
-                rows, examples_of(pieces, labels, *framed, counts), findings, None, extent
-            )
-        examples = examples_of(pieces, labels[owners], *framed)
-        return Encoded(rows, examples, findings, (owners, pooling), extent)
+        if pooling in ("mean", "max"):
+            examples = examples_of(pieces, labels[owners], *framed)
+            way_back = owners, pooling
+        else:
+            examples, way_back = examples_of(pieces, labels, *framed, counts), None
+        extent = Extent.of(np.array([max(1, len(piece)) for piece in pieces]), owners, cut=cut)
+        return Encoded(rows, examples, findings, way_back, extent)
 
     def of_value(self, value: Any, where: str) -> Any:
         untold = bool(self.options.get(UNTOLD))
@@ -227,7 +217,7 @@ class Classification(TaskType):
         if self.problem == "single":
             return outputs.argmax(1)
         if self.problem == "multi":
-            return (_logistic(outputs) >= self.thresholds).astype(np.int64)
+            return (expit(outputs.astype(np.float64)) >= self.thresholds).astype(np.int64)
         return self._values(outputs)
 
     def calibrate(
@@ -241,7 +231,7 @@ class Classification(TaskType):
         if final:
             values[TEMPERATURE] = calibration.fit_temperature(scores, truth)
         if self.problem == "multi":
-            shares = _logistic(scores / values.get(TEMPERATURE, 1.0))
+            shares = expit(scores.astype(np.float64) / values.get(TEMPERATURE, 1.0))
             thresholds = calibration.select_thresholds(shares, truth, self.measure)
             values[THRESHOLDS] = thresholds.tolist()
         return self.with_options(values)
@@ -255,22 +245,22 @@ class Classification(TaskType):
             return
         least = self.options.get(LEAST_PROBABILITY, 0.0)
         for row in self._shares(encoded, outputs):
+            shares = [round(share, 6) for share in row.tolist()]
             if top is not None:
-                order = np.argsort(-row, kind="stable")[:top]
-                yield [self._label_and_score(row, int(label)) for label in order]
+                order = np.argsort(-row, kind="stable")[:top].tolist()
+                yield [{"label": self.labels[i], "score": shares[i]} for i in order]
                 continue
+            best = int(row.argmax())
+            label = self.labels[best] if row[best] >= least else None
+            answer: dict[str, Any] = {"label": label, "score": shares[best]}
             if self.problem == "multi":
                 chosen = np.flatnonzero(row >= self.thresholds).tolist()
-                answer: dict[str, Any] = {
+                answer = {
                     "labels": [self.labels[i] for i in chosen],
-                    "scores": [round(float(row[i]), 6) for i in chosen],
+                    "scores": [shares[i] for i in chosen],
                 }
-            else:
-                answer = self._label_and_score(row, int(row.argmax()))
-                answer["label"] = answer["label"] if row.max() >= least else None
             if self.options.get(ALL_PROBABILITIES):
-                rounded_shares = [round(float(share), 6) for share in row]
-                answer["probabilities"] = dict(zip(self.labels, rounded_shares, strict=True))
+                answer["probabilities"] = dict(zip(self.labels, shares, strict=True))
             yield answer
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
@@ -334,21 +324,15 @@ class Classification(TaskType):
     def _values(self, outputs: Scores) -> NDArray[Any]:
         """Return the predicted numbers (N,) of a regression."""
         scores: NDArray[Any] = outputs[:, 0]
-        return _logistic(scores) if self.options.get(LOGIT) else scores
+        return expit(scores.astype(np.float64)) if self.options.get(LOGIT) else scores
 
     def _names(self, chosen: NDArray[np.int64]) -> str:
         return ", ".join(self.labels[i] for i in np.flatnonzero(chosen)) or "none"
 
-    def _label_and_score(self, shares: NDArray[np.float64], label: int) -> dict[str, Any]:
-        return {"label": self.labels[label], "score": round(float(shares[label]), 6)}
-
     def _shares(self, encoded: Encoded, outputs: Scores) -> NDArray[np.float64]:
         """Return the probability (N, L) of each label; independent ones for several classes."""
-        outputs = self.merged(encoded, outputs)
-        if self.problem == "multi":
-            return _logistic(outputs)
-        shifted = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
-        return np.asarray(shifted / shifted.sum(1, keepdims=True))
+        logits = self.merged(encoded, outputs).astype(np.float64)
+        return np.asarray(expit(logits) if self.problem == "multi" else softmax(logits, 1))
 
     def _targets(self, rows: Sequence[Any]) -> NDArray[np.int64] | NDArray[np.float32]:
         truth = self._truth(rows)
@@ -363,10 +347,6 @@ class Classification(TaskType):
         return np.array(
             [row.label for row in rows], np.int64 if self.problem == "single" else np.float64
         )
-
-
-def _logistic(logits: Scores) -> NDArray[Any]:
-    return np.asarray(1.0 / (1.0 + np.exp(-logits.astype(np.float64))))
 
 
 TYPE = Classification

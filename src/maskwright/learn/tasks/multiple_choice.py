@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from maskwright.base.errors import DataError, Finding
 from maskwright.learn.tasks.base.bag_of_words import fit_words
@@ -43,7 +44,7 @@ from maskwright.text.tables.cell_values import (
 from maskwright.text.tables.columns import NUMBERED, TEXTLIKE, ColumnSearch
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
-from maskwright.text.tables.rows import TRAIN, ChoiceExample, Row, Table, value_of
+from maskwright.text.tables.rows import TRAIN, ChoiceExample, Row, Table, cell_error, value_of
 
 LETTERS = string.ascii_uppercase
 MIN_ROWS = 5  # rows; with fewer, a 0 may be missing by chance
@@ -164,24 +165,16 @@ def _right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) 
         if option_counts[value] == 1:
             exact = options.index(value)
             if index is not None and index != exact and 0 <= index < len(options):
-                raise DataError(
-                    "the label means two choices of this row",
-                    where=f"{row.where}, column {name!r}",
-                    found=f"{value!r}: choice {index} is {options[index]!r}, choice {exact} is it",
-                    wanted="a place, counted from 0, or the words of a choice",
-                    do="write letters, A for the first choice, in all rows",
-                )
+                shown = f"{value!r}: choice {index} is {options[index]!r}, choice {exact} is it"
+                wanted = "letters in all rows, A for the first choice"
+                message = "the label means two choices of this row"
+                raise cell_error(message, row, name, wanted, shown=shown)
             index = exact
         elif index is None and len(letter) == 1 and letter in LETTERS:
             index = LETTERS.index(letter)
     if index is None or not 0 <= index < len(options):
-        raise DataError(
-            "the label is no choice of this row",
-            where=f"{row.where}, column {name!r}",
-            found=repr(value),
-            wanted=f"0 to {len(options) - 1}, a letter from A on, or the choice itself",
-            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
-        )
+        wanted = f"0 to {len(options) - 1}, a letter from A on, or the choice itself"
+        raise cell_error("the label is no choice of this row", row, name, wanted)
     return index
 
 
@@ -208,12 +201,12 @@ def _require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
         row_beyond = row_beyond or (row if index == len(options) and value not in options else None)
         count += 1
     if row_beyond is not None and count >= MIN_ROWS:
-        raise DataError(
-            "the right choices seem to be counted from 1",
-            where=f"{row_beyond.where}, column {name!r}",
-            found=f"{value_of(row_beyond, name)!r}, and nowhere a 0",
-            wanted="places counted from 0, letters from A on, or the choices themselves",
-            do="take one from each, or write letters: A for 1",
+        raise cell_error(
+            "the right choices seem to be counted from 1, as there is nowhere a 0",
+            row_beyond,
+            name,
+            "places counted from 0, letters from A on, or the choices themselves",
+            "take one from each, or write letters: A for 1",
         )
 
 
@@ -252,11 +245,10 @@ class MultipleChoice(TaskType):
         findings = cuts.findings(frame.length, "choices")
         extent = Extent.of(encoded_pairs.texts.lengths, np.arange(len(pairs)), owners, lost)
         segments = encoded_pairs.segments
+        examples = EncodedExamples(encoded_pairs.texts, labels, segments, pieces=sizes)
         if (sizes == sizes[:1]).all():
             size = int(sizes[0]) if len(sizes) else 2
             examples = EncodedExamples(encoded_pairs.texts, labels, segments, size)
-        else:
-            examples = EncodedExamples(encoded_pairs.texts, labels, segments, pieces=sizes)
         return Encoded(rows, examples, findings, None, extent)
 
     def example(self, values: Sequence[Any], where: str) -> ChoiceExample:
@@ -299,17 +291,10 @@ class MultipleChoice(TaskType):
         self, encoded: Encoded, outputs: Scores, top: int | None = None
     ) -> Iterator[Any]:
         outputs = self.merged(encoded, outputs)
-        shares = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
-        for row, probabilities in zip(
-            encoded.rows, shares / shares.sum(1, keepdims=True), strict=True
-        ):
-            order = np.argsort(-probabilities, kind="stable")[: min(top or 1, len(row.choices))]
+        for row, shares in zip(encoded.rows, softmax(outputs.astype(np.float64), 1), strict=True):
+            order = np.argsort(-shares, kind="stable")[: min(top or 1, len(row.choices))].tolist()
             ranked = [
-                {
-                    "label": int(n),
-                    "choice": row.choices[n],
-                    "score": round(float(probabilities[n]), 6),
-                }
+                {"label": n, "choice": row.choices[n], "score": round(float(shares[n]), 6)}
                 for n in order
             ]
             yield ranked[0] if top is None else ranked

@@ -25,9 +25,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import DataError, Finding, near
+from maskwright.base.errors import Finding
 from maskwright.base.metrics import squad_score
 from maskwright.base.metrics.intervals import OfSums
+from maskwright.base.metrics.row_metrics import ratio
 from maskwright.base.terminal import counted, rounded
 from maskwright.learn.tasks.base.encode import Frame, inked, windows
 from maskwright.learn.tasks.base.span_search import Prediction, search
@@ -54,11 +55,13 @@ from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
 from maskwright.text.tables.marked_text import as_read, cause_of_place, whole_words
 from maskwright.text.tables.rows import (
+    FIX_ROW,
     TABLE_FILE,
     TRAIN,
     VALIDATION,
     QuestionExample,
     Row,
+    cell_error,
     plain,
     value_of,
 )
@@ -117,14 +120,13 @@ class QuestionLayout(Layout):
         answers = _parse_answers(row, columns["answers"], context)
         impossible = _is_unanswerable(row)
         if impossible is not None and impossible == bool(answers):
-            raise DataError(
+            raise cell_error(
                 "the answers and the mark of an unanswerable question contradict each other",
-                where=row.where,
-                found=f"{counted(len(answers), 'answer')}, marked as "
+                row,
+                columns["answers"],
+                "answers, or that mark",
+                shown=f"{counted(len(answers), 'answer')}, marked as "
                 f"{'unanswerable' if impossible else 'answerable'}",
-                wanted="answers, or that mark",
-                do="correct one of the two, or take the row out (--read on_bad=skip drops and "
-                "counts it)",
             )
         return QuestionExample(question, context, answers, row.where)
 
@@ -176,24 +178,10 @@ def _parse_answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], 
         return ()
     require_field(row, "answers", name, NO_ANSWERS)
     if value is None:
-        raise DataError(
-            "null in the place of answers",
-            where=f"{row.where}, column {name!r}",
-            found="null",
-            wanted="answers",
-            do=f"where there is none, write {NO_ANSWERS}; or take the row out (--read on_bad=skip "
-            "drops and counts it)",
-        )
+        raise cell_error("null in the place of answers", row, name, f"answers, or {NO_ANSWERS}")
     if type(value) is dict:
         if "text" not in value:
-            raise DataError(
-                "an answer without a text",
-                where=f"{row.where}, column {name!r}",
-                found=f"the fields {', '.join(value) or '(none)'}",
-                wanted="'text'",
-                do=f"rename the field ({near('text', value)}), or take the row out (--read "
-                "on_bad=skip drops and counts it)",
-            )
+            raise cell_error("an answer without a text", row, name, "the field 'text'")
         texts, starts = value["text"], value.get("answer_start", [])
     elif type(value) is list and value and all(type(answer) is dict for answer in value):
         texts, starts = [v.get("text") for v in value], [v.get("answer_start") for v in value]
@@ -223,32 +211,24 @@ def _is_unanswerable(row: Row) -> bool | None:
 def _locate(text: str, start: int | None, context: str, row: Row, name: str) -> tuple[str, int]:
     """Locate an answer and return (its text in the context, its offset); raise DataError if it is
     not at `start`, or without `start` not exactly once in the context."""
-    is_at_start = start is not None and start >= 0 and context[start : start + len(text)] == text
-    if start is not None and is_at_start and text.strip():
-        return text, start
     count = context.count(text) if text.strip() else 0
-    if start is None and count == 1:
+    shown, cause = repr(text), None
+    if start is not None:
+        text_at_start = context[max(0, start) : max(0, start) + len(text)]
+        if start >= 0 and text_at_start == text and text.strip():
+            return text, start
+        if (slice_ := marked_text.raw_slice(context, text, start)) is not None:
+            return context[slice_], slice_.start
+        shown += f", at character {start}: {text_at_start!r}"
+        cause = cause_of_place(context, text, start)
+    elif count == 1:
         return text, context.index(text)
-    if start is not None and (slice_ := marked_text.raw_slice(context, text, start)) is not None:
-        return context[slice_], slice_.start
-    text_at_start = "" if start is None else context[max(0, start) : max(0, start) + len(text)]
-    cause = cause_of_place(context, text, start) if start is not None else None
-    if count == 1:
-        tip = f"it stands there once, at character {context.index(text)}: correct answer_start"
-    elif count:
-        starts = [match.start() for match in re.finditer(re.escape(text), context)]
-        tip = f"it stands there {count} times, at {', '.join(map(str, starts[:5]))}: give its place"
-    else:
-        tip = "correct the answer, or take the row out (--read on_bad=skip drops and counts it)"
-    raise DataError(
-        "the answer is not in the context at its place",
-        where=f"{row.where}, column {name!r}",
-        found=f"{text!r}, at character {start}: {text_at_start!r}"
-        if start is not None
-        else repr(text),
-        wanted="context[start : start + len(answer)] == answer, in characters",
-        do=f"{tip}; {cause}" if cause else tip,
-    )
+    starts = [match.start() for match in re.finditer(re.escape(text), context)] if count else []
+    tip = f"it stands there at {', '.join(map(str, starts[:5]))}: give its place"
+    do = "; ".join(filter(None, [tip if starts else FIX_ROW, cause]))
+    wanted = "context[start : start + len(answer)] == answer, in characters"
+    message = "the answer is not in the context at its place"
+    raise cell_error(message, row, name, wanted, do, shown=shown)
 
 
 BALANCED_F1 = "balanced_f1"  # mean over questions with and without an answer
@@ -271,40 +251,35 @@ SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 @dataclass(frozen=True)
 class AnswerCounts:
-    """Counts of questions, windows and what was truncated or could not be encoded.
-
-    Attributes:
-        questions, answerable: number of questions, and of those with a true answer.
-        windows: number of windows.
-        questions_cut: number of truncated questions.
-        blank: questions without a token, of which only the context is encoded.
-        exact: answerable questions whose first answer is exactly restored from its tokens.
-        tokenless: answerable questions whose answers have no token.
-        lost: answerable questions of which no answer lies completely in a window.
-        longest: number of tokens of the longest target, which the search should allow.
-    """
+    """Counts of questions, windows and what was truncated or could not be encoded."""
 
     questions: int
-    answerable: int
+    answerable: int  # questions with a true answer
     windows: int
-    questions_cut: int
-    blank: int
-    exact: int
-    tokenless: int
-    lost: int
-    longest: int
+    questions_cut: int  # truncated questions
+    blank: int  # questions without a token, of which only the context is encoded
+    exact: int  # answerable questions whose first answer is exactly restored from its tokens
+    tokenless: int  # answerable questions whose answers have no token
+    lost: int  # answerable questions of which no answer lies completely in a window
+    longest: int  # tokens of the longest target, which the search should allow
 
-    def render(self) -> str:
-        return (
-            f"{self.questions:,} questions in {self.windows:,} windows; "
-            + (
-                f"of {self.answerable:,} answers {self.exact:,} come back exactly, "
-                f"{self.tokenless:,} have no token, {self.lost:,} fit in no window; "
-            )
-            * bool(self.answerable)
-            + f"{self.questions_cut:,} questions truncated"
-            + f", {self.blank:,} without a token" * bool(self.blank)
+    def findings(self) -> list[Finding]:
+        """Return a finding with the counts if something is notable."""
+        divided = self.windows > self.questions
+        incomplete = self.answerable and (self.tokenless or self.lost or divided)
+        if not (self.questions_cut or self.blank or incomplete):
+            return []
+        answers = (
+            f"of {self.answerable:,} answers {self.exact:,} come back exactly, "
+            f"{self.tokenless:,} have no token, {self.lost:,} fit in no window; "
         )
+        message = (
+            f"{self.questions:,} questions in {self.windows:,} windows; "
+            f"{answers * bool(self.answerable)}{self.questions_cut:,} questions truncated"
+            + f", {self.blank:,} without a token"
+            * bool(self.blank)
+        )
+        return [Finding("windows-of-answers", message)]
 
 
 class AnswerWindows:
@@ -403,24 +378,13 @@ class AnswerWindows:
             longest=longest,
         )
 
-    def __len__(self) -> int:
-        return len(self.question_of)
-
     def predictions(
         self, scores: NDArray[np.floating], *, longest: int, num_best: int = 20, words: bool
     ) -> list[Prediction]:
-        """Return the best answers to each question; `scores` (M, 2) are those of starts and stops
-        at the `places`. The other arguments are those of `search`."""
-        return search(
-            scores,
-            self.places,
-            self.characters,
-            self.question_of,
-            [row.context for row in self.rows],
-            longest=longest,
-            num_best=num_best,
-            words=words,
-        )
+        """Return the best answers to each question; arguments as of `search`."""
+        contexts = [row.context for row in self.rows]
+        where = self.places, self.characters, self.question_of, contexts
+        return search(scores, *where, longest=longest, num_best=num_best, words=words)
 
 
 def _tokens_of(
@@ -528,14 +492,7 @@ class QuestionAnswering(TaskType):
             np.array(windows.segments, np.int64) if frame.segments else None,
             places=windows.places,
         )
-        counts = windows.counts
-        incomplete = counts.questions_cut or counts.tokenless or counts.lost
-        is_notable = (
-            counts.questions_cut
-            or counts.blank
-            or (counts.answerable and (incomplete or len(windows) > len(rows)))
-        )
-        findings = [Finding("windows-of-answers", counts.render())] if is_notable else []
+        findings = windows.counts.findings()
         if self.within_words and (within := sum(map(_cuts_a_word, rows))):
             message = f"{counted(within, 'row')} with an answer that begins or ends within a word"
             findings.append(Finding("answers-within-words", message, "as predicted answers may"))
@@ -603,7 +560,7 @@ class QuestionAnswering(TaskType):
         row_scores, has_answer = _row_scores(rows, answers), _has_answer(rows)
         sums = np.column_stack([row_scores, np.ones(len(row_scores))])
         figures: dict[str, tuple[OfSums, NDArray[np.float64]]] = {
-            name: (_mean, sums[:, [number, 2]]) for number, name in enumerate(self.measures)
+            name: (ratio, sums[:, [number, 2]]) for number, name in enumerate(self.measures)
         }
         if 0 < has_answer.sum() < len(has_answer):
             by_answerable = np.column_stack(
@@ -611,7 +568,7 @@ class QuestionAnswering(TaskType):
             )
             for start, sort in ((0, HAS), (3, NO)):
                 figures |= {
-                    sort + name: (_mean, by_answerable[:, [start + number, start + 2]])
+                    sort + name: (ratio, by_answerable[:, [start + number, start + 2]])
                     for number, name in enumerate(self.measures)
                 }
             figures[BALANCED_F1] = (_balanced, by_answerable[:, [0, 2, 3, 5]])
@@ -654,25 +611,15 @@ def _pipeline_answer(probability: float, start: int, answer: str) -> dict[str, A
 
 def _one_sided(rows: Sequence[Any], answers: Answers) -> Finding | None:
     has_answer, answered = _has_answer(rows), np.array([bool(answer) for answer in answers])
-    if not len(has_answer):
+    never = not answered.any() and bool(has_answer.any())
+    if not never and not (answered.all() and not has_answer.all()):
         return None
-    if not answered.any() and has_answer.any():
-        return Finding(
-            ONE_SIDED,
-            f'"no answer" is predicted for all {counted(len(has_answer), "question")} (with an '
-            f"answer: {has_answer.sum():,}): the model is of no use as it is",
-            remedy="give it more questions with an answer, or more epochs",
-            severity="warning",
-        )
-    if answered.all() and not has_answer.all():
-        return Finding(
-            ONE_SIDED,
-            f'"no answer" is predicted for none of {counted(len(has_answer), "question")} '
-            f"(without an answer: {(~has_answer).sum():,}): its predictions for those are "
-            "wrong",
-            severity="warning",
-        )
-    return None
+    message = (
+        f'"no answer" is predicted for {"all" if never else "none of"} '
+        f"{counted(len(rows), 'question')}, {has_answer.sum():,} with an answer"
+    )
+    remedy = "give it more questions with an answer, or more epochs" if never else ""
+    return Finding(ONE_SIDED, message, remedy=remedy, severity="warning")
 
 
 def _cuts_a_word(row: Any) -> bool:
@@ -697,46 +644,30 @@ def _has_answer(rows: Sequence[Any]) -> NDArray[np.bool_]:
     return np.array([squad_score.real([g for g, _ in row.answers]) != [""] for row in rows], bool)
 
 
-def _mean(sums: NDArray[Any]) -> NDArray[Any]:
-    """Divide sums by counts: (N, 2) -> (N,); NaN where the count is 0."""
-    return np.divide(sums[:, 0], sums[:, 1], out=np.full(len(sums), np.nan), where=sums[:, 1] > 0)
-
-
 def _balanced(sums: NDArray[Any]) -> NDArray[Any]:
     """Return `squad_score.balanced` of (N, 4) sums and counts by kind; one kind: its mean."""
-    with_answer, without_answer = _mean(sums[:, :2]), _mean(sums[:, 2:])
-    return np.where(
-        np.isnan(with_answer),
-        without_answer,
-        np.where(
-            np.isnan(without_answer), with_answer, squad_score.balanced(with_answer, without_answer)
-        ),
-    )
+    first, second = ratio(sums[:, :2]), ratio(sums[:, 2:])
+    both = squad_score.balanced(first, second)
+    return np.where(np.isnan(first), second, np.where(np.isnan(second), first, both))
 
 
 def _finite(threshold: float, differences: NDArray[np.float64]) -> float | None:
     """Return a finite threshold that JSON can represent: an infinite one becomes a bound of the
     `differences`, with the same predictions for them. None if none of these is finite."""
-    finite_differences = differences[np.isfinite(differences)]
-    if np.isfinite(threshold) or not len(finite_differences):
-        return float(threshold) if np.isfinite(threshold) else None
-    return float(
-        finite_differences.max()
-        if threshold > 0
-        else np.nextafter(finite_differences.min(), -np.inf)
-    )
+    finite = differences[np.isfinite(differences)]
+    if not len(finite):
+        return None
+    return float(np.clip(threshold, np.nextafter(finite.min(), -np.inf), finite.max()))
 
 
 def _nearest(row: QuestionExample) -> str:
     question_words = Counter(squad_score.normalise(row.question).split())
-    sentences = [sentence for sentence in SENTENCE_END.split(row.context) if sentence.strip()] or [
-        row.context
-    ]
-    shared = [
-        (Counter(squad_score.normalise(sentence).split()) & question_words).total()
-        for sentence in sentences
-    ]
-    return sentences[int(np.argmax(shared))]
+
+    def shared(sentence: str) -> int:
+        return (Counter(squad_score.normalise(sentence).split()) & question_words).total()
+
+    sentences = filter(str.strip, SENTENCE_END.split(row.context))
+    return max(sentences, key=shared, default=row.context)
 
 
 TYPE = QuestionAnswering

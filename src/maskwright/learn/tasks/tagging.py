@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from maskwright.base.errors import DataError, Finding, UsageError
 from maskwright.base.metrics import metrics
@@ -53,7 +54,16 @@ from maskwright.text.tables.columns import MANY_ROWS, NAMES, ColumnSearch
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
 from maskwright.text.tables.marked_text import encode_raw, tag_words, words_in
-from maskwright.text.tables.rows import TRAIN, UNKNOWN, Row, Table, TaggedExample, plain, value_of
+from maskwright.text.tables.rows import (
+    TRAIN,
+    UNKNOWN,
+    Row,
+    Table,
+    TaggedExample,
+    cell_error,
+    plain,
+    value_of,
+)
 from maskwright.text.tables.tags import OUTSIDE, Entity, as_entities, as_usual, spelling_of
 
 # Offsets are miscounted if another unit fits this many rows and this share of rows with cut words.
@@ -266,13 +276,9 @@ def _tagged_example(
     ):
         raise missing(row, name, "list of tokens", "a list of texts that are not all blank")
     if len(tokens) != len(tags):
-        raise DataError(
-            "tokens and tags differ in number",
-            where=f"{row.where}, columns {name!r} and {tags_name!r}",
-            found=f"{len(tokens)} tokens and {len(tags)} tags",
-            wanted="one tag for each token",
-            do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
-        )
+        shown = f"{len(tokens)} tokens of {name!r} and {len(tags)} tags"
+        message = "tokens and tags differ in number"
+        raise cell_error(message, row, tags_name, "one tag for each token", shown=shown)
     tag_ids = tuple(
         UNKNOWN if type(tag) is UnknownTag else vocabulary.index(tag, row) for tag in tags
     )
@@ -501,9 +507,8 @@ class Tagging(TaskType):
         self, encoded: Encoded, outputs: Scores, top: int | None = None
     ) -> Iterator[list[dict[str, Any]]]:
         sentences, words = encoded.way_back
-        shares = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
         word_scores = np.zeros(sum(len(row.tokens) for row in encoded.rows))
-        word_scores[words] = shares.max(1) / shares.sum(1)
+        word_scores[words] = softmax(outputs.astype(np.float64), 1).max(1)
         offset = 0
         answers = self.answers(encoded, outputs)
         for row, text, row_tags in zip(encoded.rows, sentences, answers, strict=True):

@@ -30,11 +30,11 @@ from typing import Any
 import numpy as np
 
 from maskwright.ask.predict.engine import TASK, Engine, Head
-from maskwright.ask.predict.predictor import TaskPredictor, answers_of
+from maskwright.ask.predict.predictor import TaskPredictor
 from maskwright.base import memory
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError, near
 from maskwright.learn.tasks.base.choices import LongText
-from maskwright.learn.tasks.base.task_type import Encoded, TaskType
+from maskwright.learn.tasks.base.task_type import Encoded, TaskType, pipeline_answers
 from maskwright.model.device.choices import TORCH, Precision
 from maskwright.model.inference.fill_mask import spelled_masks
 from maskwright.model.inference.growing_text import Piece
@@ -237,7 +237,7 @@ class Host:
         """Return the predictions of the model's task; `rows` as in `LanguageModel.predict`."""
 
         def finish(task: TaskType, encoded: Encoded, outputs: Any) -> Iterable[Any]:
-            return answers_of(task, encoded, outputs, options.top)
+            return pipeline_answers(task, encoded, outputs, options.top)
 
         return await self._answer_task(name, options, TASK, rows, finish)
 

@@ -26,7 +26,6 @@ LONG: tuple[Long, ...] = get_args(Long)
 # The handling of long texts in prediction: as in training (`Long`, by default the end is cut); in
 # windows, if the model was trained with the default; or an error.
 LongText = Literal["as_trained", "windows", "refuse"]
-LONG_TEXTS: tuple[LongText, ...] = get_args(LongText)
 HIERARCHICAL = "hierarchical"
 # Poolings by their names for users: the state of [CLS] (for decoders, of the last token), or the
 # mean or maximum of all states.
@@ -55,15 +54,6 @@ def require_choice(value: str, choices: Iterable[str], where: str) -> None:
         raise UsageError(
             "no such choice", where=where, found=repr(value), wanted=near(str(value), choices)
         )
-
-
-def require_long_text(long: str) -> None:
-    """Check that `long` is a value of `LongText`.
-
-    Raises:
-        UsageError: with similar values.
-    """
-    require_choice(long, LONG_TEXTS, "long")
 
 
 def require_dimensions(dimensions: Iterable[int], low: int, high: int) -> None:

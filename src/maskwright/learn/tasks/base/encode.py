@@ -16,7 +16,7 @@ of transformers. Special tokens are never cut, and every cut is counted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -65,11 +65,6 @@ class Frame:
     def refuses(self) -> bool:
         """Whether no token of a text may be left out."""
         return self.too_long == "refuse" or self.in_windows
-
-
-def asking(frame: Frame, long: LongText) -> Frame:
-    """Return the frame with another `too_long`."""
-    return replace(frame, too_long=long)
 
 
 def frame_of(config: TransformerConfig, tokenizer: Tokenizer, length: int, long: Long) -> Frame:

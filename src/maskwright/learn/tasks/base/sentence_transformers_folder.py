@@ -64,36 +64,13 @@ READING = tuple(
     f"sentence_{name}_config.json"
     for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    activation.__name__: activation
-    for activation in (
-        nn.Identity,
-        nn.Tanh,
-        nn.ReLU,
-        nn.GELU,
-        nn.SiLU,
-        nn.Sigmoid,
-        nn.ELU,
-        nn.LeakyReLU,
-        nn.Mish,
-        nn.ReLU6,
-        nn.SELU,
-        nn.Softplus,
-        nn.Softsign,
-        nn.Hardtanh,
-    )
-}
-# The supported values of settings of a Transformer module of release 6.
-TEXT_ALONE: dict[str, Any] = {
-    "transformer_task": "feature-extraction",
-    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
-    "module_output_name": "token_embeddings",
-}
-HEAD_READING: dict[str, Any] = {
-    "transformer_task": "sequence-classification",
-    "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
-    "module_output_name": "scores",
-}
+ACTIVATIONS = (
+    *("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "ELU", "LeakyReLU", "Mish", "ReLU6"),
+    *("SELU", "Softplus", "Softsign", "Hardtanh"),
+)
+# The supported task, output of the model and output of a Transformer module of release 6.
+TEXT_ALONE = "feature-extraction", "last_hidden_state", "token_embeddings"
+HEAD_READING = "sequence-classification", "logits", "scores"
 HEAD_ACTIVATIONS = ("Identity", "Sigmoid")
 LIBRARY = "sentence_transformers."  # other modules have their own code
 OTHER_LIBRARY = "ask it with sentence-transformers"
@@ -182,8 +159,11 @@ class SentenceFolder:
     def plain(self) -> bool:
         """Whether only normalisation follows the pooling, and vectors are compared by cosine."""
         names = [module.name for module in self.after if module.name != "Dropout"]
-        is_whole = self.truncated is None
-        return names == ["Normalize"] and self.similarity == "cosine" and is_whole
+        return (names, self.similarity, self.truncated) == (["Normalize"], "cosine", None)
+
+    @property
+    def _trained_modules(self) -> list[str]:
+        return [module.name for module in self.after if module.name in ("Dense", "LayerNorm")]
 
     def require_learnable(self) -> None:
         """Check that no module after the pooling has weights, which cannot be trained here.
@@ -191,14 +171,11 @@ class SentenceFolder:
         Raises:
             IncompatibleError: with the names of such modules.
         """
-        trained_modules = [
-            module.name for module in self.after if module.name in ("Dense", "LayerNorm")
-        ]
-        if trained_modules:
+        if self._trained_modules:
             raise IncompatibleError(
                 "a module behind the pooling that is not trained here",
                 where=self.folder / "modules.json",
-                found=", ".join(trained_modules),
+                found=", ".join(self._trained_modules),
                 wanted="Transformer, Pooling, Normalize",
                 do="fine-tune it with sentence-transformers, or take the module out of "
                 "modules.json to go on without it",
@@ -210,33 +187,18 @@ class SentenceFolder:
         steps += ["lower case"] if self.lower else []
         if self.poolings not in (("cls",), ("mean",), ("max",)):
             steps.append(f"the pooling {' and '.join(self.poolings)}")
-        return steps + [
-            module.name for module in self.after if module.name in ("Dense", "LayerNorm")
-        ]
+        return steps + self._trained_modules
 
     def findings(self) -> list[Finding]:
         """Return findings on prompts that are, or are not, added to every text."""
         if self.prompt:
-            left_out = "" if self.include_prompt else ", and left out of the pooling"
-            return [
-                Finding(
-                    "prompt-of-folder",
-                    f"the folder's prompt {self.default_prompt!r}, {self.prompt!r}, stands before "
-                    f"every text{left_out}",
-                )
-            ]
-        named = {name: text for name, text in self.prompts.items() if text}
-        if not named:
-            return []
-        listed = ", ".join(f"{name} {text!r}" for name, text in named.items())
-        return [
-            Finding(
-                "prompts-not-used",
-                f"the folder has prompts ({listed}) and none by default, so none is put before the "
-                "texts",
-                remedy="where one belongs there, write it into the texts",
-            )
-        ]
+            message = f"the folder's prompt {self.prompt!r} stands before every text"
+            message += "" if self.include_prompt else ", and left out of the pooling"
+            return [Finding("prompt-of-folder", message)]
+        listed = ", ".join(f"{name} {text!r}" for name, text in self.prompts.items() if text)
+        message = f"the folder has prompts ({listed}) and none by default, so none is used"
+        remedy = "where one belongs there, write it into the texts"
+        return [Finding("prompts-not-used", message, remedy=remedy)] if listed else []
 
 
 def read(path: Path) -> SentenceFolder | None:
@@ -250,25 +212,15 @@ def read(path: Path) -> SentenceFolder | None:
     modules = modules_of(folder)
     if not modules:
         return None
-    names = [module.name for module in modules]
+    file, known = folder / "modules.json", ("Transformer", "Pooling", *_BUILT)
     for module in modules:
-        is_of_library = module.type.startswith(LIBRARY)
-        if not is_of_library or module.name not in ("Transformer", "Pooling", *_BUILT):
-            raise _not_applied(
-                "a module that is not applied here",
-                folder / "modules.json",
-                module.type,
-                ", ".join(("Transformer", "Pooling", *_BUILT)),
-            )
-    if names[:2] != ["Transformer", "Pooling"] or names.count("Pooling") + names.count(
-        "Transformer"
-    ) != len(names[:2]):
-        raise _not_applied(
-            "modules in an order that is not applied here",
-            folder / "modules.json",
-            ", ".join(names),
-            "Transformer, Pooling, then others",
-        )
+        if not module.type.startswith(LIBRARY) or module.name not in known:
+            message = "a module that is not applied here"
+            raise _not_applied(message, file, module.type, ", ".join(known))
+    names = tuple(module.name for module in modules)
+    if names[:2] != known[:2] or not set(known[:2]).isdisjoint(names[2:]):
+        message = "modules in an order that is not applied here"
+        raise _not_applied(message, file, ", ".join(names), "Transformer, Pooling, then others")
     poolings, include_prompt = _poolings(folder, modules[1])
     described = SentenceFolder(
         folder,
@@ -282,8 +234,7 @@ def read(path: Path) -> SentenceFolder | None:
     if described.prompt and not include_prompt and "cls" in poolings:
         # Releases before 6 pool [CLS], later ones the first token after the prompt.
         raise _not_applied(
-            "the first token is read and the prompt left out, which releases of "
-            "sentence-transformers do in two ways",
+            "releases of sentence-transformers leave out the prompt in two ways",
             folder / modules[1].path,
             "pooling cls with include_prompt false",
             "another pooling, or include_prompt true",
@@ -348,11 +299,18 @@ def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
     return tuple(modes), include
 
 
-def _text_settings(folder: Path, path: Path, usual_settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Read `lower` and `length`; `usual_settings` are the only supported values of other keys."""
+def _text_settings(folder: Path, path: Path, supported: tuple[str, str, str]) -> dict[str, Any]:
+    """Read `lower` and `length`; `supported`: the only values of other keys, as `TEXT_ALONE`."""
     name = next((file_name for file_name in READING if (folder / file_name).is_file()), READING[0])
     config = safe_read.read_json(folder, name) if (folder / name).is_file() else {}
-    for key, usual in {**usual_settings, "processing_kwargs": None}.items():
+    task, model_output, output = supported
+    usual_settings: dict[str, Any] = {
+        "transformer_task": task,
+        "modality_config": {"text": {"method": "forward", "method_output_name": model_output}},
+        "module_output_name": output,
+        "processing_kwargs": None,
+    }
+    for key, usual in usual_settings.items():
         if config.get(key) not in (None, usual, {}):
             raise _not_applied(
                 "a setting that is not applied here", f"{folder / name}: {key}", config[key], usual
@@ -461,19 +419,15 @@ class _Dense(nn.Module):
         return output if self.residual is None else output + self.residual(x)
 
 
-def _require_sentence_vector(config: Mapping[str, Any], where: Path) -> None:
+def _module_config(folder: Path, module: Module) -> dict[str, Any]:
+    """Return the module's settings; {} if it has no file of them."""
+    where = folder / module.path / "config.json"
+    has_config = bool(module.path) and where.is_file()
+    config = safe_read.read_json(where.parent, where.name) if has_config else {}
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, "sentence_embedding"):
             message = "a module of something else than the vector of a text"
             raise _not_applied(message, f"{where}: {key}", config[key], "sentence_embedding")
-
-
-def _module_config(folder: Path, module: Module) -> dict[str, Any]:
-    """Return the module's settings; {} if it has no file of them."""
-    module_folder = folder / module.path
-    has_config = (module_folder / "config.json").is_file() if module.path else False
-    config = safe_read.read_json(module_folder, "config.json") if has_config else {}
-    _require_sentence_vector(config, module_folder / "config.json")
     return config
 
 
@@ -502,18 +456,17 @@ def _dense(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
         sizes, expected = f"{config.get('in_features')} to {rows}", f"in_features {width}"
         raise _damaged("a module does not fit what comes before it", where, sizes, expected)
     named = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-    activation = ACTIVATIONS.get(str(named).rpartition(".")[2])
-    if activation is None or not str(named).startswith("torch.nn."):
+    activation = str(named).rpartition(".")[2]
+    if activation not in ACTIVATIONS or not str(named).startswith("torch.nn."):
         message = "an activation that is not applied here"
         raise _not_applied(message, f"{where}: activation_function", named, ", ".join(ACTIVATIONS))
     linear = nn.Linear(width, rows, bias=bool(bias))
     layers: dict[str, nn.Module] = {"linear": linear}
-    residual: nn.Module | None = None
     if config.get("use_residual"):
-        residual = nn.Identity() if rows == width else nn.Linear(width, rows, bias=False)
-        layers |= {} if rows == width else {"residual": residual}
+        is_square = rows == width
+        layers["residual"] = nn.Identity() if is_square else nn.Linear(width, rows, bias=False)
     _fill(folder, module, layers)
-    return _Dense(linear, activation(), residual), rows
+    return _Dense(linear, getattr(nn, activation)(), layers.get("residual")), rows
 
 
 @torch.no_grad()
@@ -588,14 +541,10 @@ def folder_files(task_type: TaskType, frame: Frame, width: int) -> dict[str, str
     modes: dict[str, Any] = {mode: name in task_type.poolings for name, mode in MODES.items()}
     if SKIPPED in options:
         modes["include_prompt"] = False
+    paths = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
     modules = [
-        {
-            "idx": i,
-            "name": str(i),
-            "path": f"{i}_{name}" if i else "",
-            "type": f"{LIBRARY}models.{name}",
-        }
-        for i, name in enumerate(("Transformer", "Pooling", "Normalize"))
+        {"idx": i, "name": str(i), "path": path, "type": f"{LIBRARY}models.{name}"}
+        for i, (name, path) in enumerate(paths.items())
     ]
     contents: dict[str, Any] = {
         "modules.json": modules,

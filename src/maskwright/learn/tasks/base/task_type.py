@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -442,10 +443,12 @@ def pipeline_answers(
     """Return `as_pipeline` of a task type.
 
     Raises:
-        UsageError: `top`, and the task has only one answer for each row.
+        UsageError: `top` is below 1, or the task has only one answer for each row.
     """
     if top is None:
         return task_type.as_pipeline(encoded, outputs)
+    if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
+        raise UsageError("no answer to give", where="--top", found=repr(top), wanted="1 or more")
     if not task_type.ranks or task_type.problem == "number":
         task = f"{task_type.task}, text to text" if task_type.writes else task_type.task
         raise UsageError(
@@ -454,7 +457,7 @@ def pipeline_answers(
             found=task,
             do="ask without it",
         )
-    return task_type.as_pipeline(encoded, outputs, top)
+    return task_type.as_pipeline(encoded, outputs, int(top))
 
 
 def example_of_row(task_type: TaskType, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:
