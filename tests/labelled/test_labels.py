@@ -217,11 +217,7 @@ def tagged(*rows: tuple[str, str]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("row", "what", "where"),
     [
-        (
-            ("one two", "O"),
-            "tokens and tags differ in number",
-            "line 2, columns 'tokens' and 'tags'",
-        ),
+        (("one two", "O"), "tokens and tags differ in number", "line 2, column 'tags'"),
         (("one two", "O I-per"), "a span begins with I-", "line 2, column 'tags', token 2"),
         (("one two", "B-per I-org"), "a span begins with I-", "line 2, column 'tags', token 2"),
     ],
