@@ -13,7 +13,7 @@ import pytest
 
 from labelled.tables import write_rows
 from maskwright import api
-from maskwright.ask.doctor.doctor import NAME, PAGE, Diagnosis, doctor
+from maskwright.ask.doctor.doctor import NAME, Diagnosis, doctor
 from maskwright.base.errors import DataError, UsageError
 from maskwright.cli import main as cli
 
@@ -200,7 +200,7 @@ def test_the_report_is_printed_and_written(
     assert shown.startswith(told["verdict"]) and told["command"] in shown
     assert told["command"].endswith(f"--data '{data}' --read on_bad=skip")
     assert {"leakage", "label_errors", "repetitions", "model", "score"} == told["checks"].keys()
-    assert told["verdict"] in (out / PAGE).read_text()
+    assert told["verdict"] in (out / "report.html").read_text()
     with pytest.raises(UsageError):
         doctor(data, out=out, stream=io.StringIO())
 

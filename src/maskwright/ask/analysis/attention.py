@@ -11,12 +11,11 @@ from markupsafe import Markup
 
 from maskwright.ask.analysis import heads, word_senses
 from maskwright.ask.analysis.hidden_states import ProbedModel
-from maskwright.ask.analysis.pages import require_new, write
+from maskwright.ask.analysis.pages import write
 from maskwright.base.errors import Finding, UsageError
 from maskwright.base.report import document
 from maskwright.base.report.document import Table
 from maskwright.base.report.drawing.svg import grid, head_weights
-from maskwright.base.storage import commit
 from maskwright.base.terminal import Say, printer
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import read
@@ -57,8 +56,7 @@ def attention(
         say(Finding("one-of-two-stacks", ONE_OF_TWO.strip()).line())
     bank = heads.read_trees(Path(tree)) if tree is not None else []
     texts = _texts(text, bank, say)
-    commit.probe_writable(out)
-    require_new(out)
+    document.reserve(out)
     head_measures = heads.look_at_heads(subject, texts)
     if num_short := len(texts) - head_measures.texts:
         message = f"{num_short:,} texts of fewer than two tokens are left out"

@@ -4,7 +4,6 @@ probe."""
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -26,13 +25,7 @@ from maskwright.base.terminal import Say
 from maskwright.model.opening import folders
 from maskwright.text.tables.rows import ALL
 
-PAGE = "report.html"
 BY_LAYER = partial(Chart, across="layer", say="{:.2f}".format)
-
-
-def require_new(out: Path) -> None:
-    """Raise a `UsageError` if `out` has results or a page already."""
-    document.require_new(out / document.NAME, out / PAGE)
 
 
 def write(
@@ -41,9 +34,8 @@ def write(
     """Write `figures` as JSON, and the page rendered from `template` with the variables `shown`,
     to `out`. Returns the path of the page."""
     page = document.render(template, name=folders.called(subject.path), **shown)
-    document.write_new(out, {document.NAME: json.dumps(figures, indent=2) + "\n", PAGE: page})
-    say(f"report: {out / PAGE}")
-    return out / PAGE
+    document.publish(out, document.NAME, figures, page, say)
+    return out / document.PAGE
 
 
 def plain(measured: Any) -> dict[str, Any]:

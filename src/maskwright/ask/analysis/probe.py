@@ -9,9 +9,9 @@ from typing import TextIO
 
 from maskwright.ask.analysis import layers, word_senses
 from maskwright.ask.analysis.hidden_states import ProbedModel
-from maskwright.ask.analysis.pages import require_new, show_layers, show_pooling, show_senses
+from maskwright.ask.analysis.pages import show_layers, show_pooling, show_senses
 from maskwright.base.errors import MaskwrightError, UsageError
-from maskwright.base.storage import commit
+from maskwright.base.report import document
 from maskwright.base.terminal import printer
 from maskwright.text.tables import files, splits
 from maskwright.text.tables.infer import infer
@@ -71,8 +71,7 @@ def probe(
     subject = ProbedModel.of(Path(model))
     data = None if data is None else Path(data)
     if data is None or word is not None:
-        commit.probe_writable(out)
-        require_new(out)
+        document.reserve(out)
         return show_senses(subject, out, word or word_senses.WORD, data, columns, say)
     examples = _pairs(data, columns, task, read)
     if examples is None:
@@ -82,8 +81,7 @@ def probe(
         *(finding.line() for finding in left_out_findings(examples)),
     ):
         say(line)
-    commit.probe_writable(out)
-    require_new(out)
+    document.reserve(out)
     if _is_alike(examples.task):
         return show_pooling(subject, out, layers.compare_pooling(subject, examples, items), say)
     items = ITEMS if items is None else items

@@ -10,7 +10,6 @@ them; what takes longer is computed on rows that are drawn, which is said.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,6 @@ from maskwright.ask.predict.engine import open_engine
 from maskwright.base.errors import Finding, shorten
 from maskwright.base.report import document
 from maskwright.base.report.document import Table
-from maskwright.base.storage import commit
 from maskwright.base.terminal import counted, printer, shell_word
 from maskwright.text.tables.columns import GROUPS
 from maskwright.text.tables.files import load
@@ -36,7 +34,7 @@ from maskwright.text.tables.rows import ALL, plain
 from maskwright.text.tables.shapes import as_names, option
 from maskwright.text.tables.survey import survey
 
-NAME, PAGE = "diagnosis.json", "report.html"
+NAME = "diagnosis.json"
 SHOWN, TEXT = 10, 60  # rows in the report, and characters of each
 # Findings of the survey that are problems, and those that a check has with more detail.
 PROBLEMS = {"class-never-seen", "misspelt-label", "label-like-missing-value", "same-answer"}
@@ -183,9 +181,7 @@ def doctor(
         DataError: rows that cannot be read, or no task fits them.
         IncompatibleError: the model has no network that reads texts.
     """
-    if out is not None:
-        document.require_new(Path(out) / NAME, Path(out) / PAGE)
-        commit.probe_writable(Path(out))
+    document.reserve(out, NAME)
     engine = None if model is None else open_engine(model)
     embed = None if engine is None else engine.embedder(None).vectors
     table = load(data, header=read.header, reading=read.reading)
@@ -226,9 +222,8 @@ def doctor(
     say = printer(stream)
     say(diagnosis.render())
     if out is not None:
-        text = json.dumps(diagnosis.to_json(), indent=2, allow_nan=False) + "\n"
-        document.write_new(Path(out), {NAME: text, PAGE: diagnosis.page(Path(data).name)})
-        say(f"report: {Path(out) / PAGE}")
+        page = diagnosis.page(Path(data).name)
+        document.publish(out, NAME, diagnosis.to_json(), page, say)
     return diagnosis
 
 

@@ -94,7 +94,8 @@ def check_score(subject: Subject, predicted: FoldPredictions | None) -> Check:
     if is_number:
         value, half = ASSUMED, correlation_half_width(ASSUMED, rows)
         summary = f"{described}: a correlation of {value:.2f} ± {half:.3f}"
-        figures: dict[str, Any] = {"rows": rows, "correlation": value, "half_width": half}
+        figures: dict[str, Any] = {"rows": rows, "correlation": value}
+        figures["half_width"] = None if math.isnan(half) else half
     else:
         is_predicted = predicted is not None and predicted.labels.ndim == 1
         value = predicted.accuracy if is_predicted and predicted is not None else ASSUMED

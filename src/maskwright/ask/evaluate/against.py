@@ -11,20 +11,18 @@ are a family of further tests (Holm 1979). With a folder `out` are written:
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from maskwright.ask.evaluate.labelled_rows import PAGE, predict_rows, rows_for
+from maskwright.ask.evaluate.labelled_rows import predict_rows, rows_for
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import IncompatibleError, UsageError, shorten
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.paired import PairedDifference, Verdict, compare, holm
 from maskwright.base.report import document
-from maskwright.base.storage import commit
 from maskwright.base.terminal import printer
 from maskwright.learn.finetune import page
 from maskwright.learn.finetune.finished_seeds import REJECTS
@@ -74,10 +72,9 @@ class ModelComparison:
         names = list(self.estimates)
         rows = []
         for metric, gap in self.gaps.items():
-            difference = Estimate(gap.value, gap.low, gap.high).render()
-            estimates = (self.estimates[name][metric].render() for name in names)
-            p = self.p[metric]
-            rows.append([metric, *estimates, difference, "–" if math.isnan(p) else f"{p:.2g}"])
+            estimates = [*(self.estimates[name][metric] for name in names), gap.estimate()]
+            p = "–" if math.isnan(self.p[metric]) else f"{self.p[metric]:.2g}"
+            rows.append([metric, *(estimate.render() for estimate in estimates), p])
         return {
             "title": f"{names[0]} and {names[1]} on the same rows",
             "head": ["", *names, "difference", "p"],
@@ -90,7 +87,6 @@ class ModelComparison:
     def differing_table(self) -> document.Table:
         names = list(self.estimates)
         counts = [sum(row.right == name for row in self.differing) for name in (*names, "neither")]
-        shown = self.differing[:SHOWN_ROWS]
         return {
             "heading": "Where they differ",
             "title": f"Rows with different answers: {names[0]} alone is right in {counts[0]:,}, "
@@ -101,9 +97,9 @@ class ModelComparison:
                     row.where.rsplit("/", 1)[-1],
                     *(shorten(cell) for cell in (row.text, row.label, row.ours, row.theirs)),
                 ]
-                for row in shown
+                for row in self.differing[:SHOWN_ROWS]
             ],
-            "note": f"Shown: {len(shown):,} of {len(self.differing):,}.",
+            "note": f"Shown: {min(SHOWN_ROWS, len(self.differing))} of {len(self.differing):,}.",
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +111,7 @@ class ModelComparison:
                 for name, estimates in self.estimates.items()
             },
             "differences": {
-                metric: Estimate(gap.value, gap.low, gap.high).to_json()
+                metric: gap.estimate().to_json()
                 | {"p": None if math.isnan(self.p[metric]) else self.p[metric]}
                 for metric, gap in self.gaps.items()
             },
@@ -142,9 +138,7 @@ def evaluate_against(
         IncompatibleError: the models were fine-tuned for other tasks or labels.
         UsageError, DataError: as of `evaluate_file`.
     """
-    if out is not None:
-        document.require_new(Path(out) / NAME, Path(out) / PAGE)
-        commit.probe_writable(Path(out))
+    document.reserve(out, NAME)
     say, paths = printer(stream), (Path(folder), Path(other))
     if paths[0].resolve() == paths[1].resolve():
         raise UsageError("a model is not compared with itself", where=other, wanted="another one")
@@ -159,11 +153,11 @@ def evaluate_against(
     )
     rows, task_type = labelled.examples, labelled.task_type
     types = task_type, replace(models[1].task_type, task=task_type.task)
-    predictions = [
-        predict_rows(model, own_type, rows, say)
-        for model, own_type in zip(models, types, strict=True)
-    ]
-    figures = [prediction.metrics.figures for prediction in predictions]
+    figures, reports = [], []
+    for model, own_type in zip(models, types, strict=True):
+        encoded, outputs, answers, metrics = predict_rows(model, own_type, rows, say)
+        figures.append(metrics.figures)
+        reports.append(own_type.report(encoded, outputs, answers))
     gaps = {
         name: figure.gain_over(figures[1][name])
         for name, figure in figures[0].items()
@@ -173,10 +167,6 @@ def evaluate_against(
     further = [name for name in gaps if name != measure]
     p = dict(zip(further, holm([gaps[name].p for name in further]), strict=True))
     values = figures[0][measure].value, figures[1][measure].value
-    reports = [
-        own_type.report(prediction.encoded, prediction.outputs, prediction.answers)
-        for own_type, prediction in zip(types, predictions, strict=True)
-    ]
     comparison = ModelComparison(
         compare(measure, names, values, gaps[measure]),
         measure,
@@ -205,9 +195,7 @@ def evaluate_against(
             kind="comparison of two models",
         )
         content = {**comparison.to_json(), "part": labelled.part, "num_rows": len(rows), **facts}
-        text = json.dumps(content, indent=2) + "\n"
-        document.write_new(Path(out), {NAME: text, PAGE: shown_page})
-        say(f"report: {Path(out) / PAGE}")
+        document.publish(out, NAME, content, shown_page, say)
     return comparison
 
 

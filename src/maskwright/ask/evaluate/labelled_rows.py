@@ -8,7 +8,6 @@ not a class of the model raises an error with its line.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +24,6 @@ from maskwright.base.errors import DataError, Finding, MaskwrightError, UsageErr
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.randomness import key, permute
 from maskwright.base.report import document
-from maskwright.base.storage import commit
 from maskwright.base.terminal import Say, counted, printer, quiet
 from maskwright.learn.finetune import conclusion, page, recipe
 from maskwright.learn.finetune.cross_validation import divide
@@ -53,7 +51,7 @@ from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION, Row, Table
 from maskwright.text.tables.shapes import as_names, may_be_joined, shape_for
 from maskwright.text.tables.survey import left_out_findings, reading_findings
 
-NAME, PAGE = "evaluation.json", "report.html"
+NAME = "evaluation.json"
 TRAINING_ROWS = 1000  # at most so many are evaluated for the gap
 # Names of the two texts of a pair in `pipeline`, and in tables of labelled rows.
 TWO = {"text": "first", SECOND: "second"}
@@ -130,9 +128,7 @@ def evaluate_file(
         DataError: a row is bad, or its label is not a class of the model.
         IncompatibleError: the model was not fine-tuned for a task.
     """
-    if out is not None:
-        document.require_new(Path(out) / NAME, Path(out) / PAGE)
-        commit.probe_writable(Path(out))
+    document.reserve(out, NAME)
     home = _result_folder(Path(folder))
     training_rows = _training_rows(home) if generalisation else []
     say, model = printer(stream), load(folder, base=base)
@@ -148,13 +144,11 @@ def evaluate_file(
         str(path): rows_for(folder, model, path, columns=columns, read=read, say=say)
         for path in also
     }
-    values = (
-        None if by is None else slices.values_of(by, rows, labelled.table_rows, labelled.columns)
-    )
+    values = [] if by is None else slices.values_of(by, rows, labelled.table_rows, labelled.columns)
     predictions = predict_rows(model, task_type, rows, say)
     for finding in model.findings:
         say(finding.line())
-    baselines, incomplete = baselines_of(Path(folder), task_type, rows)
+    baselines, findings = baselines_of(Path(folder), task_type, rows)
     compared = {"model": predictions.metrics} | {
         name: task_type.metrics(rows, answers) for name, answers in baselines
     }
@@ -166,17 +160,38 @@ def evaluate_file(
     }
     report = task_type.report(predictions.encoded, predictions.outputs, predictions.answers)
     eval_part = "" if labelled.part == ALL else labelled.part
+    test = conclusion.record_test(rows, task_type.labels, labelled.part)
+    result = _result_folder(Path(folder if out is None else out))
+    uses = conclusion.uses_of(test, result, home)
+    findings += conclusion.used_before(uses, result)
+    content: dict[str, Any] = {
+        "verdict": judged.to_json(),
+        "task": task_type.task,
+        "part": labelled.part,
+        "rows": len(rows),
+        "test": {**test, "other_uses": len(uses)},
+        "figures": _to_json(metrics),
+        "baselines": {
+            name: {m: v if math.isfinite(v) else None for m, v in compared[name].values.items()}
+            for name, _ in baselines
+        },
+        "findings": [finding.to_json() for finding in findings],
+    }
+    if shifted:
+        content["also"] = {name: _to_json(estimates) for name, estimates in shifted.items()}
     metric_table = _metric_table(
         f"{task_type.task}, {counted(len(rows), 'row')}"
         + (f" of {eval_part}" if eval_part else ""),
         metrics,
         {f"{name}, {counted(len(added[name].examples), 'row')}": e for name, e in shifted.items()},
     )
-    sliced = None
-    if by is not None and values is not None:
+    more_tables = []
+    say(f"\n{judged.sentence}")
+    if by is not None:
         sliced = slices.compare_slices(by, values, predictions.metrics, task_type.measure)
-    slice_tables = [] if sliced is None else [sliced.table]
-    general = None
+        say(sliced.sentence)
+        more_tables.append(sliced.table)
+        content["slices"] = sliced.to_json()
     if training_rows:
         count = len(training_rows)
         order = permute(key("sample", 0), count, np.arange(min(count, TRAINING_ROWS)))
@@ -186,21 +201,15 @@ def evaluate_file(
             "evaluated rows": predictions.metrics,
         }
         general = measure_generalisation(home, task_type, training_rows, of_rows)
-        slice_tables += general.tables
-    say(f"\n{judged.sentence}")
-    for sentence in [] if sliced is None else [sliced.sentence]:
-        say(sentence)
-    for figure_table in (metric_table, *slice_tables, report.classes):
+        more_tables += general.tables
+        content["generalisation"] = general.plain
+    for figure_table in (metric_table, *more_tables, report.classes):
         if figure_table is not None:
             say("\n" + document.for_terminal(figure_table))
     if report.one_sided:
         say(report.one_sided.line())
         metric_table["note"] += f" Warning: {report.one_sided}."
-    test = conclusion.record_test(rows, task_type.labels, labelled.part)
-    result = Path(folder) if out is None else Path(out)
-    uses = conclusion.uses_of(test, _result_folder(result), _result_folder(Path(folder)))
-    further = [*incomplete, *conclusion.used_before(uses, _result_folder(result))]
-    for finding in further:
+    for finding in findings:
         say(finding.line())
         metric_table["note"] += f" Note: {finding}."
     if out is not None:
@@ -211,39 +220,18 @@ def evaluate_file(
             eval_part=eval_part,
             verdict=judged.sentence,
             table=metric_table,
-            more_tables=slice_tables,
+            more_tables=more_tables,
             num_rows=len(rows),
             report=report,
             facts=facts,
             kind="evaluation",
         )
-        content = {
-            "verdict": judged.to_json(),
-            "task": task_type.task,
-            "part": labelled.part,
-            "rows": len(rows),
-            **facts,
-            "test": {**test, "other_uses": len(uses)},
-            "figures": {name: estimate.to_json() for name, estimate in metrics.items()},
-            "baselines": {
-                name: {m: v if math.isfinite(v) else None for m, v in compared[name].values.items()}
-                for name, _ in baselines
-            },
-            "findings": [finding.to_json() for finding in further],
-        }
-        if general is not None:
-            content["generalisation"] = general.plain
-        if shifted:
-            content["also"] = {
-                name: {metric: estimate.to_json() for metric, estimate in estimates.items()}
-                for name, estimates in shifted.items()
-            }
-        if sliced is not None:
-            content["slices"] = sliced.to_json()
-        text = json.dumps(content, indent=2) + "\n"
-        document.write_new(Path(out), {NAME: text, PAGE: shown_page})
-        say(f"report: {Path(out) / PAGE}")
+        document.publish(out, NAME, {**content, **facts}, shown_page, say)
     return metrics
+
+
+def _to_json(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
+    return {name: estimate.to_json() for name, estimate in estimates.items()}
 
 
 def predict_rows(

@@ -13,7 +13,6 @@ first 100 documents of BM25; the others keep their ranks.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.ask.evaluate.labelled_rows import NAME, PAGE
+from maskwright.ask.evaluate.labelled_rows import NAME
 from maskwright.ask.predict.engine import Engine
 from maskwright.ask.predict.language_model import load
 from maskwright.ask.predict.predictor import Predictor
@@ -34,7 +33,6 @@ from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.ranking import DEPTH, MEASURES, ranking_metrics
 from maskwright.base.metrics.row_metrics import RowMetric
 from maskwright.base.report import document
-from maskwright.base.storage import commit
 from maskwright.base.terminal import Say, counted, decimals, printer
 from maskwright.learn.finetune import conclusion, page
 from maskwright.learn.finetune.recipe import hashes
@@ -91,9 +89,7 @@ def evaluate_retrieval(
         DataError: a file of `data` is missing or faulty (see `read_retrieval`).
         IncompatibleError: the model makes no vectors.
     """
-    if out is not None:
-        document.require_new(Path(out) / NAME, Path(out) / PAGE)
-        commit.probe_writable(Path(out))
+    document.reserve(out, NAME)
     say, retrieval = printer(stream), read_retrieval(Path(data), part)
     reader = _reader(load(folder, base=base).opened())
     for finding in reader.findings:
@@ -157,9 +153,7 @@ def evaluate_retrieval(
             facts=facts,
             kind="retrieval",
         )
-        text = json.dumps(about, indent=2) + "\n"
-        document.write_new(Path(out), {NAME: text, PAGE: shown_page})
-        say(f"report: {Path(out) / PAGE}")
+        document.publish(out, NAME, about, shown_page, say)
     return metrics
 
 
@@ -291,7 +285,7 @@ def _width_table(by_width: dict[int, dict[str, RowMetric]]) -> document.Table:
     widths, measure, rows = list(by_width), MEASURES[0], []
     for width in widths:
         gap = by_width[width][measure].gain_over(by_width[widths[0]][measure])
-        shown = Estimate(gap.value, gap.low, gap.high).render() if width != widths[0] else "–"
+        shown = gap.estimate().render() if width != widths[0] else "–"
         rows.append(
             [f"{width}", *(decimals(by_width[width][name].value) for name in MEASURES), shown]
         )

@@ -74,7 +74,6 @@ class SliceComparison:
     @property
     def sentence(self) -> str:
         """Which slices are worse than the other rows."""
-        tests = sum(not math.isnan(part.p) for part in self.slices)
         worse = [
             f"{part.name} ({decimals(part.estimates[self.measure].value)} on "
             f"{counted(part.rows, 'row')}, {decimals(part.others)} elsewhere, p = {part.p:.2g})"
@@ -82,7 +81,7 @@ class SliceComparison:
             if part.standing == "worse"
         ]
         by = f"By {self.column!r}"
-        if not tests:
+        if all(math.isnan(part.p) for part in self.slices):
             return f"{by}: nothing is compared."
         if not worse:
             return f"{by}: no value is shown to be worse than the other rows by {self.measure}."
@@ -91,17 +90,15 @@ class SliceComparison:
 
     @property
     def table(self) -> Table:
-        names = list(self.slices[0].estimates)
-        pooled = sum(part.pooled for part in self.slices)
         note = f"Compared with all other rows by {self.measure}, p adjusted for all values (Holm)."
-        if pooled:
+        if pooled := sum(part.pooled for part in self.slices):
             note += (
                 f" Values with fewer than {LEAST_ROWS} rows, or beyond the {MOST_SLICES} most "
                 f"frequent ones, are pooled ({pooled})."
             )
         return {
             "title": f"By {self.column}",
-            "head": ["", "rows", *names, "than the rest", "p"],
+            "head": ["", "rows", *self.slices[0].estimates, "than the rest", "p"],
             "rows": [
                 [
                     part.name,
@@ -116,21 +113,18 @@ class SliceComparison:
         }
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "column": self.column,
-            "measure": self.measure,
-            "slices": [
-                {
-                    "value": part.name,
-                    "rows": part.rows,
-                    "pooled": part.pooled,
-                    "figures": {name: e.to_json() for name, e in part.estimates.items()},
-                    "p": None if math.isnan(part.p) else part.p,
-                    "standing": part.standing,
-                }
-                for part in self.slices
-            ],
-        }
+        slices = [
+            {
+                "value": part.name,
+                "rows": part.rows,
+                "pooled": part.pooled,
+                "figures": {name: e.to_json() for name, e in part.estimates.items()},
+                "p": None if math.isnan(part.p) else part.p,
+                "standing": part.standing,
+            }
+            for part in self.slices
+        ]
+        return {"column": self.column, "measure": self.measure, "slices": slices}
 
 
 def values_of(
@@ -149,7 +143,11 @@ def values_of(
             wanted=near(column, columns),
         )
     by_place = {row.where: value_of(row, column) for row in rows}
-    values = [_as_text(by_place.get(example.where)) for example in examples]
+    cells = [by_place.get(example.where) for example in examples]
+    values = [
+        "(empty)" if is_empty(cell) else cell if isinstance(cell, str) else json.dumps(cell)
+        for cell in cells
+    ]
     most = max(Counter(values).values())
     if most < LEAST_ROWS:
         raise UsageError(
@@ -160,12 +158,6 @@ def values_of(
             do="choose a column of few values, such as a source or a group",
         )
     return values
-
-
-def _as_text(value: Any) -> str:
-    if is_empty(value):
-        return "(empty)"
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def compare_slices(
@@ -183,21 +175,20 @@ def compare_slices(
         for n, figure in metrics.figures.items()
         if isinstance(figure, ArrayMetric | SumMetric) and figure.rows == len(names)
     }
-    named = [(n, repr(shorten(name, 60))) for n, name in enumerate(common)]
-    named += [(-1, counted(rare, "rare value"))] if rare else []
-    groups = [names == number for number, _ in named]
+    groups = [(repr(shorten(name, 60)), names == number) for number, name in enumerate(common)]
+    groups += [(counted(rare, "rare value"), names < 0)] if rare else []
     tests = [(math.nan, math.nan)] * len(groups)
     slices = []
     with np.errstate(invalid="ignore", divide="ignore"):
         if measure in of_all_rows:
-            tests = compare_groups(of_all_rows[measure], groups)
-        for (number, name), group, (gap, p) in zip(named, groups, tests, strict=True):
+            tests = compare_groups(of_all_rows[measure], [group for _, group in groups])
+        for (name, group), (gap, p) in zip(groups, tests, strict=True):
             rows = np.flatnonzero(group)
             estimates = {n: figure.select(rows).estimate() for n, figure in of_all_rows.items()}
             others = math.nan
             if not math.isnan(gap):
                 others = of_all_rows[measure].select(np.flatnonzero(~group)).value
-            pooled = rare if number < 0 else 0
+            pooled = rare if names[rows[0]] < 0 else 0
             slices.append(Slice(name, len(rows), pooled, estimates, gap, others, p))
     slices.sort(key=lambda part: math.inf if math.isnan(part.gap) else part.gap)
     return SliceComparison(column, measure, slices)

@@ -31,6 +31,7 @@ from maskwright.base.metrics.intervals import (
     LEVEL,
     RESAMPLES,
     SEED,
+    Estimate,
     OfResamples,
     OfSums,
     interval_of_resamples,
@@ -69,6 +70,10 @@ class PairedDifference:
 
     def __neg__(self) -> PairedDifference:
         return replace(self, value=-self.value, low=-self.high, high=-self.low)
+
+    def estimate(self) -> Estimate:
+        """Return value and interval."""
+        return Estimate(self.value, self.low, self.high)
 
     @property
     def is_significant(self) -> bool:

@@ -31,7 +31,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -288,6 +288,9 @@ def _json(value: object) -> Markup:
 
 
 # ------------------------------------------------------------------------------ files
+NAME, PAGE = "results.json", "report.html"
+
+
 def require_new(*targets: Path, do: str = "choose another --out") -> None:
     """Refuse to overwrite files, as `commit.require_new`.
 
@@ -295,6 +298,21 @@ def require_new(*targets: Path, do: str = "choose another --out") -> None:
         UsageError: naming the first that exists.
     """
     commit.require_new(*targets, error=UsageError, message="the file is there already", do=do)
+
+
+def reserve(folder: Path | str | None, name: str = NAME) -> None:
+    """Refuse a folder (None: there is none) that has a result already, or cannot be written."""
+    if folder is not None:
+        require_new(Path(folder) / name, Path(folder) / PAGE)
+        commit.probe_writable(Path(folder))
+
+
+def publish(
+    folder: Path | str, name: str, content: Any, page: str, say: Callable[[str], None]
+) -> None:
+    """Write a new result: `content` as the JSON file `name`, and its page."""
+    write_new(Path(folder), {name: json.dumps(content, indent=2) + "\n", PAGE: page})
+    say(f"report: {Path(folder) / PAGE}")
 
 
 def write_new(folder: Path, texts: Mapping[str, str]) -> None:
@@ -382,7 +400,6 @@ def architecture(config: Mapping[str, Any]) -> str:
 
 
 # ------------------------------------------------------------------------------ tables of results
-NAME = "results.json"
 PATIENCE = 30.0  # seconds for another process to add its tables
 LARGEST = 64 << 20
 Table = dict[str, Any]

@@ -31,7 +31,7 @@ import torch
 
 from maskwright.base.config import differences, fingerprint, to_plain
 from maskwright.base.errors import DataError, UsageError, shorten
-from maskwright.base.metrics.intervals import LEVEL, Estimate
+from maskwright.base.metrics.intervals import LEVEL
 from maskwright.base.metrics.paired import PairedDifference, holm, with_seeds
 from maskwright.base.metrics.row_metrics import RepeatedMetric
 from maskwright.base.randomness import key, torch_seed
@@ -177,7 +177,7 @@ class ExperimentSheet:
     def pairs(self) -> Table:
         """The difference of every pair, the clearest first."""
         rows = [
-            [name, rival, Estimate(gap.value, gap.low, gap.high).render(), _shown(gap.p)]
+            [name, rival, gap.estimate().render(), _shown(gap.p)]
             for (name, rival), gap in sorted(self.differences.items(), key=lambda i: i[1].p)
             if (gap.value, name) > (0.0, rival)
         ]
