@@ -224,7 +224,7 @@ def _locate(text: str, start: int | None, context: str, row: Row, name: str) -> 
     elif count == 1:
         return text, context.index(text)
     starts = [match.start() for match in re.finditer(re.escape(text), context)] if count else []
-    tip = f"it stands there at {', '.join(map(str, starts[:5]))}: give its place"
+    tip = f"it stands at {', '.join(map(str, starts[:5]))}: correct answer_start"
     do = "; ".join(filter(None, [tip if starts else FIX_ROW, cause]))
     wanted = "context[start : start + len(answer)] == answer, in characters"
     message = "the answer is not in the context at its place"
