@@ -935,8 +935,9 @@ def test_the_strategy_names_what_nobody_can_tell_apart() -> None:
         for seed, value in enumerate(values):
             known.put(way, 20, seed, value)
     assert strategy(known)["rows"][0][3] == "lora"
-    known.put("words", 20, 0, 0.4)  # one seed: not known, which is not the same
-    assert strategy(known)["rows"][0][3] == "lora; not known: words"
+    # No seed changes either: not known, which is not the same.
+    known.put("full", 20, 1, 0.8, validation=0.9)
+    assert strategy(known)["rows"][0][3] == "lora; not known: probe"
     alone = LabelCurve("accuracy", [20])
     alone.put("full", 20, 0, 0.8)
     alone.put("probe", 20, 0, 0.5)
@@ -1105,8 +1106,8 @@ def test_a_curve_is_judged_by_the_method_that_validation_chose(
     for seed, (value, other) in enumerate(zip(full, words, strict=True)):
         known.put("full", 20, seed, value, validation=0.9)
         known.put("lora", 20, seed, 0.99 + seed / 100, validation=0.2)
-        known.put_baseline("words", 20, seed, other, validation=0.8)
-        known.put_baseline("majority", 20, seed, 0.55)
+        known.put("words (no pretraining)", 20, seed, other, validation=0.8)
+        known.put("majority (no pretraining)", 20, seed, 0.55)
         known.put(SCRATCH, 20, seed, 0.3)
     assert known.best(20) == "full" and strategy(known)["rows"][0][1] == "full"
     assert judge_curve(known).state == state

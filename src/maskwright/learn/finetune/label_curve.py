@@ -17,16 +17,16 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TextIO
 
 from maskwright.base import config
 from maskwright.base.errors import DataError, UsageError
-from maskwright.base.metrics import seeds as intervals
 from maskwright.base.metrics.paired import Verdict
+from maskwright.base.metrics.seeds import candidates_by_seed, over_seeds
 from maskwright.base.report import document
 from maskwright.base.report.document import Table, figure
 from maskwright.base.report.drawing.curves import Chart, Line, draw
@@ -42,10 +42,9 @@ from maskwright.learn.finetune.recipe import hash_rows, hashes
 from maskwright.learn.finetune.tune import Settings, Watch, watching
 from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.choices import Long
-from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
+from maskwright.learn.tasks.base.task_type import TaskType, task_for
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.opening.folders import Model
-from maskwright.model.opening.open import open_weights
 from maskwright.text.tables import splits
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
@@ -62,7 +61,6 @@ class LabelCurve:
 
     Attributes:
         figures: {method: {number of labels: {seed: value of `measure`}}}.
-        baselines: names of the methods without pretraining.
         validation: as `figures`, on the validation part, by which the best method is chosen.
     """
 
@@ -70,7 +68,11 @@ class LabelCurve:
     counts: list[int]
     figures: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
     validation: dict[str, dict[int, dict[int, float]]] = field(default_factory=dict)
-    baselines: list[str] = field(default_factory=list)
+
+    @property
+    def unpretrained(self) -> list[str]:
+        """The methods without pretraining."""
+        return [name for name in self.figures if name.endswith(UNTRAINED) or name == SCRATCH]
 
     def put(
         self, approach: str, count: int, seed: int, value: float, validation: float | None = None
@@ -80,33 +82,21 @@ class LabelCurve:
         for table, number in ((self.figures, value), (self.validation, validation)):
             table.setdefault(approach, {}).setdefault(count, {})[seed] = number
 
-    def put_baseline(
-        self, name: str, count: int, seed: int, value: float, validation: float | None = None
-    ) -> None:
-        """Add the metrics of a method without pretraining, fitted on the same labels."""
-        self.put(name, count, seed, value, validation)
-        self.baselines += [name] if name not in self.baselines else []
-
     def mean(self, approach: str, count: int) -> float:
-        return intervals.over_seeds(list(self.figures[approach][count].values())).mean
+        return fmean(self.figures[approach][count].values())
 
-    def best(self, count: int, approaches: Sequence[str] | None = None) -> str:
+    def best(self, count: int, approaches: Sequence[str] = ()) -> str:
         """Return the method with the best mean on the validation part, the first of equals."""
-
-        def mean(approach: str) -> float:
-            return intervals.over_seeds(list(self.validation[approach][count].values())).mean
-
-        return max(approaches or list(self.figures), key=mean)
+        means = {name: fmean(values[count].values()) for name, values in self.validation.items()}
+        return max(approaches or means, key=means.__getitem__)
 
     def apart(self, approach: str, rival: str, count: int) -> bool | None:
         """Whether two methods differ significantly over the seeds, for one family of all methods
-        and numbers of labels; None if a seed is missing, or if no seed changes either."""
+        and numbers of labels; None if there is one seed, or if no seed changes either."""
         by_seed = {name: values[count] for name, values in self.figures.items()}
-        most = max(map(len, by_seed.values()))
-        by_seed = {name: values for name, values in by_seed.items() if len(values) == most}
-        pair = [by_seed.get(name, {}) for name in (approach, rival)]
-        candidates = intervals.candidates_by_seed(by_seed)
-        if candidates is None or not all(pair) or max(len(set(v.values())) for v in pair) == 1:
+        candidates = candidates_by_seed(by_seed)
+        varies = any(len(set(by_seed[name].values())) > 1 for name in (approach, rival))
+        if candidates is None or not varies:
             return None
         return candidates.p(approach, rival) < LEVEL / len(self.counts)
 
@@ -114,20 +104,18 @@ class LabelCurve:
 # ------------------------------------------------------------------------------ the report
 def table(curve: LabelCurve) -> Table:
     """Return a table of mean and deviation of each method at each number of labels."""
-    rows = []
-    for approach, by_count in curve.figures.items():
-        cells = []
-        for count in curve.counts:
-            spread = intervals.over_seeds(list(by_count[count].values()))
-            has_deviation = math.isfinite(spread.deviation)
-            cells.append(
-                figure(spread.mean) + (f" ± {figure(spread.deviation)}" if has_deviation else "")
-            )
-        rows.append([approach, *cells])
+
+    def cell(by_seed: Mapping[int, float]) -> str:
+        spread = over_seeds(list(by_seed.values()))
+        return figure(spread.mean) + f" ± {figure(spread.deviation)}" * (spread.count > 1)
+
     return {
         "title": f"{curve.measure} by number of labels",
         "head": ["", *(f"{count:,}" for count in curve.counts)],
-        "rows": rows,
+        "rows": [
+            [approach, *(cell(by_count[count]) for count in curve.counts)]
+            for approach, by_count in curve.figures.items()
+        ],
         "note": "± is the standard deviation over seeds; each seed draws its own labels.",
     }
 
@@ -138,15 +126,13 @@ def strategy(curve: LabelCurve) -> Table:
     rows = []
     for count in curve.counts:
         best = curve.best(count)
-        significant = {m: curve.apart(m, best, count) for m in curve.figures if m != best}
-        alike = [approach for approach, differs in significant.items() if differs is False]
-        unknown = [approach for approach, differs in significant.items() if differs is None]
+        apart = {name: curve.apart(name, best, count) for name in curve.figures if name != best}
+        alike, unknown = ([n for n in apart if apart[n] is value] for value in (False, None))
         shown_names = ", ".join(alike) or "–"
-        if unknown:
-            none_known = len(unknown) == len(significant)
-            shown_names = (
-                NOT_KNOWN if none_known else f"{shown_names}; {NOT_KNOWN}: {', '.join(unknown)}"
-            )
+        if unknown and len(unknown) < len(apart):
+            shown_names += f"; {NOT_KNOWN}: {', '.join(unknown)}"
+        elif unknown:
+            shown_names = NOT_KNOWN
         rows.append([f"{count:,}", best, figure(curve.mean(best, count)), shown_names])
     return {
         "title": "Which way at which number of labels",
@@ -160,62 +146,50 @@ def strategy(curve: LabelCurve) -> Table:
 
 def judge_curve(curve: LabelCurve) -> Verdict:
     """Judge the best method at the largest number of labels beside those without pretraining."""
-    count, unpretrained = curve.counts[-1], [*curve.baselines, SCRATCH]
-    best = curve.best(count, [name for name in curve.figures if name not in unpretrained])
-    rivals = {name: curve.mean(name, count) for name in unpretrained if name in curve.figures}
+    count = curve.counts[-1]
+    best = curve.best(count, [name for name in curve.figures if name not in curve.unpretrained])
+    rivals = {name: curve.mean(name, count) for name in curve.unpretrained}
     value, seeds = curve.mean(best, count), len(curve.figures[best][count])
+    names = {rival: conclusion.spoken(rival.removesuffix(UNTRAINED)) for rival in rivals}
     strongest = max(rivals, key=rivals.__getitem__)
-
-    def name(rival: str) -> str:
-        return conclusion.spoken(rival.removesuffix(UNTRAINED))
 
     def figures(rival: str) -> str:
         with_labels = f"with {counted(count, 'label')} {best} has {curve.measure} {figure(value)}"
-        return f"{with_labels} ({counted(seeds, 'seed')}), {name(rival)} {figure(rivals[rival])}"
+        return f"{with_labels} ({counted(seeds, 'seed')}), {names[rival]} {figure(rivals[rival])}"
 
     constant = [n for n in rivals if n.removesuffix(UNTRAINED) in conclusion.CONSTANT]
     if beaten := [n for n in constant if rivals[n] >= value]:
-        return Verdict("unusable", f"Unusable: {figures(beaten[0])}.", name(beaten[0]), False)
+        return Verdict("unusable", f"Unusable: {figures(beaten[0])}.", names[beaten[0]], False)
     if rivals[strongest] > value and curve.apart(best, strongest, count):
-        sentence = f"{name(strongest).capitalize()} is better: {figures(strongest)}."
-        return Verdict("no better", sentence, name(strongest), is_usable=False)
+        sentence = f"{names[strongest].capitalize()} is better: {figures(strongest)}."
+        return Verdict("no better", sentence, names[strongest], is_usable=False)
     as_good = [n for n in rivals if rivals[n] >= value or not curve.apart(best, n, count)]
     if as_good:
         rival = max(as_good, key=rivals.__getitem__)
         shown = "as far as these seeds show" if seeds > 1 else "as one seed tells nothing apart"
-        sentence = f"No better than {name(rival)}, {shown}: {figures(rival)}."
-        return Verdict("no better", sentence, name(rival))
+        sentence = f"No better than {names[rival]}, {shown}: {figures(rival)}."
+        return Verdict("no better", sentence, names[rival])
     sentence = f"Good: {figures(strongest)}; nothing without pretraining is as good."
-    return Verdict("good", sentence, name(strongest))
-
-
-def _chart_lines(curve: LabelCurve) -> Iterator[Line]:
-    shown = len(curve.figures) <= len(COLOURS)  # more areas would hide each other
-    for number, (approach, by_count) in enumerate(curve.figures.items()):
-        spread = [
-            (float(c), min(by_count[c].values()), max(by_count[c].values())) for c in curve.counts
-        ]
-        points = [(float(c), curve.mean(approach, c)) for c in curve.counts]
-        many_seeds = max(map(len, by_count.values())) > 1
-        yield Line(
-            approach,
-            points,
-            style(number),
-            dots=True,
-            spread=spread if many_seeds and shown else (),
-        )
+    return Verdict("good", sentence, names[strongest])
 
 
 def render(curve: LabelCurve, about: dict[str, Any]) -> str:
     """Return the report as HTML."""
-    lines = list(_chart_lines(curve))
+    many_seeds = any(len(by_seed) > 1 for by in curve.figures.values() for by_seed in by.values())
+    has_areas = many_seeds and len(curve.figures) <= len(COLOURS)  # more would hide each other
+    lines = []
+    for number, (approach, by_count) in enumerate(curve.figures.items()):
+        points = [(float(count), curve.mean(approach, count)) for count in curve.counts]
+        spread = [(c, min(by_count[c].values()), max(by_count[c].values())) for c in curve.counts]
+        areas = spread if has_areas else ()
+        lines.append(Line(approach, points, style(number), dots=True, spread=areas))
     chart = Chart(
         f"{curve.measure} on the {about['asked']} part",
         lines,
         across="labels, logarithmic",
         say=figure,
         logarithmic=True,
-        marks=[float(count) for count in curve.counts],
+        marks=curve.counts,
         height=360,
     )
     return document.render(
@@ -224,30 +198,31 @@ def render(curve: LabelCurve, about: dict[str, Any]) -> str:
         kind="Maskwright label curve",
         verdict=judge_curve(curve).sentence,
         curve=draw(chart),
-        areas=any(line.spread for line in lines),
+        areas=has_areas,
         tables=[strategy(curve), table(curve)],
     )
 
 
 NAME, LINES, PAGE = "curve.json", "curve.jsonl", "report.html"
+KEY = ("way", "labels", "seed", "settings")  # of a line of `LINES`
 LARGEST = 1 << 20  # bytes of a line
 LEAST_TO_CHOOSE_BY = 50
 
 
 def measure_curve(
-    model: Model | Path,
+    model: Model,
     data: Dataset,
     out: Path,
     *,
     methods: Sequence[Method],
     counts: Sequence[int],
     settings: Callable[[Method], Settings],
-    seeds: Sequence[int] = range(3),
-    length: int | None = None,
-    long: Long = "head",
-    options: Mapping[str, Any] | None = None,
-    machine: Machine | None = None,
-    stream: TextIO | None = None,
+    seeds: Sequence[int],
+    length: int | None,
+    long: Long,
+    options: Mapping[str, Any],
+    machine: Machine,
+    stream: TextIO | None,
 ) -> LabelCurve:
     """Train every method, and the same model from scratch, with each number of labels.
 
@@ -263,11 +238,18 @@ def measure_curve(
     say = printer(stream)
     commit.require_own(out, LINES, beside=(REJECTS,))
     commit.probe_writable(out)
-    model = model if isinstance(model, Model) else open_weights(model)
     task_type = task_for(data.task.name, () if data.labels is None else data.labels.names, options)
     task_type = task_type.of_data(data)
     eval_part = TEST if TEST in data.parts else VALIDATION
-    label_counts = _label_counts(counts, len(data.parts[TRAIN]))
+    total = len(data.parts[TRAIN])
+    label_counts = sorted({count or total for count in counts})
+    if label_counts[-1] > total or label_counts[0] < 1:
+        raise UsageError(
+            "the number of labels is out of range",
+            where="--curve",
+            found=label_counts,
+            wanted=f"1 to {total:,}, or all",
+        )
     about = {
         "task": task_type.task,
         "model": model.folder.name,
@@ -279,6 +261,7 @@ def measure_curve(
     trial = _Trial(model, task_type, length, long, eval_part, machine, watching(stream), say)
     # Without pretrained weights, body and head have the same learning rate.
     from_scratch = Method(FULL, head_rate=methods[0].head_rate or 1.0)
+    approaches = {**{method.name: method for method in methods}, SCRATCH: from_scratch}
     with commit.Lock(out / LOCK):
         known_rows = _read_rows(out / LINES, about)
         curve = LabelCurve(task_type.measure, label_counts)
@@ -294,22 +277,20 @@ def measure_curve(
                 for part in (VALIDATION, eval_part)
             }
             for name, value in by_part[eval_part].items():
-                chosen_by = by_part[VALIDATION].get(name)
-                curve.put_baseline(name + UNTRAINED, count, seed, value, chosen_by)
-            for method, scratch in [*((m, False) for m in methods), (from_scratch, True)]:
+                curve.put(name + UNTRAINED, count, seed, value, by_part[VALIDATION].get(name))
+            for approach, method in approaches.items():
                 seed_settings = replace(settings(method), seed=seed)
                 settings_hash = config.fingerprint(trial.hashed_settings(method, seed_settings))
-                approach = SCRATCH if scratch else method.name
-                row = {
-                    "way": approach,
-                    "labels": count,
-                    "seed": seed,
-                    "settings": settings_hash[:16],
-                }
-                train = partial(trial.train, sampled, method, seed_settings, scratch=scratch)
-                evaluation = _stored_or_new(out / LINES, known_rows, row, train)
-                value = evaluation["value"]
-                curve.put(approach, count, seed, value, evaluation["validation"])
+                row = (approach, count, seed, settings_hash[:16])
+                if row not in known_rows:
+                    known_rows[row] = trial.train(sampled, approach, method, seed_settings)
+                    with (out / LINES).open("a", encoding="utf-8") as file:
+                        named = dict(zip(KEY, row, strict=True))
+                        file.write(json.dumps({**named, **known_rows[row]}) + "\n")
+                        file.flush()
+                        os.fsync(file.fileno())
+                value = known_rows[row]["value"]
+                curve.put(approach, count, seed, value, known_rows[row]["validation"])
                 cell = f"{approach}, {counted(count, 'label')}, seed {seed}"
                 say(f"{cell}: {curve.measure} {figure(value)}")
         test = None
@@ -319,29 +300,8 @@ def measure_curve(
     return curve
 
 
-def _label_counts(counts: Sequence[int], total: int) -> list[int]:
-    """Return the numbers of labels, sorted and each once; 0 stands for `total`.
-
-    Raises:
-        UsageError: a number is out of range.
-    """
-    numbers = sorted({count or total for count in counts})
-    if numbers[-1] > total or numbers[0] < 1:
-        raise UsageError(
-            "the number of labels is out of range",
-            where="--curve",
-            found=numbers,
-            wanted=f"1 to {total:,}, or all",
-        )
-    return numbers
-
-
 def _write(
-    curve: LabelCurve,
-    about: dict[str, Any],
-    out: Path,
-    say: Say,
-    test: dict[str, Any] | None,
+    curve: LabelCurve, about: dict[str, Any], out: Path, say: Say, test: dict[str, Any] | None
 ) -> None:
     """Write curve.json and the report, and print the tables; `test` as in `record_test`."""
     judged, uses = judge_curve(curve), [] if test is None else conclusion.uses_of(test, out)
@@ -362,11 +322,12 @@ def _write(
 
 
 def _read_rows(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:
-    """Read the results of earlier calls, by (method, labels, seed, settings). The first line of the
-    file identifies the study; it is written if the file is new.
+    """Read the results of earlier calls, by `KEY`. The first line of the file identifies the study;
+    it is written if the file is new.
 
     Raises:
         UsageError: the file is of another study.
+        DataError: a line is damaged.
     """
     with path.open("a+b") as file:
         file.seek(0)
@@ -386,43 +347,22 @@ def _read_rows(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[
             wanted=json.dumps(about)[:200],
             do="choose another --out",
         )
-    names = ("way", "labels", "seed", "settings")
     for number, row in enumerate(rows, start=2):
-        figures = {name: value for name, value in row.items() if name not in names}
-        if (
-            not all(isinstance(row.get(n), str | int) for n in names)
-            or "value" not in figures
-            or (not all(isinstance(value, int | float) for value in figures.values()))
-        ):
+        figures = [value for name, value in row.items() if name not in KEY]
+        is_complete = "value" in row and all(isinstance(row.get(n), str | int) for n in KEY)
+        if not is_complete or not all(isinstance(value, int | float) for value in figures):
             raise DataError(
                 "a line is not the figures of a training",
                 where=f"{path}, line {number}",
                 found=json.dumps(row)[:200],
-                wanted=f"{', '.join(names)}, value",
+                wanted=f"{', '.join(KEY)}, value",
                 do="remove the line: it is measured again",
             )
     return {
-        tuple(row[name] for name in names): {n: v for n, v in row.items() if n not in names}
+        tuple(row[name] for name in KEY): {n: v for n, v in row.items() if n not in KEY}
         for row in rows
         if "validation" in row  # of an earlier release: measured again
     }
-
-
-def _stored_or_new(
-    path: Path,
-    measured: dict[tuple[Any, ...], dict[str, float]],
-    row: dict[str, Any],
-    train: Callable[[], dict[str, float]],
-) -> dict[str, float]:
-    """Return the result of this `row` from `measured`, or train, and append it to the file."""
-    key = tuple(row.values())
-    if key not in measured:
-        measured[key] = train()
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**row, **measured[key]}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-    return measured[key]
 
 
 def _sample(data: Dataset, count: int, seed: int) -> Dataset:
@@ -444,7 +384,7 @@ class _Trial:
     length: int | None
     long: Long
     eval_part: str
-    machine: Machine | None
+    machine: Machine
     watch: Watch
     say: Say
     reported: set[tuple[str, int]] = field(default_factory=set)
@@ -456,17 +396,17 @@ class _Trial:
         return [*plain, self.length, self.long, *([further] if further else [])]
 
     def train(
-        self, data: Dataset, method: Method, settings: Settings, *, scratch: bool
+        self, data: Dataset, approach: str, method: Method, settings: Settings
     ) -> dict[str, float]:
         """Train once; return "value" (metric on `eval_part`) and "validation" (of the best
-        epoch)."""
+        epoch). Findings on rows, such as truncation, are printed once for each number of rows."""
         learner = Learner.of(self.model, self.task_type, method, self.length, self.long)
-        encoded_parts = {
-            part_name: self.task_type.encode(rows, learner.frame)
-            for part_name, rows in data.parts.items()
-        }
-        self._print_cuts(encoded_parts)
-        approach = SCRATCH if scratch else method.name
+        encoded_parts = {part: learner.encode(rows) for part, rows in data.parts.items()}
+        for part, encoded in encoded_parts.items():
+            key = (part, len(encoded.rows))
+            for finding in () if key in self.reported else encoded.findings:
+                self.say(finding.of(part).line())
+            self.reported.add(key)
         result = learner.learn(
             encoded_parts,
             method,
@@ -474,21 +414,13 @@ class _Trial:
             self.eval_part,
             quiet,
             self.watch,
-            scratch=scratch,
+            scratch=approach == SCRATCH,
             name=f"{approach}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}",
             machine=self.machine,
         )
         metrics = result.task_type.metrics(data.parts[self.eval_part], result.answers)
         value = _or_zero(metrics.values[self.task_type.measure])
         return {"value": value, "validation": _or_zero(result.validation)}
-
-    def _print_cuts(self, encoded_parts: Mapping[str, Encoded]) -> None:
-        """Print the findings of each part, such as truncation, once for each number of rows."""
-        for part_name, encoded in encoded_parts.items():
-            key = (part_name, len(encoded.rows))
-            for finding in () if key in self.reported else encoded.findings:
-                self.say(finding.of(part_name).line())
-            self.reported.add(key)
 
 
 def _or_zero(value: float) -> float:
