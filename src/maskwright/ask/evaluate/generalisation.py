@@ -89,7 +89,8 @@ def measure_generalisation(
         guess = 1 - max(Counter(row.label for row in rows).values()) / len(rows)
     measure = task_type.measure
     estimates = {name: by_rows.figures[measure].estimate() for name, by_rows in metrics.items()}
-    estimates["gap"] = _difference(*estimates.values())
+    ours, theirs = estimates.values()
+    estimates["gap"] = ours.minus(theirs)
     tables: list[Table] = [
         {
             "title": "Distance of the weights from those before training",
@@ -123,14 +124,6 @@ def _distances(
             total[1] += float(initial[name].double().square().sum())
     squares["all"] = squares.pop("all")
     return {n: (math.sqrt(a), math.sqrt(a / max(1e-30, b))) for n, (a, b) in squares.items()}
-
-
-def _difference(ours: Estimate, theirs: Estimate) -> Estimate:
-    """Return the difference of two independent estimates (MOVER; Zou & Donner 2008)."""
-    value = ours.value - theirs.value
-    below = math.hypot(ours.value - ours.low, theirs.high - theirs.value)
-    above = math.hypot(ours.high - ours.value, theirs.value - theirs.low)
-    return Estimate(value, value - below, value + above)
 
 
 def _sentence(bound: PacBayesBound | None, guess: float) -> str:

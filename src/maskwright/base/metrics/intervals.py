@@ -46,6 +46,8 @@ OF_LABELS = (accuracy, macro_f1, micro_f1)
 OF_NUMBERS = (pearson, spearman, squared_error)
 # (R, rows) indices of R resamples -> (R,) values of a metric.
 OfResamples = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+# (R, K) sums over the rows of R resamples -> (R,) values
+OfSums = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 def of_rows(metric: Metric, truth: Values, predicted: Values) -> tuple[int, OfResamples]:
@@ -118,6 +120,11 @@ def _of_labels(metric: Metric, truth: Values, predicted: Values) -> OfResamples:
     return of
 
 
+def of_sums(figure: OfSums, counts: NDArray[Any]) -> tuple[int, OfResamples]:
+    """As `of_rows`, for a function of the sums over the rows of `counts` (N, K)."""
+    return counts.shape[1], lambda indices: figure(counts[indices].sum(1)).astype(float)
+
+
 def _of_numbers(
     metric: Metric, truth: Values, predicted: Values, indices: NDArray[np.int64]
 ) -> NDArray[np.float64]:
@@ -151,25 +158,46 @@ def resample_indices(rows: int, resamples: int, width: int = 1) -> Iterator[NDAr
         yield integers(key("bootstrap", SEED, numbers), rows, rows)
 
 
+def p_of_draws(
+    value: float,
+    values_of: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    rows: int,
+    resamples: int,
+    *purpose: int,
+    width: int = 1,
+) -> float:
+    """Return the two-sided p of `value`: how many values are as far from 0, or not defined.
+
+    Args:
+        values_of: (R, rows) keyed uniform numbers -> (R,) values where there is no effect.
+        purpose: distinguishes the numbers of different tests.
+    """
+    drawn = []
+    for chunk in np.array_split(np.arange(resamples), -(-resamples * rows * width // AT_ONCE)):
+        drawn.append(values_of(uniforms(key("bootstrap", SEED, *purpose, chunk), rows)))
+    values = np.concatenate(drawn)
+    at_least = (np.abs(values) >= abs(value) - 1e-12) | np.isnan(values)
+    return (1 + int(at_least.sum())) / (1 + resamples)
+
+
 def permutation_p(metric: Metric, truth: Values, predicted: Values, resamples: int) -> float:
     """Return the two-sided p of a permutation test that labels and predictions are independent,
     for a correlation of one class or one number per row (`matthews`, `pearson`, `spearman`)."""
-    observed, more, total = abs(metric(truth, predicted)) - 1e-12, 1, 1
     _, labels = np.unique(truth, return_inverse=True)
     _, answers = np.unique(predicted, return_inverse=True)
     size = max(labels.max(), answers.max()) + 1
-    for chunk in np.array_split(np.arange(resamples), -(-resamples * len(truth) // AT_ONCE)):
-        drawn = uniforms(key("bootstrap", SEED, chunk), len(truth)).argsort(1)
-        if metric is matthews:
-            counts = _counts(labels * size + answers[drawn], size**2).reshape(-1, size, size)
-            values = of_counts(counts)[matthews]
-        else:
-            sides = (truth.astype(float), predicted.astype(float))
-            if metric is spearman:
-                sides = tuple(scipy.stats.rankdata(side) for side in sides)
-            values = _correlations(np.broadcast_to(sides[0], drawn.shape), sides[1][drawn])
-        more, total = more + int((np.abs(values) >= observed).sum()), total + len(values)
-    return more / total
+    sides = truth.astype(float), predicted.astype(float)
+    if metric is spearman:
+        sides = scipy.stats.rankdata(sides[0]), scipy.stats.rankdata(sides[1])
+
+    def of_permuted(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        order = numbers.argsort(1)
+        if metric is not matthews:
+            return _correlations(np.broadcast_to(sides[0], order.shape), sides[1][order])
+        counts = _counts(labels * size + answers[order], size**2).reshape(-1, size, size)
+        return of_counts(counts)[matthews]
+
+    return p_of_draws(metric(truth, predicted), of_permuted, len(truth), resamples)
 
 
 def _counts(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
@@ -184,8 +212,6 @@ RESAMPLES = 1000
 ROUNDING = 1e-12  # relative; a correlation of 1 varies in its last bits
 DEFINED = 0.99  # least share of resamples with a defined value
 CORRELATIONS = (matthews, pearson, spearman)
-# (R, K) sums over the rows of R resamples -> (R,) values
-OfSums = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -229,9 +255,7 @@ def estimate(
     value = metric(truth, predicted)
     if metric is accuracy:
         return Estimate(value, *wilson(value, len(truth)))
-    width, of = of_rows(metric, truth, predicted)
-    drawn = [of(indices) for indices in resample_indices(len(truth), resamples, width)]
-    low, high = interval_of_resamples(np.concatenate(drawn), LEVEL)
+    low, high = interval_of_rows(*of_rows(metric, truth, predicted), len(truth), resamples)
     excludes_0 = metric in CORRELATIONS and (low > 0 or high < 0)
     if excludes_0 and permutation_p(metric, truth, predicted, RESAMPLES) > 1 - LEVEL:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -249,15 +273,8 @@ def estimate_of_sums(
     """
     if not len(counts):
         raise DataError("there is nothing to compare", found="0 rows", wanted="at least one")
-    drawn = np.concatenate(
-        [
-            counts[indices].sum(1)
-            for indices in resample_indices(len(counts), resamples, counts.shape[1])
-        ]
-    )
-    totals = counts.sum(0, keepdims=True)
-    interval = interval_of_resamples(figure(drawn).astype(float), LEVEL)
-    return Estimate(float(figure(totals)[0]), *interval)
+    value = float(figure(counts.sum(0, keepdims=True))[0])
+    return Estimate(value, *interval_of_rows(*of_sums(figure, counts), len(counts), resamples))
 
 
 def estimates_of_means(names: Sequence[str], scores: NDArray[Any]) -> dict[str, Estimate]:
@@ -283,8 +300,12 @@ def wilson(share: float, count: int, level: float = LEVEL) -> tuple[float, float
     return (0.0 if share == 0 else middle - half), (1.0 if share == 1 else middle + half)
 
 
-def interval_of_resamples(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
-    """Return the percentiles; NaN if all resamples are equal, which says nothing of other rows."""
+def interval_of_rows(
+    width: int, of: OfResamples, rows: int, resamples: int, level: float = LEVEL
+) -> tuple[float, float]:
+    """Return the percentiles of a metric over resamples of the rows, for what `of_rows` returns;
+    NaN if all are equal, which says nothing of other rows."""
+    drawn = np.concatenate([of(indices) for indices in resample_indices(rows, resamples, width)])
     defined = drawn[~np.isnan(drawn)]
     alike = not len(defined) or np.ptp(defined) <= ROUNDING * np.abs(defined).max()
     if alike or len(defined) < max(1, DEFINED * len(drawn)):

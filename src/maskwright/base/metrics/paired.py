@@ -26,17 +26,16 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from maskwright.base.metrics import intervals
 from maskwright.base.metrics.intervals import (
-    AT_ONCE,
     LEVEL,
     RESAMPLES,
-    SEED,
     Estimate,
     OfResamples,
     OfSums,
-    interval_of_resamples,
+    interval_of_rows,
     of_rows,
-    resample_indices,
+    p_of_draws,
 )
 from maskwright.base.metrics.metrics import (
     Metric,
@@ -46,7 +45,6 @@ from maskwright.base.metrics.metrics import (
     pearson,
     spearman,
 )
-from maskwright.base.randomness import key, uniforms
 from maskwright.base.terminal import counted, decimals
 
 # ------------------------------------------------------------------------------ differences
@@ -151,25 +149,11 @@ def of_metric(
     return _resampled(value, of, len(truth), width, level, resamples)
 
 
-def of_sums(
-    figure: OfSums,
-    ours: NDArray[Any],
-    theirs: NDArray[Any],
-    *,
-    level: float = LEVEL,
-    resamples: int = RESAMPLES,
-) -> PairedDifference:
+def of_sums(figure: OfSums, ours: NDArray[Any], theirs: NDArray[Any]) -> PairedDifference:
     """Compare a function of the sums over the rows of the counts (N, K) of two predictors."""
-    stacked = np.concatenate([ours, theirs])
     totals = figure(np.stack([ours.sum(0), theirs.sum(0)])).astype(float)
-    return _resampled(
-        float(totals[0] - totals[1]),
-        lambda indices: figure(stacked[indices].sum(1)).astype(float),
-        len(ours),
-        stacked.shape[1],
-        level,
-        resamples,
-    )
+    width, of = intervals.of_sums(figure, np.concatenate([ours, theirs]))
+    return _resampled(float(totals[0] - totals[1]), of, len(ours), width, LEVEL, RESAMPLES)
 
 
 def _resampled(
@@ -178,17 +162,16 @@ def _resampled(
     """Return the difference with percentiles of the bootstrap. The interval contains 0 unless the
     randomisation test rejects that the two predictors are exchangeable. `of` takes indices into the
     rows of the first predictor followed by those of the second."""
-    drawn = np.concatenate(
-        [of(indices) - of(indices + rows) for indices in resample_indices(rows, resamples, width)]
+    low, high = interval_of_rows(
+        width, lambda indices: of(indices) - of(indices + rows), rows, resamples, level
     )
-    row_numbers, exchanged = np.arange(rows), list[NDArray[np.float64]]()
-    for chunk in np.array_split(np.arange(resamples), -(-resamples * rows * width // AT_ONCE)):
-        swapped = (uniforms(key("bootstrap", SEED, 1, chunk), rows) < 0.5) * rows
-        exchanged.append(of(row_numbers + swapped) - of(row_numbers + rows - swapped))
-    differences = np.concatenate(exchanged)
-    at_least = np.abs(differences) >= abs(value) - 1e-12
-    p = (1 + int((at_least | np.isnan(differences)).sum())) / (1 + resamples)
-    low, high = interval_of_resamples(drawn, level)
+    row_numbers = np.arange(rows)
+
+    def of_exchanged(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        exchanged = (numbers < 0.5) * rows
+        return of(row_numbers + exchanged) - of(row_numbers + rows - exchanged)
+
+    p = p_of_draws(value, of_exchanged, rows, resamples, 1, width=width)
     if p > 1 - level and math.isfinite(low):
         low, high = min(low, 0.0), max(high, 0.0)
     return PairedDifference(value, low, high, p, rows)
@@ -207,24 +190,19 @@ def of_groups_of_shares(
 
 
 def of_groups(
-    of: OfResamples, selected: NDArray[np.bool_], width: int, resamples: int = RESAMPLES
+    width: int, of: OfResamples, selected: NDArray[np.bool_], resamples: int
 ) -> tuple[float, float]:
     """Return a metric of the selected rows (N,) minus that of the others, and the two-sided p of a
     permutation test: of which rows the metric differs so much if as many are selected at random.
-
-    Args:
-        of: the metric of (R, n) indices of rows, (R,).
-        width: how many numbers `of` needs in memory for each index.
-    """
-    rows, inside = len(selected), int(selected.sum())
+    `width` and `of` are what `of_rows` returns."""
+    inside = int(selected.sum())
     value = float((of(np.flatnonzero(selected)[None]) - of(np.flatnonzero(~selected)[None]))[0])
-    drawn = list[NDArray[np.float64]]()
-    for chunk in np.array_split(np.arange(resamples), -(-resamples * rows * width // AT_ONCE)):
-        order = uniforms(key("bootstrap", SEED, 2, chunk), rows).argsort(1)
-        drawn.append(of(order[:, :inside]) - of(order[:, inside:]))
-    differences = np.concatenate(drawn)
-    at_least = np.abs(differences) >= abs(value) - 1e-12
-    p = (1 + int((at_least | np.isnan(differences)).sum())) / (1 + resamples)
+
+    def of_permuted(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        order = numbers.argsort(1)
+        return of(order[:, :inside]) - of(order[:, inside:])
+
+    p = p_of_draws(value, of_permuted, len(selected), resamples, 2, width=width)
     return value, p if math.isfinite(value) else math.nan
 
 

@@ -20,6 +20,7 @@ from maskwright.base.metrics.intervals import (
     estimate,
     estimate_of_sums,
     of_rows,
+    of_sums,
     permutation_p,
 )
 from maskwright.base.metrics.metrics import METRICS, Values, accuracy, squared_error
@@ -72,8 +73,8 @@ class ArrayMetric:
         if metric is accuracy:
             right = (self.truth == self.predicted).reshape(len(self.truth), -1).all(1)
             return paired.of_groups_of_shares(right, selected)
-        width, of = of_rows(metric, self.truth, self.predicted)
-        value, p = paired.of_groups(of, selected, width, resamples)
+        by_row = of_rows(metric, self.truth, self.predicted)
+        value, p = paired.of_groups(*by_row, selected, resamples)
         return (-value if metric in ERRORS else value), p
 
 
@@ -106,11 +107,7 @@ class SumMetric:
 
     def gain_inside(self, selected: NDArray[np.bool_], resamples: int) -> tuple[float, float]:
         """As of `ArrayMetric`, by a permutation test."""
-
-        def of(rows: NDArray[np.int64]) -> NDArray[np.float64]:
-            return np.asarray(self.figure(self.counts[rows].sum(1)), float)
-
-        return paired.of_groups(of, selected, self.counts.shape[1], resamples)
+        return paired.of_groups(*of_sums(self.figure, self.counts), selected, resamples)
 
 
 @dataclass(frozen=True)
