@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.pac_bayes import DELTA, DRAWS, PacBayesBound, bound_error
 from maskwright.base.randomness import integers, key, torch_seed
 from maskwright.base.report.document import Table, figure

@@ -1,22 +1,9 @@
 """How results are written: figures in words, pages and cards from templates, tables.
 
-Formats counts, sizes and times, and puts losses into words.
-
-`standing` compares a loss with two trivial models: uniform, and unigram, which predicts token
-frequencies. A masked model stays at the unigram loss for a while before it starts to use context.
-
-Pages and cards: rendered from the templates in this folder and written atomically.
-
 A page loads nothing: its content security policy allows only its own style sheet, and the script of
 the one page that has one, both by hash. Values in templates are escaped and their control
 characters made visible (`one_line`); only finished pictures (`Markup`) are inserted as they are.
 Markdown has no automatic escaping: its templates use `md` and `code`.
-
-Python code that opens a saved model, and a warning if another library misreads it.
-
-Both depend on config.json alone, so pages, cards and the terminal agree.
-
-Tables of results in `results.json` of a run, for terminal and page.
 
 A table is `{"title", "head", "rows", "note"}`; `own_first` highlights its first row.
 """
@@ -70,12 +57,9 @@ def token_parts(run: Mapping[str, Any]) -> tuple[str, ...]:
 def token_loss(record: Mapping[str, Any], run: Mapping[str, Any]) -> float:
     """Return the part of the loss that predicts tokens, in nats per target; the whole loss if the
     run names no such part."""
-    loss_parts = record.get("parts")
-    if isinstance(loss_parts, Mapping):
-        for name in token_parts(run):
-            if name in loss_parts:
-                return number(loss_parts, name)
-    return number(record, "loss")
+    parts = record.get("parts")
+    names = [name for name in token_parts(run) if isinstance(parts, Mapping) and name in parts]
+    return number(parts or {}, names[0]) if names else number(record, "loss")
 
 
 def standing(loss: float, references: Mapping[str, Any], share: float = 0.0) -> str:
@@ -95,11 +79,9 @@ def standing(loss: float, references: Mapping[str, Any], share: float = 0.0) -> 
             return "still on the unigram plateau: too few steps, or too low a learning rate"
         return "on the unigram plateau, normal until it breaks"
     if math.isfinite(uniform) and loss > uniform - PLATEAU:
-        return (
-            "at the uniform line, as before training"
-            if loss < uniform + 1.0
-            else (f"above the uniform line by {loss - uniform:.1f} nats")
-        )
+        if loss < uniform + 1.0:
+            return "at the uniform line, as before training"
+        return f"above the uniform line by {loss - uniform:.1f} nats"
     if math.isfinite(unigram):
         return f"{loss - unigram:.1f} nats above the unigram line"
     return ""
@@ -111,11 +93,8 @@ def count(value: float) -> str:
         return "–"
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size * 0.9995:
-            return (
-                f"{value / size:.3g} {letter}"
-                if value < 999.5 * size
-                else f"{value / size:.0f} {letter}"
-            )
+            digits = ".3g" if value < 999.5 * size else ".0f"
+            return f"{value / size:{digits}} {letter}"
     return f"{value:.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -131,11 +110,11 @@ def duration(seconds: float) -> str:
     total = max(0, round(seconds))
     if total < 60:
         return f"{total} s"
-    for large, small, step, inner in (("min", "s", 60, 1), ("h", "min", 3600, 60)):
-        if total < step * (60 if large == "min" else 24):
-            rest = total % step // inner
-            return f"{total // step} {large} {rest} {small}" if rest else f"{total // step} {large}"
-    return f"{total // 86400} d {total % 86400 // 3600} h"
+    if total >= 86400:
+        return f"{total // 86400} d {total % 86400 // 3600} h"
+    large, small, step = ("min", "s", 60) if total < 3600 else ("h", "min", 3600)
+    rest = total % step // (step // 60)
+    return f"{total // step} {large}" + (f" {rest} {small}" if rest else "")
 
 
 def percent(share: float) -> str:
@@ -354,31 +333,23 @@ def misread(config: Mapping[str, Any]) -> Finding | None:
     own_settings, name = config.get(OURS), architecture(config)
     recorded = own_settings.get("conventions") if isinstance(own_settings, dict) else None
     conventions = recorded if isinstance(recorded, dict) else {}
-    loads = f"{name} of the transformers library loads it without an error and"
-    for applies, consequence, evidence, verb in (
-        (
-            conventions.get("prediction_offset"),
-            "answers wrongly",
-            "the scores for a token stand one place before it, where that class does not look",
-            "fill-mask",
-        ),
-        (
-            conventions.get("bidirectional_prefix"),
-            "writes other texts",
-            "it was trained to read a prompt in both directions, which that class does not do",
-            "generate",
-        ),
-        (
-            conventions.get("decoder_trained") is False,
-            "writes nonsense",
-            "only the encoder was trained",
-            "fill-mask",
-        ),
-    ):
-        if applies:
-            remedy = f"ask it with maskwright {verb}"
-            return Finding(MISREAD, f"{loads} {consequence}", evidence, remedy, "warning")
-    return None
+    if conventions.get("prediction_offset"):
+        consequence, verb = "answers wrongly", "fill-mask"
+        evidence = (
+            "the scores for a token stand one place before it, where that class does not look"
+        )
+    elif conventions.get("bidirectional_prefix"):
+        consequence, verb = "writes other texts", "generate"
+        evidence = (
+            "it was trained to read a prompt in both directions, which that class does not do"
+        )
+    elif conventions.get("decoder_trained") is False:
+        consequence, verb = "writes nonsense", "fill-mask"
+        evidence = "only the encoder was trained"
+    else:
+        return None
+    what = f"{name} of the transformers library loads it without an error and {consequence}"
+    return Finding(MISREAD, what, evidence, f"ask it with maskwright {verb}", "warning")
 
 
 def opening_code(config: Mapping[str, Any], folder: str) -> str:
@@ -451,8 +422,7 @@ def _checked(tables: Any, where: Path) -> list[Table]:
     if tables is None:
         return []
     for number, table in enumerate(tables if isinstance(tables, list) else [tables]):
-        fits = isinstance(table, dict) and _is_table(table)
-        if not fits or not isinstance(tables, list):
+        if not (isinstance(tables, list) and isinstance(table, dict) and _is_table(table)):
             raise DataError(
                 "not a table of results",
                 where=f"{where}: tables.{number}",

@@ -1,13 +1,8 @@
-"""The report of a run, made of the files in its folder.
+"""The report of a run: one self-contained page, made of the files in its folder.
 
-Reads a run folder for its report; only one of its files is required.
-
-The run may still be active or may have stopped within a line. Unreadable lines are counted and left
-out; an unreadable `run.json` is refused.
-
-The report of a run: one self-contained page (`write_report`).
-
-Parts for which the run has no records are left out.
+Only one of the files is required; parts for which the run has no records are left out. The run may
+still be active or may have stopped within a line: unreadable lines are counted and left out, an
+unreadable `run.json` is refused.
 """
 
 from __future__ import annotations
@@ -38,7 +33,7 @@ from maskwright.base.report.drawing.curves import Chart, Line, Point, draw
 from maskwright.base.report.panel import budget
 from maskwright.base.storage.commit import numbered
 from maskwright.base.storage.strict_json import parse_object
-from maskwright.base.terminal import shell_word
+from maskwright.base.terminal import counted, shell_word
 
 # ------------------------------------------------------------------------------ the run folder
 Record = dict[str, Any]
@@ -183,16 +178,12 @@ def small_charts(folder: RunFolder) -> list[Chart]:
     axis = Axis(folder)
     apart = axis.points(folder.evaluations, "told_apart")
     charts = [_accuracy(folder, axis), *_other_parts(folder, axis)]
-    decision = str(
-        next((r["decides"] for r in folder.evaluations if "decides" in r), "")
-    ).capitalize()
-    charts.append(_single(f"{decision} told apart (0.5 is chance)", apart, axis, _short))
+    decisions = [str(r["decides"]).capitalize() for r in folder.evaluations if "decides" in r]
+    title = f"{[*decisions, ''][0]} told apart (0.5 is chance)"
+    charts.append(_single(title, apart, axis, _short))
     charts.append(_single("Learning rate", axis.points(folder.train, "learning_rate"), axis, _rate))
-    charts.append(
-        _single(
-            "Gradient norm", axis.points(folder.train, "gradient_norm"), axis, _short, band=True
-        )
-    )
+    norms = axis.points(folder.train, "gradient_norm")
+    charts.append(_single("Gradient norm", norms, axis, _short, band=True))
     speed = axis.points(folder.timings, "tokens_per_second")
     charts.append(_single("Tokens per second", speed, axis, count))
     return [chart for chart in charts if chart]
@@ -216,19 +207,16 @@ class Axis:
 
 
 def _accuracy(folder: RunFolder, axis: Axis) -> Chart:
+    records = folder.evaluations
     lines = [
-        Line(
-            name, axis.points(folder.evaluations, key), css=css, dots=len(folder.evaluations) <= 40
-        )
+        Line(name, axis.points(records, key), css=css, dots=len(records) <= 40)
         for name, key, css in (("first guess", "top1", "one"), ("in five", "top5", "three"))
     ]
-    references = []
-    if lines[0].finite:
-        references.append(("unigram", number(folder.references, "unigram_top1")))
+    unigram = ("unigram", number(folder.references, "unigram_top1"))
     return Chart(
         title="Held-out tokens predicted right",
         lines=lines,
-        references=references,
+        references=[unigram] if lines[0].finite else [],
         across=axis.name,
         say=lambda value: f"{value * 100:.0f} %" if value >= 0.1 else f"{value * 100:.2g} %",
         from_zero=True,
@@ -239,20 +227,15 @@ def _accuracy(folder: RunFolder, axis: Axis) -> Chart:
 
 def _other_parts(folder: RunFolder, axis: Axis) -> list[Chart]:
     """Return a chart for each part of the loss that does not predict tokens."""
-    names: dict[str, None] = {}
+    points: dict[str, list[Point]] = {}
     for record in folder.train:
-        loss_parts = record.get("parts")
-        names.update(dict.fromkeys(loss_parts if isinstance(loss_parts, dict) else ()))
-    charts = []
-    for name in names:
-        if name not in token_parts(folder.run):
-            points = [
-                (axis.at(r), number(r["parts"], name))
-                for r in folder.train
-                if isinstance(r.get("parts"), dict)
-            ]
-            charts.append(_single(f"Loss of the part “{name}”", points, axis, _short, band=True))
-    return charts
+        for name in (parts := table(record.get("parts"))):
+            points.setdefault(name, []).append((axis.at(record), number(parts, name)))
+    return [
+        _single(f"Loss of the part “{name}”", by_step, axis, _short, band=True)
+        for name, by_step in points.items()
+        if name not in token_parts(folder.run)
+    ]
 
 
 def _single(
@@ -354,9 +337,9 @@ def _unfinished(folder: RunFolder) -> str:
 
 def _health(folder: RunFolder) -> Iterator[Finding]:
     """Yield problems of the training and of its records."""
-    bad = next((r for r in folder.train if not math.isfinite(number(r, "loss"))), None)
-    if bad is not None:
-        message = f"the loss was not a number at step {number(bad, 'step'):.0f}"
+    bad = [r for r in folder.train if not math.isfinite(number(r, "loss"))]
+    if bad:
+        message = f"the loss was not a number at step {number(bad[0], 'step'):.0f}"
         yield Finding("loss-not-finite", message, severity="warning")
     if folder.skipped:
         of = len(folder.skipped) + len(folder.train)
@@ -364,8 +347,7 @@ def _health(folder: RunFolder) -> Iterator[Finding]:
         why = "their loss or gradient was no finite number"
         yield Finding("steps-skipped", message, why, severity="warning")
     if folder.unreadable:
-        lines = "line" if folder.unreadable == 1 else "lines"
-        message = f"{folder.unreadable} {lines} of the run's records could not be read"
+        message = f"{counted(folder.unreadable, 'line')} of the run's records could not be read"
         yield Finding("records-unreadable", message, severity="warning")
 
 
@@ -482,24 +464,18 @@ def _cell(row: Record, measure: str) -> str:
 
 def _samples(folder: RunFolder) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return each prompt with some of its samples: (step, text)."""
-    prompts: dict[str, list[Record]] = {}
+    prompts: dict[str, list[tuple[str, str]]] = {}
     for record in folder.samples:
-        prompts.setdefault(str(record.get("prompt") or ""), []).append(record)
-    return [
-        (
-            prompt,
-            [(f"{number(r, 'step'):.0f}", str(r.get("text") or "")) for r in _spread(records)],
-        )
-        for prompt, records in prompts.items()
-    ]
+        sample = f"{number(record, 'step'):.0f}", str(record.get("text") or "")
+        prompts.setdefault(str(record.get("prompt") or ""), []).append(sample)
+    return [(prompt, _spread(samples)) for prompt, samples in prompts.items()]
 
 
-def _spread(records: list[Record]) -> list[Record]:
-    """Return the first, the last and some evenly spaced records."""
-    if len(records) <= STAGES:
-        return records
-    last_index = len(records) - 1
-    return [records[round(i * last_index / (STAGES - 1))] for i in range(STAGES)]
+def _spread(samples: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the first, the last and some evenly spaced samples."""
+    if len(samples) <= STAGES:
+        return samples
+    return [samples[round(i * (len(samples) - 1) / (STAGES - 1))] for i in range(STAGES)]
 
 
 def next_commands(run: Path) -> list[str]:

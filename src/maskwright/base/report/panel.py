@@ -1,15 +1,8 @@
-"""Progress of a run, while it is going on.
+"""Progress of a run, while it is going on: a panel on a terminal, plain lines in a pipe.
 
-Progress, speed and loss history of a run, in constant memory.
-
-A step only updates a running mean; speed and remaining time are computed from marks that are set
-when something is shown.
-
-Progress of a run: a panel on a terminal, plain lines in a pipe.
-
-Between two redraws a step costs a few microseconds; everything else is computed when something is
-drawn. Lines have no control characters, and text that a model wrote is escaped. If the reader goes
-away (a closed pipe), the panel stops writing and the run continues.
+A step only updates a running mean, in constant memory; everything else is computed when something
+is shown. Lines have no control characters, and text that a model wrote is escaped. If the reader
+goes away (a closed pipe), the panel stops writing and the run continues.
 """
 
 from __future__ import annotations
@@ -122,8 +115,7 @@ def budget(run: Record) -> Budget | None:
     table = recorded if isinstance(recorded, Mapping) else {}
     for unit, value in [*((u, number(table, u)) for u in UNITS), ("steps", number(run, "steps"))]:
         if unit != "flops" and 0 < value < math.inf:
-            fields: dict[str, Any] = {unit: value if unit == "minutes" else int(value)}
-            return Budget(**fields)
+            return Budget(**{unit: value if unit == "minutes" else int(value)})  # type: ignore[arg-type]
     return None
 
 
@@ -200,22 +192,16 @@ class Panel:
     def evaluation(self, record: Record) -> None:
         """Show an evaluation on held-out text."""
         self._previous, self._evaluation = self._evaluation, record
-        if self._terminal:
-            self._show()
-        else:
-            words = standing(number(record, "loss"), self.references, self._share())
-            message = f"step {_whole(record, 'step')} · held-out loss {self._held_out()}"
-            self._line(message + (f" · {words}" if words else ""))
+        words = standing(number(record, "loss"), self.references, self._share())
+        message = f"step {_whole(record, 'step')} · held-out loss {self._held_out()}"
+        self._show_or_print(message + (f" · {words}" if words else ""))
 
     def sample(self, record: Record) -> None:
         """Show a sample of the model's text."""
         if self._samples and self._samples[0].get("step") != record.get("step"):
             self._samples.clear()
         self._samples.append(record)
-        if self._terminal:
-            self._show()
-        else:
-            self._line(f"step {_whole(record, 'step')} · sample: {_written(record)}")
+        self._show_or_print(f"step {_whole(record, 'step')} · sample: {_written(record)}")
 
     def checkpoint(self, name: str) -> None:
         """Show that a checkpoint is saved."""
@@ -226,10 +212,7 @@ class Panel:
     def note(self, text: str) -> None:
         """Show a note on a line of its own."""
         self._notes.append(shorten(text))
-        if self._terminal:
-            self._show()
-        else:
-            self._line(shorten(text))
+        self._show_or_print(shorten(text))
 
     def close(self) -> None:
         """Show the last state and release the terminal. May be called twice."""
@@ -253,6 +236,12 @@ class Panel:
             self._quietly(lambda: live.update(drawn, refresh=True))
         elif not self._terminal and self._last:
             self._line(self._progress_line())
+
+    def _show_or_print(self, text: str) -> None:
+        if self._terminal:
+            self._show()
+        else:
+            self._line(text)
 
     def _mark(self, now: float) -> None:
         self._throughput.mark(now, number(self._last, "tokens"), self._share(now))
@@ -301,15 +290,11 @@ class Panel:
 
     def _progress_line(self) -> str:
         words = standing(self._loss, self.references, self._share())
-        phrases = [
-            self._where(),
-            f"loss {figure(self._loss, 2)}" + (f" ({words})" if words else ""),
-        ]
-        if self._throughput.tokens_per_second > 0:
-            phrases.append(f"{count(self._throughput.tokens_per_second)} tokens/s")
+        loss = f"loss {figure(self._loss, 2)}" + (f" ({words})" if words else "")
+        speed, phrases = self._throughput.tokens_per_second, [self._where(), loss]
+        phrases += [f"{count(speed)} tokens/s"] if speed > 0 else []
         remaining = self._throughput.remaining(self._share())
-        if remaining > 0:
-            phrases.append(f"{duration(remaining)} left")
+        phrases += [f"{duration(remaining)} left"] if remaining > 0 else []
         return " · ".join(phrases)
 
     def _held_out(self) -> str:
@@ -322,13 +307,12 @@ class Panel:
         sorts = record.get("sorts")
         if isinstance(sorts, Mapping):
             phrases += [f"{shorten(str(name))} {figure(number(sorts, name))}" for name in sorts]
-        if number(record, "top1") == number(record, "top1"):
-            phrases.append(f"{percent(number(record, 'top1'))} right")
-        if number(record, "bits_per_byte") == number(record, "bits_per_byte"):
-            phrases.append(f"{figure(number(record, 'bits_per_byte'), 2)} bits per byte")
-        if number(record, "told_apart") == number(record, "told_apart"):
-            apart = figure(number(record, "told_apart"), 2)
-            phrases.append(f"{record.get('decides')} told apart {apart} (0.5 is chance)")
+        top1, bits, apart = (number(record, n) for n in ("top1", "bits_per_byte", "told_apart"))
+        phrases += [f"{percent(top1)} right"] if top1 == top1 else []
+        phrases += [f"{figure(bits, 2)} bits per byte"] if bits == bits else []
+        if apart == apart:
+            told = f"told apart {figure(apart, 2)} (0.5 is chance)"
+            phrases.append(f"{record.get('decides')} {told}")
         return " · ".join(phrases)
 
     def _draw(self, width: int) -> RenderableType:
@@ -362,15 +346,10 @@ class Panel:
             yield "note", text, ""
 
     def _speed(self) -> str:
-        phrases = []
-        if self._throughput.tokens_per_second > 0:
-            phrases.append(f"{count(self._throughput.tokens_per_second)} tokens/s")
-        tokens_seen = number(self._last, "tokens")
-        if tokens_seen == tokens_seen:
-            phrases.append(f"{count(tokens_seen)} tokens seen")
-        held = resident()
-        if held:
-            phrases.append(f"{size(held)} memory")
+        speed, tokens_seen = self._throughput.tokens_per_second, number(self._last, "tokens")
+        phrases = [f"{count(speed)} tokens/s"] if speed > 0 else []
+        phrases += [f"{count(tokens_seen)} tokens seen"] if tokens_seen == tokens_seen else []
+        phrases += [f"{size(held)} memory"] if (held := resident()) else []
         return " · ".join(phrases) or "–"
 
 

@@ -1,16 +1,12 @@
-"""Line plots and histograms.
-
-Line plots as SVG.
+"""Line plots and histograms as SVG.
 
 Points of a long run are grouped into columns; the line connects their medians, and a band from
 minimum to maximum shows spikes. Values that are not finite break the line. Outliers do not set the
 scale: the plot area covers almost all points, and the rest is clipped. It does not extend below 0
 or above 1 if no value can be there. Lines of a single point are written as text.
 
-Histograms with the limits of allowed values.
-
-Heights are square roots of counts, so that small ones are visible. Long tails get a logarithmic
-axis, and values beyond its ends count in the outermost bars.
+Bars of histograms are square roots of counts, so that small ones are visible. Long tails get a
+logarithmic axis, and values beyond its ends count in the outermost bars.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""SVG: the elements of all pictures, and small pictures.
-
-Elements of SVG pictures.
+"""Pictures as SVG: their elements, and small pictures whose cells and points have their value as a
+tooltip: shaded grids, the weights of one attention head, scatter plots.
 
 Colours are classes, not values, so one style sheet serves light and dark pages. Text from outside
 passes `escaped`.
-
-Small pictures: shaded grids, the weights of one attention head, scatter plots.
-
-Each cell and point has its value as a tooltip.
 """
 
 from __future__ import annotations
@@ -74,11 +69,10 @@ def text(
     )
 
 
-def upright(x: float, y: float, words: object, *, size: float = 12, down: bool = False) -> str:
-    """Return a vertical text that begins at (x, y) and runs up, or with `down` down."""
+def upright(x: float, y: float, words: object, *, size: float = 12) -> str:
+    """Return a vertical text that begins at (x, y) and runs up."""
     turned = text(0, 0, words, size=size)
-    angle = 90 if down else -90
-    return f'<g transform="translate({place(x)} {place(y)}) rotate({angle})">{turned}</g>'
+    return f'<g transform="translate({place(x)} {place(y)}) rotate(-90)">{turned}</g>'
 
 
 def path(points: list[tuple[float, float]], css: str) -> str:
@@ -217,9 +211,7 @@ def head_weights(title: str, values: Sequence[Sequence[float]], names: Sequence[
     """
     side = max(LEAST, WHOLE / len(names))
     letters = min(11.0, side)
-    short = [
-        name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in names
-    ]
+    short = [shorten(name, LONGEST_NAME) for name in names]
     numbered = [f"{number} {name}" for number, name in enumerate(names, 1)]
     room = 10 + letters * max(map(_width, short))
     top, full_side = TITLE + room, side * len(names)
