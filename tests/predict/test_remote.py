@@ -557,7 +557,7 @@ def test_the_form_of_answers(tasks_server: TasksServer, name: str) -> None:
     for row in ROWS[name]:
         values = list(row.values())[: max(1, len(task_type.roles))]
         example = task_type.of_value(values[0] if len(values) == 1 else values, "here")
-        (answer,) = tasks_server.opened(name).predictor.answers([example])
+        (answer,) = tasks_server.opened(name).predictor.answer([example])[0]
         text = getattr(example, "context", None) or getattr(example, "text", "")
         form = task_type.answer_form(example)
         assert remote._fits(answer, form, text)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,7 @@ from maskwright.base.config import fingerprint
 from maskwright.base.errors import Finding, IncompatibleError, MaskwrightError, Note, UsageError
 from maskwright.base.terminal import counted
 from maskwright.learn.finetune.recipe import hashes
+from maskwright.learn.tasks.base.choices import require_choice
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.checkpoint.fine_tuned import ADAPTER
 from maskwright.model.checkpoint.matching import TOPS
@@ -66,6 +67,8 @@ class Engine:
         runtime: computes hidden states: "torch" or one of `model/graph/engines/`.
         runtime_findings: findings about the runtime, after the network was prepared.
         name: the name of the model in messages.
+        folder: the path of the folder as it was given.
+        findings: assumptions made when the folder was opened.
     """
 
     has_network: ClassVar[bool] = True
@@ -75,7 +78,8 @@ class Engine:
     ) -> None:
         self._model, self.precision, self.base, self.runtime = model, precision, base, runtime
         self.runtime_findings: tuple[Finding, ...] = ()
-        self.name = folders.called(model.folder)
+        self.folder, self.name = model.folder, folders.called(model.folder)
+        self.findings: Sequence[Finding] = model.findings
         self.num_parameters = model.network.num_parameters()
         self._networks: dict[torch.dtype, Prepared] = {}
         self._poolings: dict[str, Predictor] = {}
@@ -91,16 +95,6 @@ class Engine:
             IncompatibleError: there is no network.
         """
         return self._model
-
-    @property
-    def folder(self) -> Path:
-        """The path of the folder as it was given."""
-        return self.model.folder
-
-    @property
-    def findings(self) -> Sequence[Finding]:
-        """Assumptions made when the folder was opened."""
-        return self.model.findings
 
     @property
     def device_type(self) -> str:
@@ -219,13 +213,7 @@ class Engine:
         """Return the predictor of embeddings by `pooling` ("mean", "max", and for encoders "cls"),
         for a model that was not trained for embeddings; a `UsageError` for other poolings."""
         poolings = {"mean", "max"} | (set() if self.model.config.encoder is None else {"cls"})
-        if pooling not in poolings:
-            raise UsageError(
-                "no such pooling",
-                where="pooling",
-                found=repr(pooling),
-                wanted=", ".join(sorted(poolings)),
-            )
+        require_choice(pooling, poolings, "pooling")
         if pooling not in self._poolings:
             pooled = of_vectors(self.model, pooling)
             self._poolings[pooling] = replace(pooled, network=self.network)
@@ -271,8 +259,7 @@ class Engine:
             IncompatibleError: the model does not support the method.
         """
         model, network = self.model, self.network()
-        if method is None:
-            method = likelihood.scoring_method(model.network, model.conventions)
+        method = method or likelihood.scoring_method(model.network, model.conventions)
         exact_network = network if network.dtype == torch.float32 else model.network
         return likelihood.scores(exact_network, model.tokenizer, texts, method)
 
@@ -311,42 +298,32 @@ class Engine:
         """The names of the methods of `LanguageModel` that this model supports."""
         config, conventions = self.model.config, self.model.conventions
         methods = []
-        try:
+        with suppress(MaskwrightError):
             _ = self.predictor
             methods.append("predict")
-        except MaskwrightError:
-            pass
         tokenizer = self.model.words
         if tokenizer is None:
             return tuple(methods)
-        has_vocabulary_head = config.vocabulary_head is not None
-        is_encoder_decoder = self.model.num_stacks == 2
-        fillable = tokenizer.mask is not None or bool(tokenizer.sentinels)
-        if has_vocabulary_head and config.encoder is not None and fillable:
-            methods.append("fill_mask")
-        if has_vocabulary_head and (
-            (config.decoder is not None and conventions.decoder_trained) or conventions.writes
-        ):
-            methods.append("generate")
-        if config.encoder is not None or not is_encoder_decoder:
+        if config.vocabulary_head is not None:
+            fillable = tokenizer.mask is not None or bool(tokenizer.sentinels)
+            if config.encoder is not None and fillable:
+                methods.append("fill_mask")
+            writes = config.decoder is not None and conventions.decoder_trained
+            if writes or conventions.writes:
+                methods.append("generate")
+        if config.encoder is not None or self.model.num_stacks != 2:
             methods.append("embed")
-        try:
+        with suppress(IncompatibleError):
             likelihood.scoring_method(self.model.network, conventions)
             methods.append("log_likelihood")
-        except IncompatibleError:
-            pass
         return (*methods, "tokens")
 
     def describe(self) -> str:
         """Return family, stacks, sizes and heads of the model, in one line."""
         config = self.model.config
-        stacks = (
-            "encoder–decoder"
-            if self.model.num_stacks == 2
-            else ("decoder" if config.encoder is None else "encoder")
-        )
-        configs = [stack for stack in (config.encoder, config.decoder) if stack is not None]
-        layers = "+".join(str(len(stack.blocks)) for stack in configs)
+        configs = {"encoder": config.encoder, "decoder": config.decoder}
+        present = {name: stack for name, stack in configs.items() if stack is not None}
+        stacks, layers = "–".join(present), "+".join(str(len(s.blocks)) for s in present.values())
         heads = [f"a {head.kind} head" for head in config.heads]
         heads += ["a vocabulary head"] if config.vocabulary_head is not None else []
         return (
@@ -413,9 +390,8 @@ class Engine:
 
     def _same_tokenizer(self, model: Model) -> bool:
         """Whether both have the same tokenizer, or one of them has none."""
-        both_read_words = model.words is not None and self.model.words is not None
-        ours = self.model
-        return not both_read_words or model.tokenizer.fingerprint == ours.tokenizer.fingerprint
+        ours, theirs = self.model.words, model.words
+        return ours is None or theirs is None or theirs.fingerprint == ours.fingerprint
 
 
 class BagOfWordsEngine(Engine):
@@ -426,7 +402,8 @@ class BagOfWordsEngine(Engine):
     def __init__(self, predictor: BagOfWordsPredictor, folder: Path, precision: Precision) -> None:
         self.precision, self.base, self.runtime = precision, None, TORCH
         self.runtime_findings = ()
-        self.name, self._folder = folders.called(folder), folder
+        self.folder, self.name = folder, folders.called(folder)
+        self.findings = predictor.findings
         self.num_parameters = predictor.bag.weights.size
         self._networks, self._poolings, self._bag = {}, {}, predictor
         self._heads, self._lock = {TASK: predictor}, threading.Lock()
@@ -435,20 +412,12 @@ class BagOfWordsEngine(Engine):
     def model(self) -> Model:
         raise IncompatibleError(
             "the model is a bag of words and has no network",
-            where=self._folder,
+            where=self.folder,
             found=self.describe(),
             wanted="a model with a network",
             do="let it predict; for all else fine-tune with another method, such as --method "
             "embeddings",
         )
-
-    @property
-    def folder(self) -> Path:
-        return self._folder
-
-    @property
-    def findings(self) -> Sequence[Finding]:
-        return self._bag.findings
 
     @property
     def device_type(self) -> str:

@@ -172,7 +172,9 @@ def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePr
     if server is not None:
         model = with_server(server)
     elif other_folders:
-        _require_native_engine(engine)
+        if engine != TORCH:
+            message, do = "only torch computes several models together", "leave --engine out"
+            raise UsageError(message, where="--engine", found=engine, wanted=TORCH, do=do)
         model = load_shared([folder, *other_folders])
     else:
         model = load(folder, base=base) if engine == TORCH else _load(engine, folder, base, say)
@@ -215,17 +217,6 @@ def _load(engine: str, folder: Path | str, base: Path | str | None, say: Say) ->
     for finding in model.engine_findings:
         say(finding.line())
     return model.predictor
-
-
-def _require_native_engine(engine: str) -> None:
-    if engine != TORCH:
-        raise UsageError(
-            "several models with one body are read by our own engine",
-            where="--engine",
-            found=engine,
-            wanted=TORCH,
-            do="leave --engine out, or predict with one model at a time",
-        )
 
 
 def _require_same_columns(model: SharedEncoder, columns: Mapping[str, Sequence[str]]) -> None:
@@ -331,10 +322,8 @@ def answer_rows(
 def _abstained(unlabelled: int, answered: int) -> Finding:
     """Return the finding that rows have no label, as their probabilities are below a threshold."""
     if unlabelled == answered:
-        message = (
-            f"the threshold rejects everything: none of {counted(answered, 'row')} has a label"
-        )
-        remedy = "lower it; report.html of the model says how many rows have which probability"
+        message = f"none of {counted(answered, 'row')} has a label"
+        remedy = "lower the threshold; report.html of the model has the probabilities of its rows"
         return Finding("threshold-rejects-all", message, remedy=remedy, severity="warning")
     message = f"{unlabelled:,} of {counted(answered, 'row')} have no label"
     return Finding("rows-below-threshold", message, "their highest probability is below it")
@@ -365,9 +354,5 @@ def unanswered(bad: int, counts: Counts) -> Iterator[Finding]:
         yield Finding("blank-lines", message, "with no line among the predictions")
     if counts.rejected:
         reasons = ", ".join(f"{n:,} × {reason}" for reason, n in counts.rejected_by.items())
-        yield Finding(
-            REJECTED,
-            f"{counted(counts.rejected, 'row')} could not be read, with no line among the "
-            "predictions",
-            f"the first: {counts.first_rejected} ({reasons})",
-        )
+        message = f"{counted(counts.rejected, 'row')} could not be read and have no prediction"
+        yield Finding(REJECTED, message, f"the first: {counts.first_rejected} ({reasons})")

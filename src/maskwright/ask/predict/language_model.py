@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Unpack, get_args, overload
+from typing import Any, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from maskwright.learn.tasks.base.choices import (
     require_choice,
     require_dimensions,
 )
-from maskwright.learn.tasks.base.similarities import first_dimensions
+from maskwright.learn.tasks.base.similarities import unit_vectors
 from maskwright.model.device import choices as engines
 from maskwright.model.device.choices import Precision
 from maskwright.model.inference.fill_mask import Hole
@@ -244,14 +244,6 @@ class LanguageModel:
         with self._errors_with_abilities("predict"):
             return self.predictor.with_long_texts(long)
 
-    @overload
-    def fill_mask(  # type: ignore[overload-overlap]  # a str is one text
-        self, texts: str, *, top: int = 5, long: LongText = "as_trained"
-    ) -> list[Hole]: ...
-    @overload
-    def fill_mask(
-        self, texts: Iterable[str], *, top: int = 5, long: LongText = "as_trained"
-    ) -> list[list[Hole]]: ...
     def fill_mask(
         self, texts: str | Iterable[str], *, top: int = 5, long: LongText = "as_trained"
     ) -> list[Hole] | list[list[Hole]]:
@@ -360,10 +352,8 @@ class LanguageModel:
             rows = SharedEncoder.of(group).predict(inputs, top=top, on_bad=on_bad, note=warn)
             for name in group:
                 answers[name] = [None if row is None else row[name] for row in rows]
-        return [
-            dict(zip(names, row, strict=True))
-            for row in zip(*(answers[name] for name in names), strict=True)
-        ]
+        columns = [answers[name] for name in names]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def embed(
         self,
@@ -404,7 +394,7 @@ class LanguageModel:
             width = vectors.shape[1]
             trained = predictor.task_type.options.get(DIMENSIONS, [width])
             require_dimensions([dimensions], min(trained), width)
-            vectors = first_dimensions(vectors, dimensions)
+            vectors = unit_vectors(vectors[:, :dimensions])
         return vectors[0] if isinstance(texts, str) else vectors
 
     def _require_room(self, texts: Sequence[str]) -> None:

@@ -229,12 +229,6 @@ class BasePredictor(ABC):
     def extent(self, rows: Sequence[Any]) -> Extent:
         """Return how much of each example `answer` would read."""
 
-    def answers(
-        self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
-    ) -> list[Answer]:
-        """Return the predictions of `answer` without the extent."""
-        return self.answer(rows, top, note)[0]
-
     def predict(
         self,
         given: Iterable[Any],
@@ -261,11 +255,8 @@ class BasePredictor(ABC):
             UsageError: `on_bad` is neither; the input is a file path, or a set, which has no order.
         """
         require_choice(on_bad, get_args(OnBad), "on_bad")
-        return list(
-            itertools.chain.from_iterable(
-                self._padded(portion, top, note) for portion in portions(self.rows(given, on_bad))
-            )
-        )
+        rows = portions(self.rows(given, on_bad))
+        return [answer for portion in rows for answer in self._padded(portion, top, note)]
 
     def rows(self, given: Iterable[Any], on_bad: OnBad = "strict") -> Iterator[Any]:
         """Yield the examples of the task that `predict` reads; None for a bad one with "skip"."""
@@ -274,8 +265,8 @@ class BasePredictor(ABC):
 
     def windows(self, given: Iterable[Any]) -> list[int]:
         """Return the number of windows each example is read in; errors as in `predict`."""
-        counts = (self.extent(portion).windows.tolist() for portion in portions(self.rows(given)))
-        return list(itertools.chain.from_iterable(counts))
+        rows = portions(self.rows(given))
+        return [count for portion in rows for count in self.extent(portion).windows.tolist()]
 
     @property
     def _other_names(self) -> set[str]:
@@ -287,7 +278,7 @@ class BasePredictor(ABC):
     def _padded(self, portion: list[Any], top: int | None, note: Note) -> Iterator[Answer]:
         """Yield a prediction for each example of the portion, and None for each None."""
         readable = [row for row in portion if row is not None]
-        answers = iter(self.answers(readable, top, note) if readable else ())
+        answers = iter(self.answer(readable, top, note)[0] if readable else ())
         yield from (None if row is None else next(answers) for row in portion)
 
     def _example(self, value: Any, where: str, on_bad: OnBad) -> Any:

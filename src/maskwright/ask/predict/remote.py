@@ -1,6 +1,6 @@
 """Client of a model on a running server, with the interface of a local model.
 
-    with_server("http://127.0.0.1:8000").answers(rows)
+    with_server("http://127.0.0.1:8000").answer(rows)
 
 Rows are sent in chunks, several at a time; predictions keep the order of the rows. A request to a
 busy server is repeated after the time that it names; a chunk that is too large for it is halved.

@@ -103,32 +103,30 @@ def rows_to_answer(
                 value = text if model.task_type.counts_places else as_read(text)
                 yield values, _tried(skips, model.task_type.of_value, value, where)
         return
-    # The first rows that lack a needed column; None as soon as a row has all of them.
-    incomplete: list[Row] | None = []
+    # The values of the first rows that lack a needed column, until a row has all of them.
+    incomplete: list[dict[str, Any]] = []
+    error: DataError | None = None
+    is_complete = False
     for row in read_rows(files, read.reading, read.header, counts=counts):
         if PREDICTION in row.values:
             raise name_taken(PREDICTION, row.where)
-        if (missing := _missing_column(row, model)) is not None:
-            if not skips or TABLE_FILE.search(row.file):
-                raise _column_error(row, missing, model)
-            if incomplete is None:
-                yield _with_file(row.as_given().values, row.file, source), None
-                continue
-            incomplete.append(row)
-            if len(incomplete) == AT_MOST:  # raises below
+        values = _with_file(row.as_given().values, row.file, source)
+        if (missing := _missing_column(row, model)) is None:
+            is_complete = True
+            yield from ((earlier_values, None) for earlier_values in incomplete)
+            incomplete = []
+            yield values, _tried(skips, _example, model, row)
+        elif not skips or TABLE_FILE.search(row.file):
+            raise _column_error(row, missing, model)
+        elif is_complete:
+            yield values, None
+        else:
+            error = error or _column_error(row, missing, model)
+            incomplete.append(values)
+            if len(incomplete) == AT_MOST:
                 break
-            continue
-        yield from (
-            (_with_file(incomplete_row.as_given().values, incomplete_row.file, source), None)
-            for incomplete_row in incomplete or ()
-        )
-        incomplete = None
-        yield (
-            _with_file(row.as_given().values, row.file, source),
-            _tried(skips, _example, model, row),
-        )
-    if incomplete:
-        raise _column_error(incomplete[0], _missing_column(incomplete[0], model) or "", model)
+    if incomplete and error is not None:
+        raise error
 
 
 def _with_file(values: Mapping[str, Any], file: str, source: Path) -> dict[str, Any]:
@@ -183,13 +181,9 @@ def _missing_column(row: Row, model: BasePredictor) -> str | None:
 
 def table_settings(read: TableReadingOptions) -> list[str]:
     """Return the names of the options in `read` that are set and apply to tables only."""
-    usual = ReadingOptions()
-    names = [
-        n
-        for n in ("separator", "quoting", "escapechar")
-        if getattr(read.reading, n) != getattr(usual, n)
-    ]
-    return [*names, *(["header"] if read.header else [])]
+    usual, names = ReadingOptions(), ("separator", "quoting", "escapechar")
+    names_set = [n for n in names if getattr(read.reading, n) != getattr(usual, n)]
+    return names_set + ["header"] * bool(read.header)
 
 
 def _refuse_header(line: str, name: str, where: str) -> None:
@@ -322,7 +316,8 @@ def _as_text(cells: dict[str, Any]) -> dict[str, Any]:
 def names_of(example: Any, model: BasePredictor, top: int | None, windows: bool) -> list[str]:
     """Return the prediction columns, with that of the number of `windows` if True. They are the
     same for all rows, except that with `top` a row may have fewer of them."""
-    names = [name for name, _ in _cells(PREDICTED, model.answers([example], top)[0], top)]
+    ((prediction,), _) = model.answer([example], top)
+    names = [name for name, _ in _cells(PREDICTED, prediction, top)]
     return [*names, *([PREDICTED_WINDOWS] if windows else [])]
 
 

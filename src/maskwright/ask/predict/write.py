@@ -82,12 +82,8 @@ def write_predictions(
             do="choose another name for --out",
         )
     if not out.parent.is_dir():
-        raise OutputError(
-            "the predictions cannot be written",
-            where=out,
-            found="no such folder",
-            do="choose a folder that is there",
-        )
+        message, do = "the predictions cannot be written", "choose a folder that is there"
+        raise OutputError(message, where=out, found="no such folder", do=do)
     staged = out.with_name(f".tmp-{out.name}.jsonl")
     with commit.writing(out), _named_os_errors(out):
         if not _size(staged):
@@ -115,7 +111,8 @@ def write_predictions(
 
         def save(target: Path) -> None:
             if delimiter is None:
-                _write_lines(staged, target)
+                with new_text(target) as file:
+                    file.writelines(_staged_lines(staged))
             else:
                 _as_table(staged, target, delimiter, names, top)
 
@@ -266,11 +263,6 @@ def _resume_staged(staged: Path, about: str, say: Say) -> tuple[int, int]:
             count, bad = count + 1, bad + line.endswith(null)  # the last value of a row
         file.truncate(length)
     return count, bad
-
-
-def _write_lines(staged: Path, target: Path) -> None:
-    with new_text(target) as file:
-        file.writelines(_staged_lines(staged))
 
 
 def _as_table(

@@ -85,11 +85,8 @@ class Classification(TaskType):
 
     head = "sequence"
     ranks = True
+    pipeline = "text-classification"
     scores_rows = True
-
-    @property
-    def pipeline(self) -> str:
-        return "text-classification"
 
     @property
     def thresholds(self) -> NDArray[np.float64]:

@@ -118,10 +118,7 @@ class EmbeddingTask(TaskType):
 
     head = None
     alone = "text"
-
-    @property
-    def pipeline(self) -> str:
-        return "sentence-similarity"
+    pipeline = "sentence-similarity"
 
     def objective(
         self,
@@ -181,13 +178,8 @@ class EmbeddingTask(TaskType):
         similarities = _truth(data.parts[TRAIN])
         low, high = float(similarities.min()), float(similarities.max())
         if low == high:
-            raise DataError(
-                "all pairs are alike to the same degree",
-                where=TRAIN,
-                found=low,
-                do="give pairs that are less alike, too; or learn from pairs that "
-                "belong together with --task matching",
-            )
+            do = "give pairs that are less alike, too; or learn matching pairs: --task matching"
+            raise DataError("all pairs are equally alike", where=TRAIN, found=low, do=do)
         return self if low >= -1 and high <= 1 else self.with_options({"scale": [low, high]})
 
     # ------------------------------------------------------------------------ encoding
@@ -302,7 +294,8 @@ class EmbeddingTask(TaskType):
     def metrics(self, rows: Sequence[Any], answers: Answers) -> TaskMetrics:
         if self.task == EMBEDDING:
             return metrics_of_arrays(self.measures, _truth(rows), answers)
-        return metrics_of_means(self.measures, _metrics_of_ranks(np.asarray(answers)))
+        ranks = np.asarray(answers, np.float64)
+        return metrics_of_means(self.measures, np.stack([ranks == 1.0, 1.0 / ranks], axis=1))
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         """Cosine similarity of TF-IDF vectors fitted on the training part."""
@@ -335,17 +328,13 @@ def _truth(rows: Sequence[Any]) -> NDArray[np.float64]:
 
 def _candidates(rows: Sequence[Any]) -> list[str]:
     """Return the C texts among which anchors are matched: all positives, then all negatives."""
-    return [
-        text for column in zip(*(_texts(row)[1:] for row in rows), strict=True) for text in column
-    ]
+    return [text for column in zip(*map(_texts, rows), strict=True) for text in column][len(rows) :]
 
 
 def _codes(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return first indices of the distinct candidates, and each candidate's number (C,) in them."""
-    _, first_index, code = np.unique(
-        np.array(_candidates(rows), object), return_index=True, return_inverse=True
-    )
-    return first_index, code
+    candidates = np.array(_candidates(rows), object)
+    return np.unique(candidates, return_index=True, return_inverse=True)[1:]
 
 
 def _ranks(near: Callable[[slice], NDArray[Any]], rows: Sequence[Any]) -> NDArray[np.float64]:
@@ -370,11 +359,6 @@ def _ranks(near: Callable[[slice], NDArray[Any]], rows: Sequence[Any]) -> NDArra
         right = right_similarity[:, None]
         ranks[row_numbers] += (similarities > right).sum(1) + (similarities == right).sum(1) / 2
     return ranks
-
-
-def _metrics_of_ranks(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return (R, 2): whether the rank is 1, and the reciprocal rank."""
-    return np.stack([ranks == 1.0, 1.0 / ranks], axis=1).astype(np.float64)
 
 
 TYPE = EmbeddingTask

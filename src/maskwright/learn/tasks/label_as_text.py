@@ -53,16 +53,14 @@ NICE = (1.0, 2.0, 5.0, 10.0)
 class TaskAsText(TextGeneration):
     """A task that also has a head type, learned as text to text."""
 
+    pipeline = "text2text-generation"
     quantity: ClassVar[str] = "wrong by"
+    parses: ClassVar[bool] = True
 
     @cached_property
     def head_type(self) -> TaskType:
         """The task type that solves the task with a head."""
         return task_for(self.task, self.labels)
-
-    @property
-    def pipeline(self) -> str:
-        return "text2text-generation"
 
     @property
     def template(self) -> Template:
@@ -73,6 +71,10 @@ class TaskAsText(TextGeneration):
 
     def example(self, values: Sequence[Any], where: str) -> Any:
         return self.head_type.example(values, where)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        return (*super().measures, *([UNREAD] if self.parses else []))
 
     def metrics(self, rows: Sequence[Any], answers: Answers) -> TaskMetrics:
         return self.head_type.metrics(rows, answers)
@@ -118,10 +120,6 @@ class ClassAsText(TaskAsText):
         names = require_distinct(encoded.way_back.frame.tokenizer, self.labels)
         numbers = {name: number for number, name in enumerate(names)}
         return np.array([numbers.get(str(output).strip(), -1) for output in outputs], np.int64)
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        return (*super().measures, UNREAD)
 
     def metrics(self, rows: Sequence[Any], answers: Answers) -> TaskMetrics:
         return _with_unread(super().metrics(rows, answers), np.asarray(answers) < 0)
@@ -214,10 +212,6 @@ class NumberAsText(TaskAsText):
         texts = [_without_blanks(str(output)) for output in outputs]
         return read_numbers(texts, self.options["low"], self.options["high"])
 
-    @property
-    def measures(self) -> tuple[str, ...]:
-        return (*super().measures, UNREAD)
-
     def metrics(self, rows: Sequence[Any], answers: Answers) -> TaskMetrics:
         is_unread = np.isnan(np.asarray(answers, np.float64))
         return _with_unread(super().metrics(rows, self._filled(answers)), is_unread)
@@ -286,6 +280,8 @@ def read_numbers(
 # ------------------------------------------------------------------------------ answers
 class AnswerAsText(TaskAsText):
     """Answers are texts; "" means that the context has no answer."""
+
+    parses = False
 
     def wanted(self, row: Any) -> str:
         return row.answers[0][0] if row.answers else ""

@@ -219,11 +219,8 @@ class MultipleChoice(TaskType):
 
     head = "choice"
     ranks = True
+    pipeline = "multiple-choice"
     optional_roles = ("context",)
-
-    @property
-    def pipeline(self) -> str:
-        return "multiple-choice"
 
     # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:

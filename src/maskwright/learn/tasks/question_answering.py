@@ -431,12 +431,9 @@ class QuestionAnswering(TaskType):
 
     head = "span"
     ranks = True
+    pipeline = "question-answering"
     counts_places = True
     longest = 384
-
-    @property
-    def pipeline(self) -> str:
-        return "question-answering"
 
     @property
     def threshold(self) -> float:

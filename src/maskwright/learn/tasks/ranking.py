@@ -49,10 +49,7 @@ class Reranker(Classification):
     """Scores of pairs of a query and a document, learned from the order within each query."""
 
     by_row = False
-
-    @property
-    def pipeline(self) -> str:
-        return "text-ranking"
+    pipeline = "text-ranking"
 
     def of_data(self, data: Dataset) -> Self:
         for part, rows in data.parts.items():

@@ -8,6 +8,7 @@ Decoding is greedy during training; afterwards beam search is used unless it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from maskwright.base.metrics import text_score
@@ -70,12 +71,8 @@ class RewriteLayout(Layout):
                 value = row.values.get(REFERENCES)
                 if type(value) is not list or not value or {type(text) for text in value} != {str}:
                     return columns
-        return Columns(
-            columns.layout,
-            columns.roles | {REFERENCES: (REFERENCES,)},
-            columns.why | {REFERENCES: "by its name"},
-            columns.described,
-        )
+        why = columns.why | {REFERENCES: "by its name"}
+        return replace(columns, roles=columns.roles | {REFERENCES: (REFERENCES,)}, why=why)
 
     def reason(self, columns: Columns) -> str:
         return "each row has one text to read and one to write"

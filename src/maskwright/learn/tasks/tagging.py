@@ -22,6 +22,7 @@ from scipy.special import softmax
 
 from maskwright.base.errors import DataError, Finding, UsageError
 from maskwright.base.metrics import metrics
+from maskwright.base.metrics.row_metrics import ratio
 from maskwright.base.report.document import Table as ReportTable
 from maskwright.base.terminal import counted
 from maskwright.learn.tasks.base.encode import Frame, central, inked, room_of, windows
@@ -359,10 +360,7 @@ class Tagging(TaskType):
 
     head = "token"
     counts_places = True
-
-    @property
-    def pipeline(self) -> str:
-        return "token-classification"
+    pipeline = "token-classification"
 
     @property
     def decoding(self) -> dict[str, Any]:
@@ -562,8 +560,8 @@ class Tagging(TaskType):
             if self.marks_entities:
                 truth, output = set(self._entities(true)), set(self._entities(predicted))
                 counts[n, 2:] = len(truth), len(output), len(truth & output)
-        figures = {"accuracy": _accuracy, "entity_f1": _entity_f1}
-        return metrics_of_sums({name: (figures[name], counts) for name in self.measures})
+        figures = {"accuracy": (ratio, counts[:, [1, 0]]), "entity_f1": (_entity_f1, counts)}
+        return metrics_of_sums({name: figures[name] for name in self.measures})
 
     def report(self, encoded: Encoded, outputs: Scores, answers: Answers) -> TaskReport:
         mistakes = []
@@ -667,10 +665,6 @@ def _first_tokens(
 
 def _most_frequent(counts: Counter[int]) -> int:
     return min(counts, key=lambda tag: (-counts[tag], tag))
-
-
-def _accuracy(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    return sums[:, 1] / sums[:, 0]
 
 
 def _entity_f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -32,10 +32,7 @@ def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str
         head_kinds = [] if task_type.head is None else [task_type.head]
         if [head for _, head in architecture.heads] != head_kinds:
             continue
-        if (
-            architecture.vocabulary != task_type.writes
-            or architecture.generates != task_type.writes
-        ):
+        if not architecture.vocabulary == architecture.generates == task_type.writes:
             continue
         if architecture.labels is not None and task_type.head in ("sequence", "token"):
             continue  # for sentence pairs, or replaced tokens
@@ -81,13 +78,7 @@ def reading_texts(config: TransformerConfig, task_type: TaskType, long: Long) ->
     if task_type.head != "sequence":
         return config
     over = layers_over(config) if long == HIERARCHICAL else None
-    pooling = task_type.options.get(
-        "pooling"
-    )  # else the head's own, which a ModernBERT's config may say
-    heads = tuple(
-        replace(
-            head, over=over, pooling=head.pooling if pooling is None else POOLINGS[str(pooling)]
-        )
-        for head in config.heads
-    )
+    heads = tuple(replace(head, over=over) for head in config.heads)
+    if (pooling := task_type.options.get("pooling")) is not None:  # else that of the config
+        heads = tuple(replace(head, pooling=POOLINGS[str(pooling)]) for head in heads)
     return replace(config, heads=heads)

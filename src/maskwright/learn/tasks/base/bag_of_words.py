@@ -31,6 +31,7 @@ from maskwright.base.errors import CheckpointError, ConfigError, MaskwrightError
 from maskwright.base.metrics.metrics import METRICS
 from maskwright.base.randomness import key, permute
 from maskwright.base.storage.manifest import require_as_saved
+from maskwright.learn.tasks.base.similarities import unit_vectors
 from maskwright.learn.tasks.base.task_type import Encoded, Extent
 from maskwright.model.checkpoint.fine_tuned import BAG_OF_WORDS, BAG_TENSORS
 from maskwright.model.inference.encoded import EncodedExamples
@@ -126,9 +127,7 @@ def latent_vectors(texts: Sequence[str], size: int = 100) -> NDArray[np.float32]
     size = min(size, *(n - 1 for n in weights.shape))
     if size < 1:
         return np.ones((len(texts), 1), np.float32)
-    vectors = TruncatedSVD(size, random_state=0).fit_transform(weights)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-9), np.float32)
+    return unit_vectors(TruncatedSVD(size, random_state=0).fit_transform(weights))
 
 
 @dataclass(frozen=True)

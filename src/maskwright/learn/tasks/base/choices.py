@@ -39,7 +39,8 @@ PROMPTS, NAME, SKIPPED, LOWER = "prompts", "default_prompt", "prompt_tokens", "l
 COMPARED = "similarity"
 # The template of an input behind which a model writes its answer, or finds a label most likely.
 PROMPT, LABEL_PROMPT = "prompt", "label_prompt"
-# The numbers of leading dimensions that are vectors by themselves (Matryoshka), the largest first.
+# The numbers of leading dimensions that are vectors by themselves if scaled to length 1 (Kusupati
+# et al. 2022, arXiv:2205.13147), the largest first.
 DIMENSIONS = "dimensions"
 
 

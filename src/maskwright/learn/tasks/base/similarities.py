@@ -34,12 +34,6 @@ def compared(
     )
 
 
-def first_dimensions(vectors: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """Return the first `count` dimensions of vectors (N, D), scaled to length 1 (Kusupati et al.
-    2022, arXiv:2205.13147)."""
-    return unit_vectors(vectors[:, :count])
-
-
 def unit_vectors(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return vectors (N, D) scaled to length 1, except those of length 0."""
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)

@@ -50,8 +50,7 @@ class ZeroShotTask(Classification):
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         assert self.pairs is not None
         statements = hypotheses(self.labels, self.template)
-        values = [(row.text, statement, row.where) for row in rows for statement in statements]
-        pairs = [self.pairs.of_value((text, statement), where) for text, statement, where in values]
+        pairs = [self.pairs.of_value((r.text, s), r.where) for r in rows for s in statements]
         encoded = self.pairs._encoded(pairs, frame)
         extent, by_row = encoded.extent, (len(rows), len(statements))
         assert extent is not None

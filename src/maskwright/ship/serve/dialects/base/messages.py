@@ -38,7 +38,7 @@ from maskwright.base.errors import MaskwrightError, shorten
 from maskwright.base.terminal import rounded
 from maskwright.learn.tasks.base.add_head import num_outputs
 from maskwright.learn.tasks.base.choices import COMPARED, DIMENSIONS, NAME, PROMPTS, SKIPPED
-from maskwright.learn.tasks.base.similarities import compared, first_dimensions
+from maskwright.learn.tasks.base.similarities import compared, unit_vectors
 from maskwright.learn.tasks.base.task_type import UNTOLD, TaskType
 from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.host import Host, HostResponse, Options, Piece, ServedModel
@@ -382,7 +382,7 @@ async def embeddings_of(
             numbers = ", ".join(map(str, trained))
             reason = f"the model was trained for {numbers} dimensions (Matryoshka)"
             raise Refusal("validation", reason, field="dimensions", limit=width)
-        embeddings = list(first_dimensions(np.stack(embeddings), dimensions))
+        embeddings = list(unit_vectors(np.stack(embeddings)[:, :dimensions]))
     return [_unit(embedding) for embedding in embeddings] if normalize else embeddings, response
 
 
