@@ -195,7 +195,7 @@ def cross_validate(
                 fold_settings = replace(settings, seed=folding.seed)
                 rows = folding.hold_out(number)
                 outputs = fold_outputs(learner, rows, name, fold_settings, learn)
-                finished_seeds.keep_outputs(name, *outputs)
+                finished_seeds.keep_outputs(name, outputs)
             trained[-1].append(outputs)
     return join_folds(learner, foldings, trained)
 

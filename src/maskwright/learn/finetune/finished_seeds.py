@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,61 +39,31 @@ LARGEST = 1 << 20  # bytes of the facts
 HASH = 64  # digits of a SHA-256
 REJECTS = "rejects.jsonl"  # rows that were skipped when the data was read
 
-
-# Setting -> its option on the command line.
-OPTIONS = {
-    "training.epochs": "--epochs",
-    "training.batch": "--batch",
-    "training.accumulate": "--accumulate",
-    "training.patience": "--patience",
-    "training.optimizer.learning_rate": "--rate",
-    "training.optimizer.decay": "--weight-decay",
-    "training.schedule.warmup": "--warmup",
-    "training.class_weights": "--class-weights",
-    "training.label_smoothing": "--label-smoothing",
-    "method.name": "--method",
-    "method.layer_decay": "--layer-decay",
-    "method.head_rate": "--head-rate",
-    "length": "--length",
-    "long": "--long",
-    "precision": "--precision",
-    "device": "--device",
+# How an error calls settings that are not called like their option of the command line.
+NAMES = {
+    "learning_rate": "--rate",
+    "decay": "--weight-decay",
+    "temperature": "--teacher-temperature",
+    "name": "--method",
     "model": "the model",
     "data": "the rows of --data, their columns or parts",
     "kind": "--task",
-    "settled.prompt": "--prompt",
-    "settled.label_prompt": "--prompt",
-    "settled.pooling": "--pooling",
-    "settled.measure": "--measure",
+    "label_prompt": "--prompt",
+    "labels": "the labels",
     "head": "the head",
 }
 
 
-class SettingDifference(NamedTuple):
-    """A setting and its values in the saved and the requested fine-tuning, as text."""
-
-    saved: str
-    requested: str
-
-
-def _differences(name: str, saved: Any, requested: Any) -> list[SettingDifference]:
-    """Return the differences of the entry `name`, described by command-line options."""
-    if saved == requested:
-        return []
-    changes: list[tuple[str, Any, Any]] = [(name, saved, requested)]
-    if isinstance(saved, dict) and isinstance(requested, dict):
-        changes = list(config.differences(saved, requested))
-    differences = []
-    for path, old, new in changes:
-        hashed = isinstance(old, str) and len(old) == HASH
-        pairs = ("another", "its own") if hashed else (_text(old), _text(new))
-        option = OPTIONS.get(path) or path.replace("method.", "--set ", 1)
-        differences.append(SettingDifference(*(f"{option} {value}" for value in pairs)))
-    return differences
-
-
-def _text(value: Any) -> str:
-    return "not given" if value is None else str(value)
+def _difference(path: str, saved: Any, requested: Any) -> tuple[str, str]:
+    """Return a setting with its saved and its requested value, as options of the command line."""
+    name = path.rstrip(".0123456789").rpartition(".")[2]
+    option = NAMES.get(name, f"--{name.replace('_', '-')}")
+    if path.startswith("settings.method.") and name not in ("name", "layer_decay", "head_rate"):
+        option = path.replace("settings.method.", "--set ")
+    if isinstance(saved, str) and len(saved) == HASH:
+        return f"{option} another", f"{option} its own"
+    saved, requested = ("not given" if value is None else value for value in (saved, requested))
+    return f"{option} {saved}", f"{option} {requested}"
 
 
 class FoldOutputs(NamedTuple):
@@ -127,18 +97,14 @@ class FinishedSeeds:
         requested = json.loads(canonical_json(dict(self.about)))
         for folder in sorted(self.folder.glob("seed-*")):
             saved = commit.verify(folder).about
-            changes = [
-                change
-                for name in sorted(requested.keys() | saved.keys())
-                for change in _differences(name, saved.get(name), requested.get(name))
-            ]
+            changes = [_difference(*change) for change in config.differences(saved, requested)]
             if changes:
+                before, after = ("; ".join(values) for values in zip(*changes[:8], strict=True))
                 raise UsageError(
                     "an unfinished fine-tuning with other settings is there",
                     where=folder,
-                    found="; ".join(change.saved for change in changes[:8]),
-                    wanted="; ".join(change.requested for change in changes[:8])
-                    + ", as this command says",
+                    found=before,
+                    wanted=f"{after}, as this command says",
                     do="repeat the command with what is there, to go on with it; or choose another "
                     "--out, or remove the folder",
                 )
@@ -149,25 +115,14 @@ class FinishedSeeds:
         Raises:
             OutputError, StoppedError, StorageError: as `commit`.
         """
-        weights = {
-            n: p.detach().cpu().contiguous()
-            for n, p in tuned.network.named_parameters()
-            if p.requires_grad
-        }
+        trained = {n: p.detach() for n, p in tuned.network.named_parameters() if p.requires_grad}
         facts = {
             "figures": [value if math.isfinite(value) else None for value in tuned.figures],
             "losses": tuned.losses,
             "epoch": tuned.epoch,
             "seconds": tuned.seconds,
         }
-
-        def write(staging: commit.Staging) -> None:
-            staging.write_json(FACTS, facts)
-            staging.write_bytes(WEIGHTS, files.chunks(weights))
-
-        commit.commit(
-            self._path(seed), write, about=dict(self.about), expected_bytes=files.num_bytes(weights)
-        )
+        self._write(f"seed-{seed}", facts, WEIGHTS, trained)
 
     def restore(self, seed: int, model: Transformer) -> TrainingResult | None:
         """Load the result of `seed` into `model` and return it; None if the seed is not finished.
@@ -175,57 +130,50 @@ class FinishedSeeds:
         Raises:
             CheckpointError: the files are damaged.
         """
-        folder = self._path(seed)
-        if not folder.is_dir():
+        if not self.has(seed):
             return None
-        weights = files.open_file(folder / WEIGHTS)
+        facts, weights = self._read(f"seed-{seed}", WEIGHTS)
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if parameter.requires_grad:
                     parameter.copy_(weights.read(name))
-        facts = _facts_of(folder)
         figures = [-math.inf if value is None else value for value in facts["figures"]]
         return TrainingResult(
             model.float().eval(), figures, facts["losses"], facts["epoch"], facts["seconds"]
         )
 
-    def keep_outputs(
-        self, name: str, outputs: NDArray[Any], losses: Sequence[float], seconds: float
-    ) -> None:
-        """Save the outputs (N, …) of a training whose model is not needed, such as a fold's.
-
-        Raises:
-            OutputError, StoppedError, StorageError: as `commit`.
-        """
-        tensors = {"outputs": torch.from_numpy(np.ascontiguousarray(outputs))}
-
-        def write(staging: commit.Staging) -> None:
-            staging.write_json(FACTS, {"losses": list(losses), "seconds": seconds})
-            staging.write_bytes(OUTPUTS, files.chunks(tensors))
-
-        commit.commit(
-            self.folder / name,
-            write,
-            about=dict(self.about),
-            expected_bytes=files.num_bytes(tensors),
-        )
+    def keep_outputs(self, name: str, result: FoldOutputs) -> None:
+        """Save the result of a training whose model is not needed; errors as of `keep`."""
+        tensors = {"outputs": torch.from_numpy(np.ascontiguousarray(result.outputs))}
+        self._write(name, {"losses": result.losses, "seconds": result.seconds}, OUTPUTS, tensors)
 
     def restore_outputs(self, name: str) -> FoldOutputs | None:
-        """Return what `keep_outputs` saved; None if there is nothing.
-
-        Raises:
-            CheckpointError: the files are damaged.
-        """
-        folder = self.folder / name
-        if not folder.is_dir():
+        """Return what `keep_outputs` saved; None if there is nothing. Errors as of `restore`."""
+        if not (self.folder / name).is_dir():
             return None
-        facts = _facts_of(folder)
-        outputs = files.open_file(folder / OUTPUTS).read("outputs").numpy()
-        return FoldOutputs(outputs, facts["losses"], facts["seconds"])
+        facts, tensors = self._read(name, OUTPUTS)
+        return FoldOutputs(tensors.read("outputs").numpy(), facts["losses"], facts["seconds"])
+
+    def _write(
+        self, name: str, facts: Mapping[str, Any], file: str, tensors: Mapping[str, torch.Tensor]
+    ) -> None:
+        on_cpu = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+
+        def write(staging: commit.Staging) -> None:
+            staging.write_json(FACTS, facts)
+            staging.write_bytes(file, files.chunks(on_cpu))
+
+        size = files.num_bytes(on_cpu)
+        commit.commit(self.folder / name, write, about=dict(self.about), expected_bytes=size)
+
+    def _read(self, name: str, file: str) -> tuple[dict[str, Any], files.Tensors]:
+        path = self.folder / name / FACTS
+        facts = parse_object(path.read_bytes(), path, error=CheckpointError, largest=LARGEST)
+        return facts, files.open_file(self.folder / name / file)
 
     def has(self, seed: int) -> bool:
         """Whether `seed` is saved."""
-        return self._path(seed).is_dir()
+        return (self.folder / f"seed-{seed}").is_dir()
 
     @property
     def count(self) -> int:
@@ -236,12 +184,3 @@ class FinishedSeeds:
         """Remove all saved seeds."""
         if self.folder.is_dir():
             commit.remove_folder(self.folder)
-
-    def _path(self, seed: int) -> Path:
-        return self.folder / f"seed-{seed}"
-
-
-def _facts_of(folder: Path) -> dict[str, Any]:
-    """Return the JSON facts of a saved training."""
-    path = folder / FACTS
-    return parse_object(path.read_bytes(), path, error=CheckpointError, largest=LARGEST)

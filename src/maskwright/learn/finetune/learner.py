@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -73,6 +73,7 @@ UNFROZEN_AT = 0.5
 SELECTABLE = 20
 # Names of the parameters of a head's last layer.
 PROJECTION = re.compile(r"heads\.[^.]+\.(weight|bias)")
+Result = TypeVar("Result", bound=TrainingResult)
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,9 @@ class SeedResult:
         return max(self.tuned.figures, default=-math.inf)
 
 
+@dataclass(frozen=True)
 class BaseLearner(ABC):
-    """What a fine-tuning needs to know of a model, with a network or without.
+    """What a fine-tuning needs to know of a model; the values here are those without a network.
 
     Attributes:
         path: the folder of the model that was named.
@@ -113,37 +115,37 @@ class BaseLearner(ABC):
 
     path: Path
     task_type: TaskType
-    family: str | None
-    frame: Frame | None
+    family: str | None = None
+    frame: Frame | None = None
 
     @property
-    @abstractmethod
     def base(self) -> str:
         """The displayed name of the pretrained model; "": none is used."""
+        return ""
 
     @property
-    @abstractmethod
     def hashes(self) -> dict[str, str]:
         """Hashes of the pretrained model and its head, by name."""
+        return {"model": "", "head": ""}
 
     @property
-    @abstractmethod
     def num_parameters(self) -> int:
         """The number of parameters of the network."""
+        return 0
 
     @property
-    @abstractmethod
     def width(self) -> int:
         """The width of the network, on which the default learning rate depends."""
+        return 1
 
     @property
-    @abstractmethod
     def reads_more(self) -> bool:
         """Whether the model could read longer texts than it does."""
+        return False
 
-    @abstractmethod
     def head_factor(self, method: Method) -> float:
-        """Return the factor on the learning rate of the head's last layer."""
+        """Return the factor on the learning rate of the head's last layer; 1 unless it is new."""
+        return 1.0
 
     @abstractmethod
     def encode(self, rows: Sequence[Any]) -> Encoded:
@@ -157,15 +159,11 @@ class BaseLearner(ABC):
         settings: Settings,
         eval_part: str,
         say: Callable[[str], None],
-        watch: Watch = unseen,
-        *,
-        scratch: bool = False,
-        name: str = "",
-        finished_seeds: FinishedSeeds | None = None,
-        machine: Machine | None = None,
-        announce: bool = False,
+        *args: Any,
+        **kwargs: Any,
     ) -> SeedResult:
-        """Learn from the training part and predict `eval_part`; see `Learner.learn`."""
+        """Learn from the training part and predict `eval_part`; further arguments, of which some
+        may have no effect, as in `Learner.learn`."""
 
     def own_answers(
         self, data: Dataset, encoded: Encoded, machine: Machine | None = None
@@ -178,19 +176,76 @@ class BaseLearner(ABC):
     def save(self, result: SeedResult, folder: Path, readme: str, more: Mapping[str, str]) -> None:
         """Write the model of `result` to the new `folder`, with a card and `more` files by name."""
 
+    def _validate(self, validation: Encoded, outputs: Outputs) -> tuple[float, str]:
+        """Return the validation metric, which may be undefined, and a phrase that shows it. As in
+        prediction, options such as a threshold are calibrated."""
+        measure = self.task_type.measure
+        calibrated = self.task_type.calibrate(validation, lambda _: outputs)
+        answers = calibrated.answers(validation, outputs)
+        value = calibrated.metrics(validation.rows, answers).values[measure]
+        shown = decimals(value) if math.isfinite(value) else "not defined"
+        return value, f"validation {measure} {shown}"
 
-@dataclass(frozen=True)
+    def _validate_fit(
+        self,
+        tuned: Result,
+        encoded_parts: Mapping[str, Encoded],
+        read: Callable[[Encoded], Outputs],
+        say: Callable[[str], None],
+    ) -> Result:
+        """Print how long a fit took, and add its metric on validation data, if there are any."""
+        shown = f"fitted in {duration(tuned.seconds)}"
+        if (validation := encoded_parts.get(VALIDATION)) is not None:
+            value, phrase = self._validate(validation, read(validation))
+            shown = f"{shown} · {phrase}"
+            if len(validation.rows) >= SELECTABLE:  # else no seed is selected
+                tuned = replace(tuned, figures=[value if math.isfinite(value) else -math.inf])
+        say(shown)
+        return tuned
+
+    def _predict(
+        self,
+        tuned: Result,
+        adapter: Adapter | None,
+        seed: int,
+        encoded_parts: Mapping[str, Encoded],
+        eval_part: str,
+        reader_of: Callable[[Result, TaskType], Callable[[Encoded], Outputs]],
+    ) -> SeedResult:
+        """Return the predictions for `eval_part`, with the options that the validation part
+        chooses; `reader_of`: returns a function from rows to outputs."""
+        task_type, one_sided = self.task_type, None
+        if (validation := encoded_parts.get(VALIDATION)) is not None:
+            uncalibrated = reader_of(tuned, self.task_type)
+            outputs_once = functools.cache(lambda: uncalibrated(validation))
+
+            def read(changed: TaskType) -> Outputs:
+                if changed is self.task_type:
+                    return outputs_once()
+                return reader_of(tuned, changed)(validation)
+
+            task_type = self.task_type.calibrate(validation, read, final=True)
+            temperature = task_type.options.get(TEMPERATURE, 1.0)
+            if not task_type.writes:  # generated texts are rarely all the same
+                scores = outputs_once() / temperature
+                answers = task_type.answers(validation, scores)
+                one_sided = task_type.report(validation, scores, answers).one_sided
+            tuned = tuned.divided(temperature)
+        encoded = encoded_parts[eval_part]
+        outputs = reader_of(tuned, task_type)(encoded)
+        answers = task_type.answers(encoded, outputs)
+        return SeedResult(seed, tuned, adapter, task_type, outputs, answers, one_sided)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Learner(BaseLearner):
     """The model in `path` and how texts are encoded for it. `config` includes the head of
-    `task_type`; `family` is the name of its model family, None if it belongs to none;
-    `soft_targets` are what training rows are learned from in place of their labels, if any."""
+    `task_type`; `soft_targets` are what training rows are learned from in place of their labels, if
+    any."""
 
-    path: Path
-    loaded: Model
-    task_type: TaskType
-    config: TransformerConfig
-    family: str | None
     frame: Frame
+    loaded: Model
+    config: TransformerConfig
     collation: Collation
     soft_targets: Mapping[Any, Scores] = field(default_factory=dict, repr=False)
     _frozen: dict[str, FrozenVectors] = field(default_factory=dict, repr=False, compare=False)
@@ -244,12 +299,12 @@ class Learner(BaseLearner):
         collation = collation_of(config, loaded.tokenizer, loaded.extra)
         return cls(
             path,
-            loaded,
             task_type,
-            config,
             family,
-            frame_of(config, loaded.tokenizer, max_length, long),
-            replace(collation, alone=method.positions > 0),
+            frame=frame_of(config, loaded.tokenizer, max_length, long),
+            loaded=loaded,
+            config=config,
+            collation=replace(collation, alone=method.positions > 0),
         )
 
     @property
@@ -302,7 +357,6 @@ class Learner(BaseLearner):
         return not labels or tuple(self.loaded.about.labels) == labels
 
     def head_factor(self, method: Method) -> float:
-        """Return the factor on the learning rate of the head's last layer; 1 unless it is new."""
         return method.head_factor if self.config.heads and self.head_is_new else 1.0
 
     def initial_network(
@@ -364,14 +418,11 @@ class Learner(BaseLearner):
                 tuned = train(model, method, encoded_parts, settings, say, hook, machine)
             if finished_seeds:
                 finished_seeds.keep(settings.seed, tuned)
-        calibrated, one_sided = self.task_type, None
-        score = functools.partial(self._reader, tuned.network, method, machine)
-        if VALIDATION in encoded_parts:
-            calibrated, one_sided = self._calibrated(score, encoded_parts[VALIDATION])
-            tuned = tuned.divided(calibrated.options.get(TEMPERATURE, 1.0))
-        outputs = score(calibrated)(encoded_parts[eval_part])
-        answers = calibrated.answers(encoded_parts[eval_part], outputs)
-        return SeedResult(settings.seed, tuned, adapter, calibrated, outputs, answers, one_sided)
+
+        def reader_of(tuned: TrainingResult, task_type: TaskType) -> Callable[[Encoded], Outputs]:
+            return self._reader(tuned.network, method, machine, task_type)
+
+        return self._predict(tuned, adapter, settings.seed, encoded_parts, eval_part, reader_of)
 
     def own_answers(
         self, data: Dataset, encoded: Encoded, machine: Machine | None = None
@@ -446,17 +497,13 @@ class Learner(BaseLearner):
         return self._frozen[name]
 
     def _reader(
-        self,
-        model: Transformer,
-        method: Method,
-        machine: Machine | None,
-        task_type: TaskType | None = None,
+        self, model: Transformer, method: Method, machine: Machine | None, task_type: TaskType
     ) -> Callable[[Encoded], Outputs]:
         """Return a function from encoded rows to scores or texts of the trained `model`. Below a
         head that was fitted alone the vectors are those of the fit."""
         if method.fitted is not None and method.head_alone:
             return functools.partial(self.frozen_vectors(machine).scores, model)
-        return reader(model, task_type or self.task_type, self.frame, self.collation)
+        return reader(model, task_type, self.frame, self.collation)
 
     def _fit(
         self,
@@ -485,39 +532,8 @@ class Learner(BaseLearner):
             )
         )
         tuned = TrainingResult(model, [], losses, 1, time.perf_counter() - begin)
-        if VALIDATION not in encoded_parts:
-            say(f"fitted in {duration(tuned.seconds)}")
-            return tuned
-        validation, measure = encoded_parts[VALIDATION], self.task_type.measure
-        outputs = self._reader(tuned.network, method, machine)(validation)
-        calibrated = self.task_type.calibrate(validation, lambda _: outputs)
-        answers = calibrated.answers(validation, outputs)
-        value = calibrated.metrics(validation.rows, answers).values[measure]
-        shown = decimals(value) if math.isfinite(value) else "not defined"
-        say(f"fitted in {duration(tuned.seconds)} · validation {measure} {shown}")
-        if len(validation.rows) < SELECTABLE:  # no seed is selected
-            return tuned
-        return replace(tuned, figures=[value if math.isfinite(value) else -math.inf])
-
-    def _calibrated(
-        self, score: Callable[[TaskType], Callable[[Encoded], Outputs]], validation: Encoded
-    ) -> tuple[TaskType, Finding | None]:
-        """Return the task type with the options that the validation part chooses, and a warning if
-        all answers to it are the same; `score`: from a task type to its reader of rows."""
-        task_type = self.task_type
-        cached_scores = functools.cache(lambda: score(task_type)(validation))
-
-        def read(changed: TaskType) -> Outputs:
-            if changed is task_type:
-                return cached_scores()
-            return score(changed)(validation)
-
-        calibrated = task_type.calibrate(validation, read, final=True)
-        if calibrated.writes:  # generated texts are rarely all the same
-            return calibrated, None
-        scores = cached_scores() / calibrated.options.get(TEMPERATURE, 1.0)
-        answers = calibrated.answers(validation, scores)
-        return calibrated, calibrated.report(validation, scores, answers).one_sided
+        read = self._reader(tuned.network, method, machine, self.task_type)
+        return self._validate_fit(tuned, encoded_parts, read, say)
 
     def _train(
         self,
@@ -547,22 +563,15 @@ class Learner(BaseLearner):
             examples = replace(
                 examples, labels=targets[train.way_back[0]] if in_pieces else targets
             )
-        encoded, measure, number = encoded_parts.get(VALIDATION), task_type.measure, 0
+        encoded, number = encoded_parts.get(VALIDATION), 0
 
         def figure(learner: Objective) -> float:
             nonlocal number
             assert encoded is not None
             number += 1
             outputs = finished(task_type.steps(learner, encoded, collation))
-            # As in prediction: with calibrated options, such as the threshold for "no answer".
-            calibrated = task_type.calibrate(encoded, lambda _: outputs)
-            answers = calibrated.answers(encoded, outputs)
-            value = calibrated.metrics(encoded.rows, answers).values[measure]
-            shown = decimals(value) if math.isfinite(value) else "not defined"
-            say(
-                f"seed {settings.seed} · epoch {number} of {settings.epochs} · "
-                f"validation {measure} {shown}"
-            )
+            value, shown = self._validate(encoded, outputs)
+            say(f"seed {settings.seed} · epoch {number} of {settings.epochs} · {shown}")
             return value
 
         tuned = tune(
