@@ -76,19 +76,9 @@ class Method:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.layer_decay <= 1.0:
-            raise UsageError(
-                "a share is out of range",
-                where="--layer-decay",
-                found=self.layer_decay,
-                wanted="above 0, at most 1",
-            )
+            raise out_of_range("--layer-decay", self.layer_decay, "above 0, at most 1")
         if self.head_rate is not None and not 0.0 < self.head_rate < math.inf:
-            raise UsageError(
-                "a factor is out of range",
-                where="--head-rate",
-                found=self.head_rate,
-                wanted="above 0",
-            )
+            raise out_of_range("--head-rate", self.head_rate, "above 0")
         numbered = LAST.fullmatch(self.name) or REINIT.fullmatch(self.name)
         if self.name not in names() and not numbered:
             raise UsageError(
@@ -177,6 +167,11 @@ class Method:
         return {k: v for k, v in to_plain(self.adapter).items() if v != usual[k]}
 
 
+def out_of_range(option: str, number: float, limits: str) -> UsageError:
+    """Return the error for a number outside of its limits."""
+    return UsageError("the number is out of range", where=option, found=number, wanted=limits)
+
+
 def adapter_settings(name: str, values: Mapping[str, Any] | None = None) -> AdapterSettings:
     """Return the settings of the adapter `name` from plain `values` by field.
 
@@ -205,9 +200,8 @@ def methods_of(
         ConfigError: a setting of an adapter is invalid, or the adapter is not among the methods.
     """
     requested = [name.strip() for name in names.split(",")]
-    adapter_values = adapters or {}
-    for adapter in adapter_values:
-        adapter_settings(adapter, adapter_values[adapter])
+    settings = {name: adapter_settings(name, values) for name, values in (adapters or {}).items()}
+    for adapter in settings:
         if adapter not in requested:
             raise ConfigError(
                 "settings of an adapter that is not trained",
@@ -216,15 +210,7 @@ def methods_of(
                 wanted=f"settings of {' or '.join(filter(_is_adapter, requested)) or 'none'}",
                 do=f"--method {adapter}, or leave its settings out",
             )
-    return [
-        Method(
-            name,
-            layer_decay,
-            head_rate,
-            adapter_settings(name, adapter_values.get(name)) if _is_adapter(name) else None,
-        )
-        for name in requested
-    ]
+    return [Method(name, layer_decay, head_rate, settings.get(name)) for name in requested]
 
 
 def _is_adapter(name: str) -> bool:

@@ -16,7 +16,14 @@ from maskwright.base.config import hints_of, read_toml, to_plain, to_toml
 from maskwright.base.errors import ConfigError, DataError, UsageError, near
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.storage.strict_json import parse_object
-from maskwright.learn.finetune.method import AUTO, FULL, Method, adapter_settings, methods_of
+from maskwright.learn.finetune.method import (
+    AUTO,
+    FULL,
+    Method,
+    adapter_settings,
+    methods_of,
+    out_of_range,
+)
 from maskwright.learn.tasks.base.choices import LABEL_PROMPT, LONG, POOLINGS, Long, require_choice
 from maskwright.model.device.choices import Precision, require_device
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
@@ -187,7 +194,10 @@ class FinetuneRecipe:
                 wanted="one",
                 do="compare them with --curve",
             )
-        adapters = {name: _as_read(name, values) for name, values in self.adapters.items()}
+        adapters = dict[str, dict[str, Any]]()
+        for name, values in self.adapters.items():  # each setting of its own type
+            typed = to_plain(adapter_settings(name, values))
+            adapters[name] = {key: typed[key] for key in values}
         object.__setattr__(self, "adapters", adapters)
         _ = self.methods  # refuses what is no method, or no setting of one
         self._require_effect()
@@ -285,20 +295,20 @@ class FinetuneRecipe:
         ):
             if number is not None and not low <= number <= high:
                 limits = f"{low} or more" if high == math.inf else f"{low} to {high}"
-                raise _out_of_range(option, number, limits)
+                raise out_of_range(option, number, limits)
         for option, share in (
             ("--weight-decay", self.weight_decay),
             ("--warmup", self.warmup),
             ("--label-smoothing", self.label_smoothing),
         ):
             if not 0.0 <= share < 1.0:
-                raise _out_of_range(option, share, "0 to below 1")
-        for option, positive in (
+                raise out_of_range(option, share, "0 to below 1")
+        for option, rate in (
             ("--rate", self.rate),
             ("--teacher-temperature", self.teacher_temperature),
         ):
-            if positive is not None and not 0.0 < positive <= 1e3:
-                raise _out_of_range(option, positive, "above 0, such as 2e-5")
+            if rate is not None and not 0.0 < rate <= 1e3:
+                raise out_of_range(option, rate, "above 0, such as 2e-5")
 
 
 def without_effect(method: Method) -> list[str]:
@@ -317,16 +327,6 @@ def _without_effect(name: str, value: Any, fitted: FittedMethod) -> UsageError:
         wanted=", ".join(fitted.settings) or "no setting of training",
         do="leave it out, or choose another --method",
     )
-
-
-def _out_of_range(option: str, number: float, limits: str) -> UsageError:
-    return UsageError("the number is out of range", where=option, found=number, wanted=limits)
-
-
-def _as_read(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are given of an adapter, each of its own type."""
-    plain = to_plain(adapter_settings(name, values))
-    return {key: plain[key] for key in values}
 
 
 def read_class_weights(path: Path | str) -> dict[str, float]:
@@ -367,29 +367,25 @@ def read(path: Path | str) -> FinetuneRecipe:
 
 
 def changed(recipe: FinetuneRecipe, values: Mapping[str, Any]) -> FinetuneRecipe:
-    """`recipe` with other `values` by field. Other data are not those that it was made from;
-    settings of adapters that are no longer trained go; one seed is the only one."""
-    values = dict(values)
-    changed_names = {*values, *(("files",) if "data" in values else ())}
-    made_from = {
-        name: digest for name, digest in recipe.made_from.items() if name not in changed_names
-    }
-    if "method" in values and "adapters" not in values:
-        values["adapters"] = _of_methods(recipe.adapters, str(values["method"]))
+    """`recipe` with other `values` by field or dotted path; all are in place before they are
+    checked. Other data are not those that it was made from; settings of adapters that are no longer
+    trained go; one seed is the only one."""
+    values = {name: to_plain(value) for name, value in values.items()}
+    names = {*values, *(("files",) if "data" in values else ())}
+    made_from = {name: digest for name, digest in recipe.made_from.items() if name not in names}
+    adapters = recipe.adapters
+    if "method" in values:
+        trained = [name.strip() for name in str(values["method"]).split(",")]
+        adapters = {name: values for name, values in adapters.items() if name in trained}
     if "seed" in values:
         values.setdefault("seeds", None)
     if "epochs" in values:
         values.setdefault("least_steps", 0)
-    return replace(recipe, made_from=made_from, **values)
-
-
-def _of_methods(adapters: Mapping[str, Any], method: str) -> dict[str, Any]:
-    requested = [name.strip() for name in method.split(",")]
-    return {name: values for name, values in adapters.items() if name in requested}
+    return config.replace_at(replace(recipe, made_from=made_from, adapters=adapters), values)
 
 
 def override(recipe: FinetuneRecipe, settings: Sequence[str]) -> FinetuneRecipe:
-    """`recipe` with each `name=value` applied; all are in place before they are checked.
+    """`recipe` with each `name=value` applied, as `changed` does it.
 
     A name is that of a field, or ADAPTER.SETTING: `weight_decay=0.1`, `lora.rank=16`,
     `read.reading.encoding=latin-1`.
@@ -398,18 +394,8 @@ def override(recipe: FinetuneRecipe, settings: Sequence[str]) -> FinetuneRecipe:
         UsageError: not name=value, or two values for one name.
         ConfigError: no such setting (with the near names), or a value that is none of it.
     """
-    values = {
-        _path(name): config.parse_value(text)
-        for name, text in config.assignments(settings, "for example --set lora.rank=16").items()
-    }
-    # As `changed` has it of whole fields.
-    replaced = {name: value for name, value in values.items() if name in ("method", "seed")}
-    if "method" in replaced:
-        adapters = _of_methods(recipe.adapters, str(replaced["method"]))
-        recipe = replace(recipe, adapters=adapters)
-    if "seed" in replaced:
-        values.setdefault("seeds", None)
-    return config.replace_at(recipe, values)
+    texts = config.assignments(settings, "for example --set lora.rank=16")
+    return changed(recipe, {_path(name): config.parse_value(text) for name, text in texts.items()})
 
 
 def _path(name: str) -> str:
@@ -419,30 +405,21 @@ def _path(name: str) -> str:
         ConfigError: there is none of that name; naming the near ones.
     """
     first_word, dot, _ = name.partition(".")
-    adapters = catalogue.names("adapters")
+    adapters, last_word = catalogue.names("adapters"), name.rpartition(".")[2]
     if dot and first_word in adapters:
         return f"adapters.{name}"
-    field_names = [field.name for field in fields(FinetuneRecipe) if field.name != "made_from"]
-    last_word = name.rpartition(".")[2]
-    if first_word in field_names and not (dot and not _has_parts(first_word)):
+    field_names = [field.name for field in fields(FinetuneRecipe)]
+    if first_word in (("adapters", "columns", "read") if dot else field_names):
         return name
     adapter_paths = [
         f"{adapter}.{last_word}"
         for adapter in adapters
-        if last_word != "kind"
-        and last_word in hints_of(catalogue.load("adapters", adapter).SETTINGS)
+        if last_word in hints_of(catalogue.load("adapters", adapter).SETTINGS)
     ]
-    near_names = (
-        f"did you mean {' or '.join(map(repr, adapter_paths))}?"
-        if adapter_paths
-        else near(name, field_names)
+    suggestion = f"did you mean {' or '.join(map(repr, adapter_paths))}?" if adapter_paths else ""
+    raise ConfigError(
+        "no such setting", where=f"--set {name}", wanted=suggestion or near(name, field_names)
     )
-    raise ConfigError("no such setting", where=f"--set {name}", wanted=near_names)
-
-
-def _has_parts(name: str) -> bool:
-    """Whether a field is a table."""
-    return name in ("adapters", "columns", "read")
 
 
 def render(recipe: FinetuneRecipe) -> str:
