@@ -113,7 +113,7 @@ def test_an_answer_without_an_end_is_that_of_the_reference_library(
 
 def test_there_is_no_head_to_learn_faster(models: dict[str, Path], tmp_path: Path) -> None:
     data = table(tmp_path / "data.jsonl", 60)
-    with pytest.raises(UsageError, match=r"no head[\s\S]*--head-rate"):
+    with pytest.raises(UsageError, match="--head-rate"):
         finetune_file(
             models["gpt2"],
             data,

@@ -49,6 +49,7 @@ from maskwright.learn.tasks.base.choices import (
     POOLINGS,
     SKIPPED,
     VECTOR_POOLINGS,
+    require_choice,
     require_dimensions,
 )
 from maskwright.learn.tasks.base.encode import room
@@ -101,21 +102,12 @@ def finetune_file(
 def _with_keywords(function: Callable[..., Path]) -> None:
     """Add all fields of a recipe to the signature and the docstring of `function`."""
     signature = inspect.signature(function)
-    fields = [
-        f
-        for f in dataclasses.fields(FinetuneRecipe)
-        if f.name not in (*signature.parameters, "made_from")
-    ]
-    parameters = [
-        parameter
-        for parameter in signature.parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD
-    ]
+    parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    others = (*signature.parameters, "made_from")
+    fields = [f for f in dataclasses.fields(FinetuneRecipe) if f.name not in others]
     for field in fields:
-        default = field.default
-        if field.default_factory is not dataclasses.MISSING:
-            default = field.default_factory()
-        keyword = inspect.Parameter.KEYWORD_ONLY
+        is_table = field.default_factory is not dataclasses.MISSING
+        default, keyword = {} if is_table else field.default, inspect.Parameter.KEYWORD_ONLY
         parameters.append(
             inspect.Parameter(field.name, keyword, default=default, annotation=field.type)
         )
@@ -195,16 +187,10 @@ def finetune_recipe(
     require_used(recipe, task_type)
     class_weights = None
     if by_label is not None:
-        class_weights = _weights_of(by_label, labels, str(recipe.class_weights))
         input_hashes["class_weights"] = fingerprint(by_label)
-    elif recipe.class_weights is not None:
-        class_weights = _balanced_weights(examples, len(labels))
-    options = _options(
-        task_type, prompt=recipe.prompt, pooling=recipe.pooling, measure=recipe.measure
-    )
-    if recipe.within_words is not None:
-        options = {**options, "within_words": recipe.within_words}
-    length = recipe.length
+    if recipe.class_weights is not None:
+        class_weights = _class_weights(recipe.class_weights, by_label, examples, labels)
+    options, length = _options(recipe, task_type), recipe.length
     vector_folder = None if opened is None else _vector_folder(opened.path, task_type, say)
     if opened is not None and vector_folder is not None and task_type.alone:
         options = {**_folder_options(vector_folder, opened, recipe, say), **options}
@@ -259,35 +245,27 @@ def finetune_recipe(
             say(finding.line())
     if not recipe.curve:
         common |= {"teacher": teacher, "hard_negatives": recipe.hard_negatives or 0}
+    train = partial(
+        finetune,
+        opened or model,
+        examples,
+        out,
+        method=methods[0],
+        settings=settings(methods[0]),
+        **common,
+    )
     if dry:
-        runs = len(methods) * max(1, len(recipe.curve))
-        finetune(
-            opened or model,
-            examples,
-            out,
-            method=methods[0],
-            settings=settings(methods[0]),
-            dry=True,
-            **common,
-        )
-        if runs > 1:
+        train(dry=True)
+        if (runs := len(methods) * max(1, len(recipe.curve))) > 1:
             say(f"so much at most for each of {runs} points of the curve")
         return out
     files = hashes(data)
     require_as_read(examples)
     recipe_text = render(replace(recipe, made_from=input_hashes | {"files": fingerprint(files)}))
     if not recipe.curve:
-        return finetune(
-            opened or model,
-            examples,
-            out,
-            method=methods[0],
-            settings=settings(methods[0]),
-            origin=files,
-            extra_files={NAME: recipe_text},
-            on_result=on_result,
-            selection=selection,
-            **common,
+        extra_files = {NAME: recipe_text}
+        return train(
+            origin=files, extra_files=extra_files, on_result=on_result, selection=selection
         )
     del common["folds"]
     assert opened is not None  # a curve has no method without a network
@@ -439,87 +417,72 @@ def require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
     for fitted in (method.fitted for method in recipe.methods):
         if fitted is not None:
             fitted.require(task_type, recipe.long)
-    if recipe.head_rate is not None and task_type.head is None:
-        raise UsageError(
-            "such a task has no head",
-            where="--head-rate",
-            found=task_type.task,
-            wanted="a task with a head, such as classification",
-            do="leave it out",
-        )
-    has_classes = task_type.head in ("sequence", "token") and task_type.problem != "number"
-    for option, value in (
-        ("--class-weights", recipe.class_weights),
-        ("--label-smoothing", recipe.label_smoothing),
-    ):
-        if value and not has_classes:
-            raise UsageError(
-                "the task is not learned as classes of texts or words",
-                where=option,
-                found=task_type.task,
-                wanted="a task such as classification, multi-label or tagging",
-                do="leave it out",
-            )
-    if recipe.within_words is not None and task_type.head != "span":
-        raise UsageError(
-            "the task does not extract answers from a text",
-            where="--within-words",
-            found=task_type.task,
-            do="leave it out",
-        )
-    learns = task_type.head == "sequence" and task_type.by_row and not recipe.curve
-    mines = task_type.shape.in_batch_negatives and not recipe.curve
-    for option, setting, has_effect, requirement in (
+    head, in_batch = task_type.head, task_type.shape.in_batch_negatives
+    has_classes = head in ("sequence", "token") and task_type.problem != "number"
+    is_pooled = head == "sequence" or bool(task_type.alone)
+    learns = head == "sequence" and task_type.by_row and not recipe.curve
+    classes, texts = (
+        "classes of texts or words",
+        "classes or numbers of whole texts, and no --curve",
+    )
+    for option, value, has_effect, requirement in (
+        ("--prompt", recipe.prompt, task_type.writes, "text to text: source=… and target=…"),
+        ("--pooling", recipe.pooling, is_pooled, "a task of whole texts"),
+        ("--head-rate", recipe.head_rate, head is not None, "a task with a head"),
+        ("--class-weights", recipe.class_weights, has_classes, classes),
+        ("--label-smoothing", recipe.label_smoothing or None, has_classes, classes),
+        ("--within-words", recipe.within_words, head == "span", "answers within a text"),
         ("--dimensions", recipe.dimensions, bool(task_type.alone), "a task of embeddings"),
-        ("--hard-negatives", recipe.hard_negatives, mines, "pairs that match, and no --curve"),
-        ("--teacher", recipe.teacher, learns, "classes or numbers of whole texts, and no --curve"),
+        (
+            "--hard-negatives",
+            recipe.hard_negatives,
+            in_batch and not recipe.curve,
+            "pairs that match, and no --curve",
+        ),
+        ("--teacher", recipe.teacher, learns, texts),
+        (
+            "--accumulate",
+            recipe.accumulate if recipe.accumulate > 1 else None,
+            not in_batch,
+            "a smaller --batch: all texts of a step are compared with each other",
+        ),
     ):
-        if setting is not None and not has_effect:
+        if value is not None and not has_effect:
             raise UsageError(
-                "the option has no effect here",
+                "the option has no effect on this task",
                 where=option,
                 found=task_type.task,
                 wanted=requirement,
                 do="leave it out",
             )
-    if recipe.accumulate > 1 and task_type.shape.in_batch_negatives:
-        raise UsageError(
-            "each text is a wrong answer to the others of its step, which therefore cannot be cut",
-            where="--accumulate",
-            found=task_type.task,
-            do="leave it out, or choose a smaller --batch",
-        )
 
 
-def _weights_of(
-    by_label: Mapping[str, float], labels: Sequence[str], where: str
+def _class_weights(
+    choice: str, by_label: Mapping[str, float] | None, data: Dataset, labels: Sequence[str]
 ) -> tuple[float, ...]:
-    """Return the weight of each class, 1 of those that are not named.
+    """Return the weight of each class: those `by_label`, 1 where a label is not named; else weights
+    that make up for the frequencies in training rows: N / (classes × rows of the class); of several
+    labels rows without the label by rows with it. A class without rows, or a label of every row,
+    has the weight 1.
 
     Raises:
-        DataError: a label is no class of the data.
+        DataError: a label of `by_label` is no class of the data.
     """
-    for label in by_label:
-        if label not in labels:
+    if by_label is not None:
+        for label in [label for label in by_label if label not in labels]:
             raise DataError(
                 "a weight of no class of the data",
-                where=where,
+                where=choice,
                 found=repr(label),
                 wanted=near(label, labels),
                 do="correct the label, or leave it out",
             )
-    return tuple(by_label.get(label, 1.0) for label in labels)
-
-
-def _balanced_weights(data: Dataset, num_classes: int) -> tuple[float, ...]:
-    """Return weights that make up for the frequencies of the classes in training rows: N / (classes
-    × rows of the class); of several labels rows without the label by rows with it. A class without
-    rows, or a label of every row, has the weight 1."""
+        return tuple(by_label.get(label, 1.0) for label in labels)
     rows = data.parts[TRAIN]
     classes = np.concatenate([np.atleast_1d(np.array(row.answer, np.int64)) for row in rows])
-    counts = np.bincount(classes[classes != UNKNOWN], minlength=num_classes)
+    counts = np.bincount(classes[classes != UNKNOWN], minlength=len(labels))
     several = data.task.shape.label == "several"
-    rest = len(rows) - counts if several else counts.sum() / num_classes
+    rest = len(rows) - counts if several else counts.sum() / len(labels)
     balanced = rest / np.maximum(1, counts)
     return tuple(np.where((counts > 0) & (balanced > 0), balanced, 1.0).tolist())
 
@@ -544,24 +507,16 @@ def _settings(
     )
 
 
-def _options(
-    task_type: TaskType, *, prompt: str | None, pooling: str | None, measure: str | None
-) -> dict[str, Any]:
-    """Return the options of `task_type` that the recipe sets; None leaves one out.
+def _options(recipe: FinetuneRecipe, task_type: TaskType) -> dict[str, Any]:
+    """Return the options of `task_type` that the recipe sets.
 
     Raises:
-        UsageError: the task does not support an option or its value.
+        UsageError: the template has other fields than a row, or the metric is none of the task's.
     """
-    options: dict[str, Any] = {}
-    if prompt is not None:
-        if not task_type.writes:
-            raise UsageError(
-                "such a task is not learned as text to text",
-                where="--prompt",
-                found=task_type.task,
-                do="say which column is source=… and which target=…",
-            )
-        template = Template(TEMPLATES.get(prompt, prompt))
+    names = ("pooling", "measure", "within_words")
+    options = {name: getattr(recipe, name) for name in names if getattr(recipe, name) is not None}
+    if recipe.prompt is not None:
+        template = Template(TEMPLATES.get(recipe.prompt, recipe.prompt))
         if (template_fields := set(template.fields)) != set(task_type.roles):
             raise UsageError(
                 "the holes of the prompt are not what a row has",
@@ -570,25 +525,9 @@ def _options(
                 wanted=", ".join(f"{{{role}}}" for role in task_type.roles),
             )
         options[task_type.chosen_by] = template.text
-    if pooling is not None:
-        if task_type.head != "sequence" and not task_type.alone:
-            raise UsageError(
-                "pooling applies only to tasks of whole texts",
-                where="--pooling",
-                found=task_type.task,
-            )
-        options["pooling"] = pooling
-    if measure is not None:
+    if recipe.measure is not None:
         shape = task_type.shape
         allowed = (*task_type.measures, *shape.selectable)
         metrics = [name for name in shape.choosable if name in allowed]
-        if measure not in metrics:
-            raise UsageError(
-                "the metric to select by is unknown",
-                where="--measure",
-                found=measure,
-                wanted=near(measure, metrics),
-                do=f"choose one of: {', '.join(metrics)}",
-            )
-        options["measure"] = measure
+        require_choice(recipe.measure, metrics, "--measure")
     return options

@@ -28,7 +28,6 @@ from maskwright.base.errors import Finding, UsageError
 from maskwright.base.terminal import counted
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds, FoldOutputs
 from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, SeedResult
-from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.tune import Settings, TrainingResult
 from maskwright.learn.tasks.base.task_type import (
     TEMPERATURE,
@@ -121,12 +120,6 @@ class OutOfFold:
         tuned = trained.tuned.divided(self.task_type.options.get(TEMPERATURE, 1.0))
         first, *others = (replace(r, task_type=self.task_type) for r in self.results)
         return [replace(first, tuned=tuned, adapter=trained.adapter), *others]
-
-    def rivals(self, method: Method) -> list[list[tuple[str, Answers]]]:
-        """Return `baselines` without the one that is `method` itself."""
-        return [
-            [pair for pair in by_name if pair[0] != method.baseline] for by_name in self.baselines
-        ]
 
     def findings(self) -> list[Finding]:
         """Return the finding on rows that are in no fold."""

@@ -73,35 +73,22 @@ def _charts(
     figures: Mapping[str, Sequence[float]],
     losses: Mapping[str, Sequence[float]],
 ) -> list[Markup]:
-    charts = ((f"{task_type.measure} on validation data", figures), ("loss of training", losses))
-    return [
-        draw(
-            Chart(
-                title=title,
-                lines=_by_epoch(by_seed),
-                across="epochs",
-                say=figure,
-                marks=_epochs(by_seed),
-                height=220,
+    charts = []
+    for title, by_seed in (
+        (f"{task_type.measure} on validation data", figures),
+        ("loss of training", losses),
+    ):
+        if most := max(map(len, by_seed.values()), default=0):
+            lines = [
+                Line(seed, list(enumerate(map(float, values), 1)), style(number), dots=True)
+                for number, (seed, values) in enumerate(by_seed.items())
+            ]
+            marks = [float(n) for n in range(1, most + 1, -(-most // 10))]
+            chart = Chart(
+                title=title, lines=lines, across="epochs", say=figure, marks=marks, height=220
             )
-        )
-        for title, by_seed in charts
-        if any(by_seed.values())
-    ]
-
-
-def _by_epoch(by_seed: Mapping[str, Sequence[float]]) -> list[Line]:
-    return [
-        Line(
-            seed, [(float(n), value) for n, value in enumerate(values, 1)], style(number), dots=True
-        )
-        for number, (seed, values) in enumerate(by_seed.items())
-    ]
-
-
-def _epochs(by_seed: Mapping[str, Sequence[float]]) -> list[float]:
-    count = max(map(len, by_seed.values()), default=1)
-    return [float(n) for n in range(1, count + 1, -(-count // 10))]
+            charts.append(draw(chart))
+    return charts
 
 
 def _confusion(labels: Sequence[str], counts: NDArray[np.int64] | None) -> Markup:

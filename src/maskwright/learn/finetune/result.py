@@ -45,11 +45,9 @@ from maskwright.learn.tasks.base.task_type import (
     TaskType,
 )
 from maskwright.model.adapters.base import folder as folder_of_adapters
-from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, TaskRecord
 from maskwright.model.device.machine import Machine
 from maskwright.model.opening.folders import fingerprint
-from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 from maskwright.text.tables.shapes import may_be_list
@@ -112,11 +110,13 @@ class FinetuneResult:
     def baselines(self) -> list[tuple[str, Answers]]:
         """The answers of baselines to the evaluated part, by name."""
         if self.repeated_baselines is not None:
-            return [*self.repeated_baselines[0], *self._own_answers]
-        baselines = [
-            *self.best.task_type.baselines(self.data, self.eval_part),
-            *self._own_answers,
-        ]
+            baselines = self.repeated_baselines[0]
+        else:
+            baselines = self.best.task_type.baselines(self.data, self.eval_part)
+        return [*self._rivals(baselines), *self._own_answers]
+
+    def _rivals(self, baselines: Sequence[tuple[str, Answers]]) -> list[tuple[str, Answers]]:
+        """Return `baselines` without the one that is the method itself."""
         return [(name, answers) for name, answers in baselines if name != self.method.baseline]
 
     @cached_property
@@ -138,7 +138,8 @@ class FinetuneResult:
             return {name: best.task_type.metrics(rows, answers) for name, answers in by_name}
         repeated: dict[str, list[TaskMetrics]] = {}
         for seed, baselines in zip(self.seeds, self.repeated_baselines, strict=True):
-            for name, answers in [(self._name, seed.answers), *baselines, *self._own_answers]:
+            by_name = [(self._name, seed.answers), *self._rivals(baselines), *self._own_answers]
+            for name, answers in by_name:
                 repeated.setdefault(name, []).append(best.task_type.metrics(rows, answers))
         return {name: TaskMetrics.mean(metrics) for name, metrics in repeated.items()}
 
@@ -243,7 +244,8 @@ class FinetuneResult:
             )
         task = self._task(attached).render()
         if not head_alone:
-            _merge_or_detach(adapter)
+            if adapter is not None:
+                (adapter.merge if adapter.settings.merges else adapter.detach)()
             self.learner.save(best, self.out / MODEL, readme, {TASK: task})
         document.write(self.out / TASK, task)
         plain = self.learner.family is not None and not attached
@@ -301,22 +303,18 @@ class FinetuneResult:
 
     def _warnings(self) -> list[Finding]:
         """Return warnings that all answers of a part are the same, which a metric may hide, and
-        that there are few rows."""
+        that the score of a few rows means little."""
         by_part = {VALIDATION: self.best.one_sided} | {self.eval_part: self.report.one_sided}
-        return [
-            finding.of(f"{part_name} part") for part_name, finding in by_part.items() if finding
-        ] + self._few_rows()
-
-    def _few_rows(self) -> list[Finding]:
-        """Return a warning that says how little the score of a few rows means."""
+        findings = [finding.of(f"{name} part") for name, finding in by_part.items() if finding]
         num_rows, measure = len(self.data.parts[self.eval_part]), self.best.task_type.measure
-        if num_rows >= FEW_ROWS:
-            return []
-        estimate = next(iter(self.compared.values())).figures[measure].estimate()
-        half = (estimate.high - estimate.low) / 2
-        width = f"±{half:.2f}" if math.isfinite(half) else "unknown"
-        message = f"the 95 % interval of the {measure} is {width}; treat the score as a hint"
-        return [Finding("few-rows", f"{counted(num_rows, 'row')}: {message}", severity="warning")]
+        if num_rows < FEW_ROWS:
+            estimate = next(iter(self.compared.values())).figures[measure].estimate()
+            half = (estimate.high - estimate.low) / 2
+            width = f"±{half:.2f}" if math.isfinite(half) else "unknown"
+            message = f"the 95 % interval of the {measure} is {width}; treat the score as a hint"
+            message = f"{counted(num_rows, 'row')}: {message}"
+            findings.append(Finding("few-rows", message, severity="warning"))
+        return findings
 
     def _card(self, table: Table, facts: Mapping[str, Any], attached: bool) -> str:
         """Return the model card; `attached`: the trained weights are in an unmerged adapter."""
@@ -368,7 +366,9 @@ class FinetuneResult:
             self.data.task.columns.roles,
         )
         read = (*task_type.roles, *task_type.optional_roles)
-        values = _class_numbers(self.data.labels)
+        values, vocabulary = None, self.data.labels
+        if vocabulary is not None and vocabulary.has_numbers:
+            values = tuple(value for value in vocabulary.values if isinstance(value, int))
         return TaskRecord(
             format=FORMAT,
             kind=task_type.task,
@@ -377,7 +377,7 @@ class FinetuneResult:
             length=None if frame is None else frame.length,
             long="head" if frame is None else frame.long,
             labels=tuple(task_type.labels),
-            values=None if values is None else tuple(values),
+            values=values,
             separator=self.data.task.separator,
             settled=dict(self.best.task_type.options),
             attached=attached,
@@ -507,19 +507,6 @@ def _example_row(task_type: TaskType) -> str:
     return f"({', '.join(values)})" if is_tuple else values[0]
 
 
-def _merge_or_detach(adapter: Adapter | None) -> None:
-    """Merge the adapter into the model's weights if possible, else detach it."""
-    if adapter is not None:
-        (adapter.merge if adapter.settings.merges else adapter.detach)()
-
-
-def _class_numbers(vocabulary: LabelVocabulary | None) -> list[int] | None:
-    """Return the class labels of the data if they are numbers, else None."""
-    if vocabulary is None or not vocabulary.has_numbers:
-        return None
-    return [value for value in vocabulary.values if isinstance(value, int)]
-
-
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
@@ -532,42 +519,27 @@ def _spread(spread: intervals.Spread) -> str:
 
 
 # ------------------------------------------------------------------------------ predict.py
-USE = '''"""Answers of the model beside this script, one JSON value for each example.
+CODE = '''"""Answers of the model beside this script, one JSON value for each example.
 
     python predict.py "{example}" "{example}"
     python predict.py < examples.txt
 
-{needs}
+It needs {needs} and no network.
 """
-'''
 
-PLAIN = '''
 import json
 import sys
 from pathlib import Path
 
-import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-MODEL = Path(__file__).resolve().parent / "{model}"
-LENGTH = {length}  # tokens; of longer texts the end is cut, of two texts that of the longer one
-{thresholds}
+{head}
 
 def predict(examples):
     """{what}"""
-    tokenizer = AutoTokenizer.from_pretrained(MODEL)
-    model = AutoModelForSequenceClassification.from_pretrained(MODEL).eval()
-    names = model.config.id2label
-    for example in examples:
-        texts = [example] if isinstance(example, str) else list(example)
-        read = tokenizer(*texts, truncation=True, max_length=LENGTH, return_tensors="pt")
-        with torch.inference_mode():
-            scores = model(**read).logits[0].double()
-{answer}
+{body}
 
 
 def given():
-    """The arguments, or else the lines of standard input{pairs}."""
+    """The arguments, or else the lines of standard input{form}."""
     lines = sys.argv[1:] or [line.rstrip("\\n") for line in sys.stdin]
     return {split}
 
@@ -576,42 +548,32 @@ if __name__ == "__main__":
     for answer in predict(given()):
         print(json.dumps(answer))
 '''
-SINGLE = """        shares = scores.softmax(0)
+PLAIN_HEAD = """import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+MODEL = Path(__file__).resolve().parent / "{model}"
+LENGTH = {length}  # tokens; of longer texts the end is cut, of two texts that of the longer one
+"""
+PLAIN_BODY = """    tokenizer = AutoTokenizer.from_pretrained(MODEL)
+    model = AutoModelForSequenceClassification.from_pretrained(MODEL).eval()
+    names = model.config.id2label
+    for example in examples:
+        texts = [example] if isinstance(example, str) else list(example)
+        read = tokenizer(*texts, truncation=True, max_length=LENGTH, return_tensors="pt")
+        with torch.inference_mode():
+            scores = model(**read).logits[0].double()
+"""
+ANSWERS = {
+    "single": """        shares = scores.softmax(0)
         best = int(shares.argmax())
-        yield {"label": names[best], "score": round(float(shares[best]), 6)}"""
-MULTI = """        shares = scores.sigmoid()
+        yield {"label": names[best], "score": round(float(shares[best]), 6)}""",
+    "multi": """        shares = scores.sigmoid()
         chosen = [i for i, share in enumerate(shares.tolist()) if share >= THRESHOLDS[i]]
         yield {"labels": [names[i] for i in chosen],
-               "scores": [round(float(shares[i]), 6) for i in chosen]}"""
-NUMBER = """        number = float(scores[0])
-        yield {"score": float(f"{number:.6f}" if abs(number) >= 0.1 else f"{number:.6g}")}"""
-PAIRS = '[tuple(line.split("\\t", 1)) for line in lines]'
-
-OURS = '''
-import json
-import sys
-from pathlib import Path
-
-import maskwright
-
-RESULT = Path(__file__).resolve().parent
-
-
-def predict(examples):
-    """An answer to each example: a text, or a mapping with the keys {roles}."""
-    return maskwright.load(RESULT).predict(examples)
-
-
-def given():
-    """The arguments, or else the lines of standard input: texts, or JSON in braces or brackets."""
-    lines = sys.argv[1:] or [line.rstrip("\\n") for line in sys.stdin]
-    return [json.loads(line) if line[:1] in "{{[" else line for line in lines]
-
-
-if __name__ == "__main__":
-    for answer in predict(given()):
-        print(json.dumps(answer))
-'''
+               "scores": [round(float(shares[i]), 6) for i in chosen]}""",
+    "number": """        number = float(scores[0])
+        yield {"score": float(f"{number:.6f}" if abs(number) >= 0.1 else f"{number:.6g}")}""",
+}
 
 
 def predict_script(task_type: TaskType, frame: Frame | None, *, plain: bool) -> str:
@@ -621,29 +583,33 @@ def predict_script(task_type: TaskType, frame: Frame | None, *, plain: bool) -> 
     Args:
         plain: whether transformers loads the complete fine-tuned model.
     """
-    is_cut = frame is not None and frame.long == "head"
-    if frame is None or not (plain and is_cut and task_type.head == "sequence"):
-        needs = "It needs maskwright and no network."
-        example = "a text" if len(task_type.roles) == 1 else "{…}"
-        roles = ", ".join(task_type.roles)
-        return USE.format(example=example, needs=needs) + OURS.format(roles=roles)
     pair = len(task_type.roles) > 1
-    thresholds = ""
-    if task_type.problem == "multi":
-        of_labels = task_type.decoding[THRESHOLDS]
-        thresholds = f"THRESHOLDS = {of_labels}  # the probability from which a label is told\n"
-    placeholders = {
-        "model": MODEL,
-        "length": frame.length,
-        "what": "An answer to each " + ("pair of texts." if pair else "text."),
-        "answer": {"single": SINGLE, "multi": MULTI, "number": NUMBER}[task_type.problem],
-        "pairs": ", a tab between two texts" if pair else "",
-        "split": PAIRS if pair else "lines",
-        "thresholds": thresholds,
-    }
-    text = PLAIN
-    for name, value in placeholders.items():
-        text = text.replace("{" + name + "}", str(value))
-    example = "a text\\tanother" if pair else "a text"
-    needs = "It needs torch and transformers, and no network."
-    return USE.format(example=example, needs=needs) + text
+    if plain and frame is not None and frame.long == "head" and task_type.head == "sequence":
+        head = PLAIN_HEAD.format(model=MODEL, length=frame.length)
+        if task_type.problem == "multi":
+            thresholds = task_type.decoding[THRESHOLDS]
+            head += f"THRESHOLDS = {thresholds}  # the probability from which a label is told\n"
+        parts = {
+            "example": "a text\\tanother" if pair else "a text",
+            "needs": "torch and transformers,",
+            "head": head,
+            "what": "An answer to each " + ("pair of texts." if pair else "text."),
+            "body": PLAIN_BODY + ANSWERS[task_type.problem],
+            "form": ", a tab between two texts" if pair else "",
+            "split": '[tuple(line.split("\\t", 1)) for line in lines]' if pair else "lines",
+        }
+    else:
+        roles = ", ".join(task_type.roles)
+        parts = {
+            "example": "{…}" if pair else "a text",
+            "needs": "maskwright",
+            "head": "import maskwright\n\nRESULT = Path(__file__).resolve().parent\n",
+            "what": f"An answer to each example: a text, or a mapping with the keys {roles}.",
+            "body": "    return maskwright.load(RESULT).predict(examples)",
+            "form": ": texts, or JSON in braces or brackets",
+            "split": '[json.loads(line) if line[:1] in "{[" else line for line in lines]',
+        }
+    text = CODE
+    for name, value in parts.items():
+        text = text.replace("{" + name + "}", value)
+    return text

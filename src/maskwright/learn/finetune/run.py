@@ -160,7 +160,10 @@ def finetune(
         tell(learner, data, encoded_parts, method, settings, count, out, say, machine, num_folds)
         return out / MODEL
     eval_part = next((part for part in (TEST, VALIDATION) if part in data.parts), OUT_OF_FOLD)
-    plain_method = replace(method, head_rate=method.head_factor)  # the default made explicit
+    plain_method = to_plain(replace(method, head_rate=method.head_factor))  # without a default
+    del plain_method["adapter"]
+    if method.changed_settings:
+        plain_method[method.name] = method.changed_settings
     finished_seeds = FinishedSeeds(
         out,
         {
@@ -173,7 +176,7 @@ def finetune(
             },
             "settings": {
                 "training": {**to_plain(settings), "seed": 0},
-                "method": _method_facts(plain_method),
+                "method": plain_method,
                 "length": None if learner.frame is None else learner.frame.length,
                 "long": long,
                 **({} if teacher is None else {"teacher": teacher.fingerprint}),
@@ -188,8 +191,7 @@ def finetune(
         trainings = 1 if out_of_fold is not None else trainings * folds + 1
     remaining = sum(not finished_seeds.has(seed) for seed in trained_seeds)
     storage.require_space(out, disk_bytes(learner, method, remaining))
-    facts = _facts(learner, method) | _training_facts(learner, method, settings, num_examples)
-    facts |= unusual(machine)
+    facts = _facts(learner, method, settings, num_examples) | unusual(machine)
     if teacher is not None:
         facts["teacher"] = f"{called(teacher.folder)}, temperature {settings.temperature:g}"
     facts |= (
@@ -234,7 +236,7 @@ def finetune(
         result = FinetuneResult(
             *(out, learner, data, encoded_parts, eval_part, method, results, facts),
             *(origin or {}, machine),
-            None if out_of_fold is None else out_of_fold.rivals(method),
+            None if out_of_fold is None else out_of_fold.baselines,
             selection,
         )
         if on_result is not None:
@@ -314,76 +316,48 @@ def require_unfinished(out: Path) -> None:
     commit.require_own(out, FOLDER, beside=(REJECTS,))
 
 
-def _facts(learner: BaseLearner, method: Method) -> dict[str, Any]:
-    """Return the settings of method and reading by display name, for report and model card."""
-    if not isinstance(learner, Learner):
-        return {"method": method.name}
-    task_type = learner.task_type
-    windows = task_type.head in ("token", "span")
-    longer = "longer ones in windows" if windows else learner.frame.long
-    return {
-        "method": method.name,
-        **_adapter_facts(method),
-        "threads": torch.get_num_threads(),
-        **_pooling_facts(learner),
-        **{n: task_type.options[n] for n in (PROMPT, LABEL_PROMPT) if n in task_type.options},
-        "longest text": f"{learner.frame.length} tokens, {longer}",
-    }
-
-
-def _training_facts(
-    learner: BaseLearner, method: Method, settings: Settings, count: int
-) -> dict[str, Any]:
-    """Return the settings of step-by-step training by display name, for `count` examples."""
-    fitted, factor = method.fitted, learner.head_factor(method)
-    weights = {} if settings.class_weights is None else {"class weights": settings.class_weights}
-    if fitted is not None and not fitted.steps(count, settings):
-        return weights
-    duration_facts: dict[str, Any] = {
-        "epochs": settings.epochs,
-        "passes over the rows in each": passes_of(settings, count),
-    }
-    if fitted is not None:
-        duration_facts, factor = {"steps": fitted.steps(count, settings)}, 1.0
-    return {
-        "layer decay": method.layer_decay,
-        **({} if factor == 1.0 else {"new head's learning rate": f"{factor:g} ×"}),
-        "optimizer": settings.optimizer.kind,
-        "learning rate": f"{settings.optimizer.learning_rate:g}",
-        "weight decay": settings.optimizer.decay,
-        "warm-up": f"{settings.schedule.warmup:g} of the run",
-        **duration_facts,
-        "batch": settings.batch,
-        **weights,
-        **({} if not settings.label_smoothing else {"label smoothing": settings.label_smoothing}),
-        **({} if settings.accumulate == 1 else {"portions of a step": settings.accumulate}),
-    }
-
-
-def _pooling_facts(learner: Learner) -> dict[str, str]:
-    """Return {"pooling": what a head for whole texts reads}; {} for other heads."""
-    if learner.task_type.head != "sequence":
-        return {}
-    (head,) = learner.config.heads
-    name = next(name for name, pooling in POOLINGS.items() if pooling == head.pooling)
-    return {"pooling": f"{name}, then the pooler" if learner.config.pooler else name}
-
-
-def _method_facts(method: Method) -> dict[str, Any]:
-    """Return the method as plain values, with those settings of its adapter that are changed."""
-    plain = {name: value for name, value in to_plain(method).items() if name != "adapter"}
-    return plain | ({method.name: method.changed_settings} if method.changed_settings else {})
-
-
-def _adapter_facts(method: Method) -> dict[str, str]:
-    """Return {"adapter": its settings in a line}; {} without adapter or settings."""
-    values = (
-        [
+def _facts(learner: BaseLearner, method: Method, settings: Settings, count: int) -> dict[str, Any]:
+    """Return the settings of method, reading and step-by-step training by display name, for report
+    and model card; `count`: of training examples."""
+    facts: dict[str, Any] = {"method": method.name}
+    if isinstance(learner, Learner):
+        task_type, pooling = learner.task_type, None
+        windows = task_type.head in ("token", "span")
+        longer = "longer ones in windows" if windows else learner.frame.long
+        if task_type.head == "sequence":
+            (head,) = learner.config.heads
+            pooling = next(name for name, value in POOLINGS.items() if value == head.pooling)
+            pooling = f"{pooling}, then the pooler" if learner.config.pooler else pooling
+        adapter = {} if method.adapter is None else to_plain(method.adapter)
+        adapter_facts = [
             f"{name} {', '.join(value) if isinstance(value, list) else value}"
-            for name, value in to_plain(method.adapter).items()
+            for name, value in adapter.items()
             if name != "kind" and value is not None
         ]
-        if method.adapter is not None
-        else []
-    )
-    return {"adapter": ", ".join(values)} if values else {}
+        facts |= {
+            "adapter": ", ".join(adapter_facts) or None,
+            "threads": torch.get_num_threads(),
+            "pooling": pooling,
+            **{name: task_type.options.get(name) for name in (PROMPT, LABEL_PROMPT)},
+            "longest text": f"{learner.frame.length} tokens, {longer}",
+        }
+    fitted, factor = method.fitted, learner.head_factor(method)
+    steps = 0 if fitted is None else fitted.steps(count, settings)
+    if fitted is None or steps:
+        is_faster = fitted is None and factor != 1.0
+        facts |= {
+            "layer decay": method.layer_decay,
+            "new head's learning rate": f"{factor:g} ×" if is_faster else None,
+            "optimizer": settings.optimizer.kind,
+            "learning rate": f"{settings.optimizer.learning_rate:g}",
+            "weight decay": settings.optimizer.decay,
+            "warm-up": f"{settings.schedule.warmup:g} of the run",
+            "epochs": None if steps else settings.epochs,
+            "passes over the rows in each": None if steps else passes_of(settings, count),
+            "steps": steps or None,
+            "batch": settings.batch,
+            "label smoothing": settings.label_smoothing or None,
+            "portions of a step": settings.accumulate if settings.accumulate > 1 else None,
+        }
+    facts["class weights"] = settings.class_weights
+    return {name: value for name, value in facts.items() if value is not None}
