@@ -14,28 +14,13 @@ from maskwright.base.storage.files import DISK, existing_parent
 from maskwright.base.terminal import Say, counted, quiet
 from maskwright.learn.finetune.learner import BaseLearner, Learner
 from maskwright.learn.finetune.method import Method
-from maskwright.learn.finetune.tune import Settings, passes_of, steps_of
+from maskwright.learn.finetune.tune import Settings, StepHook, passes_of, steps_of
 from maskwright.learn.tasks.base.task_type import Encoded
-from maskwright.learn.train.loop import Record
-from maskwright.learn.train.state import TrainState
 from maskwright.model.device.machine import Machine
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN
 
 TRIAL_STEPS, TRIAL_TEXTS = 3, 64
-
-
-class _Clock:
-    """Hook of the loop that records when each step ended."""
-
-    def __init__(self) -> None:
-        self.marks: list[float] = []
-
-    def after_step(self, state: TrainState, record: Record) -> None:
-        self.marks.append(time.perf_counter())
-
-    def at_end(self, state: TrainState) -> None:
-        """Do nothing."""
 
 
 def disk_bytes(learner: BaseLearner, method: Method, seeds: int) -> int:
@@ -65,19 +50,20 @@ def tell(
     """
     examples = encoded_parts[TRAIN].examples
     count, trainings = len(examples.training_indices), seeds * folds + 1 if folds else seeds
-    read = f"{float(examples.lengths.mean()):.0f} tokens each"
-    steps, passes = steps_of(settings, count), passes_of(settings, count)
-    work = (
-        f"{counted(trainings, 'training' if folds else 'seed')} of {counted(steps, 'step')} "
-        f"{'at most' if folds else 'each'}: {settings.epochs} × "
-        f"{counted(passes, 'pass', 'passes')} over {count:,} examples, {settings.batch} a step, "
-        f"{read}"
-    )
-    if method.fitted is not None:
-        texts = round(method.fitted.cost(count, settings))
-        work = f"{counted(trainings, 'fit')}, each as much as {counted(texts, 'text')} read, {read}"
+    read, fits = f"{examples.lengths.mean():.0f} tokens each", counted(trainings, "fit")
     if not method.opens_network:
-        work = f"{counted(trainings, 'fit')} to {count:,} examples, without a network"
+        work = f"{fits} to {count:,} examples, without a network"
+    elif method.fitted is not None:
+        texts = round(method.fitted.cost(count, settings))
+        work = f"{fits}, each as much as {counted(texts, 'text')} read, {read}"
+    else:
+        steps, passes = steps_of(settings, count), passes_of(settings, count)
+        work = (
+            f"{counted(trainings, 'training' if folds else 'seed')} of {counted(steps, 'step')} "
+            f"{'at most' if folds else 'each'}: {settings.epochs} × "
+            f"{counted(passes, 'pass', 'passes')} over {count:,} examples, {settings.batch} a "
+            f"step, {read}"
+        )
     if folds:
         say(
             f"cross-validation: {counted(folds, 'fold')} × {counted(seeds, 'repetition')} and the "
@@ -111,7 +97,8 @@ def seconds_of_training(
         vectors(encoded)
         seconds = (time.perf_counter() - begin) / len(sample)
         return method.fitted.cost(count, settings) * seconds
-    clock = _Clock()
+    marks = list[float]()
+    clock = StepHook(lambda record: marks.append(time.perf_counter()))
     sample = list(islice(cycle(rows), TRIAL_STEPS * settings.batch))
     learner.learn(
         # One of the evaluated rows: their number does not change the time of a step.
@@ -123,5 +110,4 @@ def seconds_of_training(
         watch=lambda name, steps: nullcontext(clock),
         machine=machine,
     )
-    gaps = [b - a for a, b in zip(clock.marks, clock.marks[1:], strict=False)]
-    return steps_of(settings, count) * sum(gaps) / max(1, len(gaps))
+    return steps_of(settings, count) * (marks[-1] - marks[0]) / max(1, len(marks) - 1)

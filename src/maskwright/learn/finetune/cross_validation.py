@@ -65,34 +65,29 @@ def divide(data: Dataset, folds: int | None = None) -> Dataset:
     """
     source = ALL if ALL in data.parts else TRAIN
     has_parts = set(data.parts) - {source}
-    if folds and (has_parts or not _is_foldable(data)):
+    # The model's outputs for rows of several folds can be joined.
+    is_foldable = task_for(data.task.name).head in ("sequence", "token")
+    if folds and (has_parts or not is_foldable):
         raise UsageError(
-            "there is nothing to cross-validate"
-            if has_parts
-            else "the task is not cross-validated",
+            "these rows cannot be cross-validated",
             where="--folds",
-            found=f"the parts {', '.join(data.parts)}" if has_parts else data.task.name,
-            wanted="rows without parts" if has_parts else "a task of whole texts, or of tags",
+            found=f"{data.task.name}, in the parts {', '.join(data.parts)}",
+            wanted="rows without parts, for a task of whole texts or of tags",
             do="leave it out",
         )
     rows = data.parts[source]
-    if folds == 0 or not _is_foldable(data) or (folds is None and len(rows) >= DIVIDED_FROM):
+    is_large = folds is None and len(rows) >= DIVIDED_FROM
+    lacks_validation = has_parts == {TEST} and len(rows) * DIVISION.validation < SELECTABLE
+    if folds == 0 or not is_foldable or is_large or (has_parts and not lacks_validation):
         return splits.split_dataset(data, DIVISION)
-    if not has_parts or (has_parts == {TEST} and len(rows) * DIVISION.validation < SELECTABLE):
-        groups = {TRAIN if part == source else part: names for part, names in data.groups.items()}
-        parts = {TRAIN: rows, **{part: data.parts[part] for part in has_parts}}
-        return replace(data, parts=parts, groups=groups)
-    return splits.split_dataset(data, DIVISION)
+    groups = {TRAIN if part == source else part: names for part, names in data.groups.items()}
+    parts = {TRAIN: rows, **{part: data.parts[part] for part in has_parts}}
+    return replace(data, parts=parts, groups=groups)
 
 
 def is_cross_validated(data: Dataset) -> bool:
     """Whether the divided `data` has no part to evaluate on."""
     return not {VALIDATION, TEST} & set(data.parts)
-
-
-def _is_foldable(data: Dataset) -> bool:
-    """Whether the model's outputs for rows of several folds can be joined."""
-    return task_for(data.task.name).head in ("sequence", "token")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import math
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -26,7 +26,15 @@ from maskwright.learn.finetune.finished_seeds import FinishedSeeds
 from maskwright.learn.finetune.method import GRADUAL, LAST, REINIT, Method
 from maskwright.learn.finetune.methods.base.fitted import FitInput
 from maskwright.learn.finetune.methods.base.frozen_vectors import FrozenVectors
-from maskwright.learn.finetune.tune import Settings, TrainingResult, Watch, steps_of, tune, unseen
+from maskwright.learn.finetune.tune import (
+    Settings,
+    TrainingResult,
+    Watch,
+    defined,
+    steps_of,
+    tune,
+    unseen,
+)
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
 from maskwright.learn.tasks.base.choices import LONG, Long, require_choice
@@ -49,6 +57,7 @@ from maskwright.model.adapters.base.adapter import attach as attach_adapter
 from maskwright.model.checkpoint import layout, pretrained
 from maskwright.model.checkpoint.layout import About
 from maskwright.model.checkpoint.matching import Transfer, load_matching, transfer
+from maskwright.model.device.choices import Precision
 from maskwright.model.device.machine import Machine, choose
 from maskwright.model.families.base.family import family as family_named
 from maskwright.model.inference.beam import finished
@@ -199,7 +208,7 @@ class BaseLearner(ABC):
             value, phrase = self._validate(validation, read(validation))
             shown = f"{shown} · {phrase}"
             if len(validation.rows) >= SELECTABLE:  # else no seed is selected
-                tuned = replace(tuned, figures=[value if math.isfinite(value) else -math.inf])
+                tuned = replace(tuned, figures=[defined(value)])
         say(shown)
         return tuned
 
@@ -366,8 +375,9 @@ class Learner(BaseLearner):
         them with `scratch`."""
         generator = torch.Generator().manual_seed(torch_seed(key("init", seed)))
         model = initialise.build(self.config, generator)
-        fresh = [name for name, _ in model.named_parameters()] if scratch else []
-        fresh = fresh or reinitialised(method, model)
+        fresh = (
+            [n for n, _ in model.named_parameters()] if scratch else reinitialised(method, model)
+        )
         source, has_heads = self.loaded.network, not self.head_is_new
         return load_matching(source, model, has_heads, fresh), generator
 
@@ -434,29 +444,26 @@ class Learner(BaseLearner):
         Similarities 0 and 1 are the least and the largest number of the training part.
         """
         machine, task_type, frame = machine or choose(), self.task_type, self.frame
-        precision = "bfloat16" if machine.compute == torch.bfloat16 else "float32"
-        place: dict[str, Any] = {"precision": precision, "device": str(machine.device)}
         is_similarity = task_type.problem == "number" and len(task_type.roles) == 2
         if self.config.heads and not self.head_is_new:
             network = transfer(self.loaded.network, self.config).model
         elif task_type.alone or is_similarity:
-            folder = None
+            vectors, folder = task_for_vectors({"pooling": "mean"}), None
             with contextlib.suppress(MaskwrightError):  # with modules that are not applied here
                 folder = sentence_transformers_folder.read(self.path)
-            if folder is None:
-                vectors = task_for_vectors({"pooling": "mean"})
-                length = frame.length
-            else:
+            if folder is not None:
                 tokenizer, width = frame.tokenizer, self.config.width
                 vectors = sentence_transformers_folder.task_of_folder(folder, tokenizer, width)
-                length = room(self.config, folder.length or frame.length)
+                frame = replace(frame, length=room(self.config, folder.length or frame.length))
             task_type = replace(vectors, task=task_type.task) if task_type.alone else vectors
-            frame = replace(frame, length=length)
             network = transfer(self.loaded.network, replace(self.config, heads=())).model
             encoded = task_type.encode(encoded.rows, frame)
         else:
             return []
-        prepared: Any = prepare(network.eval(), give_up=True, **place)
+        precision: Precision = "bfloat16" if machine.compute == torch.bfloat16 else "float32"
+        prepared: Any = prepare(
+            network.eval(), give_up=True, precision=precision, device=str(machine.device)
+        )
         outputs = reader(prepared, task_type, frame, self.collation)(encoded)
         answers = task_type.answers(encoded, outputs)
         if is_similarity and self.head_is_new:
@@ -499,8 +506,7 @@ class Learner(BaseLearner):
     def _reader(
         self, model: Transformer, method: Method, machine: Machine | None, task_type: TaskType
     ) -> Callable[[Encoded], Outputs]:
-        """Return a function from encoded rows to scores or texts of the trained `model`. Below a
-        head that was fitted alone the vectors are those of the fit."""
+        """Return a function from encoded rows to scores or texts of the trained `model`."""
         if method.fitted is not None and method.head_alone:
             return functools.partial(self.frozen_vectors(machine).scores, model)
         return reader(model, task_type, self.frame, self.collation)
@@ -597,10 +603,8 @@ def learner_of(
         return Learner.of(model, task_type, method, length, long)
     assert method.fitted is not None
     method.fitted.require(task_type, long)
-    learner: BaseLearner = method.fitted.learner(
-        model if isinstance(model, Path) else model.path, task_type
-    )
-    return learner
+    path = model if isinstance(model, Path) else model.path
+    return cast(BaseLearner, method.fitted.learner(path, task_type))
 
 
 def _generation_settings(task_type: TaskType) -> dict[str, int]:
@@ -673,10 +677,11 @@ def attach(
     """
     if method.trains_all:
         return None, freeze.share(model)
-    if last_layers := LAST.fullmatch(method.name):
-        return None, _train_only(model, freeze.last_layers(model, int(last_layers[1])))
-    if method.adapter is None:
-        return None, _train_only(model, [])
+    last_layers = LAST.fullmatch(method.name)
+    if last_layers or method.adapter is None:
+        trained = freeze.last_layers(model, int(last_layers[1])) if last_layers else []
+        freeze.train_only(model, trained)
+        return None, freeze.share(model)
     head_names = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
     adapter = attach_adapter(method.adapter, model, generator, heads=head_names)
     return adapter, adapter.share()
@@ -706,8 +711,3 @@ def learning_rate_factors(method: Method, model: Transformer, steps: int) -> Rat
         return {name: factor if name in free else 0.0 for name, factor in factors.items()}
 
     return gradually
-
-
-def _train_only(model: Transformer, parameters: Iterable[str]) -> str:
-    freeze.train_only(model, parameters)
-    return freeze.share(model)

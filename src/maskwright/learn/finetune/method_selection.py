@@ -49,7 +49,7 @@ from maskwright.learn.finetune.finished_seeds import FoldOutputs
 from maskwright.learn.finetune.learner import BaseLearner, SeedResult, learner_of
 from maskwright.learn.finetune.method import FITTED, Method
 from maskwright.learn.finetune.recipe import FinetuneRecipe, without_effect
-from maskwright.learn.finetune.tune import Settings, watching
+from maskwright.learn.finetune.tune import Settings, defined, watching
 from maskwright.learn.tasks.base.choices import Long
 from maskwright.learn.tasks.base.task_type import TaskMetrics, TaskType, task_for
 from maskwright.model.device.machine import Machine
@@ -233,8 +233,8 @@ def select_method(
     best, best_value, first_seed = timed[0], -math.inf, None
     for candidate in timed:
         name, started = candidate.method.name, time.perf_counter()
-        if trials and name not in skipped and started - begin > limit:
-            skipped[name] = "the budget is used up"
+        if trials and started - begin > limit:
+            skipped.setdefault(name, "the budget is used up")
         if name in skipped:
             continue
         if by_validation:
@@ -243,7 +243,7 @@ def select_method(
         else:
             by_repetition = [candidate.metrics(f, range(compared)) for f in foldings]
             metric = TaskMetrics.mean(by_repetition).figures[measure]
-            value, score = _defined(metric.value), metric.estimate().render()
+            value, score = defined(metric.value), metric.estimate().render()
         if not trials or value > best_value:
             best, best_value, first_seed = candidate, value, result if by_validation else None
         seconds = round(time.perf_counter() - started, 1)
@@ -263,26 +263,21 @@ def select_method(
         assurance = NESTED if is_nested else ALMOST_NESTED
         out_of_fold = _predict_folds(tried, best, foldings, compared, is_nested)
     trials += [{"method": name, "not_tried": why} for name, why in skipped.items()]
-    table = _table(f"Methods by {measure} {basis}: {best.method.name} is selected", measure, trials)
-    table["note"] = f"The best of several scores flatters. {assurance}"
+    usual = {"score": "–", "seconds": math.nan, "not_tried": ""}
+    table: Table = {
+        "title": f"Methods by {measure} {basis}: {best.method.name} is selected",
+        "head": ["", measure, "time", "not tried because"],
+        "rows": [
+            [trial["method"], trial["score"], duration(trial["seconds"]), trial["not_tried"]]
+            for trial in ({**usual, **trial} for trial in trials)
+        ],
+        "note": f"The best of several scores flatters. {assurance}",
+    }
     say("\n" + document.for_terminal(table) + "\n")
     record = {"basis": basis, "assurance": assurance, "trials": trials}
     return MethodSelection(
         best.method, best.learner, network, record, table, first_seed, out_of_fold
     )
-
-
-def _table(title: str, measure: str, trials: Sequence[Mapping[str, Any]]) -> Table:
-    rows = [
-        [
-            trial["method"],
-            trial.get("score", "–"),
-            duration(trial.get("seconds", math.nan)),
-            trial.get("not_tried", ""),
-        ]
-        for trial in trials
-    ]
-    return {"title": title, "head": ["", measure, "time", "not tried because"], "rows": rows}
 
 
 def _plan(
@@ -319,13 +314,8 @@ def _predict_folds(
             others = [n for n in range(compared) if n != number]
             without = number if is_nested else None
             metrics = [candidate.metrics(folding, others, without) for candidate in tried]
-            values = [_defined(m.values[best.learner.task_type.measure]) for m in metrics]
+            values = [defined(m.values[best.learner.task_type.measure]) for m in metrics]
             winner = tried[values.index(max(values))]  # the cheapest of equals
             selected[-1].append(winner.predict(folding, number))
     of_best = [best.predict(foldings[0], n) for n in range(len(foldings[0].folds))]
     return join_folds(best.learner, foldings, selected, of_best)
-
-
-def _defined(value: float) -> float:
-    """Return an undefined metric, such as the correlation of equal predictions, as the worst."""
-    return value if math.isfinite(value) else -math.inf

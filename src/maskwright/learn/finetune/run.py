@@ -28,7 +28,6 @@ from maskwright.base.storage import files as storage
 from maskwright.base.terminal import Say, counted, printer, shell_word
 from maskwright.learn.finetune.cost import disk_bytes, tell
 from maskwright.learn.finetune.cross_validation import (
-    FOLDS,
     OUT_OF_FOLD,
     cross_validate,
     is_cross_validated,
@@ -43,7 +42,7 @@ from maskwright.learn.finetune.learner import (
     reader,
     soft_targets,
 )
-from maskwright.learn.finetune.method import FULL, Method
+from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.method_selection import MethodSelection
 from maskwright.learn.finetune.recipe import hash_rows
 from maskwright.learn.finetune.result import PAGE, RESULTS, SCRIPT, FinetuneResult, best_of
@@ -52,7 +51,6 @@ from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.choices import LABEL_PROMPT, POOLINGS, PROMPT, Long
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
 from maskwright.learn.tasks.base.task_type import task_for
-from maskwright.learn.train.settings import AdamW
 from maskwright.model.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish, is_finished
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.inference.prepared import prepare
@@ -60,20 +58,19 @@ from maskwright.model.opening.folders import Model, called
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
-EVERYTHING = Method(FULL)
-
 
 def finetune(
     model: Model | Path,
     data: Dataset,
     out: Path,
     *,
-    method: Method = EVERYTHING,
-    settings: Settings | None = None,
-    seeds: int | Sequence[int] = 3,
-    length: int | None = None,
-    long: Long = "head",
-    options: Mapping[str, Any] | None = None,
+    method: Method,
+    settings: Settings,
+    seeds: Sequence[int],
+    folds: int,
+    length: int | None,
+    long: Long,
+    options: Mapping[str, Any],
     hard_negatives: int = 0,
     teacher: Model | None = None,
     origin: Mapping[str, str] | None = None,
@@ -81,7 +78,6 @@ def finetune(
     machine: Machine | None = None,
     stream: TextIO | None = None,
     dry: bool = False,
-    folds: int = FOLDS,
     on_result: Callable[[FinetuneResult], None] | None = None,
     selection: MethodSelection | None = None,
 ) -> Path:
@@ -91,10 +87,8 @@ def finetune(
     Args:
         model: an opened model, its folder, or the folder of a run.
         method: which weights are trained, and factors on the learning rate in `settings`.
-        settings: None: the published ones, with a learning rate that fits method and width.
-        seeds: the seeds, or their number: then counted from 0.
-        length: maximum number of ids of an example; None: the positions of the model, at most 512.
-        long: how longer texts are handled.
+        folds: the number of folds of a cross-validation; each of `seeds` is a repetition.
+        length, long: as for `Learner.of`.
         options: options of the task type, such as the "prompt" of generated answers.
         teacher: the model from whose answers to the training rows is learned.
         hard_negatives: number of negatives that are mined with `model` for each row of pairs.
@@ -102,7 +96,6 @@ def finetune(
         extra_files: content of further text files for the folder, by file name.
         machine: device and precision; None: the best of this machine.
         dry: only print the expected cost.
-        folds: the number of folds of a cross-validation; each of `seeds` is a repetition.
         on_result: receives the result before its files are written.
         selection: how `method` was selected; what was trained for it is not trained again.
 
@@ -120,13 +113,12 @@ def finetune(
     require_unfinished(out)
     if not dry:
         commit.probe_writable(out)
-    seed_numbers = range(seeds) if isinstance(seeds, int) else seeds
-    learner = learner_of(model, task_type, method, length, long)
     first_seed, out_of_fold = None, None
-    if selection is not None:
+    if selection is None:
+        learner = learner_of(model, task_type, method, length, long)
+    else:
         learner, first_seed = selection.learner, selection.first_seed
         out_of_fold = selection.out_of_fold
-    settings = settings or Settings(optimizer=AdamW(learning_rate=method.rate(learner.width)))
     if hard_negatives and isinstance(learner, Learner):
         embed = partial(_embed, learner, machine)
         rows, finding = with_hard_negatives(data.parts[TRAIN], hard_negatives, embed)
@@ -156,7 +148,7 @@ def finetune(
         say(Finding("too-few-to-select-by", message, reason).line())
     if dry:
         num_folds = folds if is_cross_validated(data) else 0
-        count = len(seed_numbers)
+        count = len(seeds)
         tell(learner, data, encoded_parts, method, settings, count, out, say, machine, num_folds)
         return out / MODEL
     eval_part = next((part for part in (TEST, VALIDATION) if part in data.parts), OUT_OF_FOLD)
@@ -185,9 +177,9 @@ def finetune(
             },
         },
     )
-    trained_seeds, trainings = seed_numbers, len(seed_numbers)
+    trained_seeds, trainings = seeds, len(seeds)
     if eval_part == OUT_OF_FOLD:
-        trained_seeds = seed_numbers[:1]
+        trained_seeds = seeds[:1]
         trainings = 1 if out_of_fold is not None else trainings * folds + 1
     remaining = sum(not finished_seeds.has(seed) for seed in trained_seeds)
     storage.require_space(out, disk_bytes(learner, method, remaining))
@@ -195,9 +187,9 @@ def finetune(
     if teacher is not None:
         facts["teacher"] = f"{called(teacher.folder)}, temperature {settings.temperature:g}"
     facts |= (
-        {"folds": folds, "repetitions": len(seed_numbers)}
+        {"folds": folds, "repetitions": len(seeds)}
         if eval_part == OUT_OF_FOLD
-        else {"seeds tried": len(seed_numbers)}
+        else {"seeds tried": len(seeds)}
     )
     if learner.family is None and learner.frame is not None:
         message = "no class of transformers has such a model"
@@ -213,7 +205,7 @@ def finetune(
         with _told_when_stopped(finished_seeds, trainings, say):
             if eval_part == OUT_OF_FOLD:
                 out_of_fold = out_of_fold or cross_validate(
-                    learner, data, folds, seed_numbers, settings, learn, finished_seeds
+                    learner, data, folds, seeds, settings, learn, finished_seeds
                 )
                 data = out_of_fold.data
                 encoded_parts = {**encoded_parts, OUT_OF_FOLD: out_of_fold.encoded}

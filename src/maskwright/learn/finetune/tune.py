@@ -160,12 +160,20 @@ def tune(
     epochs = _Epochs(objective, parameters, per_epoch, figure, settings.patience, stop)
     optimizer = start_optimizer(settings.optimizer, parameters)
     if rate_factors is not None and (factors_by_step := rate_factors(model, steps)) is not None:
-        optimizer = ParameterRates(optimizer, _objective_names(factors_by_step))
+        optimizer = ParameterRates(
+            optimizer,
+            lambda step: {f"product.{name}": f for name, f in factors_by_step(step).items()},
+        )
     state = loop.train(
         objective, batches, optimizer, plan, TrainState(), hooks=[*hooks, epochs], stop=stop
     )
     finished = _in_float32(model, epochs.best, frozen)
     return TrainingResult(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
+
+
+def defined(value: float) -> float:
+    """Return an undefined metric, such as the correlation of equal predictions, as the worst."""
+    return value if math.isfinite(value) else -math.inf
 
 
 def steps_of(settings: Settings, count: int) -> int:
@@ -186,11 +194,6 @@ def _portions(train: EncodedExamples, settings: Settings) -> int:
         return settings.accumulate
     needed = -(-settings.batch * int(train.lengths.mean()) // PACKED)
     return min(settings.batch, max(settings.accumulate, needed))
-
-
-def _objective_names(rate_factors: RateFactors) -> RateFactors:
-    """Convert a model's `rate_factors` to the names of its parameters within an objective."""
-    return lambda step: {f"product.{name}": factor for name, factor in rate_factors(step).items()}
 
 
 class _Epochs:
@@ -226,9 +229,7 @@ class _Epochs:
         self.objective.eval()
         value = self.figure(self.objective)
         self.objective.train()
-        # An undefined metric, such as the correlation of constant predictions, counts as the worst.
-        # As long as none is defined, the last epoch is kept.
-        self.figures.append(value if math.isfinite(value) else -math.inf)
+        self.figures.append(defined(value))  # as long as none is, the last epoch is kept
         none_defined = max(self.figures) == -math.inf
         if none_defined or self.figures[-1] > max(self.figures[:-1], default=-math.inf):
             self._save_weights(epoch)
@@ -259,15 +260,14 @@ def _in_float32(
 Watch = Callable[[str, int], AbstractContextManager[Hook]]
 
 
-class _PanelHook:
-    """Hook that shows every step on the panel, if there is one."""
+@dataclass(frozen=True)
+class StepHook:
+    """Hook that calls `on_step` after each step."""
 
-    def __init__(self, panel: Panel | None = None) -> None:
-        self.panel = panel
+    on_step: Callable[[Record], None]
 
     def after_step(self, state: TrainState, record: Record) -> None:
-        if self.panel is not None:
-            self.panel.step(record)
+        self.on_step(record)
 
     def at_end(self, state: TrainState) -> None:
         pass
@@ -282,7 +282,7 @@ def watching(stream: TextIO | None = None) -> Watch:
         panel = Panel({"recipe": name, "steps": steps}, stream)
         panel.start()
         try:
-            yield _PanelHook(panel)
+            yield StepHook(panel.step)
         finally:
             panel.close()
 
@@ -292,4 +292,4 @@ def watching(stream: TextIO | None = None) -> Watch:
 @contextmanager
 def unseen(name: str, steps: int) -> Iterator[Hook]:
     """A `Watch` that shows nothing."""
-    yield _PanelHook()
+    yield StepHook(lambda record: None)
