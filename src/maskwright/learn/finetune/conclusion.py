@@ -1,11 +1,6 @@
 """What is concluded from a result: a verdict against the baselines, how often the test part was
 used, and what would help.
 
-    judge          a verdict on metrics beside those of baselines on the same rows
-    constants      the baselines that give every row the same answer, as JSON for `results.json`
-    uses_of        which other results lie beside a result and used the same test rows
-    advice         at most two sentences on what would help, from facts of the training
-
 Whoever compares many results on one test part and keeps the best one reports the largest of many
 estimates. So each result records a hash of the rows that it was evaluated on, and results beside it
 are read for the same hash. Nothing is written to the data: the count holds for one folder of
@@ -19,7 +14,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +23,7 @@ from maskwright.base.errors import DataError, Finding, MaskwrightError
 from maskwright.base.metrics.paired import Rival, Verdict, verdict
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import counted
+from maskwright.learn.finetune.recipe import values_of
 from maskwright.learn.finetune.tune import TrainingResult
 from maskwright.learn.tasks.base.choices import LABEL_PROMPT
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, TaskMetrics, TaskType
@@ -64,17 +59,13 @@ def judge(
 ) -> Verdict:
     """Judge a model by the metric `measure`; `compared` has its metrics and then those of the
     baselines by name, on the same rows."""
-    model, *baselines = (metrics.figures[measure] for metrics in compared.values())
-    rivals = [
-        Rival(
-            spoken(name),
-            # Equal predictions have no correlation; they count as one of 0 (`gain_over`).
-            figure.value if math.isfinite(figure.value) else 0.0,
-            model.gain_over(figure),
-            name in (*CONSTANT, "chance"),
-        )
-        for name, figure in zip(list(compared)[1:], baselines, strict=True)
-    ]
+    (_, model), *baselines = ((name, m.figures[measure]) for name, m in compared.items())
+    rivals = []
+    for name, figure in baselines:
+        # Equal predictions have no correlation; they count as one of 0 (`gain_over`).
+        value = figure.value if math.isfinite(figure.value) else 0.0
+        is_constant = name in (*CONSTANT, "chance")
+        rivals.append(Rival(spoken(name), value, model.gain_over(figure), is_constant))
     return verdict(measure, model.value, rivals, model.rows, unit)
 
 
@@ -91,18 +82,13 @@ def constant_baselines(
 ) -> list[tuple[str, Answers]]:
     """Return the baselines that `results.json` records, as answers to other rows."""
     recorded = results.get("constants")
-    if not isinstance(recorded, dict):
-        return []
-    of_words = isinstance(rows[0], TaggedExample)  # an answer has a tag for each word
-    return [
-        (
-            str(name),
-            [answer[:1] * len(row.tokens) for row in rows]
-            if of_words
-            else np.array([answer] * len(rows)),
-        )
-        for name, answer in recorded.items()
-    ]
+    baselines: list[tuple[str, Answers]] = []
+    for name, answer in recorded.items() if isinstance(recorded, dict) else ():
+        if isinstance(rows[0], TaggedExample):  # an answer has a tag for each word
+            baselines.append((name, [answer[:1] * len(row.tokens) for row in rows]))
+        else:
+            baselines.append((name, np.array([answer] * len(rows))))
+    return baselines
 
 
 def read_results(file: Path) -> dict[str, Any]:
@@ -117,11 +103,9 @@ def read_results(file: Path) -> dict[str, Any]:
 def record_test(rows: Sequence[Any], labels: Sequence[str], part: str) -> dict[str, Any]:
     """Return what a result records of the rows that it was evaluated on: their part, number and
     hash, which does not depend on their order or file."""
-    digests = []
-    for row in rows:
-        values = [getattr(row, field.name) for field in fields(row) if field.name != "where"]
-        digests.append(hashlib.sha256(json.dumps([type(row).__name__, *values]).encode()).digest())
-    digest = hashlib.sha256(json.dumps(list(labels)).encode() + b"".join(sorted(digests)))
+    texts = [json.dumps(values_of(row)).encode() for row in rows]
+    digests = sorted(hashlib.sha256(text).digest() for text in texts)
+    digest = hashlib.sha256(json.dumps(list(labels)).encode() + b"".join(digests))
     return {"part": part, "rows": len(rows), "sha256": digest.hexdigest()}
 
 
@@ -144,17 +128,11 @@ def uses_of(test: Mapping[str, Any], result: Path, *but: Path) -> list[str]:
 
 def used_before(names: Sequence[str], result: Path) -> list[Finding]:
     """Return a finding if a test part was used by the results `names` beside `result`."""
-    if not names:
-        return []
     by = f"by {counted(len(names), 'other result')} in {result.resolve().parent.name}/"
-    return [
-        Finding(
-            "test-part-used-before",
-            f"this test part has been used {by}",
-            remedy="choose among results on validation data: the best of many on one test part "
-            "is better there than on other rows",
-        )
-    ]
+    remedy = "choose among results on validation data: the best of many on one test part is "
+    remedy += "better there than on other rows"
+    finding = Finding("test-part-used-before", f"this test part was used {by}", remedy=remedy)
+    return [finding] if names else []
 
 
 # ------------------------------------------------------------------------------ what would help
@@ -179,16 +157,11 @@ def advice(
         lower_cases: whether the tokenizer does not tell capitals from small letters.
         is_selected: whether the method was selected among all.
     """
-    sentences = []
-    if judged.state == "no better" and judged.rival == SPOKEN[AS_IT_IS]:
+    sentences, rival = list[str](), judged.rival if judged.state == "no better" else ""
+    if rival == SPOKEN[AS_IT_IS]:
         other = "" if is_selected else ", or try --method embeddings"
         sentences.append(f"Use the model as it is{other}.")
-    elif (
-        judged.state == "no better"
-        and judged.rival == SPOKEN["words"]
-        and task_type.head
-        and not is_selected
-    ):
+    elif rival == SPOKEN["words"] and task_type.head and not is_selected:
         better = "costs less" if judged.is_usable else "is better on this data"
         sentences.append(f"Use --method bag-of-words, which {better}.")
     extent, num_rows = train.extent, len(train.rows)
@@ -198,16 +171,12 @@ def advice(
         remedies += ["--long head-and-tail or pieces-mean"] if task_type.head == "sequence" else []
         remedy = f": try {', or '.join(remedies)}" if remedies else ", as the model reads no more"
         sentences.append(f"{cut_share:.0%} of the training texts are cut{remedy}.")
-    falling = [
-        training
-        for training in trainings
-        if len(training.losses) > 1
-        and training.epoch == len(training.losses)
+    if trainings and all(
+        training.epoch == len(training.losses) > 1
         and training.losses[-1] < FALLING * training.losses[-2]
-    ]
-    if trainings and len(falling) == len(trainings):
-        epochs = 2 * len(trainings[0].losses)
-        before, after = falling[0].losses[-2:]
+        for training in trainings
+    ):
+        epochs, (before, after) = 2 * len(trainings[0].losses), trainings[0].losses[-2:]
         sentences.append(
             f"The training loss was still falling in the last epoch ({before:.3g} to {after:.3g}), "
             f"which was the best one: try --epochs {epochs}."

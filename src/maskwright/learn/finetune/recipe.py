@@ -30,7 +30,6 @@ from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReading
 from maskwright.text.tables.shapes import as_names, require_selectable, shape_of
 
 if TYPE_CHECKING:
-    from maskwright.learn.finetune.methods.base.fitted import FittedMethod
     from maskwright.text.tables.layout import Dataset
 
 NAME = "finetune.toml"
@@ -214,8 +213,7 @@ class FinetuneRecipe:
             for name in without_effect(method):
                 value = getattr(self, name)
                 if value != FinetuneRecipe.__dataclass_fields__[name].default:
-                    assert method.fitted is not None
-                    raise _without_effect(name, value, method.fitted)
+                    raise _without_effect(name, value, method)
         if self.budget is not None and (self.method != AUTO or self.curve):
             raise UsageError(
                 "nothing is selected",
@@ -240,12 +238,8 @@ class FinetuneRecipe:
         Raises:
             UsageError: the method is fitted and gives the same result for each seed.
         """
-        fitted = next((m.fitted for m in self.methods if m.fitted and not m.fitted.seeded), None)
-        if fitted is not None and not self.curve and (self.seeds or 1) > 1:
-            raise _without_effect("seeds", self.seeds, fitted)
-
-        for method in self.methods if self.curve else ():
-            if not method.opens_network:
+        for method in self.methods:
+            if self.curve and not method.opens_network:
                 raise UsageError(
                     "every label curve has this method as a baseline",
                     where="--curve",
@@ -253,6 +247,9 @@ class FinetuneRecipe:
                     wanted="methods that train or read the model",
                     do="leave the method out",
                 )
+            is_seeded = method.fitted is None or method.fitted.seeded
+            if not self.curve and not is_seeded and (self.seeds or 1) > 1:
+                raise _without_effect("seeds", self.seeds, method)
 
     def _require_choices(self) -> None:
         """Refuse what is none of the choices."""
@@ -319,12 +316,13 @@ def without_effect(method: Method) -> list[str]:
     return [name for name in names if fitted is None or name not in fitted.settings]
 
 
-def _without_effect(name: str, value: Any, fitted: FittedMethod) -> UsageError:
+def _without_effect(name: str, value: Any, method: Method) -> UsageError:
+    settings = () if method.fitted is None else method.fitted.settings
     return UsageError(
         "the setting has no effect on a model that is fitted, not trained",
         where=f"--{name.replace('_', '-')}",
-        found=f"{value}, and the method {fitted.name}",
-        wanted=", ".join(fitted.settings) or "no setting of training",
+        found=f"{value}, and the method {method.name}",
+        wanted=", ".join(settings) or "no setting of training",
         do="leave it out, or choose another --method",
     )
 
@@ -343,17 +341,19 @@ def read_class_weights(path: Path | str) -> dict[str, float]:
             wanted=f'{BALANCED}, or a JSON file such as {{"rare": 5, "frequent": 1}}',
         )
     weights = parse_object(Path(path).read_bytes(), path, error=DataError, largest=LARGEST_WEIGHTS)
-    for label, weight in weights.items():
-        is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
-        if not is_number or not 0 <= weight < math.inf:
-            raise DataError(
-                "no weight of a class",
-                where=f"{path}: {label}",
-                found=repr(weight),
-                wanted="a number, 0 or more",
-            )
-    if not any(weights.values()):
-        raise DataError("no class has a weight above 0", where=path, found=weights or "no class")
+    invalid = {
+        label: weight
+        for label, weight in weights.items()
+        if isinstance(weight, bool)
+        or not (isinstance(weight, int | float) and 0 <= weight < math.inf)
+    }
+    if invalid or not any(weights.values()):
+        raise DataError(
+            "the weights of classes are not valid",
+            where=f"{path}: {', '.join(invalid)}" if invalid else path,
+            found=invalid or weights,
+            wanted="numbers, 0 or more, and one above 0",
+        )
     return {label: float(weight) for label, weight in weights.items()}
 
 
@@ -442,12 +442,12 @@ def hashes(path: Path, known_hashes: Mapping[str, str] | None = None) -> dict[st
     Args:
         known_hashes: already computed hashes of files of the folder, by name.
     """
-    known_hashes = known_hashes or {}
-    files = [path]
+    files = {path.name: path}
     if path.is_dir():
-        files = sorted(p for p in path.rglob("*") if p.is_file() and p.name[:5] != ".tmp-")
-    names = {file: file.name if file == path else str(file.relative_to(path)) for file in files}
-    return {name: known_hashes.get(name) or hash_file(file) for file, name in names.items()}
+        inside = sorted(p for p in path.rglob("*") if p.is_file() and p.name[:5] != ".tmp-")
+        files = {str(file.relative_to(path)): file for file in inside}
+    known = known_hashes or {}
+    return {name: known.get(name) or hash_file(file) for name, file in files.items()}
 
 
 def require_as_read(data: Dataset) -> None:
@@ -461,12 +461,8 @@ def require_as_read(data: Dataset) -> None:
         for name, digest in counts.hashes.items():
             path = Path(name)
             if path.is_file() and hash_file(path) != digest:
-                raise DataError(
-                    "the file has changed since it was read",
-                    where=name,
-                    wanted="a file that stays as it is",
-                    do="give the same command again",
-                )
+                do = "give the same command again"
+                raise DataError("the file has changed since it was read", where=name, do=do)
 
 
 def hash_rows(data: Dataset) -> str:
@@ -475,6 +471,11 @@ def hash_rows(data: Dataset) -> str:
     digest = hashlib.sha256(json.dumps(names).encode())
     for part_name, rows in sorted(data.parts.items()):
         for row in rows:
-            values = [getattr(row, field.name) for field in fields(row) if field.name != "where"]
-            digest.update(json.dumps([part_name, type(row).__name__, *values]).encode())
+            digest.update(json.dumps([part_name, *values_of(row)]).encode())
     return digest.hexdigest()
+
+
+def values_of(row: Any) -> list[Any]:
+    """Return the type and the values of a row, without its location in a file."""
+    values = [getattr(row, field.name) for field in fields(row) if field.name != "where"]
+    return [type(row).__name__, *values]
