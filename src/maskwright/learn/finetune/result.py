@@ -107,40 +107,32 @@ class FinetuneResult:
         return best.task_type.report(encoded, best.outputs, best.answers)
 
     @cached_property
-    def baselines(self) -> list[tuple[str, Answers]]:
-        """The answers of baselines to the evaluated part, by name."""
-        if self.repeated_baselines is not None:
-            baselines = self.repeated_baselines[0]
-        else:
-            baselines = self.best.task_type.baselines(self.data, self.eval_part)
-        return [*self._rivals(baselines), *self._own_answers]
-
-    def _rivals(self, baselines: Sequence[tuple[str, Answers]]) -> list[tuple[str, Answers]]:
-        """Return `baselines` without the one that is the method itself."""
-        return [(name, answers) for name, answers in baselines if name != self.method.baseline]
-
-    @cached_property
-    def _own_answers(self) -> list[tuple[str, Answers]]:
-        """The answers of the pretrained model as it is, if it has any."""
+    def baselines(self) -> list[list[tuple[str, Answers]]]:
+        """The (name, answers) of the baselines in each repetition, with the answers of the
+        pretrained model as it is, if it has any, and without the method itself."""
+        repeated = self.repeated_baselines
+        if repeated is None:
+            repeated = [self.best.task_type.baselines(self.data, self.eval_part)]
         learner, encoded = self.learner, self.encoded_parts[self.eval_part]
         if self.selection is not None:  # the selected method may have no network
             learner = self.selection.network
             encoded = learner.encode(encoded.rows)
-        return learner.own_answers(self.data, encoded, self.machine)
+        own = learner.own_answers(self.data, encoded, self.machine)
+        return [
+            [pair for pair in by_name if pair[0] != self.method.baseline] + own
+            for by_name in repeated
+        ]
 
     @cached_property
     def compared(self) -> dict[str, TaskMetrics]:
         """The metrics of the best seed's predictions, and of the baselines by name, on the same
         rows; of a cross-validation their means over its repetitions."""
-        best, rows = self.best, self.data.parts[self.eval_part]
-        if self.repeated_baselines is None:
-            by_name = [(self._name, best.answers), *self.baselines]
-            return {name: best.task_type.metrics(rows, answers) for name, answers in by_name}
-        repeated: dict[str, list[TaskMetrics]] = {}
-        for seed, baselines in zip(self.seeds, self.repeated_baselines, strict=True):
-            by_name = [(self._name, seed.answers), *self._rivals(baselines), *self._own_answers]
-            for name, answers in by_name:
-                repeated.setdefault(name, []).append(best.task_type.metrics(rows, answers))
+        task_type, rows = self.best.task_type, self.data.parts[self.eval_part]
+        seeds = self.seeds if self.is_cross_validated else [self.best]
+        repeated = dict[str, list[TaskMetrics]]()
+        for seed, baselines in zip(seeds, self.baselines, strict=True):
+            for name, answers in [(self._name, seed.answers), *baselines]:
+                repeated.setdefault(name, []).append(task_type.metrics(rows, answers))
         return {name: TaskMetrics.mean(metrics) for name, metrics in repeated.items()}
 
     @property
@@ -230,8 +222,7 @@ class FinetuneResult:
         if self.selection is not None:
             facts["selection"] = self.selection.table["title"]
         adapter, head_alone = best.adapter, self.method.head_alone
-        attached = head_alone or (adapter is not None and not adapter.settings.merges)
-        readme = self._card(table, facts, attached)
+        readme = self._card(table, facts)
         if adapter is not None:
             base = self.learner.path.resolve()
             folder_of_adapters.save(
@@ -242,13 +233,13 @@ class FinetuneResult:
                 base_sha256=fingerprint(base) if head_alone else None,
                 readme=readme if head_alone else None,
             )
-        task = self._task(attached).render()
+        task = self._task().render()
         if not head_alone:
             if adapter is not None:
                 (adapter.merge if adapter.settings.merges else adapter.detach)()
             self.learner.save(best, self.out / MODEL, readme, {TASK: task})
         document.write(self.out / TASK, task)
-        plain = self.learner.family is not None and not attached
+        plain = self.learner.family is not None and not self.is_attached
         frame = self.learner.frame
         document.write(self.out / SCRIPT, predict_script(best.task_type, frame, plain=plain))
         document.write(self.out / RESULTS, json.dumps(self._results(table), indent=2) + "\n")
@@ -316,10 +307,15 @@ class FinetuneResult:
             findings.append(Finding("few-rows", message, severity="warning"))
         return findings
 
-    def _card(self, table: Table, facts: Mapping[str, Any], attached: bool) -> str:
-        """Return the model card; `attached`: the trained weights are in an unmerged adapter."""
-        learner, head_alone = self.learner, self.method.head_alone
-        task_type, name = learner.task_type, self.out.resolve().name
+    @property
+    def is_attached(self) -> bool:
+        """Whether the trained weights are in an adapter, not in the model folder."""
+        adapter = self.best.adapter
+        return self.method.head_alone or (adapter is not None and not adapter.settings.merges)
+
+    def _card(self, table: Table, facts: Mapping[str, Any]) -> str:
+        """Return the model card."""
+        learner, task_type, name = self.learner, self.learner.task_type, self.out.resolve().name
         values = next(iter(self.compared.values())).values
         finite = {m: rounded(value) for m, value in values.items() if math.isfinite(value)}
         files = ", ".join(self.origin) or "the rows given"
@@ -328,7 +324,7 @@ class FinetuneResult:
             "dataset": {"name": files, "type": "local", "split": self.eval_part},
             "metrics": [{"type": m, "name": m, "value": value} for m, value in finite.items()],
         }
-        plain = learner.family is not None and not head_alone
+        plain = learner.family is not None and not self.method.head_alone
         front = {
             "library_name": "transformers" if plain else "maskwright",
             **({"base_model": learner.base} if learner.base else {}),
@@ -355,16 +351,13 @@ class FinetuneResult:
                 for finding in encoded.findings
             ],
             settings=facts,
-            loads=_usage_code(self.out, learner, attached, head_alone),
+            loads=self._usage_code(),
         )
 
-    def _task(self, attached: bool) -> TaskRecord:
+    def _task(self) -> TaskRecord:
         """Return the record of how a file is read for prediction."""
-        task_type, frame, roles = (
-            self.learner.task_type,
-            self.learner.frame,
-            self.data.task.columns.roles,
-        )
+        task_type, frame = self.learner.task_type, self.learner.frame
+        roles = self.data.task.columns.roles
         read = (*task_type.roles, *task_type.optional_roles)
         values, vocabulary = None, self.data.labels
         if vocabulary is not None and vocabulary.has_numbers:
@@ -380,7 +373,7 @@ class FinetuneResult:
             values=values,
             separator=self.data.task.separator,
             settled=dict(self.best.task_type.options),
-            attached=attached,
+            attached=self.is_attached,
         )
 
     def _results(self, table: Table) -> dict[str, Any]:
@@ -400,7 +393,7 @@ class FinetuneResult:
             "asked": self.eval_part,
             **({"folds": self.facts["folds"]} if self.is_cross_validated else {}),
             "chosen": self.best.seed,
-            "constants": conclusion.constants(self.baselines),
+            "constants": conclusion.constants(self.baselines[0]),
             **(
                 {}
                 if self._test is None
@@ -448,63 +441,57 @@ class FinetuneResult:
             facts={"model": base, **facts, "data": dict(self.origin)},
         )
 
-
-def _usage_code(out: Path, learner: BaseLearner, attached: bool, head_alone: bool) -> list[str]:
-    """Return lines of code that use the model. `attached`: the trained weights are in an unmerged
-    adapter; `head_alone`: this adapter is a head above a model in another folder."""
-    name, task_type, frame = out.resolve().name, learner.task_type, learner.frame
-    row = _example_row(task_type)
-    lines = ["import maskwright", f"maskwright.load({name!r}).predict([{row}])"]
-    if head_alone:
-        lines = [
-            f"# {name}/{ADAPTER} is a head; {learner.base} below it lies where adapter.json says.",
-            *lines,
-            "",
-            "# As one folder with all weights:",
-            "from maskwright import api",
-            f"api.write_whole({name!r}, {name + '-whole'!r})",
-        ]
-    elif attached:
-        lines.insert(0, f"# What was learned is in {name}/{ADAPTER}; {MODEL}/ alone goes without.")
-    elif frame is not None and learner.family is not None and task_type.pipeline in PIPELINES:
-        lines += [
-            "",
-            "from transformers import pipeline",
-            f"ask = pipeline({task_type.pipeline!r}, model='{name}/{MODEL}')",
-        ]
-        if task_type.head == "sequence":
+    def _usage_code(self) -> list[str]:
+        """Return lines of code that use the model."""
+        name, learner, task_type = self.out.resolve().name, self.learner, self.learner.task_type
+        frame, is_pair = learner.frame, len(task_type.roles) > 1
+        row = ", ".join(
+            "['…', '…']" if may_be_list(role) else f"'{role} …'" if is_pair else "'…'"
+            for role in task_type.roles
+        )
+        row = f"({row})" if is_pair else row
+        lines = ["import maskwright", f"maskwright.load({name!r}).predict([{row}])"]
+        if self.method.head_alone:
+            place = f"{learner.base} below it lies where adapter.json says"
+            return [
+                f"# {name}/{ADAPTER} is a head; {place}.",
+                *lines,
+                "",
+                "# As one folder with all weights:",
+                "from maskwright import api",
+                f"api.write_whole({name!r}, {name + '-whole'!r})",
+            ]
+        if self.is_attached:
+            return [
+                f"# What was learned is in {name}/{ADAPTER}; {MODEL}/ alone goes without.",
+                *lines,
+            ]
+        if frame is None or learner.family is None:
+            return lines
+        if task_type.pipeline in PIPELINES:
+            lines += [
+                "",
+                "from transformers import pipeline",
+                f"ask = pipeline({task_type.pipeline!r}, model='{name}/{MODEL}')",
+            ]
+            if task_type.head != "sequence":
+                return [*lines, "ask('…')"]
             cut = "" if frame.long == "head" else f" (their head; {frame.long} is Maskwright's)"
             top_k = ", top_k=None" if task_type.problem == "multi" else ""
-            text = (
-                "{'text': 'first …', 'text_pair': 'second …'}"
-                if len(task_type.roles) == 2
-                else "'…'"
-            )
-            lines += [
+            text = "{'text': 'first …', 'text_pair': 'second …'}" if is_pair else "'…'"
+            lines.append(
                 f"ask({text}, truncation=True, max_length={frame.length}{top_k})  "
                 f"# cuts longer texts{cut}"
-            ]
+            )
             if top_k:
-                lines += ["# Every label with its score; task.json has the threshold of each."]
-        else:
-            lines += ["ask('…')"]
-    elif learner.family is not None and task_type.head is None and not task_type.writes:
-        lines += [
-            "",
-            "from sentence_transformers import SentenceTransformer",
-            f"SentenceTransformer('{name}/{MODEL}').encode(['…'])",
-        ]
-    return lines
-
-
-def _example_row(task_type: TaskType) -> str:
-    """Return the code of an example row for `predict`: a text, or a tuple of the roles."""
-    is_tuple = len(task_type.roles) > 1
-    values = [
-        "['…', '…']" if may_be_list(role) else f"'{role} …'" if is_tuple else "'…'"
-        for role in task_type.roles
-    ]
-    return f"({', '.join(values)})" if is_tuple else values[0]
+                lines.append("# Every label with its score; task.json has the threshold of each.")
+        elif task_type.head is None and not task_type.writes:
+            lines += [
+                "",
+                "from sentence_transformers import SentenceTransformer",
+                f"SentenceTransformer('{name}/{MODEL}').encode(['…'])",
+            ]
+        return lines
 
 
 def _finite(value: float) -> float | None:
