@@ -50,18 +50,23 @@ def test_the_penalty_is_selected_and_folded_in() -> None:
     draw = np.random.default_rng(0)
     vectors = draw.normal(3.0, 0.1, (600, 20))
     classes = (vectors[:, 0] > 3.0).astype(np.int64) + 1  # class 0 has no row
+    ones = np.ones(3)
+    strengths = [linear._select_strength(vectors[:n], classes[:n], ones, 5, 0) for n in (20, 600)]
+    assert strengths[0] < strengths[1]
+
+    def scores(model: tuple[Any, Any], read: np.ndarray[Any, Any] = vectors) -> Any:
+        return read @ model[0].T + model[1]
+
     few, many = (linear.fit_linear(vectors[:n], classes[:n], "single", 3) for n in (20, 600))
-    assert few.penalties[0] < many.penalties[0]
-    assert ((vectors @ many.weight.T + many.bias).argmax(1) == classes).mean() > 0.97
-    assert (vectors @ few.weight.T + few.bias).argmax(1).min() > 0
+    assert (scores(many).argmax(1) == classes).mean() > 0.97
+    assert scores(few).argmax(1).min() > 0
     factors = [1.0, 1.0, 30.0]
     weighted = linear.fit_linear(vectors, classes, "single", 3, class_weights=factors)
-    often = [(vectors @ m.weight.T + m.bias).argmax(1).sum() for m in (many, weighted)]
-    assert often[1] > often[0]
+    assert scores(weighted).argmax(1).sum() > scores(many).argmax(1).sum()
     # Any unit and origin of the vectors gives the same scores.
-    moved = linear.fit_linear(1e3 * vectors - 50, classes, "single", 3)
-    scores = (1e3 * vectors - 50) @ moved.weight.T + moved.bias
-    np.testing.assert_allclose(scores, vectors @ many.weight.T + many.bias, atol=1e-5)
+    moved = 1e3 * vectors - 50
+    again = scores(linear.fit_linear(moved, classes, "single", 3), moved)
+    np.testing.assert_allclose(again, scores(many), atol=1e-5)
 
 
 @pytest.fixture(scope="module")

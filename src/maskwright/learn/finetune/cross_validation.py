@@ -119,13 +119,10 @@ class OutOfFold:
     def findings(self) -> list[Finding]:
         """Return the finding on rows that are in no fold."""
         left_out = len(self.data.parts[TRAIN]) - len(self.data.parts[OUT_OF_FOLD])
-        if not left_out:
-            return []
-        message = (
-            f"{counted(left_out, 'row')} with the only example of a class "
-            f"{'is' if left_out == 1 else 'are'} trained on and not scored"
-        )
-        return [Finding("class-with-one-row", message, remedy="add rows of these classes")]
+        rows = counted(left_out, "row")
+        message = f"{rows} with the only example of a class: trained on, and not scored"
+        finding = Finding("class-with-one-row", message, remedy="add rows of these classes")
+        return [finding] if left_out else []
 
 
 @dataclass(frozen=True)
@@ -174,17 +171,17 @@ def cross_validate(
     Raises:
         DataError: there are fewer rows than folds.
     """
-    foldings, trained = fold(data, num_folds, seeds), list[list[FoldOutputs]]()
-    for folding in foldings:
-        trained.append([])
-        for number in range(num_folds):
-            name = f"seed-{folding.seed}-fold-{number + 1}"
-            if (outputs := finished_seeds.restore_outputs(name)) is None:
-                fold_settings = replace(settings, seed=folding.seed)
-                rows = folding.hold_out(number)
-                outputs = fold_outputs(learner, rows, name, fold_settings, learn)
-                finished_seeds.keep_outputs(name, outputs)
-            trained[-1].append(outputs)
+
+    def outputs_of(folding: Folding, number: int) -> FoldOutputs:
+        name = f"seed-{folding.seed}-fold-{number + 1}"
+        if (outputs := finished_seeds.restore_outputs(name)) is None:
+            rows, of_fold = folding.hold_out(number), replace(settings, seed=folding.seed)
+            outputs = fold_outputs(learner, rows, name, of_fold, learn)
+            finished_seeds.keep_outputs(name, outputs)
+        return outputs
+
+    foldings = fold(data, num_folds, seeds)
+    trained = [[outputs_of(folding, n) for n in range(num_folds)] for folding in foldings]
     return join_folds(learner, foldings, trained)
 
 
@@ -211,21 +208,15 @@ def join_folds(
         restored = [position[row] for row in order]
         answers, outputs, by_name = list[Any](), list[Outputs](), dict[str, list[Any]]()
         for number, part in enumerate(parts):
-            fold_answers, calibrated_outputs = _calibrated_fold(
-                learner, parts, fold_results, number
-            )
-            answers.extend(fold_answers)
-            outputs.append(calibrated_outputs)
+            of_fold = _calibrated_fold(learner, parts, fold_results, number)
+            answers.extend(of_fold[0])
+            outputs.append(of_fold[1])
             for name, baseline_answers in task_type.baselines(part, TEST):
                 by_name.setdefault(name, []).extend(baseline_answers)
         baselines.append({name: _joined(by_row, restored) for name, by_row in by_name.items()})
-        training = TrainingResult(
-            None,
-            [],
-            np.mean([result.losses for result in fold_results], axis=0).tolist(),
-            max(1, len(fold_results[0].losses)),
-            sum(result.seconds for result in fold_results),
-        )
+        losses = np.mean([result.losses for result in fold_results], axis=0).tolist()
+        seconds = sum(result.seconds for result in fold_results)
+        training = TrainingResult(None, [], losses, max(1, len(losses)), seconds)
         joined = np.concatenate(outputs), _joined(answers, restored)
         results.append(SeedResult(folding.seed, training, None, task_type, *joined))
     data = foldings[0].data
@@ -256,9 +247,8 @@ def fold_outputs(
     learn: Callable[..., SeedResult],
 ) -> FoldOutputs:
     """Train on the part "train" and return the outputs for the part "test"."""
-    encoded_parts = {name: learner.encode(rows) for name, rows in part.parts.items()}
-    shown_name = name.replace("-", " ")
-    result = learn(encoded_parts, settings=settings, eval_part=TEST, name=shown_name)
+    encoded = {part_name: learner.encode(rows) for part_name, rows in part.parts.items()}
+    result = learn(encoded, settings=settings, eval_part=TEST, name=name.replace("-", " "))
     return FoldOutputs(result.outputs, result.tuned.losses, result.tuned.seconds)
 
 

@@ -524,19 +524,8 @@ class Learner(BaseLearner):
         """Fit a fitted method, and compute its metric on validation data."""
         assert method.fitted is not None
         begin = time.perf_counter()
-        losses = method.fitted.fit(
-            FitInput(
-                model,
-                self.task_type,
-                self.frame,
-                self.collation,
-                encoded_parts[TRAIN],
-                settings,
-                lambda encoded: self.frozen_vectors(machine)(encoded),
-                machine,
-                hook,
-            )
-        )
+        fit_input = FitInput(self, model, encoded_parts[TRAIN], settings, machine, hook)
+        losses = method.fitted.fit(fit_input)
         tuned = TrainingResult(model, [], losses, 1, time.perf_counter() - begin)
         read = self._reader(tuned.network, method, machine, self.task_type)
         return self._validate_fit(tuned, encoded_parts, read, say)

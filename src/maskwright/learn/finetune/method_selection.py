@@ -24,7 +24,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -51,7 +50,7 @@ from maskwright.learn.finetune.method import FITTED, Method
 from maskwright.learn.finetune.recipe import FinetuneRecipe, without_effect
 from maskwright.learn.finetune.tune import Settings, defined, watching
 from maskwright.learn.tasks.base.choices import Long
-from maskwright.learn.tasks.base.task_type import TaskMetrics, TaskType, task_for
+from maskwright.learn.tasks.base.task_type import Encoded, TaskMetrics, TaskType, task_for
 from maskwright.model.device.machine import Machine
 from maskwright.model.opening.folders import Model
 from maskwright.text.tables.layout import Dataset
@@ -133,13 +132,10 @@ class _Candidate:
     stream: TextIO | None
     _outputs: dict[tuple[int, int, int | None], FoldOutputs] = field(default_factory=dict)
 
-    @property
-    def learn(self) -> Callable[..., SeedResult]:
+    def learn(self, encoded_parts: Mapping[str, Encoded], **options: Any) -> SeedResult:
         """`BaseLearner.learn` by this method."""
-        watch = watching(self.stream)
-        return partial(
-            self.learner.learn, method=self.method, say=quiet, watch=watch, machine=self.machine
-        )
+        options |= {"watch": watching(self.stream), "machine": self.machine}
+        return self.learner.learn(encoded_parts, method=self.method, say=quiet, **options)
 
     def train(self, data: Dataset, seed: int) -> SeedResult:
         """Train a seed as `finetune` does."""
@@ -246,8 +242,8 @@ def select_method(
             value, score = defined(metric.value), metric.estimate().render()
         if not trials or value > best_value:
             best, best_value, first_seed = candidate, value, result if by_validation else None
-        seconds = round(time.perf_counter() - started, 1)
-        trial = {"method": name, "value": None if value == -math.inf else value, "score": score}
+        seconds, known = round(time.perf_counter() - started, 1), value > -math.inf
+        trial = {"method": name, "value": value if known else None, "score": score}
         trials.append({**trial, "seconds": seconds})
         tried.append(candidate)
         say(f"{name}: {measure} {score}, {duration(seconds)}")
@@ -289,10 +285,8 @@ def _plan(
     least, total = min(2, num_folds), 0.0
     for candidate in sorted(timed, key=lambda c: (c.method.fitted is None, c.seconds)):
         if candidate is not timed[0] and least * (total + candidate.seconds) > limit:
-            needed = duration(least * candidate.seconds)
-            skipped[candidate.method.name] = (
-                f"{counted(least, 'training')} would take about {needed}"
-            )
+            needed = f"would take about {duration(least * candidate.seconds)}"
+            skipped[candidate.method.name] = f"{counted(least, 'training')} {needed}"
         else:
             total += candidate.seconds
     return max(least, int(min(num_folds, limit / total))) if total else num_folds
@@ -307,15 +301,15 @@ def _predict_folds(
 ) -> OutOfFold:
     """Return predictions for each fold by the method that is best on the others of the `compared`
     folds. Options of the saved model, such as thresholds, are chosen by the outputs of `best`."""
-    selected = list[list[FoldOutputs]]()
-    for folding in foldings:
-        selected.append([])
-        for number in range(len(folding.folds)):
-            others = [n for n in range(compared) if n != number]
-            without = number if is_nested else None
-            metrics = [candidate.metrics(folding, others, without) for candidate in tried]
-            values = [defined(m.values[best.learner.task_type.measure]) for m in metrics]
-            winner = tried[values.index(max(values))]  # the cheapest of equals
-            selected[-1].append(winner.predict(folding, number))
+    measure = best.learner.task_type.measure
+
+    def selected(folding: Folding, number: int) -> FoldOutputs:
+        others = [n for n in range(compared) if n != number]
+        without = number if is_nested else None
+        values = [defined(c.metrics(folding, others, without).values[measure]) for c in tried]
+        winner = tried[values.index(max(values))]  # the cheapest of equals
+        return winner.predict(folding, number)
+
+    outputs = [[selected(folding, n) for n in range(len(folding.folds))] for folding in foldings]
     of_best = [best.predict(foldings[0], n) for n in range(len(foldings[0].folds))]
-    return join_folds(best.learner, foldings, selected, of_best)
+    return join_folds(best.learner, foldings, outputs, of_best)

@@ -48,8 +48,9 @@ class ContrastiveFewShot(FittedMethod):
         from maskwright.model.objectives.modules.supervised import Contrast
 
         model, settings, examples = fit_input.model, fit_input.settings, fit_input.train.examples
+        learner = fit_input.learner
         (head,) = model.config.heads
-        place = "lasttoken" if fit_input.collation.last else "cls"
+        place = "lasttoken" if learner.collation.last else "cls"
         pooling = place if head.pooling == "place" else head.pooling
         body = [name for name, _ in model.named_parameters() if not name.startswith("heads.")]
         unfreeze = freeze.train_only(model, body)
@@ -57,14 +58,14 @@ class ContrastiveFewShot(FittedMethod):
         tuned = tune(
             Contrast(model, "similarity", (pooling,)),
             _pairs(examples, head.labels, count, settings.seed),
-            fit_input.collation,
+            learner.collation,
             replace(settings, epochs=1, least_steps=0),
             machine=fit_input.machine,
             hooks=[fit_input.hook],
         )
         unfreeze()
         vectors = FrozenVectors(
-            model, fit_input.task_type, fit_input.frame, fit_input.collation, fit_input.machine
+            model, learner.task_type, learner.frame, learner.collation, fit_input.machine
         )
         fit_input.fit_head(vectors(fit_input.train))
         return tuned.losses

@@ -22,7 +22,8 @@ class FrozenEmbeddings(FittedMethod):
     long = ("head", "tail", "head-and-tail", "vectors-mean", "vectors-max")
 
     def fit(self, fit_input: FitInput) -> list[float]:
-        fit_input.fit_head(fit_input.vectors(fit_input.train))
+        vectors = fit_input.learner.frozen_vectors(fit_input.machine)
+        fit_input.fit_head(vectors(fit_input.train))
         fit_input.model.eval()
         return []
 

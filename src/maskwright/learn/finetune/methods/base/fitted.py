@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,12 +19,11 @@ from maskwright.base.errors import UsageError
 from maskwright.learn.tasks.base.choices import Long
 
 if TYPE_CHECKING:
+    from maskwright.learn.finetune.learner import Learner
     from maskwright.learn.finetune.tune import Settings
-    from maskwright.learn.tasks.base.encode import Frame
     from maskwright.learn.tasks.base.task_type import Encoded, TaskType
     from maskwright.learn.train.loop import Hook
     from maskwright.model.device.machine import Machine
-    from maskwright.model.inference.encoded import Collation
     from maskwright.model.nn.transformer import Transformer
     from maskwright.model.objectives.supervised import Problem
 
@@ -41,35 +39,35 @@ class FitInput:
     """What a method is fitted to.
 
     Attributes:
+        learner: how rows are read, and vectors of the pretrained network.
         model: the network with pretrained weights and a new linear head, in evaluation mode.
         train: the rows to fit to. Hyperparameters are selected within them.
         settings: the seed, and the settings of methods that also train the network.
-        vectors: computes the (N, D) float32 vectors that the head reads above the frozen base, for
-            the texts or tokens of encoded rows; each text is computed once.
         machine: device and precision; None: the best of this machine.
         hook: shows the progress of training steps.
     """
 
+    learner: Learner
     model: Transformer
-    task_type: TaskType
-    frame: Frame
-    collation: Collation
     train: Encoded
     settings: Settings
-    vectors: Callable[[Encoded], FloatArray]
     machine: Machine | None
     hook: Hook
 
     def fit_head(self, vectors: FloatArray) -> None:
         """Fit the linear head of the network to the vectors (N, D) of the training rows."""
+        import torch
+
         from maskwright.learn.finetune.methods.base.linear import fit_linear
 
         (head,) = self.model.config.heads
-        labels, problem = self.train.examples.labels, self.task_type.problem
-        weights = self.settings.class_weights
-        fit_linear(vectors, labels, problem, head.labels, self.settings.seed, weights).put_into(
-            self.model
-        )
+        labels, problem = self.train.examples.labels, self.learner.task_type.problem
+        weights, seed = self.settings.class_weights, self.settings.seed
+        values = fit_linear(vectors, labels, problem, head.labels, seed, weights)
+        with torch.no_grad():
+            for name, value in zip(("weight", "bias"), values, strict=True):
+                parameter = self.model.heads[head.name].get_parameter(name)
+                parameter.copy_(torch.from_numpy(value))
 
 
 class FittedMethod:

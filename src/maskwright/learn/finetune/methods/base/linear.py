@@ -13,17 +13,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from maskwright.base.randomness import key
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
 
 Problem = Literal["single", "multi", "number"]
 FloatArray = NDArray[np.floating[Any]]
@@ -39,30 +35,6 @@ STEPS = 500
 LEAST = 1e-12  # probability, in a log loss
 
 
-@dataclass(frozen=True)
-class LinearModel:
-    """Scores `vectors @ weight.T + bias`: logits, or numbers.
-
-    Attributes:
-        weight, bias: (L, D) and (L,) float64.
-        penalties: the selected inverse penalty (of ridge regression the penalty) of each model.
-    """
-
-    weight: FloatArray
-    bias: FloatArray
-    penalties: tuple[float, ...]
-
-    def put_into(self, network: Transformer) -> None:
-        """Set the weights of the linear head of `network`."""
-        import torch
-
-        (head,) = network.config.heads
-        module = network.heads[head.name]
-        with torch.no_grad():
-            for name, values in (("weight", self.weight), ("bias", self.bias)):
-                module.get_parameter(name).copy_(torch.from_numpy(values))
-
-
 def fit_linear(
     vectors: FloatArray,
     targets: NDArray[Any],
@@ -70,8 +42,8 @@ def fit_linear(
     outputs: int,
     seed: int = 0,
     class_weights: Sequence[float] | None = None,
-) -> LinearModel:
-    """Fit a linear model.
+) -> tuple[FloatArray, FloatArray]:
+    """Fit a linear model, whose scores `vectors @ weight.T + bias` are logits, or numbers.
 
     Args:
         vectors: (N, D).
@@ -79,51 +51,46 @@ def fit_linear(
         outputs: number of scores L.
         seed: of the folds.
         class_weights: factor on the loss of each class, or of the rows that have each label.
+
+    Returns:
+        weight (L, D) and bias (L,), float64.
     """
     vectors = vectors.astype(np.float64)
     centre = vectors.mean(0)
     spread = float(np.sqrt(np.square(vectors - centre).mean())) or 1.0
     scaled = (vectors - centre) / spread
+    factors = np.ones(outputs) if class_weights is None else np.asarray(class_weights)
     if problem == "number":
-        model = _ridge(scaled, targets.astype(np.float64).reshape(len(targets), outputs))
+        from sklearn.linear_model import RidgeCV
+
+        numbers = targets.astype(np.float64).reshape(len(targets), outputs)
+        model = RidgeCV(alphas=PENALTIES).fit(scaled, numbers)
+        weight, bias = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
     elif problem == "multi":
-        factors = np.ones(outputs) if class_weights is None else class_weights
-        columns = [
+        fits = [
             _logistic(scaled, column.astype(np.int64), np.array([1.0, factor]), seed)
             for column, factor in zip(targets.T, factors, strict=True)
         ]
-        model = LinearModel(
-            np.stack([column.weight[1] - column.weight[0] for column in columns]),
-            np.array([column.bias[1] - column.bias[0] for column in columns]),
-            tuple(penalty for column in columns for penalty in column.penalties),
-        )
+        weight = np.stack([weights[1] - weights[0] for weights, _ in fits])
+        bias = np.array([biases[1] - biases[0] for _, biases in fits])
     else:
-        factors = np.ones(outputs) if class_weights is None else np.asarray(class_weights)
-        model = _logistic(scaled, targets.astype(np.int64), factors, seed)
-    weight = model.weight / spread
-    return LinearModel(weight, model.bias - weight @ centre, model.penalties)
-
-
-def _ridge(vectors: FloatArray, targets: FloatArray) -> LinearModel:
-    from sklearn.linear_model import RidgeCV
-
-    model = RidgeCV(alphas=PENALTIES).fit(vectors, targets)
-    weight = np.atleast_2d(model.coef_)
-    return LinearModel(weight, np.atleast_1d(model.intercept_), (float(model.alpha_),))
+        weight, bias = _logistic(scaled, targets.astype(np.int64), factors, seed)
+    weight = weight / spread
+    return weight, bias - weight @ centre
 
 
 def _logistic(
     vectors: FloatArray, classes: NDArray[np.int64], factors: FloatArray, seed: int
-) -> LinearModel:
+) -> tuple[FloatArray, FloatArray]:
     """Fit a multinomial logistic regression with the `factors` of each class on its loss; classes
-    without a row get the log-odds of half a row."""
+    without a row get the log-odds of half a row. Return weight and bias."""
     count = len(factors)
     present, rows_of_class = np.unique(classes, return_counts=True)
     weight = np.zeros((count, vectors.shape[1]))
     bias = np.full(count, np.log(0.5 / len(classes)))
     if len(present) == 1:
         bias[present] = np.log((len(classes) - 0.5) / len(classes))
-        return LinearModel(weight, bias, ())
+        return weight, bias
     folds = min(FOLDS, int(np.sort(rows_of_class)[-2]))
     strength = (
         _select_strength(vectors, classes, factors, folds, seed) if folds > 1 else USUAL_STRENGTH
@@ -134,7 +101,7 @@ def _logistic(
         bias[present] = np.concatenate([-model.intercept_, model.intercept_]) / 2
     else:
         weight[present], bias[present] = model.coef_, model.intercept_
-    return LinearModel(weight, bias, (strength,))
+    return weight, bias
 
 
 def _select_strength(
