@@ -178,19 +178,17 @@ def finetune(
         },
     )
     trained_seeds, trainings = seeds, len(seeds)
-    if eval_part == OUT_OF_FOLD:
-        trained_seeds = seeds[:1]
-        trainings = 1 if out_of_fold is not None else trainings * folds + 1
-    remaining = sum(not finished_seeds.has(seed) for seed in trained_seeds)
-    storage.require_space(out, disk_bytes(learner, method, remaining))
     facts = _facts(learner, method, settings, num_examples) | unusual(machine)
     if teacher is not None:
         facts["teacher"] = f"{called(teacher.folder)}, temperature {settings.temperature:g}"
-    facts |= (
-        {"folds": folds, "repetitions": len(seeds)}
-        if eval_part == OUT_OF_FOLD
-        else {"seeds tried": len(seeds)}
-    )
+    if eval_part == OUT_OF_FOLD:
+        trained_seeds = seeds[:1]
+        trainings = 1 if out_of_fold is not None else trainings * folds + 1
+        facts |= {"folds": folds, "repetitions": len(seeds)}
+    else:
+        facts["seeds tried"] = len(seeds)
+    remaining = sum(not finished_seeds.has(seed) for seed in trained_seeds)
+    storage.require_space(out, disk_bytes(learner, method, remaining))
     if learner.family is None and learner.frame is not None:
         message = "no class of transformers has such a model"
         consequence = "what is saved is read by Maskwright alone"
@@ -202,6 +200,7 @@ def finetune(
         learn = partial(
             learner.learn, method=method, say=say, watch=watching(stream), machine=machine
         )
+        trained_parts = encoded_parts
         with _told_when_stopped(finished_seeds, trainings, say):
             if eval_part == OUT_OF_FOLD:
                 out_of_fold = out_of_fold or cross_validate(
@@ -212,12 +211,9 @@ def finetune(
                 for finding in out_of_fold.findings():
                     say(finding.line())
                 # The model of all rows is not evaluated on them.
-                first_row = learner.encode(data.parts[TRAIN][:1])
+                trained_parts = {**encoded_parts, eval_part: learner.encode(data.parts[TRAIN][:1])}
             train = partial(
-                learn,
-                encoded_parts if out_of_fold is None else {**encoded_parts, eval_part: first_row},
-                eval_part=eval_part,
-                finished_seeds=finished_seeds,
+                learn, trained_parts, eval_part=eval_part, finished_seeds=finished_seeds
             )
             results = _train_seeds(train, settings, trained_seeds, first_seed)
         if out_of_fold is not None:
