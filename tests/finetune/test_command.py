@@ -813,7 +813,7 @@ def test_refusals(tuned: tuple[Path, str], model: Path, tmp_path: Path) -> None:
     data = table(tmp_path / "data.csv", "classification")
     for settings, says in (
         ({"length": 0}, "--length"),
-        ({"layer_decay": 2.0}, "share"),
+        ({"layer_decay": 2.0}, "--layer-decay"),
         ({"rate": -1.0}, "--rate"),
         ({"rate": math.nan}, "--rate"),
         ({"patience": 0}, "--patience"),
