@@ -229,13 +229,13 @@ def evaluate(
         )
     if answers_tasks(Path(model)):
         common: dict[str, Any] = {"part": part, "columns": columns, "read": read, "out": out}
-        if against is not None and (by is not None or base is not None or generalisation or also):
-            option = "by, base, generalisation, also"
+        of_one = {"base": base, "by": by, "generalisation": generalisation, "also": also}
+        if against is None:
+            return evaluate_file(model, data, **common, **of_one, stream=stream)
+        if any(of_one.values()):
+            option = ", ".join(of_one)
             raise UsageError("two models are compared on all rows", where=option, do="leave it out")
-        if against is not None:
-            return evaluate_against(model, against, data, **common, stream=stream)
-        common |= {"base": base, "by": by, "generalisation": generalisation, "also": also}
-        return evaluate_file(model, data, **common, stream=stream)
+        return evaluate_against(model, against, data, **common, stream=stream)
     if out is None:
         raise UsageError("where the outcomes of pairs are written is missing", where="out")
     split, say = part or "all", printer(stream)
@@ -254,8 +254,7 @@ def predict(
 ) -> list[Answer]:
     """As `LanguageModel.predict`; a folder is opened for it. Of the rows of a file: `predict_file`
     and `write_predictions`."""
-    language_model = _opened(model)
-    return language_model.predict(
+    return _opened(model).predict(
         examples, top=top, on_bad=on_bad, labels=labels, hypothesis=hypothesis, long=long
     )
 
@@ -264,8 +263,7 @@ def fill_mask(
     model: LanguageModel | Path | str, text: str, *, top: int = 5, note: Note = ignore
 ) -> list[Hole]:
     """As `LanguageModel.fill_mask` of one text; a folder is opened for it."""
-    language_model = _opened(model)
-    return language_model.filled([text], top, note)[0]
+    return _opened(model).filled([text], top, note)[0]
 
 
 @takes_generation_settings
@@ -277,8 +275,7 @@ def generate_text(
     **settings: Unpack[GenerationKeywords],
 ) -> str:
     """As `LanguageModel.generate` of one prompt; a folder is opened for it."""
-    language_model = _opened(model)
-    written = language_model.generate(prompt, precision=precision, **settings)
+    written = _opened(model).generate(prompt, precision=precision, **settings)
     assert isinstance(written, str)  # of one prompt
     return written
 

@@ -18,8 +18,9 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -45,7 +46,7 @@ from maskwright.base.report.document import count
 from maskwright.base.report.document import number as figure_of
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
-from maskwright.base.terminal import Say, printer
+from maskwright.base.terminal import Say, printer, quiet
 from maskwright.learn.pretrain import build, checkpoints
 from maskwright.learn.pretrain.rows import held_out_rows
 from maskwright.learn.pretrain.session import checkpoint_bytes
@@ -158,15 +159,14 @@ def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], Finding | 
         except ConfigError:  # they are trained on
             return list(recipes), None
         adjusted.append(replace(recipe, corpus=replace(recipe.corpus, characters=changed_ranges)))
-        changed.append(
-            f"{recipe.name} holds out {own_range.held_out[0]:,} to {own_range.held_out[1]:,} by "
-            "itself"
-        )
+        begin, end = own_range.held_out
+        changed.append(f"{recipe.name} holds out {begin:,} to {end:,} by itself")
     if not changed:
         return list(recipes), None
     begin, end = reference_range
-    message = f"all are asked about characters {begin:,} to {end:,}, as {reference.name} holds "
-    message += "them out"
+    message = (
+        f"all are asked about characters {begin:,} to {end:,}, as held out by {reference.name}"
+    )
     return adjusted, Finding("held-out-alike", message, "; ".join(changed))
 
 
@@ -185,10 +185,9 @@ def refuse_other_text(recipes: Sequence[Recipe]) -> None:
         named_settings = {k: plain[k] for k in NAMED}
         return named_settings if recipe.corpus.held_out_text else {**named_settings, **plain}
 
+    first = held_out(recipes[0])
     for second in recipes[1:]:
-        for path, ours, theirs in config.differences(
-            held_out(recipes[0]), held_out(second), "corpus"
-        ):
+        for path, ours, theirs in config.differences(first, held_out(second), "corpus"):
             raise IncompatibleError(
                 "the recipes do not hold out the same text",
                 where=path,
@@ -260,6 +259,7 @@ def _incomparable(recipe: Recipe, second: Recipe, field: str) -> IncompatibleErr
 LOCK = "compare.lock"
 UNEQUAL = 0.05  # relative difference of spent budgets that is not reported
 LONGEST_VALUE = 100  # characters of a setting in the table of differences
+Score = Callable[[ComparedRecipe, Path, Model], PairEvaluation]  # by minimal pairs
 
 
 def compare(
@@ -299,46 +299,39 @@ def compare(
     commit.require_own(out, "prepared", "runs")
     commit.probe_writable(out)
     with commit.Lock(out / LOCK):
-        return _compared(recipes, out, run_budget, seeds, data, stream, say)
-
-
-def _compared(
-    recipes: Sequence[Recipe],
-    out: Path,
-    budget: Budget,
-    seeds: int,
-    data: Path | None,
-    stream: TextIO | None,
-    say: Say,
-) -> Comparison:
-    """Train and compare checked recipes; the caller holds the lock of `out`."""
-    paradigms = None if data is None else minimal_pairs.read_paradigms(data)
-    entrants = [enter(recipe, out, budget, say) for recipe in recipes]
-    refuse_other_documents(entrants)
-    metrics = measures(entrants, pairs=data is not None)
-    planned = {
-        run_folder(out, candidate.recipe.name, seed): (seed, candidate)
-        for seed in range(seeds)
-        for candidate in entrants
-    }
-    pending = {folder: recipe for folder, (_, recipe) in planned.items() if not finished(folder)}
-    needed = (checkpoint_bytes(e.parameters, e.recipe, folder) for folder, e in pending.items())
-    storage.require_space(out, sum(needed))
-    seconds_left = TrainingSpeed()
-    for number, (folder, (seed, candidate)) in enumerate(planned.items(), start=1):
-        time_left = seconds_left.left(list(pending.values())) if folder in pending else ""
-        say(f"run {number} of {len(planned)}: {candidate.recipe.name}, seed {seed}{time_left}")
-        train(candidate, seed, out, stream)
-        seconds_left.add(candidate, folder)
-        pending.pop(folder, None)
-        if data is not None and paradigms is not None:
-            _pair_evaluation(candidate, folder, open_model(folder), data, paradigms, say)
-    outcome = _collect(entrants, seeds, out, budget, metrics, data, paradigms, say)
-    summary = comparison.for_terminal(outcome)
-    document.write(out / "results.json", json.dumps(comparison.to_json(outcome), indent=2) + "\n")
-    page = document.write(out / comparison.NAME, comparison.render(outcome))
-    say(f"{summary}\nreport: {page}")
-    return outcome
+        score: Score | None = None
+        if data is not None:
+            score = partial(_pair_evaluation, data, minimal_pairs.read_paradigms(data), say)
+        entrants = [enter(recipe, out, run_budget, say) for recipe in recipes]
+        refuse_other_documents(entrants)
+        metrics = measures(entrants, pairs=data is not None)
+        planned = {
+            run_folder(out, candidate.recipe.name, seed): (seed, candidate)
+            for seed in range(seeds)
+            for candidate in entrants
+        }
+        pending = {
+            folder: recipe for folder, (_, recipe) in planned.items() if not finished(folder)
+        }
+        needed = (checkpoint_bytes(e.parameters, e.recipe, folder) for folder, e in pending.items())
+        storage.require_space(out, sum(needed))
+        seconds_left = TrainingSpeed()
+        for number, (folder, (seed, candidate)) in enumerate(planned.items(), start=1):
+            time_left = seconds_left.left(list(pending.values())) if folder in pending else ""
+            say(f"run {number} of {len(planned)}: {candidate.recipe.name}, seed {seed}{time_left}")
+            train(candidate, seed, out, stream)
+            seconds_left.add(candidate, folder)
+            pending.pop(folder, None)
+            if score is not None:
+                score(candidate, folder, open_model(folder))
+        outcome = _collect(entrants, seeds, out, run_budget, metrics, score)
+        summary = comparison.for_terminal(outcome)
+        document.write(
+            out / "results.json", json.dumps(comparison.to_json(outcome), indent=2) + "\n"
+        )
+        page = document.write(out / comparison.NAME, comparison.render(outcome))
+        say(f"{summary}\nreport: {page}")
+        return outcome
 
 
 # ------------------------------------------------------------------------------ evaluation
@@ -348,9 +341,7 @@ def _collect(
     out: Path,
     budget: Budget,
     measures: Sequence[Metric],
-    data: Path | None,
-    paradigms: Sequence[Paradigm] | None,
-    say: Say,
+    score: Score | None,
 ) -> Comparison:
     """Compute the metrics of all finished runs, and findings and differences of settings."""
     length = min(candidate.recipe.rows.length for candidate in entrants)
@@ -367,9 +358,8 @@ def _collect(
                 run.final["masked_loss"] = _masked_loss(candidate, model, length)
             if HIDDEN in measures:
                 run.final["hidden"] = _masked_accuracy(candidate, model, length)
-            if data is not None and paradigms is not None:
-                scored = _pair_evaluation(candidate, folder, model, data, paradigms, say)
-                run.final["pairs"] = scored.mean
+            if score is not None:
+                run.final["pairs"] = score(candidate, folder, model).mean
             runs.append(run)
         recipe = candidate.recipe
         contenders.append(
@@ -417,18 +407,14 @@ def _run_metrics(candidate: ComparedRecipe, folder: Path, seed: int) -> comparis
     steps_and_seconds = [0, *(t["step"] for t in times)], [0.0, *(t["seconds"] for t in times)]
     per_token = candidate.flops_per_token
     curve = [
-        {
-            "tokens": tokens[r["step"]],
-            "operations": tokens[r["step"]] * per_token,
-            "seconds": float(np.interp(r["step"], *steps_and_seconds)),
-            "loss": r["loss"],
-        }
+        {"tokens": tokens[r["step"]], "operations": tokens[r["step"]] * per_token}
+        | {"seconds": float(np.interp(r["step"], *steps_and_seconds)), "loss": r["loss"]}
         for r in evaluations
     ]
     final = {"loss": evaluations[-1]["loss"]}
     if candidate.is_language_model:
         final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
-    peaks = [figure_of(t, "peak_memory") for t in times]
+    peaks = (figure_of(t, "peak_memory") for t in times)
     peak = int(max(filter(math.isfinite, peaks), default=0))
     costs = (state.tokens, state.tokens * per_token, state.seconds, peak)
     return comparison.Run(seed, *costs, final, curve)
@@ -464,21 +450,19 @@ def _masked_accuracy(candidate: ComparedRecipe, model: Model, length: int) -> fl
 
 
 def _pair_evaluation(
-    candidate: ComparedRecipe,
-    folder: Path,
-    model: Model,
     data: Path,
     paradigms: Sequence[Paradigm],
     say: Say,
+    candidate: ComparedRecipe,
+    folder: Path,
+    model: Model,
 ) -> PairEvaluation:
     """Return the result of a run on minimal pairs, computed unless it is saved in `folder`."""
     path = minimal_pairs.figures_path(folder, candidate.scoring, "all", paradigms)
     result = minimal_pairs.load(path, paradigms, model.fingerprint)
     if result is None:
         say(f"scoring minimal pairs, {candidate.scoring}")
-        result = minimal_pairs.evaluate_pairs(
-            model, data, folder, how=candidate.scoring, say=lambda text: None
-        )
+        result = minimal_pairs.evaluate_pairs(model, data, folder, how=candidate.scoring, say=quiet)
         say(f"{result.mean:.2%} right")
     return result
 

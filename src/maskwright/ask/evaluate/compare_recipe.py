@@ -32,7 +32,6 @@ from maskwright.learn.train import loop
 from maskwright.model.inference.likelihood import Reads, scoring_method
 from maskwright.model.opening import folders
 from maskwright.text.corpus.saved import is_run
-from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 EVALUATIONS = 10
 
@@ -73,8 +72,7 @@ class ComparedRecipe:
 def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> ComparedRecipe:
     """Prepare the text of `recipe`, convert the common budget `equal` to tokens, and describe what
     the model can be measured by."""
-    choices = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer)]
-    about = [*choices, recipe.needs_sentences]
+    about = [*map(config.to_plain, (recipe.corpus, recipe.tokenizer)), recipe.needs_sentences]
     folder = out / "prepared" / config.fingerprint(about)[:16]
     folder.mkdir(parents=True, exist_ok=True)
     prepared = prepare(recipe, folder, say)
@@ -87,6 +85,8 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> ComparedRecipe:
     if budget.tokens is not None:
         every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)
     scoring = scoring_method(network, conventions_of(recipe, len(network.config.stacks)))
+    sides: dict[str, Reads] = {"masked": "both sides", "causal": "one side"}
+    reads, has_mask = sides.get(scoring), prepared.tokenizer.mask is not None
     return ComparedRecipe(
         recipe=replace(
             recipe,
@@ -100,17 +100,10 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> ComparedRecipe:
         scoring=scoring,
         is_language_model=objective.is_language_model,
         keeps_text=keeps_text(prepared.tokenizer, prepared.held_out),
-        reads=_reads(scoring, len(architecture.stacks), prepared.tokenizer),
-        fills=scoring == "masked" and prepared.tokenizer.mask is not None,
+        reads=reads if len(architecture.stacks) == 1 and has_mask else None,
+        fills=scoring == "masked" and has_mask,
         scores_itself=objective.scorer is objective.product,
     )
-
-
-def _reads(scoring: str, stacks: int, tokenizer: Tokenizer) -> Reads | None:
-    """Return the sides of a masked token that the model sees; None if tokens cannot be masked."""
-    if stacks != 1 or tokenizer.mask is None:
-        return None
-    return {"masked": "both sides", "causal": "one side"}.get(scoring)  # type: ignore[return-value]
 
 
 @dataclass

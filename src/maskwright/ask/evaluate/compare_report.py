@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from maskwright.base.errors import Finding
@@ -25,6 +26,7 @@ from maskwright.base.report.drawing.svg import style
 from maskwright.base.terminal import counted
 
 NAME = "report.html"
+COSTS = ("tokens", "operations", "seconds", "memory")
 AXES = {"tokens": "tokens", "operations": "floating-point operations", "seconds": "seconds"}
 
 
@@ -104,19 +106,13 @@ def cost(comparison: Comparison) -> Table:
     """Return a table with the cost of a run of each recipe, as the mean over seeds."""
     rows = []
     for c in comparison.contenders:
-        tokens, seconds = _mean([r.tokens for r in c.runs]), _mean([r.seconds for r in c.runs])
-        operations = count(_mean([r.operations for r in c.runs]))
-        rows.append(
-            [
-                c.name,
-                count(c.parameters),
-                count(tokens),
-                operations,
-                duration(seconds),
-                count(tokens / max(seconds, 1e-9)),
-                count(max(r.memory for r in c.runs) / 2**20),
-            ]
+        tokens, operations, seconds = (
+            fmean(getattr(run, cost) for run in c.runs) for cost in COSTS[:3]
         )
+        memory = max(run.memory for run in c.runs) / 2**20
+        figures = [c.parameters, tokens, operations, tokens / max(seconds, 1e-9), memory]
+        row = [c.name, *map(count, figures)]
+        rows.append([*row[:4], duration(seconds), *row[4:]])
     return {
         "title": "What a run cost",
         "head": ["", "parameters", "tokens", "operations", "time", "tokens/s", "peak memory, MiB"],
@@ -141,7 +137,7 @@ def _cell(contender: RecipeReport, measure: Metric) -> str:
 
 @dataclass(frozen=True)
 class ComparedPair:
-    """A recipe beside the first one by a metric.
+    """A recipe beside the first one, the `reference`, by a metric.
 
     Attributes:
         gap: their difference over the seeds; None if no test can compare them.
@@ -151,6 +147,7 @@ class ComparedPair:
 
     measure: Metric
     contender: RecipeReport
+    reference: RecipeReport
     gap: Difference | None
     p: float
     level: float
@@ -162,19 +159,26 @@ class ComparedPair:
             return ""
         return "better" if (self.gap.value > 0) == self.measure.higher_is_better else "worse"
 
-    def sentence(self, reference: RecipeReport) -> str:
-        """Put the difference into words."""
-        if self.gap is None:
-            return _without_verdict(self.contender, reference, self.measure)
-        digits, name, gap = self.measure.digits, self.contender.name, self.gap
+    @property
+    def sentence(self) -> str:
+        """The difference in words."""
+        digits, gap = self.measure.digits, self.gap
+        name, reference = self.contender.name, self.reference.name
+        if gap is None:
+            by_seed = [side.figures(self.measure.name) for side in (self.contender, self.reference)]
+            means = [figure(fmean(values.values()), digits) for values in by_seed]
+            reason = "the value is equal in all seeds"
+            if min(map(len, by_seed)) < 2:
+                reason = "one seed has no spread; use --seeds 3"
+            return f"{name} {means[0]}, {reference} {means[1]}; no verdict: {reason}."
         numbers = (
             f"difference {figure(gap.value, digits)}, {self.level * 100:.3g} % interval "
             f"{figure(gap.low, digits)} to {figure(gap.high, digits)}, p = {self.p:.2g}, "
             f"{'paired by seed' if gap.paired else 'Welch'}"
         )
         if self.direction:
-            return f"{name} is {self.direction} than {reference.name} ({numbers})."
-        subject = f"between {name} and {reference.name}"
+            return f"{name} is {self.direction} than {reference} ({numbers})."
+        subject = f"between {name} and {reference}"
         return f"no difference {subject} is shown by these seeds ({numbers})."
 
 
@@ -182,17 +186,15 @@ def compared_pairs(comparison: Comparison) -> list[ComparedPair]:
     """Compare every recipe after the first with it, by every comparable metric."""
     reference, *contenders = comparison.contenders
     compared = [
-        (measure, contender)
+        (measure, contender, reference)
         for measure in comparison.measures
         for contender in contenders
         if measure.compares and contender.figures(measure.name) and reference.figures(measure.name)
     ]
     level = 1 - (1 - LEVEL) / max(1, len(compared))
     gaps = [
-        intervals.difference(
-            contender.figures(measure.name), reference.figures(measure.name), level
-        )
-        for measure, contender in compared
+        intervals.difference(ours.figures(measure.name), theirs.figures(measure.name), level)
+        for measure, ours, theirs in compared
     ]
     adjusted = holm([math.nan if gap is None else gap.p for gap in gaps])
     return [
@@ -229,19 +231,7 @@ def judge_recipes(comparison: Comparison) -> Verdict:
 
 def verdicts(comparison: Comparison) -> list[str]:
     """Return a sentence for every comparable metric and every recipe after the first."""
-    reference = comparison.contenders[0]
-    pairs = compared_pairs(comparison)
-    return [f"{pair.measure.title}: {pair.sentence(reference)}" for pair in pairs]
-
-
-def _without_verdict(contender: RecipeReport, reference: RecipeReport, measure: Metric) -> str:
-    """Return the means of two recipes, and why no test can compare them."""
-    by_seed = [side.figures(measure.name) for side in (contender, reference)]
-    means = [figure(_mean(list(values.values())), measure.digits) for values in by_seed]
-    reason = "the value is equal in all seeds"
-    if min(map(len, by_seed)) < 2:
-        reason = "one seed has no spread; use --seeds 3"
-    return f"{contender.name} {means[0]}, {reference.name} {means[1]}; no verdict: {reason}."
+    return [f"{pair.measure.title}: {pair.sentence}" for pair in compared_pairs(comparison)]
 
 
 def differing(comparison: Comparison) -> Table:
@@ -287,8 +277,8 @@ def _line(contender: RecipeReport, across: str, css: str) -> Line:
     """Return the mean over seeds, with minimum and maximum, at each evaluation that all reached."""
     points, spread = [], []
     for group in zip(*(run.curve for run in contender.runs), strict=False):
-        x, losses = _mean([point[across] for point in group]), [point["loss"] for point in group]
-        points.append((x, _mean(losses)))
+        x, losses = fmean(point[across] for point in group), [point["loss"] for point in group]
+        points.append((x, fmean(losses)))
         spread.append((x, min(losses), max(losses)))
     repeated = len(contender.runs) > 1
     return Line(contender.name, points, css, dots=True, spread=spread if repeated else ())
@@ -320,13 +310,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
             c.name: {
                 "parameters": c.parameters,
                 "seeds": {
-                    str(r.seed): {
-                        "tokens": r.tokens,
-                        "operations": r.operations,
-                        "seconds": r.seconds,
-                        "memory": r.memory,
-                        **r.final,
-                    }
+                    str(r.seed): {**{cost: getattr(r, cost) for cost in COSTS}, **r.final}
                     for r in c.runs
                 },
             }
@@ -335,7 +319,3 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "verdicts": verdicts(comparison),
         "findings": [finding.to_json() for finding in comparison.findings],
     }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

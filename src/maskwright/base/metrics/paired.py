@@ -45,6 +45,7 @@ from maskwright.base.metrics.metrics import (
     pearson,
     spearman,
 )
+from maskwright.base.metrics.seeds import by_student
 from maskwright.base.terminal import counted, decimals
 
 # ------------------------------------------------------------------------------ differences
@@ -103,21 +104,15 @@ def with_seeds(
     """Return the mean difference `gap` of two predictors with an interval and a p that also count
     how much the metric of each varies over its seeds; one seed does not vary.
 
-    The variances of the mean by rows, from the interval of `gap`, and by seeds add up, with the
-    degrees of freedom of Satterthwaite (1946, doi 10.2307/3002019).
+    The variances of the mean by rows, from the interval of `gap`, and by seeds add up.
     """
     z = statistics.NormalDist().inv_cdf((1 + LEVEL) / 2)
     parts = [(((gap.high - gap.low) / (2 * z)) ** 2, gap.rows - 1)]
     for values in (side for side in (ours, theirs) if len(side) > 1):
         parts.append((statistics.variance(values) / len(values), len(values) - 1))
-    total = math.fsum(variance for variance, _ in parts)
-    if not total > 0:  # the same answers, or unknown
+    if not math.fsum(variance for variance, _ in parts) > 0:  # the same answers, or unknown
         return gap
-    freedom = total**2 / math.fsum(variance**2 / n for variance, n in parts if variance)
-    error = math.sqrt(total)
-    half = error * float(scipy.stats.t.ppf((1 + LEVEL) / 2, freedom))
-    p = 2 * float(scipy.stats.t.sf(abs(gap.value) / error, freedom))
-    return PairedDifference(gap.value, gap.value - half, gap.value + half, p, gap.rows)
+    return PairedDifference(gap.value, *by_student(gap.value, parts), gap.rows)
 
 
 def of_metric(

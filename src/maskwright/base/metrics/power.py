@@ -13,42 +13,38 @@ from __future__ import annotations
 import math
 import statistics
 
+import scipy
+
 from maskwright.base.metrics.intervals import LEVEL, wilson
 
 POWER = 0.8
+QUANTILE = statistics.NormalDist().inv_cdf
 
 
-def half_width(accuracy: float, rows: int, level: float = LEVEL) -> float:
+def half_width(accuracy: float, rows: int) -> float:
     """Return half of the width of Wilson's interval of an accuracy."""
-    low, high = wilson(accuracy, rows, level)
+    low, high = wilson(accuracy, rows)
     return (high - low) / 2
 
 
-def correlation_half_width(correlation: float, rows: int, level: float = LEVEL) -> float:
+def correlation_half_width(correlation: float, rows: int) -> float:
     """Return half of the width of the interval of Spearman's correlation by Fisher's
     transformation (Bonett & Wright 2000, doi 10.1007/BF02294183); NaN below 5 rows."""
     if rows < 5:
         return math.nan
-    z = statistics.NormalDist().inv_cdf((1 + level) / 2)
-    error = z * math.sqrt((1 + correlation**2 / 2) / (rows - 3))
+    error = QUANTILE((1 + LEVEL) / 2) * math.sqrt((1 + correlation**2 / 2) / (rows - 3))
     middle = math.atanh(correlation)
     return (math.tanh(middle + error) - math.tanh(middle - error)) / 2
 
 
-def smallest_difference(
-    accuracy: float, rows: int, *, power: float = POWER, level: float = LEVEL
-) -> float:
-    """Return the least difference of two accuracies that McNemar's test finds with this power
+def smallest_difference(accuracy: float, rows: int) -> float:
+    """Return the least difference of two accuracies that McNemar's test finds with a power of 0.8
     (Connor 1987, doi 10.2307/2531961); 1 if there are too few rows for any."""
-    quantile = statistics.NormalDist().inv_cdf
-    z_level, z_power = quantile((1 + level) / 2), quantile(power)
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        difference = (low + high) / 2
+
+    def lacking(difference: float) -> float:
         disagreement = max(accuracy * (1 - accuracy), difference)
-        needed = z_level * math.sqrt(disagreement)
-        needed += z_power * math.sqrt(disagreement - difference**2)
-        low, high = (
-            (low, difference) if difference * math.sqrt(rows) > needed else (difference, high)
-        )
-    return high
+        needed = QUANTILE((1 + LEVEL) / 2) * math.sqrt(disagreement)
+        needed += QUANTILE(POWER) * math.sqrt(disagreement - difference**2)
+        return needed - difference * math.sqrt(rows)
+
+    return 1.0 if lacking(1.0) > 0 else float(scipy.optimize.brentq(lacking, 0.0, 1.0))

@@ -91,56 +91,42 @@ def difference(
     a, b = np.array(list(ours.values())), np.array(list(theirs.values()))
     value = float(a.mean() - b.mean())
     # Rounding may make the variance of equal numbers positive.
-    variances = [side.var(ddof=1) / len(side) if np.ptp(side) else 0.0 for side in (a, b)]
-    if not math.isfinite(value) or sum(variances) == 0.0:
+    parts = [
+        (float(side.var(ddof=1)) / len(side) if np.ptp(side) else 0.0, len(side) - 1)
+        for side in (a, b)
+    ]
+    if not math.isfinite(value) or not any(variance for variance, _ in parts):
         return None
-    if paired := ours.keys() == theirs.keys():
+    if ours.keys() == theirs.keys():
         gaps = np.array([ours[seed] - theirs[seed] for seed in ours])
         rounding = ROUNDING * max(np.abs(a).max(), np.abs(b).max())
         if np.ptp(gaps) > rounding:
-            return _by_student(value, gaps.var(ddof=1) / len(gaps), len(gaps) - 1, level, paired)
+            of_gaps = (float(gaps.var(ddof=1)) / len(gaps), len(gaps) - 1)
+            return Difference(value, *by_student(value, [of_gaps], level), paired=True)
         if abs(value) <= rounding:
-            return Difference(value, 0.0, 0.0, 1.0, paired)
-    freedom = sum(variances) ** 2 / sum(
-        v**2 / (len(side) - 1) for v, side in zip(variances, (a, b), strict=True)
-    )
-    return _by_student(value, sum(variances), freedom, level, paired=False)
+            return Difference(value, 0.0, 0.0, 1.0, paired=True)
+    return Difference(value, *by_student(value, parts, level), paired=False)
 
 
-def _by_student(
-    value: float, variance: float, freedom: float, level: float, paired: bool
-) -> Difference:
-    error = math.sqrt(variance)
-    half = float(scipy.stats.t.ppf((1 + level) / 2, freedom)) * error
-    p = 2 * float(scipy.stats.t.sf(abs(value) / error, freedom))
-    return Difference(value, value - half, value + half, p, paired)
+def by_student(
+    value: float, parts: Sequence[tuple[float, int]], level: float = LEVEL
+) -> tuple[float, float, float]:
+    """Return the ends of the interval of `value` and the two-sided p of 0, by Student's t.
 
-
-@dataclass(frozen=True)
-class Candidates:
-    """Several candidates with values for the same seeds.
-
-    Attributes:
-        means: the mean of each candidate over the seeds.
-        error: the standard error of a mean, from all residuals.
-        freedom: degrees of freedom of the error.
+    Args:
+        parts: (variance, degrees of freedom); the variance of `value` is their sum, with the
+            degrees of freedom of Satterthwaite (1946, doi 10.2307/3002019).
     """
-
-    means: Mapping[str, float]
-    error: float
-    freedom: int
-
-    def p(self, name: str, rival: str) -> float:
-        """Return the p of no difference between two candidates, adjusted for all pairs of them."""
-        gap = abs(self.means[name] - self.means[rival])
-        if gap == 0:
-            return 1.0
-        ranged = scipy.stats.studentized_range
-        return float(ranged.sf(gap / self.error, len(self.means), self.freedom))
+    total = math.fsum(variance for variance, _ in parts)
+    freedom = total**2 / math.fsum(variance**2 / n for variance, n in parts if variance)
+    error = math.sqrt(total)
+    half = error * float(scipy.stats.t.ppf((1 + level) / 2, freedom))
+    return value - half, value + half, 2 * float(scipy.stats.t.sf(abs(value) / error, freedom))
 
 
-def candidates_by_seed(values: Mapping[str, Mapping[int, float]]) -> Candidates | None:
-    """Compare candidates by Tukey's test in blocks of one seed each (Tukey 1949).
+def p_by_seed(values: Mapping[str, Mapping[int, float]], name: str, rival: str) -> float | None:
+    """Return the p of no difference between two of several candidates, adjusted for all pairs, by
+    Tukey's test in blocks of one seed each (Tukey 1949).
 
     In at most 5 % of families of equal candidates, any pair has a p below 0.05, also where the pair
     is chosen by the same values. All candidates are assumed to have the same variance. None if
@@ -151,10 +137,11 @@ def candidates_by_seed(values: Mapping[str, Mapping[int, float]]) -> Candidates 
         return None
     table = np.array([[by_seed[seed] for seed in seeds[0]] for by_seed in values.values()])
     count, blocks = table.shape
-    means = table.mean(1)
-    residuals = table - means[:, None] - table.mean(0) + table.mean()
+    means = dict(zip(values, table.mean(1), strict=True))
+    residuals = table - table.mean(1, keepdims=True) - table.mean(0) + table.mean()
     freedom = (count - 1) * (blocks - 1)
     error = math.sqrt(float((residuals**2).sum()) / freedom / blocks)
     if not error > ROUNDING * np.abs(table).max():  # also where a value is not finite
         return None
-    return Candidates(dict(zip(values, means.tolist(), strict=True)), error, freedom)
+    ranged = abs(means[name] - means[rival]) / error
+    return float(scipy.stats.studentized_range.sf(ranged, count, freedom)) if ranged else 1.0

@@ -181,13 +181,9 @@ class ExperimentSheet:
             for (name, rival), gap in sorted(self.differences.items(), key=lambda i: i[1].p)
             if (gap.value, name) > (0.0, rival)
         ]
+        head = ["better", "than", "by", "p"]
         note = "95 % intervals by rows and seeds, not adjusted; p is."
-        return {
-            "title": "All pairs",
-            "head": ["better", "than", "by", "p"],
-            "rows": rows,
-            "note": note,
-        }
+        return {"title": "All pairs", "head": head, "rows": rows, "note": note}
 
     def to_json(self) -> dict[str, Any]:
         facts = ("best", "equals", "cheapest", "measure", "rows", "verdict")

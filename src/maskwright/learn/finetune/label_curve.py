@@ -26,7 +26,7 @@ from typing import Any, TextIO
 from maskwright.base import config
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.metrics.paired import Verdict
-from maskwright.base.metrics.seeds import candidates_by_seed, over_seeds
+from maskwright.base.metrics.seeds import over_seeds, p_by_seed
 from maskwright.base.report import document
 from maskwright.base.report.document import Table, figure
 from maskwright.base.report.drawing.curves import Chart, Line, draw
@@ -94,11 +94,9 @@ class LabelCurve:
         """Whether two methods differ significantly over the seeds, for one family of all methods
         and numbers of labels; None if there is one seed, or if no seed changes either."""
         by_seed = {name: values[count] for name, values in self.figures.items()}
-        candidates = candidates_by_seed(by_seed)
+        p = p_by_seed(by_seed, approach, rival)
         varies = any(len(set(by_seed[name].values())) > 1 for name in (approach, rival))
-        if candidates is None or not varies:
-            return None
-        return candidates.p(approach, rival) < LEVEL / len(self.counts)
+        return p < LEVEL / len(self.counts) if p is not None and varies else None
 
 
 # ------------------------------------------------------------------------------ the report
