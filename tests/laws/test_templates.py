@@ -207,8 +207,7 @@ def of_data_card(folder: Path, text: str) -> str:
 PAGES: dict[str, Callable[[Path, str], str]] = {
     "run.html": of_run,
     "finetuning.html": of_finetuning,
-    "label_curve.html": of_curve,
-    "comparison.html": of_comparison,
+    "comparison.html": lambda *given: of_comparison(*given) + of_curve(*given),
     "doctor.html": of_diagnosis,
     "layers.html": of_layers,
     "pooling.html": of_pooling,

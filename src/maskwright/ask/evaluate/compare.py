@@ -366,7 +366,6 @@ def _collect(
             RecipeReport(recipe.name, recipe.note, candidate.parameters, candidate.measure, runs)
         )
     findings = _unequal_budgets(contenders, budget)
-    findings += _unused_runs(entrants, out)
     plain, paths = differences([candidate.recipe for candidate in entrants])
     table = [[path, *(_at(settings, path) for settings in plain)] for path in paths]
     return Comparison(str(budget), contenders, measures, table, findings)
@@ -383,16 +382,6 @@ def _unequal_budgets(contenders: Sequence[RecipeReport], budget: Budget) -> list
     message = f"{most} spent {count(spent[most])} {name} and {least} {count(spent[least])}"
     evidence = "a run ends with the first step past its budget"
     return [Finding("unequal-budgets", f"not equal: {message}", evidence)]
-
-
-def _unused_runs(entrants: Sequence[ComparedRecipe], out: Path) -> list[Finding]:
-    """A finding if `out` has runs of recipes that are not compared this time."""
-    names = {path.name for path in (out / "runs").iterdir() if path.is_dir()}
-    left_out = sorted(names - {candidate.recipe.name for candidate in entrants})
-    if not left_out:
-        return []
-    message = f"not compared here, though their runs lie in the same folder: {', '.join(left_out)}"
-    return [Finding("other-runs-in-folder", message)]
 
 
 def _run_metrics(candidate: ComparedRecipe, folder: Path, seed: int) -> comparison.Run:

@@ -293,10 +293,9 @@ def render(comparison: Comparison) -> str:
         verdict=judge_recipes(comparison).sentence,
         recipes=comparison.contenders,
         verdicts=verdicts(comparison),
-        result=result(comparison),
-        cost=cost(comparison),
-        differing=differing(comparison),
+        tables=[result(comparison), cost(comparison), differing(comparison)],
         findings=comparison.findings,
+        areas=any(len(contender.runs) > 1 for contender in comparison.contenders),
         charts=[draw(chart) for chart in charts(comparison)],
     )
 

@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,17 +37,10 @@ LAYER = re.compile(r"(encoder|decoder)\.blocks\.(\d+)\.")
 HEADS = ("heads.", "pooler.", "vocabulary_head.")
 
 
-class Generalisation(NamedTuple):
-    """Distances, gap and bound, as tables and as JSON."""
-
-    tables: list[Table]
-    plain: dict[str, Any]
-
-
 def measure_generalisation(
     folder: Path, task_type: TaskType, rows: Sequence[Any], metrics: Mapping[str, TaskMetrics]
-) -> Generalisation:
-    """Measure the fine-tuned model in the result `folder`.
+) -> tuple[list[Table], dict[str, Any]]:
+    """Return distances, gap and bound of the model in the result `folder`, as tables and as JSON.
 
     Args:
         task_type: of the model, with the options that were chosen.
@@ -106,7 +99,7 @@ def measure_generalisation(
     ]
     plain = {name: estimate.to_json() for name, estimate in estimates.items()}
     plain_bound = None if bound is None else {**vars(bound), "delta": DELTA, "guess": guess}
-    return Generalisation(tables, {"distances": distances, **plain, "bound": plain_bound})
+    return tables, {"distances": distances, **plain, "bound": plain_bound}
 
 
 def _distances(
@@ -131,9 +124,7 @@ def _sentence(bound: PacBayesBound | None, guess: float) -> str:
     if bound is None:
         return "A PAC-Bayes bound is computed for classes of whole texts alone."
     divergence = f"KL {bound.divergence:.3g} nats, {counted(bound.rows, 'training row')}"
-    if bound.error is None or bound.value == 1.0:
-        return f"The PAC-Bayes bound is vacuous: the bound is 1 ({divergence})."
-    if bound.value >= guess:
+    if bound.error is None or bound.value >= guess:
         value = f"{figure(bound.value)}, where always the most frequent answer errs on"
         return f"The PAC-Bayes bound is vacuous: {value} {figure(guess)} ({divergence})."
     return (

@@ -200,9 +200,9 @@ def evaluate_file(
             "training rows": predict_rows(model, task_type, sample, quiet).metrics,
             "evaluated rows": predictions.metrics,
         }
-        general = measure_generalisation(home, task_type, training_rows, of_rows)
-        more_tables += general.tables
-        content["generalisation"] = general.plain
+        tables, plain = measure_generalisation(home, task_type, training_rows, of_rows)
+        more_tables += tables
+        content["generalisation"] = plain
     for figure_table in (metric_table, *more_tables, report.classes):
         if figure_table is not None:
             say("\n" + document.for_terminal(figure_table))

@@ -191,11 +191,14 @@ def render(curve: LabelCurve, about: dict[str, Any]) -> str:
         height=360,
     )
     return document.render(
-        "label_curve.html",
+        "comparison.html",
         name=f"{about['task']}: {Path(about['model']).name}",
         kind="Maskwright label curve",
         verdict=judge_curve(curve).sentence,
-        curve=draw(chart),
+        recipes=(),
+        verdicts=(),
+        findings=(),
+        charts=[draw(chart)],
         areas=has_areas,
         tables=[strategy(curve), table(curve)],
     )

@@ -328,13 +328,14 @@ def histogram(
     most = max(a + b for a, b in zip(inside, outside, strict=True))
     bar = (WIDTH - LEFT - RIGHT) / len(inside)
     room = HEIGHT - TOP - BOTTOM
-    elements = [_baseline()]
+    base = HEIGHT - BOTTOM
+    elements = [f'<path d="M{LEFT} {base}H{WIDTH - RIGHT}" class="axis"/>']
     for number, (within, beyond) in enumerate(zip(inside, outside, strict=True)):
         if not within + beyond:
             continue
         full = max(2.0, room * math.sqrt((within + beyond) / most))
         share = full * beyond / (within + beyond)
-        x, base = LEFT + number * bar, HEIGHT - BOTTOM
+        x = LEFT + number * bar
         words = f"{percent((within + beyond) / len(values))} of the documents"
         boxes = _box(x, base - full, bar, full - share, "one") if within else ""
         boxes += _box(x, base - share, bar, share, "two") if beyond else ""
@@ -399,11 +400,6 @@ def _box(x: float, y: float, width: float, height: float, css: str) -> str:
         f'<rect x="{place(x + 0.5)}" y="{place(y)}" width="{place(max(1.0, width - 1))}" '
         f'height="{place(height)}" class="dot {css}"/>'
     )
-
-
-def _baseline() -> str:
-    y = HEIGHT - BOTTOM
-    return f'<path d="M{LEFT} {y}H{WIDTH - RIGHT}" class="axis"/>'
 
 
 def _axis(
