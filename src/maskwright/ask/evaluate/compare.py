@@ -150,17 +150,16 @@ def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], Finding | 
     reference_range, changed = reference.corpus.characters.held_out, list[str]()
     adjusted = [reference]
     for recipe in contenders:
-        own_range = recipe.corpus.characters
-        if own_range is None or own_range.held_out == reference_range:
-            adjusted.append(recipe)
-            continue
-        try:
-            changed_ranges = replace(own_range, held_out=reference_range)
-        except ConfigError:  # they are trained on
-            return list(recipes), None
-        adjusted.append(replace(recipe, corpus=replace(recipe.corpus, characters=changed_ranges)))
-        begin, end = own_range.held_out
-        changed.append(f"{recipe.name} holds out {begin:,} to {end:,} by itself")
+        ranges = recipe.corpus.characters
+        if ranges is not None and ranges.held_out != reference_range:
+            begin, end = ranges.held_out
+            changed.append(f"{recipe.name} holds out {begin:,} to {end:,} by itself")
+            try:
+                ranges = replace(ranges, held_out=reference_range)
+            except ConfigError:  # they are trained on
+                return list(recipes), None
+            recipe = replace(recipe, corpus=replace(recipe.corpus, characters=ranges))
+        adjusted.append(recipe)
     if not changed:
         return list(recipes), None
     begin, end = reference_range

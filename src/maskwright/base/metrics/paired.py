@@ -88,14 +88,9 @@ def of_shares(ours: NDArray[Any], theirs: NDArray[Any], level: float = LEVEL) ->
     middle = gained_share - lost_share
     z = statistics.NormalDist().inv_cdf((1 + level) / 2)
     half = z * math.sqrt((gained_share + lost_share - middle**2) / (rows + 2))
-    p, changed = 1.0, gained + lost
-    if changed:
-        fewer = min(gained, lost)
-        p = 2 * scipy.stats.binom.cdf(fewer, changed, 0.5) - scipy.stats.binom.pmf(
-            fewer, changed, 0.5
-        )
-    value = (gained - lost) / rows
-    return PairedDifference(value, middle - half, middle + half, min(1.0, float(p)), rows)
+    fewer = (min(gained, lost), gained + lost, 0.5)
+    p = min(1.0, float(2 * scipy.stats.binom.cdf(*fewer) - scipy.stats.binom.pmf(*fewer)))
+    return PairedDifference((gained - lost) / rows, middle - half, middle + half, p, rows)
 
 
 def with_seeds(
@@ -133,10 +128,8 @@ def of_metric(
     truth, ours = check_arrays(truth, ours)
     truth, theirs = check_arrays(truth, theirs)
     if metric is accuracy:
-        by_row = (len(truth), -1)
-        return of_shares(
-            (ours == truth).reshape(by_row).all(1), (theirs == truth).reshape(by_row).all(1), level
-        )
+        right = [(side == truth).reshape(len(truth), -1).all(1) for side in (ours, theirs)]
+        return of_shares(*right, level)
     if metric in COMPARABLE:
         ours, theirs = map(COMPARABLE[metric], (ours, theirs))
     width, of = of_rows(metric, np.concatenate([truth] * 2), np.concatenate([ours, theirs]))
@@ -275,10 +268,12 @@ def verdict(
         return Verdict("no better", f"Not judged: {result}, and no baseline applies to this task.")
     best = min(rivals, key=lambda rival: rival.gap.value)
     constant = next((r for r in rivals if r.is_constant and not r.gap.value > 0), None)
-    compared = constant or best
-    numbers = f"{decimals(compared.value)} ({_interval(compared.gap)})"
+
+    def beside(rival: Rival) -> str:
+        return f"{result}; {rival.name} {decimals(rival.value)} ({_interval(rival.gap)})."
+
     if constant is not None:
-        sentence = f"Unusable: {result}; {constant.name} {numbers}."
+        sentence = f"Unusable: {beside(constant)}"
         if best.gap.high < 0 and best is not constant:
             sentence += f" {best.name.capitalize()} reaches {decimals(best.value)}."
         return Verdict("unusable", sentence, constant.name, is_usable=False)
@@ -289,12 +284,10 @@ def verdict(
     unproved = [rival for rival in rivals if not rival.gap.low > 0]
     if unproved:
         least = min(unproved, key=lambda rival: rival.gap.value)
-        numbers = f"{decimals(least.value)} ({_interval(least.gap)})"
-        sentence = f"No better than {least.name}, as far as these {unit[1]} show: {result}"
-        sentence += f"; {least.name} {numbers}."
+        sentence = f"No better than {least.name}, as far as these {unit[1]} show: {beside(least)}"
         is_usable = not any(rival.is_constant for rival in unproved)
         return Verdict("no better", sentence, least.name, is_usable)
-    return Verdict("good", f"Good: {result}; {best.name} {numbers}.", best.name)
+    return Verdict("good", f"Good: {beside(best)}", best.name)
 
 
 def compare(
@@ -309,17 +302,14 @@ def compare(
         sentence = f"No difference is shown by these rows between {names[0]} and {names[1]}"
         return Verdict("no better", f"{sentence}: {figures}.", names[1])
     better = gap.low > 0
-    direction = "better" if better else "worse"
-    sentence = f"{names[0]} is {direction} than {names[1]}: {figures}."
+    sentence = f"{names[0]} is {'better' if better else 'worse'} than {names[1]}: {figures}."
     return Verdict("good" if better else "no better", sentence, names[1], is_usable=better)
 
 
 def _interval(gap: PairedDifference) -> str:
     if not math.isfinite(gap.value):
         return "difference unknown"
-    if not math.isfinite(gap.low):
-        return f"difference {decimals(abs(gap.value))}, interval unknown"
-    low, high = (gap.low, gap.high) if gap.value >= 0 else (-gap.high, -gap.low)
-    return (
-        f"difference {decimals(abs(gap.value))}, 95 % interval {decimals(low)} to {decimals(high)}"
-    )
+    gap = gap if gap.value >= 0 else -gap
+    interval = f"95 % interval {decimals(gap.low)} to {decimals(gap.high)}"
+    interval = interval if math.isfinite(gap.low) else "interval unknown"
+    return f"difference {decimals(abs(gap.value))}, {interval}"
