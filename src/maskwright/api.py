@@ -229,7 +229,8 @@ def evaluate(
         )
     if answers_tasks(Path(model)):
         common: dict[str, Any] = {"part": part, "columns": columns, "read": read, "out": out}
-        of_one = {"base": base, "by": by, "generalisation": generalisation, "also": also}
+        of_one: dict[str, Any] = {"base": base, "by": by, "also": also}
+        of_one["generalisation"] = generalisation
         if against is None:
             return evaluate_file(model, data, **common, **of_one, stream=stream)
         if any(of_one.values()):

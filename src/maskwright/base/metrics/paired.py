@@ -128,8 +128,8 @@ def of_metric(
     truth, ours = check_arrays(truth, ours)
     truth, theirs = check_arrays(truth, theirs)
     if metric is accuracy:
-        right = [(side == truth).reshape(len(truth), -1).all(1) for side in (ours, theirs)]
-        return of_shares(*right, level)
+        ours, theirs = ((side == truth).reshape(len(truth), -1).all(1) for side in (ours, theirs))
+        return of_shares(ours, theirs, level)
     if metric in COMPARABLE:
         ours, theirs = map(COMPARABLE[metric], (ours, theirs))
     width, of = of_rows(metric, np.concatenate([truth] * 2), np.concatenate([ours, theirs]))
