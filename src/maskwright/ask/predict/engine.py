@@ -69,6 +69,7 @@ class Engine:
         name: the name of the model in messages.
         folder: the path of the folder as it was given.
         findings: assumptions made when the folder was opened.
+        device_type: the type of the device that computes, such as "cpu".
     """
 
     has_network: ClassVar[bool] = True
@@ -80,6 +81,7 @@ class Engine:
         self.runtime_findings: tuple[Finding, ...] = ()
         self.folder, self.name = model.folder, folders.called(model.folder)
         self.findings: Sequence[Finding] = model.findings
+        self.device_type = model.network.device.type
         self.num_parameters = model.network.num_parameters()
         self._networks: dict[torch.dtype, Prepared] = {}
         self._poolings: dict[str, Predictor] = {}
@@ -95,11 +97,6 @@ class Engine:
             IncompatibleError: there is no network.
         """
         return self._model
-
-    @property
-    def device_type(self) -> str:
-        """The type of the device that computes, such as "cpu"."""
-        return self.model.network.device.type
 
     @property
     def dtype_name(self) -> str:
@@ -228,17 +225,12 @@ class Engine:
         live: bool = False,
         windows: bool = False,
     ) -> list[list[Hole]]:
-        """Predict the `top` most probable tokens for every mask of each text, or with a T5 spans
-        for every sentinel; `note` is called with findings about unknown words.
+        """As `LanguageModel.fill_mask`; `note` is called with findings about unknown words.
 
         Args:
             live: the network is used only once, so it is not prepared.
             windows: predict each mask of a text that exceeds the model's context in a window around
                 that mask.
-
-        Raises:
-            UsageError: a text has no mask, or exceeds the model's context.
-            IncompatibleError: the model cannot fill masks.
         """
         model, network = self.model, self.model.network if live else self.network()
         masked = [fill_mask.masked_text(model, text, windows=windows) for text in texts]
@@ -249,15 +241,7 @@ class Engine:
         ]
 
     def log_likelihoods(self, texts: Sequence[str], method: str | None) -> NDArray[np.float64]:
-        """Compute the log-likelihood of each text in nats, (N,), in float32.
-
-        Args:
-            method: one of `likelihood_prompts.METHODS`; None: the one the model was trained for.
-
-        Raises:
-            UsageError: there is no such method, or a text exceeds the model's context.
-            IncompatibleError: the model does not support the method.
-        """
+        """As `LanguageModel.log_likelihood`, (N,), in float32."""
         model, network = self.model, self.network()
         method = method or likelihood.scoring_method(model.network, model.conventions)
         exact_network = network if network.dtype == torch.float32 else model.network
@@ -403,7 +387,7 @@ class BagOfWordsEngine(Engine):
         self.precision, self.base, self.runtime = precision, None, TORCH
         self.runtime_findings = ()
         self.folder, self.name = folder, folders.called(folder)
-        self.findings = predictor.findings
+        self.findings, self.device_type = predictor.findings, "cpu"
         self.num_parameters = predictor.bag.weights.size
         self._networks, self._poolings, self._bag = {}, {}, predictor
         self._heads, self._lock = {TASK: predictor}, threading.Lock()
@@ -418,10 +402,6 @@ class BagOfWordsEngine(Engine):
             do="let it predict; for all else fine-tune with another method, such as --method "
             "embeddings",
         )
-
-    @property
-    def device_type(self) -> str:
-        return "cpu"
 
     @property
     def dtype_name(self) -> str:

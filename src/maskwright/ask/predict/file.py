@@ -196,9 +196,8 @@ def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePr
     pairs = model.task_type.head == "sequence" and model.task_type.options.get(UNTOLD)
     roles = {*model.columns, *([SECOND] if pairs else [])}
     for role, names in named_columns.items():
-        if role not in roles or (
-            not may_be_joined(role) and len(names) != len(model.columns.get(role, names[:1]))
-        ):
+        is_other_number = len(names) != len(model.columns.get(role, names[:1]))
+        if role not in roles or (is_other_number and not may_be_joined(role)):
             raise UsageError(
                 "not a column that the model reads",
                 where="--column",
@@ -214,7 +213,7 @@ def _load(engine: str, folder: Path | str, base: Path | str | None, say: Say) ->
     from maskwright.ask.predict import language_model
 
     model = language_model.load(folder, base=base, engine=engine)
-    for finding in model.engine_findings:
+    for finding in model.opened().runtime_findings:
         say(finding.line())
     return model.predictor
 

@@ -93,13 +93,7 @@ class LanguageModel:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Assumptions made when the folder was opened, and which engine was chosen."""
-        return (*self._now.findings, *self.engine_findings)
-
-    @property
-    def engine_findings(self) -> tuple[Finding, ...]:
-        """Findings about the chosen engine, measured times, and how its hidden states differ from
-        those of "torch"; empty for "torch"."""
-        return self._now.runtime_findings
+        return (*self._now.findings, *self._now.runtime_findings)
 
     @property
     def engine(self) -> str:
@@ -133,10 +127,7 @@ class LanguageModel:
         Args:
             folder: an adapter of `peft`, or the result of a fine-tuning by a method that leaves the
                 model's own weights unchanged.
-            name: of the adapter in this object; None: the name of its folder.
-
-        Returns:
-            The name.
+            name: of the adapter in this object, which is returned; None: the name of its folder.
 
         Raises:
             UsageError: the folder does not exist, or the name is taken.
@@ -273,8 +264,7 @@ class LanguageModel:
         live: bool = False,
         windows: bool = False,
     ) -> list[list[Hole]]:
-        """As `fill_mask` of a list; `note` is called with findings about unknown words. `live`: the
-        model is used only once, so its network is not prepared for inference."""
+        """As `Engine.fill_masks` with the active adapter."""
         with self._errors_with_abilities("fill_mask"):
             return self._now.fill_masks(texts, top, note, live=live, windows=windows)
 
@@ -400,9 +390,7 @@ class LanguageModel:
     def _require_room(self, texts: Sequence[str]) -> None:
         """Raise a `UsageError` if a text exceeds the model's context."""
         model, tokenizer = self._now.model, self._now.model.tokenizer
-        if model.config.longest is None:
-            return
-        max_tokens = model.config.longest - model.positions
+        max_tokens = (model.config.longest or 1 << 60) - model.positions
         for text, ids in zip(texts, tokenizer.encode_batch(list(texts)), strict=True):
             count = len(ids) + sum(tokenizer.frame_margins())
             if count > max_tokens:

@@ -132,13 +132,8 @@ def require_known_options(task: TaskRecord, path: Path) -> None:
         elif task.format != 1:
             continue
         if fits is None or not fits(value):
-            raise CheckpointError(
-                "the option is unknown" if fits is None else "the option's value does not fit",
-                where=f"{path}: settled.{name}",
-                found=repr(value)[:80],
-                wanted=expected,
-                do=COPY,
-            )
+            fault = "the option is unknown" if fits is None else "the option's value does not fit"
+            raise _mismatch(fault, path, f"settled.{name}", repr(value)[:80], expected)
 
 
 OnBad = Literal["strict", "skip"]  # as of files
@@ -384,16 +379,7 @@ class TaskPredictor(BasePredictor):
         return replace(self, task_type=task_type)
 
     def predict_proba(self, given: Iterable[Any], *, note: Note = ignore) -> NDArray[np.float32]:
-        """Return the probability (N, L) float32 of each label of each example, in the order of
-        `task_type.labels`; of several labels they are independent, else they sum to 1.
-
-        Args:
-            given, note: as in `predict`.
-
-        Raises:
-            UsageError: the task has no probabilities of labels of whole texts.
-            DataError: as in `predict`.
-        """
+        """As `LanguageModel.predict_proba`; `note` as in `predict`."""
         self.require_probabilities("predict_proba")
         return self.probabilities(self.rows(given), note)
 
@@ -651,11 +637,8 @@ def predictor(loaded: Model) -> Predictor:
             task["length"] = max_length or task["length"]
             logit = activation == "Sigmoid" if activation else logit
             if activation and not single_score:
-                message = (
-                    f"sentence-transformers gives the scores of this folder through {activation}"
-                )
-                evidence = "here they are shares of 1, as of transformers"
-                findings.append(Finding("scores-as-shares", message, evidence))
+                message = f"scores are shares of 1; sentence-transformers applies {activation}"
+                findings.append(Finding("scores-as-shares", message))
         problem = "number" if single_score and problem == "single" else problem
         options = {UNTOLD: True, LOGIT: single_score and logit}
         task_type = task_for_head(heads[0].kind, labels, problem, options)
@@ -707,16 +690,19 @@ def of_vectors(model: Model, pooling: str) -> Predictor:
     return _plain_predictor(model, task_type, model.config.longest or TaskType.longest)
 
 
+def _mismatch(
+    fault: str, path: Path, field: str, value: object, expected: object = None
+) -> CheckpointError:
+    return CheckpointError(fault, where=f"{path}: {field}", found=value, wanted=expected, do=COPY)
+
+
 def _recorded_type(record: TaskRecord, path: Path) -> TaskType:
     """Return the task type of a record; raises a `CheckpointError` if there is none, or no such
     option."""
     try:
         task_type = task_for(record.kind, record.labels, record.settled)
     except UsageError as error:
-        where = f"{path}: kind"
-        raise CheckpointError(
-            error.what, where=where, found=error.found, wanted=error.wanted, do=COPY
-        ) from error
+        raise _mismatch(error.what, path, "kind", error.found, error.wanted) from error
     require_known_options(record, path)
     return task_type
 
@@ -725,28 +711,24 @@ def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskT
     """Return the task type that `task.json`, at `path`, records; raises a `CheckpointError` if it
     does not match the model."""
 
-    def mismatch(fault: str, field: str, value: object, expected: object = None) -> CheckpointError:
-        where = f"{path}: {field}"
-        return CheckpointError(fault, where=where, found=value, wanted=expected, do=COPY)
-
     task_type = _recorded_type(record, path)
     if record.long not in LONG:
         fault = "the handling of long texts is unknown"
-        raise mismatch(fault, "long", repr(record.long), near(record.long, LONG))
+        raise _mismatch(fault, path, "long", repr(record.long), near(record.long, LONG))
     head = loaded.config.heads[0] if len(loaded.config.heads) == 1 else None
     if (None if head is None else head.kind) != task_type.head:
         expected_task = "a task for " + ("no head" if head is None else f"its {head.kind} head")
         fault = "the model's head is not the one of its task"
-        raise mismatch(fault, "kind", record.kind, expected_task)
+        raise _mismatch(fault, path, "kind", record.kind, expected_task)
     if (head is not None and head.over is not None) is not (record.long == HIERARCHICAL):
         fault = "the handling of long texts is not the one that the model was made for"
-        raise mismatch(fault, "long", record.long)
+        raise _mismatch(fault, path, "long", record.long)
     if head is not None:
         require_agreement(record, loaded.about.labels, head.kind, head.labels, path)
     problem = loaded.about.problem_type
     if task_type.head == "sequence" and problem not in (None, PROBLEM_TYPES[task_type.problem]):
         fault = "the task is not the one that the model was made for"
-        raise mismatch(fault, "kind", record.kind, problem)
+        raise _mismatch(fault, path, "kind", record.kind, problem)
     return task_type
 
 

@@ -75,27 +75,18 @@ class Template:
     def __init__(self, text: str) -> None:
         try:
             fields_of_text = list(string.Formatter().parse(text))
-        except ValueError as error:
-            raise ConfigError(
-                "not a template",
-                found=repr(text),
-                wanted="text with {field} in it",
-                do="write {{ and }} for braces",
-            ) from error
-        for _, name, form, conversion in fields_of_text:
-            if name is not None and (not name.isidentifier() or form or conversion):
-                raise ConfigError(
-                    "a field of the template has no plain name",
-                    where=repr(text),
-                    found=f"{{{name}}}",
-                    wanted="{field}",
-                )
+        except ValueError:
+            fields_of_text = []
         self.text = text
         self.fields = tuple(name for _, name, _, _ in fields_of_text if name is not None)
         self._parts = [(plain, name) for plain, name, _, _ in fields_of_text]
-        if not self.fields:
+        is_formatted = any(form or conversion for _, _, form, conversion in fields_of_text)
+        if not self.fields or is_formatted or not all(map(str.isidentifier, self.fields)):
             raise ConfigError(
-                "a template that no row fills", found=repr(text), wanted="text with {field} in it"
+                "not a template",
+                found=repr(text),
+                wanted="text with {field} in it, where field is a plain name",
+                do="write {{ and }} for braces",
             )
 
     def fill(self, row: Mapping[str, str], where: str = "") -> str:
