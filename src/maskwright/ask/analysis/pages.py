@@ -44,10 +44,7 @@ def plain(measured: Any) -> dict[str, Any]:
     def simple(value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return value.tolist()
-        if isinstance(value, Estimate):
-            numbers = dataclasses.asdict(value)
-            return {name: v if math.isfinite(v) else None for name, v in numbers.items()}
-        if isinstance(value, Finding | Verdict):
+        if isinstance(value, Estimate | Finding | Verdict):
             return value.to_json()
         if isinstance(value, dict):
             return {name: simple(element) for name, element in value.items()}

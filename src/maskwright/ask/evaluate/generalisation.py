@@ -81,8 +81,8 @@ def measure_generalisation(
         guess = 1 - max(Counter(row.label for row in rows).values()) / len(rows)
     measure = task_type.measure
     estimates = {name: by_rows.figures[measure].estimate() for name, by_rows in metrics.items()}
-    ours, theirs = estimates.values()
-    estimates["gap"] = ours.minus(theirs)
+    training, evaluated = estimates.values()
+    estimates["gap"] = training.minus(evaluated)
     tables: list[Table] = [
         {
             "title": "Distance of the weights from those before training",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -138,9 +138,8 @@ class RepeatedMetric:
         assert isinstance(rival, RepeatedMetric)
         pairs = zip(self.repetitions, rival.repetitions, strict=True)
         parts = [ours.gain_over(theirs) for ours, theirs in pairs]
-        figures = [[part.value, part.low, part.high, part.p] for part in parts]
-        value, low, high, p = np.mean(figures, axis=0).tolist()
-        return PairedDifference(value, low, high, p, parts[0].rows)
+        *means, _ = np.mean([astuple(part) for part in parts], axis=0).tolist()
+        return PairedDifference(*means, parts[0].rows)
 
 
 RowMetric = ArrayMetric | SumMetric | RepeatedMetric

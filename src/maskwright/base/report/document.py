@@ -15,6 +15,7 @@ import contextlib
 import difflib
 import functools
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -179,9 +180,7 @@ def marked(written: str, prompt: str) -> list[tuple[str, bool]]:
     )
     if matcher.ratio() < ALIKE:
         return [(written, False)]
-    ends = [0]
-    for piece in after:
-        ends.append(ends[-1] + len(piece))
+    ends = [0, *itertools.accumulate(map(len, after))]
     changed = (opcode for opcode in matcher.get_opcodes() if opcode[0] in ("insert", "replace"))
     return _split(written, [(ends[start], ends[stop]) for _, _, _, start, stop in changed])
 
@@ -219,8 +218,8 @@ def _environment(folder: Path) -> Environment:
         keep_trailing_newline=True,
         auto_reload=False,
     )
-    environment.filters |= {"lines": lines, "md": md, "code": code, "json": _json}
-    environment.filters |= {"fact": fact, "marked": marked}
+    environment.filters |= {"lines": lines, "md": md, "code": code, "fact": fact, "marked": marked}
+    environment.filters["json"] = lambda value: Markup(json.dumps(value))
     environment.tests["digest"] = is_digest
     for name, file in (("style", "page.css"), ("script", "curation.js")):
         content = (folder / file).read_text(encoding="utf-8")
@@ -259,11 +258,6 @@ def code(value: object) -> str:
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     room = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{room}{text}{room}{fence}"
-
-
-def _json(value: object) -> Markup:
-    """Format a value of the YAML header of a card as ASCII JSON."""
-    return Markup(json.dumps(value))
 
 
 # ------------------------------------------------------------------------------ files

@@ -150,6 +150,7 @@ def _lines(path: Path) -> tuple[list[Record], int]:
 
 # ------------------------------------------------------------------------------ the page
 SMALL = (372, 216)  # width, height
+SHORT = "{:.3g}".format
 
 
 def main_chart(folder: RunFolder) -> Chart:
@@ -180,10 +181,11 @@ def small_charts(folder: RunFolder) -> list[Chart]:
     charts = [_accuracy(folder, axis), *_other_parts(folder, axis)]
     decisions = [str(r["decides"]).capitalize() for r in folder.evaluations if "decides" in r]
     title = f"{[*decisions, ''][0]} told apart (0.5 is chance)"
-    charts.append(_single(title, apart, axis, _short))
-    charts.append(_single("Learning rate", axis.points(folder.train, "learning_rate"), axis, _rate))
+    charts.append(_single(title, apart, axis, SHORT))
+    rates = axis.points(folder.train, "learning_rate")
+    charts.append(_single("Learning rate", rates, axis, "{:.2g}".format))
     norms = axis.points(folder.train, "gradient_norm")
-    charts.append(_single("Gradient norm", norms, axis, _short, band=True))
+    charts.append(_single("Gradient norm", norms, axis, SHORT, band=True))
     speed = axis.points(folder.timings, "tokens_per_second")
     charts.append(_single("Tokens per second", speed, axis, count))
     return [chart for chart in charts if chart]
@@ -232,7 +234,7 @@ def _other_parts(folder: RunFolder, axis: Axis) -> list[Chart]:
         for name in (parts := table(record.get("parts"))):
             points.setdefault(name, []).append((axis.at(record), number(parts, name)))
     return [
-        _single(f"Loss of the part “{name}”", by_step, axis, _short, band=True)
+        _single(f"Loss of the part “{name}”", by_step, axis, SHORT, band=True)
         for name, by_step in points.items()
         if name not in token_parts(folder.run)
     ]
@@ -250,14 +252,6 @@ def _single(
         width=SMALL[0],
         height=SMALL[1],
     )
-
-
-def _rate(value: float) -> str:
-    return "0" if value == 0 else f"{value:.2g}"
-
-
-def _short(value: float) -> str:
-    return f"{value:.3g}"
 
 
 NAME = "report.html"

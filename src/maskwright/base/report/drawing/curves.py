@@ -93,14 +93,14 @@ def draw(chart: Chart) -> Markup:
     """Draw `chart` as SVG; empty if no point is finite."""
     if not chart:
         return Markup()
-    height = float(chart.height)
+    height, elements = float(chart.height), [text(0, 14, chart.title, size=14, css="ink title")]
     if (single_x := _alone(chart)) is not None and not chart.references:
         height = 64.0 + LEGEND_ROW * _entries(chart)[-1][3]
         caption = f"one point only; {chart.across}: {count(single_x)}"
-        elements = [_title(chart), text(0, height - 12, caption, size=11)]
+        elements.append(text(0, height - 12, caption, size=11))
     else:
         frame = _frame(chart)
-        elements = [_title(chart), _grid(chart, frame), _references(chart, frame)]
+        elements += [_grid(chart, frame), _references(chart, frame)]
         elements += [_series(line, frame, chart) for line in chart.lines]
     elements.append(_legend(chart))
     label = f"{chart.title}: {', '.join(line.name for line in chart.lines)} over {chart.across}"
@@ -131,10 +131,6 @@ def _alone(chart: Chart) -> float | None:
     xs = {x for line in chart.lines for x, _ in line.finite}
     single = all(len(line.finite) <= 1 for line in chart.lines)
     return xs.pop() if single and len(xs) == 1 else None
-
-
-def _title(chart: Chart) -> str:
-    return text(0, 14, chart.title, size=14, css="ink title")
 
 
 def _frame(chart: Chart) -> PlotArea:
