@@ -138,8 +138,8 @@ class RepeatedMetric:
         assert isinstance(rival, RepeatedMetric)
         pairs = zip(self.repetitions, rival.repetitions, strict=True)
         parts = [ours.gain_over(theirs) for ours, theirs in pairs]
-        *means, _ = np.mean([astuple(part) for part in parts], axis=0).tolist()
-        return PairedDifference(*means, parts[0].rows)
+        value, low, high, p, _ = np.mean([astuple(part) for part in parts], axis=0).tolist()
+        return PairedDifference(value, low, high, p, parts[0].rows)
 
 
 RowMetric = ArrayMetric | SumMetric | RepeatedMetric
