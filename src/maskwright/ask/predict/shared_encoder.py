@@ -146,13 +146,11 @@ def groups_of_one_base(members: Mapping[str, Predictor]) -> list[dict[str, Predi
     """Group members that encode rows in the same way and have the same base."""
     groups: list[dict[str, Predictor]] = []
     for name, member in members.items():
-        for group in groups:
-            reference = next(iter(group.values()))
-            if _same_base(reference, member):
-                group[name] = member
-                break
-        else:
-            groups.append({name: member})
+        same = (g for g in groups if _same_base(next(iter(g.values())), member))
+        group = next(same, None)
+        if group is None:
+            groups.append(group := {})
+        group[name] = member
     return groups
 
 

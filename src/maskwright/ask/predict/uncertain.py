@@ -62,13 +62,8 @@ def choose_uncertain(
     first_of_text = {folded(rows[i].whole_text): i for i in reversed(range(len(rows)))}
     indices = sorted(first_of_text.values())
     if not 1 <= count <= len(indices):
-        raise UsageError(
-            "no such number of rows to choose",
-            where="--uncertain",
-            found=count,
-            wanted=f"1 to {len(indices):,}",
-            do=f"the file has {counted(len(indices), 'different row')}",
-        )
+        wanted = f"1 to {len(indices):,}, the number of different rows"
+        raise UsageError("no such number", where="--uncertain", found=count, wanted=wanted)
     pool = [rows[i] for i in indices]
     probabilities = predictor.probabilities(pool, note)
     vectors = predictor.vectors_of(pool)

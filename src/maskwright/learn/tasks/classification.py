@@ -304,13 +304,10 @@ class Classification(TaskType):
             one_sided = alike(truth, answers, name)
             classes = metrics.per_class(truth, predicted, self.labels)
             confusion = metrics.confusion(truth, predicted, len(self.labels))
-        order = [n for n in np.argsort(-weights, kind="stable") if weights[n] > 0]
-        mistakes = [
-            Mistake(row.where, row.whole_text, name(label), name(answer), float(weight))
-            for row, label, answer, weight in (
-                (encoded.rows[n], truth[n], predicted[n], weights[n]) for n in order
-            )
-        ]
+        mistakes = []
+        for n in np.argsort(-weights, kind="stable")[: np.count_nonzero(weights > 0)]:
+            row, label, answer = encoded.rows[n], name(truth[n]), name(predicted[n])
+            mistakes.append(Mistake(row.where, row.whole_text, label, answer, float(weights[n])))
         note = "Rows are those of the class in the file."
         table = None if classes is None else classes_table(classes, note)
         return TaskReport(mistakes, quantity, None, table, confusion, one_sided, reliability)

@@ -3,9 +3,8 @@
     {"score": 0.81, "start": 34, "end": 40, "answer": "Saturn"}
 
 Long contexts are split into overlapping windows; the target of a window without the answer is its
-first position. An answer has at most 30 tokens, or as many as the
-longest of the validation part. If some questions of the validation part have no answer, the
-threshold for predicting "no answer" is chosen there.
+first position. An answer has at most 30 tokens, or as many as the longest of the validation part.
+If some questions of that part have no answer, the threshold of "no answer" is chosen there.
 
 If only some questions have an answer, F1 prefers a model that never answers to one that is often
 wrong. Epoch, seed and threshold are then chosen by `balanced_f1`, which is 0 for such a model,
@@ -520,10 +519,10 @@ class QuestionAnswering(TaskType):
         predictions = task_type._predictions(encoded, read(self))
         # By F1, or by exact match if that is the metric that selects.
         column = int(self.measure == "exact")
-        answers = _row_scores(encoded.rows, [prediction.answer() for prediction in predictions])[
-            :, column
-        ]
-        null_scores = _row_scores(encoded.rows, [""] * len(predictions))[:, column]
+        answers, null_scores = (
+            _row_scores(encoded.rows, texts)[:, column]
+            for texts in ([p.answer() for p in predictions], [""] * len(predictions))
+        )
         differences = np.array([prediction.difference for prediction in predictions])
         has_answer = _has_answer(encoded.rows) if self.measure == BALANCED_F1 else None
         threshold, _ = squad_score.best_threshold(differences, answers, null_scores, has_answer)
@@ -534,8 +533,7 @@ class QuestionAnswering(TaskType):
     ) -> Iterator[Any]:
         for prediction in self._predictions(encoded, outputs):
             spans = [
-                _pipeline_answer(candidate.probability, candidate.start, candidate.text)
-                for candidate in prediction.candidates
+                _pipeline_answer(c.probability, c.start, c.text) for c in prediction.candidates
             ]
             null_answer = _pipeline_answer(prediction.null_probability, 0, "")
             # The predicted answer (or "no answer") comes first, the others by probability.
@@ -574,19 +572,11 @@ class QuestionAnswering(TaskType):
         return metrics_of_sums(figures)
 
     def report(self, encoded: Encoded, outputs: Scores, answers: Answers) -> TaskReport:
-        mistakes = [
-            Mistake(
-                row.where,
-                row.question,
-                " / ".join(dict.fromkeys(gold for gold, _ in row.answers)) or NONE,
-                answer or NONE,
-                float(f1),
-            )
-            for row, answer, (f1, _) in zip(
-                encoded.rows, answers, _row_scores(encoded.rows, answers), strict=True
-            )
-            if f1 < 1.0
-        ]
+        mistakes, all_f1 = [], _row_scores(encoded.rows, answers)[:, 0].tolist()
+        for row, answer, f1 in zip(encoded.rows, answers, all_f1, strict=True):
+            if f1 < 1.0:
+                gold = " / ".join(dict.fromkeys(text for text, _ in row.answers)) or NONE
+                mistakes.append(Mistake(row.where, row.question, gold, answer or NONE, f1))
         one_sided = _one_sided(encoded.rows, answers)
         return TaskReport(sorted(mistakes, key=lambda m: m.weight), "F1", one_sided=one_sided)
 

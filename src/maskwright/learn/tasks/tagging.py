@@ -125,12 +125,9 @@ class WordsLayout(Layout):
         counts: Counter[str] = Counter()
 
         def rewrite(row_tags: list[Any], row: Row) -> list[Any]:
-            is_empty_tag = [type(tag) is str and tag in empty for tag in row_tags]
-            counts.update(itertools.compress(row_tags, is_empty_tag))
-            return [
-                spelling.outside if replaced else tag
-                for tag, replaced in zip(row_tags, is_empty_tag, strict=True)
-            ]
+            outside = {n for n, tag in enumerate(row_tags) if type(tag) is str and tag in empty}
+            counts.update(row_tags[n] for n in outside)
+            return [spelling.outside if n in outside else tag for n, tag in enumerate(row_tags)]
 
         return _rewrite_tags(table, name, rewrite)[0], (
             Finding(
@@ -270,11 +267,8 @@ def _tagged_example(
     row: Row, name: str, tags_name: str, tags: list[Any], vocabulary: LabelVocabulary
 ) -> TaggedExample:
     tokens = value_of(row, name)
-    if (
-        type(tokens) is not list
-        or not all(type(t) is str for t in tokens)
-        or not any(map(str.strip, tokens))
-    ):
+    is_list = type(tokens) is list and all(type(t) is str for t in tokens)
+    if not is_list or not any(map(str.strip, tokens)):
         raise missing(row, name, "list of tokens", "a list of texts that are not all blank")
     if len(tokens) != len(tags):
         shown = f"{len(tokens)} tokens of {name!r} and {len(tags)} tags"
@@ -451,21 +445,14 @@ class Tagging(TaskType):
 
     def example(self, values: Sequence[Any], where: str) -> TaggedExample:
         (value,) = values
+        words: tuple[str, ...] = ()
         if type(value) is str:
             words, text = tuple(value[begin:end] for begin, end in words_in(value)), value
         elif isinstance(value, list | tuple) and all(type(word) is str for word in value):
             words, text = tuple(value), " ".join(value)
-        else:
-            raise DataError(
-                "neither a text nor a list of words",
-                where=where,
-                found=repr(value)[:80],
-                wanted='"a text", or ["a", "text"]',
-            )
-        if not any(word.strip() for word in words):
-            raise DataError(
-                "a text without a word", where=where, found=repr(words)[:80], wanted="words"
-            )
+        if not any(map(str.strip, words)):
+            found, wanted = repr(value)[:80], '"a text", or ["a", "text"]'
+            raise DataError("neither a text nor words", where=where, found=found, wanted=wanted)
         return TaggedExample(words, (), where, text)
 
     def of_value(self, value: Any, where: str) -> TaggedExample:
@@ -513,27 +500,17 @@ class Tagging(TaskType):
             scores = word_scores[offset : offset + len(row.tokens)]
             offset += len(row.tokens)
             if self.marks_entities:
-                named = [
-                    ({"entity_group": entity.entity_type}, entity.first, entity.stop)
-                    for entity in self._entities(row_tags)
-                ]
+                key, entities = "entity_group", self._entities(row_tags)
             else:  # a word without a token may have a tag that is no label
-                named = [
-                    ({"entity": tag}, number, number + 1)
-                    for number, tag in enumerate(row_tags)
-                    if tag in self.labels
-                ]
-            spans = _word_spans(row.tokens, text)
-            yield [
-                {
-                    **name,
-                    "score": round(float(scores[start:stop].mean()), 6),
-                    "word": text[spans[start][0] : spans[stop - 1][1]],
-                    "start": spans[start][0],
-                    "end": spans[stop - 1][1],
-                }
-                for name, start, stop in named
-            ]
+                known = [(n, tag) for n, tag in enumerate(row_tags) if tag in self.labels]
+                key, entities = "entity", [Entity(n, n + 1, tag) for n, tag in known]
+            spans, answer = _word_spans(row.tokens, text), []
+            for entity in entities:
+                begin, end = spans[entity.first][0], spans[entity.stop - 1][1]
+                score = round(float(scores[entity.first : entity.stop].mean()), 6)
+                named = {key: entity.entity_type, "score": score, "word": text[begin:end]}
+                answer.append({**named, "start": begin, "end": end})
+            yield answer
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         types = {entity.entity_type for entity in self._entities(self.labels)}

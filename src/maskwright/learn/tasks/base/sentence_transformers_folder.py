@@ -116,16 +116,15 @@ class SentenceFolder:
         Raises:
             IncompatibleError: the prompt leaves no room for a text.
         """
-        options: dict[str, Any] = {"pooling": "+".join(self.poolings)}
-        if self.prompts:
-            options[PROMPTS] = dict(self.prompts)
-        if self.default_prompt is not None:
-            options[NAME] = self.default_prompt
-        if self.prompt and not self.include_prompt:
-            options[SKIPPED] = self._prompt_tokens(tokenizer)
-        if self.lower:
-            options[LOWER] = True
-        return options
+        skips = bool(self.prompt) and not self.include_prompt
+        options: dict[str, Any] = {
+            "pooling": "+".join(self.poolings),
+            PROMPTS: dict(self.prompts),
+            NAME: self.default_prompt,
+            SKIPPED: self._prompt_tokens(tokenizer) if skips else None,
+            LOWER: self.lower,
+        }
+        return {name: value for name, value in options.items() if value not in (None, False, {})}
 
     def _prompt_tokens(self, tokenizer: Tokenizer) -> int:
         """Return the number of tokens of the prompt, including [CLS]."""

@@ -52,13 +52,11 @@ class ZeroShotTask(Classification):
         statements = hypotheses(self.labels, self.template)
         pairs = [self.pairs.of_value((r.text, s), r.where) for r in rows for s in statements]
         encoded = self.pairs._encoded(pairs, frame)
-        extent, by_row = encoded.extent, (len(rows), len(statements))
-        assert extent is not None
-        extent = Extent(
-            extent.tokens.reshape(by_row).sum(1),
-            extent.windows.reshape(by_row).max(1),
-            extent.cut.reshape(by_row).max(1),
+        assert encoded.extent is not None
+        tokens, windows, cut = (
+            column.reshape(len(rows), len(statements)) for column in vars(encoded.extent).values()
         )
+        extent = Extent(tokens.sum(1), windows.max(1), cut.max(1))
         return Encoded(rows, encoded.examples, encoded.findings, encoded, extent)
 
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
