@@ -26,6 +26,7 @@ from maskwright.base.report.drawing.svg import style
 from maskwright.base.terminal import counted
 
 NAME = "report.html"
+DIGITS = 4  # of a metric
 COSTS = ("tokens", "operations", "seconds", "memory")
 AXES = {"tokens": "tokens", "operations": "floating-point operations", "seconds": "seconds"}
 
@@ -66,14 +67,13 @@ class RecipeReport:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: its direction and the number of digits shown. If not `compares`, its values are
-    shown without a verdict, as they are not comparable between recipes."""
+    """A metric and its direction. If not `compares`, its values are shown without a verdict, as
+    they are not comparable between recipes."""
 
     name: str
     title: str
     higher_is_better: bool = False
     compares: bool = True
-    digits: int = 4
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,9 @@ def _cell(contender: RecipeReport, measure: Metric) -> str:
     if not values:
         return "–"
     spread = intervals.over_seeds(list(values.values()))
-    text = figure(spread.mean, measure.digits)
-    if spread.count > 1:
-        digits = measure.digits
-        text += f" ± {figure(spread.deviation, digits)}"
-        text += f" ({figure(spread.low, digits)} to {figure(spread.high, digits)})"
-    return text
+    numbers = (spread.mean, spread.deviation, spread.low, spread.high)
+    mean, deviation, low, high = (figure(number, DIGITS) for number in numbers)
+    return mean if spread.count == 1 else f"{mean} ± {deviation} ({low} to {high})"
 
 
 @dataclass(frozen=True)
@@ -162,18 +159,17 @@ class ComparedPair:
     @property
     def sentence(self) -> str:
         """The difference in words."""
-        digits, gap = self.measure.digits, self.gap
-        name, reference = self.contender.name, self.reference.name
+        gap, name, reference = self.gap, self.contender.name, self.reference.name
         if gap is None:
             by_seed = [side.figures(self.measure.name) for side in (self.contender, self.reference)]
-            means = [figure(fmean(values.values()), digits) for values in by_seed]
+            means = [figure(fmean(values.values()), DIGITS) for values in by_seed]
             reason = "the value is equal in all seeds"
             if min(map(len, by_seed)) < 2:
                 reason = "one seed has no spread; use --seeds 3"
             return f"{name} {means[0]}, {reference} {means[1]}; no verdict: {reason}."
         numbers = (
-            f"difference {figure(gap.value, digits)}, {self.level * 100:.3g} % interval "
-            f"{figure(gap.low, digits)} to {figure(gap.high, digits)}, p = {self.p:.2g}, "
+            f"difference {figure(gap.value, DIGITS)}, {self.level * 100:.3g} % interval "
+            f"{figure(gap.low, DIGITS)} to {figure(gap.high, DIGITS)}, p = {self.p:.2g}, "
             f"{'paired by seed' if gap.paired else 'Welch'}"
         )
         if self.direction:
@@ -264,13 +260,9 @@ def charts(comparison: Comparison) -> Iterator[Chart]:
     names = [c.name for c in comparison.contenders]
     for group in groups.values():
         for key, across in AXES.items():
-            yield Chart(
-                title="Held-out loss, nats per target",
-                lines=[_line(c, key, style(names.index(c.name))) for c in group],
-                across=across,
-                say=lambda value: figure(value, 3),
-                height=280,
-            )
+            lines = [_line(c, key, style(names.index(c.name))) for c in group]
+            title = "Held-out loss, nats per target"
+            yield Chart(title, lines, across=across, say=figure, height=280)
 
 
 def _line(contender: RecipeReport, across: str, css: str) -> Line:

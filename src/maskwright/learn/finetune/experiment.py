@@ -154,10 +154,9 @@ class ExperimentSheet:
     @cached_property
     def table(self) -> Table:
         rows = []
-        for name in sorted(self.metrics, key=lambda name: -float(np.mean(self.values[name]))):
+        for name, values in sorted(self.values.items(), key=lambda item: -float(np.mean(item[1]))):
             p = "best" if name == self.best else _shown(self.differences[self.best, name].p)
             mean = TaskMetrics.mean(self.metrics[name]).figures[self.measure].estimate()
-            values = self.values[name]
             spread = "–" if len(values) == 1 else decimals(float(np.std(values, ddof=1)))
             cpu, training, parameters, num_bytes = (self.saved[name][cost] for cost in COSTS)
             costs = [f"{cpu:,.1f}", f"{training:,.1f}", count(parameters), size(num_bytes)]
