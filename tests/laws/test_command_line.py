@@ -626,7 +626,7 @@ def test_an_empty_folder_of_a_refused_command_goes(
         return do
 
     def left(*names: str) -> bool:
-        monkeypatch.setattr("maskwright.ask.evaluate.labelled_rows.evaluate_file", refused(*names))
+        monkeypatch.setattr("maskwright.api.evaluate_file", refused(*names))
         (tmp_path / "task.json").touch()
         command = ["evaluate", str(tmp_path), "--data", str(tmp_path), "--out", str(out)]
         assert cli.main(command) == 65

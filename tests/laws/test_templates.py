@@ -22,7 +22,7 @@ from jinja2 import Environment, nodes
 import maskwright
 from curate.cards import card_with
 from maskwright.ask.analysis import pages
-from maskwright.ask.analysis.layers import LayerProbe, PoolingComparison
+from maskwright.ask.analysis.layers import LayerProbe
 from maskwright.ask.doctor.check import Check, FlaggedRow
 from maskwright.ask.doctor.doctor import Diagnosis
 from maskwright.ask.evaluate.compare_report import Comparison, Metric
@@ -31,7 +31,7 @@ from maskwright.base.errors import Finding
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.paired import Verdict
 from maskwright.base.report import document, page
-from maskwright.base.report.drawing.svg import grid, head_weights, scatter
+from maskwright.base.report.drawing.svg import grid, head_weights
 from maskwright.learn.finetune import page as finetune_page
 from maskwright.learn.finetune.label_curve import LabelCurve
 from maskwright.learn.finetune.label_curve import render as curve_page
@@ -134,27 +134,6 @@ def of_layers(folder: Path, text: str) -> str:
     return shown(folder, pages.show_layers, text, found)
 
 
-def of_pooling(folder: Path, text: str) -> str:
-    found = PoolingComparison(
-        text,
-        5,
-        9,
-        [text] * 2,
-        {text: [HALF, HALF]},
-        [HALF, HALF],
-        0.2,
-        Verdict("good", text),
-        [found_of(text)],
-    )
-    return shown(folder, pages.show_pooling, text, found)
-
-
-def of_senses(folder: Path, text: str) -> str:
-    points = scatter(text, [(0.0, 1.0), (1.0, 0.0)], [text, "b"], [text] * 2, axes=(text, text))
-    words = dict.fromkeys(("name", "kind", "word", "layer", "share", "chance"), text)
-    return document.render("word_senses.html", table=TABLE, points=points, chart=points, **words)
-
-
 def of_attention(folder: Path, text: str) -> str:
     picture = head_weights(text, [[0.5, 0.5], [0.1, 0.9]], [text, text])
     maps = [grid(text, [[0.5]], [text], [text], across=text)]
@@ -209,9 +188,7 @@ PAGES: dict[str, Callable[[Path, str], str]] = {
     "finetuning.html": of_finetuning,
     "comparison.html": lambda *given: of_comparison(*given) + of_curve(*given),
     "doctor.html": of_diagnosis,
-    "layers.html": of_layers,
-    "pooling.html": of_pooling,
-    "word_senses.html": of_senses,
+    "probe.html": of_layers,
     "attention.html": of_attention,
     "model.html": of_model,
     "pretrained.md": of_pretrained_card,

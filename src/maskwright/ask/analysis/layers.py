@@ -100,18 +100,6 @@ class LayerProbe:
     of_texts: bool = True
 
     @property
-    def best(self) -> int:
-        """The layer with the highest accuracy."""
-        return int(np.argmax([estimate.value for estimate in self.accuracy]))
-
-    @property
-    def tied(self) -> list[int]:
-        """The layers within the interval of the best, itself among them."""
-        best = self.accuracy[self.best]
-        threshold = best.low if np.isfinite(best.low) else best.value
-        return [n for n, estimate in enumerate(self.accuracy) if estimate.value >= threshold]
-
-    @property
     def selectivity(self) -> list[float]:
         """Accuracy minus control accuracy, by layer."""
         pairs = zip(self.accuracy, self.control, strict=True)

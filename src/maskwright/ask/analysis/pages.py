@@ -3,7 +3,6 @@ probe."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -50,8 +49,7 @@ def plain(measured: Any) -> dict[str, Any]:
             return {name: simple(element) for name, element in value.items()}
         return [simple(element) for element in value] if isinstance(value, list | tuple) else value
 
-    names = [field.name for field in dataclasses.fields(measured)]
-    return {name: simple(getattr(measured, name)) for name in names}
+    return {name: simple(value) for name, value in vars(measured).items()}
 
 
 def _line(name: str, estimates: Sequence[Estimate], css: str) -> Line:
@@ -76,34 +74,21 @@ def show_layers(subject: ProbedModel, out: Path, probed: layers.LayerProbe, say:
     if not probed.no_control:
         lines.append(_line("control", probed.control, "three"))
     selectivity = [None if probed.no_control else gap for gap in probed.selectivity]
+    title = f"Accuracy of {probed.task} by layer (0: embeddings)"
+    by_layer = BY_LAYER(title, lines, list(probed.baselines.items()), marks=xs)
+    names, title = [str(x) for x in xs], "Weight of each layer in the mix"
+    most, centre = max(probed.weights), f"{probed.gravity:.1f}"
+    weights = grid(title, [probed.weights], [""], names, across="layer", high=most)
     return write(
         out,
         subject,
-        "layers.html",
+        "probe.html",
         {**plain(probed), "selectivity": selectivity, "gravity": probed.gravity},
         say,
         kind="What layers know",
         verdict=probed.verdict.sentence,
-        chart=draw(
-            BY_LAYER(
-                f"Accuracy of {probed.task} by layer (0: embeddings)",
-                lines,
-                list(probed.baselines.items()),
-                marks=xs,
-            )
-        ),
-        weights=grid(
-            "Weight of each layer in the mix",
-            [probed.weights],
-            [""],
-            [str(x) for x in xs],
-            across="layer",
-            high=max(probed.weights),
-        ),
-        gravity=f"{probed.gravity:.1f}",
-        mixed=f"{probed.mixed.value:.1%}",
+        charts={"By layer": draw(by_layer), f"The mix, whose centre is layer {centre}": weights},
         table=table,
-        **_best_layer(probed),
     )
 
 
@@ -142,31 +127,6 @@ def _layer_table(probed: layers.LayerProbe) -> Table:
     }
 
 
-def _best_layer(probed: layers.LayerProbe) -> dict[str, Any]:
-    """Return the template variables about the best layer: its accuracy, the difference from an
-    untrained model and the control, and the layers whose intervals overlap."""
-    best, tied = probed.best, probed.tied
-    most, name = probed.accuracy[best], probed.layers[best]
-    gain = f"{most.value - probed.untrained[best].value:+.1%} beside a model that learned nothing"
-    if probed.no_control:
-        gain += f"; there is no control, as {probed.no_control}"
-    else:
-        gain += f", {probed.selectivity[best]:+.1%} beside its control"
-    all_alike = ""
-    if 1 < len(tied) == len(probed.layers):
-        lowest = min(accuracy.value for accuracy in probed.accuracy)
-        all_alike = "all have"
-        if lowest != most.value:
-            all_alike = f"{lowest:.1%} at the lowest, in {'the ' if best == 0 else ''}{name}"
-    return {
-        "most": {"value": f"{most.value:.1%}", "interval": f"{most.low:.1%} to {most.high:.1%}"},
-        "best": f"{name.capitalize()} {'know' if best == 0 else 'knows'}",
-        "beside": gain,
-        "all_alike": all_alike,
-        "tied": ", ".join(probed.layers[n] for n in tied if n != best),
-    }
-
-
 # ------------------------------------------------------------------------------ texts as vectors
 def show_pooling(
     subject: ProbedModel, out: Path, compared: layers.PoolingComparison, say: Say
@@ -193,29 +153,21 @@ def show_pooling(
     say(f"\n{compared.verdict.sentence}\n\n" + document.for_terminal(table))
     pairs = zip(compared.found.items(), COLOURS, strict=False)
     lines = [_line(n, estimates, colour) for (n, estimates), colour in pairs]
-    name, layer = max(
-        ((n, i) for n, estimates in compared.found.items() for i in range(len(estimates))),
-        key=lambda at: np.nan_to_num(compared.found[at[0]][at[1]].value, nan=-1.0),
+    lines.append(_line("untrained, mean", compared.untrained, "five"))
+    title, marks = (
+        "Spearman's correlation by layer (0: embeddings)",
+        list(range(len(lines[0].points))),
     )
+    by_layer = BY_LAYER(title, lines, [("TF-IDF", compared.words)], marks=marks)
     return write(
         out,
         subject,
-        "pooling.html",
+        "probe.html",
         plain(compared),
         say,
         kind="Texts as vectors",
         verdict=compared.verdict.sentence,
-        pooling=name,
-        layer=compared.layers[layer],
-        best=compared.found[name][layer].render(),
-        chart=draw(
-            BY_LAYER(
-                "Spearman's correlation by layer (0: embeddings)",
-                [*lines, _line("untrained, mean", compared.untrained, "five")],
-                [("TF-IDF", compared.words)],
-                marks=list(range(len(compared.layers))),
-            )
-        ),
+        charts={"By layer": draw(by_layer)},
         table=table,
     )
 
@@ -240,36 +192,32 @@ def show_senses(
     table = _sense_table(word, senses)
     say("\n" + document.for_terminal(table))
     xs = [float(x) for x in range(len(senses.layers))]
-    by_layer = {"trained": senses.apart, "untrained": senses.untrained}
-    layer = senses.layers[senses.best]
+    lines = [
+        Line(name, list(zip(xs, values, strict=True)), css, dots=True)
+        for name, values, css in (
+            ("trained", senses.apart, COLOURS[0]),
+            ("untrained", senses.untrained, COLOURS[1]),
+        )
+    ]
+    apart = BY_LAYER("How far meanings are apart, by layer (0: embeddings)", lines, marks=xs)
+    layer, share = senses.layers[senses.best], f"{senses.neighbour[senses.best].value:.0%}"
+    points = scatter(
+        f"“{word}” at {layer}: the two widest directions",
+        [(float(x), float(y)) for x, y in senses.picture],
+        senses.senses,
+        senses.texts,
+        axes=("widest direction", "second widest"),
+    )
     return write(
         out,
         subject,
-        "word_senses.html",
+        "probe.html",
         plain(senses),
         say,
         kind="One word, two meanings",
-        word=word,
-        layer=layer,
-        share=f"{senses.neighbour[senses.best].value:.0%}",
-        chance=f"{senses.chance:.0%}",
-        points=scatter(
-            f"“{word}” at {layer}: the two widest directions",
-            [(float(x), float(y)) for x, y in senses.picture],
-            senses.senses,
-            senses.texts,
-            axes=("widest direction", "second widest"),
-        ),
-        chart=draw(
-            BY_LAYER(
-                "How far meanings are apart, by layer (0: embeddings)",
-                [
-                    Line(name, list(zip(xs, values, strict=True)), css, dots=True)
-                    for (name, values), css in zip(by_layer.items(), COLOURS, strict=False)
-                ],
-                marks=xs,
-            )
-        ),
+        verdict=f"At {layer} the nearest other “{word}” has the same meaning in {share} of the "
+        f"texts ({senses.chance:.0%} by chance).",
+        charts={"Where they lie": points, "By layer": draw(apart)},
         table=table,
     )
 

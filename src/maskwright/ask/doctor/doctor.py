@@ -46,9 +46,7 @@ class Diagnosis:
     """What was seen in labelled data.
 
     Attributes:
-        num_rows: number of rows.
         lines: the task and the columns, in sentences.
-        checks: the result of each check.
         findings: all findings, problems first.
         tables: rows, lengths and classes by part, as `base/report/document.py` describes them.
         command: a command to train with.
@@ -68,7 +66,6 @@ class Diagnosis:
 
     @property
     def notes(self) -> list[Finding]:
-        """All other findings."""
         return [finding for finding in self.findings if finding.severity != "warning"]
 
     @property
@@ -166,12 +163,9 @@ def doctor(
     """Examine labelled rows and print a report that begins with a verdict.
 
     Args:
-        data: a file or folder as for fine-tuning.
+        data, task, columns, read: as for fine-tuning.
         model: the folder of a model whose lengths and tokenizer the rows are compared with, and
             whose frozen embeddings predict labels in place of a bag of words.
-        task: the name of the task; None to infer it.
-        columns: from role to column, for those that must not be guessed.
-        read: encoding, separator, and the handling of bad rows.
         out: a new folder for the report (`report.html`) and all figures and rows
             (`diagnosis.json`).
         stream: receives the report; None: standard output.

@@ -266,7 +266,8 @@ def check_labels(subject: Subject, predicted: FoldPredictions | None) -> Check:
     """Look for labels that are probably wrong."""
     name = "label errors"
     if predicted is None:
-        return Check(name, _reason(subject))
+        needed = f"{LEAST_ROWS} rows of {FOLDS} different texts or groups"
+        return Check(name, f"needs {needed}, with classes of texts, or of pairs and a MODEL")
     figures: dict[str, Any] = {
         "examined_rows": len(predicted.rows),
         "features": predicted.source,
@@ -335,12 +336,3 @@ def _flagged_row(
     text = " ".join(shown_text(row).split())
     score = round(float(noise.posterior[tuple(index)]), 3)
     return FlaggedRow(row.where, text, label, suggestion, score)
-
-
-def _reason(subject: Subject) -> str:
-    """Return why labels are not checked."""
-    if isinstance(subject.rows[0], PairExample) and subject.names:
-        return "does not apply to pairs without a MODEL: words alone do not compare two texts"
-    if not subject.names or not isinstance(subject.rows[0], TextExample | PairExample):
-        return f"does not apply to {subject.dataset.task.name}"
-    return f"needs {LEAST_ROWS} rows, and {FOLDS} different texts or groups"

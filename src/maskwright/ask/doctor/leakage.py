@@ -11,7 +11,7 @@ characters of their own; from 0.9 on a sign is more likely an accident of how th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from maskwright.ask.doctor.check import Check, Subject, percent, shown_text
 from maskwright.base.errors import Finding
 from maskwright.learn.tasks.base.bag_of_words import targets
-from maskwright.text.tables.cell_values import as_number, is_empty
-from maskwright.text.tables.rows import ALL, TRAIN, PairExample, TextExample
+from maskwright.text.tables.rows import TRAIN, PairExample, TextExample
 
 DECIDES = 0.9
 # Of one broad class among few the best sign reached 0.56; of many narrow classes one often has a
@@ -31,8 +30,6 @@ LEAST = 10  # rows with a sign
 # The name of its class is in 22 % of the texts of CLINC150, where 74 % of such names are right, and
 # in 4 % of AG News (34 %).
 NAMED, NAMED_RIGHT = 0.25, 0.8
-# Changes of the label from row to row, as a share of those expected by chance.
-SORTED = 0.2
 REMEDY = "take it out of the text if it will not be there when the label is unknown"
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -56,7 +53,7 @@ def signs_of(text: str) -> list[str]:
 
 
 def check_leakage(subject: Subject) -> Check:
-    """Look for signs in the text that decide the label almost alone, and for sorted rows."""
+    """Look for signs in the text that decide the label almost alone."""
     rows = subject.drawn().parts[TRAIN]
     if not subject.names or not isinstance(rows[0], TextExample | PairExample):
         return Check("leakage", f"does not apply to {subject.dataset.task.name}")
@@ -84,7 +81,6 @@ def check_leakage(subject: Subject) -> Check:
         message = f"{signs[best]!r} alone tells whether the label is {subject.names[best]!r}"
         evidence = f"precision and recall are {decides[best]:.2f} or more"
         findings.append(Finding("sign-decides-label", message, evidence, REMEDY, "warning"))
-    findings += _sorted_by_label(subject)
     summary = f"the best single sign of each class tells the label by {overall:.2f} (0: by chance, "
     summary += f"1: surely); {percent(label_named)} of the texts have the name of their label"
     return Check("leakage", summary, figures, findings)
@@ -106,14 +102,11 @@ def _deciding_signs(
     with_sign = np.asarray(present.sum(0)).reshape(-1, 1)
     without = len(texts) - with_sign
     counts = np.maximum(sizes, 1)
-    decides = np.stack(
-        [
-            np.minimum(with_both / with_sign, with_both / counts),
-            np.minimum((sizes - with_both) / np.maximum(without, 1), (sizes - with_both) / counts),
-        ]
-    )  # (2, S, C)
-    chosen = decides.reshape(-1, len(sizes)).argmax(0)
-    best = decides.reshape(-1, len(sizes))[chosen, np.arange(len(sizes))]
+    present_decides = np.minimum(with_both / with_sign, with_both / counts)
+    others = sizes - with_both
+    absent_decides = np.minimum(others / np.maximum(without, 1), others / counts)
+    decides = np.concatenate([present_decides, absent_decides])  # (2 S, C)
+    chosen, best = decides.argmax(0), decides.max(0)
     shares = sizes / len(texts)
     best = np.maximum(best - shares, 0) / np.maximum(1 - shares, 1e-9)
     absent, number = np.divmod(chosen, len(names))
@@ -134,33 +127,3 @@ def _named(
     stands = np.array([[f" {name} " in text for name in spelled] for text in joined]) & is_name
     right = stands & (indicators > 0)
     return float(right.any(1).mean()), float(right.sum() / max(1, stands.sum()))
-
-
-def _sorted_by_label(subject: Subject) -> Iterator[Finding]:
-    """Yield a note if rows are sorted by label, in the file or by a column of numbers such as an
-    identifier."""
-    rows_by_split = subject.dataset.parts
-    rows = rows_by_split.get(ALL) or rows_by_split.get(TRAIN)
-    if subject.dataset.task.shape.label != "classes" or not rows:
-        return
-    answers = np.array([row.answer for row in rows])
-    shares = np.bincount(answers) / len(answers)
-    expected = (len(answers) - 1) * (1 - float((shares**2).sum()))
-    columns = subject.dataset.task.columns
-    orders = {"the order of the file": np.arange(len(answers))} if ALL in rows_by_split else {}
-    for name in columns.left_out:
-        cells = subject.values(name, rows)
-        values = [None if is_empty(cell) else as_number(cell) for cell in cells]
-        if len(set(values)) > 0.9 * len(values) and None not in values:
-            orders[f"the column {name!r}"] = np.argsort(np.array(values, float), kind="stable")
-    for described, order in orders.items():
-        changes = int((np.diff(answers[order]) != 0).sum())
-        if len(answers) >= 5 * LEAST and changes < SORTED * expected:
-            yield Finding(
-                "sorted-by-label",
-                f"{described} tells the label: it changes {changes:,} times in {len(answers):,} "
-                f"rows, by chance {expected:,.0f} times",
-                remedy="harmless here: rows are shuffled, and no such column is read; never split "
-                "these rows in their order, nor let a model read that column",
-            )
-            return

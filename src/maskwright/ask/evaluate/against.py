@@ -3,10 +3,7 @@
     evaluate_against("runs/small", "runs/large", "test.csv")   ->   ModelComparison
 
 The metric that selected the first model decides, by one paired test. The other metrics of the task
-are a family of further tests (Holm 1979). With a folder `out` are written:
-
-    comparison.json   verdict, metrics, differences, and rows with different answers
-    report.html       the same as a page
+are a family of further tests (Holm 1979).
 """
 
 from __future__ import annotations

@@ -76,10 +76,8 @@ def evaluate_retrieval(
         part: the name of the judgements in qrels/; None: test, or the only one.
         dimensions: numbers of leading dimensions that are evaluated, too, each truncated and
             scaled to length 1.
-        out: a folder for the metrics, also by query (`evaluation.json`), and a page; created if
-            necessary.
-        base: the folder of the base, if `folder` is an adapter and does not name it.
-        stream: for the printed report; None: standard output.
+        out: a folder for the metrics, also by query (`evaluation.json`), and a page.
+        base, stream: as of `evaluate_file`.
 
     Returns:
         Each of `ranking.MEASURES` with its 95 % interval, by resampling the queries.
@@ -137,7 +135,7 @@ def evaluate_retrieval(
             "dimensions": {
                 width: {name: figure.value for name, figure in figures.items()}
                 for width, figures in by_width.items()
-                if len(by_width) > 1
+                if width_tables
             },
             "by_query": dict(zip(retrieval.queries, scores[full_width].tolist(), strict=True)),
         }

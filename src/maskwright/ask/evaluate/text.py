@@ -64,25 +64,15 @@ class TextEvaluation:
         """Return the lines about the files, a table of the metrics, and the findings."""
         unigram_source = "of this text itself" if self.own_counts else "of the training text"
         figures, lines = self.figures, self.lines
+        unigram = lines.unigram_loss, lines.unigram_top1, lines.unigram_top5
         table = [
-            ("this model", figures.loss, figures.perplexity, figures.top1, figures.top5),
-            (
-                f"unigram ({unigram_source})",
-                lines.unigram_loss,
-                math.exp(lines.unigram_loss),
-                lines.unigram_top1,
-                lines.unigram_top5,
-            ),
-            (
-                "uniform",
-                lines.uniform_loss,
-                math.exp(lines.uniform_loss),
-                lines.uniform_top1,
-                lines.uniform_top5,
-            ),
+            ("this model", figures.loss, figures.top1, figures.top5),
+            (f"unigram ({unigram_source})", *unigram),
+            ("uniform", lines.uniform_loss, lines.uniform_top1, lines.uniform_top5),
         ]
         text = [f"{'':30}{'loss':>9}{'perplexity':>13}{'top-1':>9}{'top-5':>9}"]
-        for name, loss, perplexity, top1, top5 in table:
+        for name, loss, top1, top5 in table:
+            perplexity = math.exp(min(loss, 700.0))
             text.append(f"{name:30}{loss:9.4f}{perplexity:13.2f}{top1:9.4f}{top5:9.4f}")
         if figures.bits_per_byte is not None:
             text.append(f"{figures.bits_per_byte:.4f} bits per byte of text")
@@ -225,7 +215,6 @@ def _measure(
                 "this model predicts no tokens, so there is no loss on a text",
                 where=model.folder,
                 found="no vocabulary head",
-                wanted="a model with the head it was pretrained with",
                 do="give --data: minimal pairs for a discriminator, labelled rows for a "
                 "fine-tuned model",
             )
@@ -238,11 +227,8 @@ def _measure(
         )
     objective = build.objective(recipe, model.network, model.tokenizer)
     loaded_parts = checkpoints.take_others(objective, model.path)
-    if missing_parts := [n for n, _ in objective.named_parameters() if not n.startswith(OWN)]:
-        missing_parts = sorted(
-            {name.partition(".")[0] for name in missing_parts if name not in loaded_parts}
-        )
-    if missing_parts:
+    names = {name for name, _ in objective.named_parameters() if not name.startswith(OWN)}
+    if missing_parts := sorted({name.partition(".")[0] for name in names - set(loaded_parts)}):
         raise IncompatibleError(
             f"the loss of this model needs its {', '.join(missing_parts)}, which the folder does "
             "not have",

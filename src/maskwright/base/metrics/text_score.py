@@ -16,7 +16,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -93,17 +92,6 @@ def ngrams(words: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
 
 
 # ------------------------------------------------------------------------------ BLEU
-@dataclass(frozen=True)
-class Bleu:
-    """BLEU with the precisions of 1 to 4 words, the brevity penalty and the lengths."""
-
-    score: float
-    precisions: tuple[float, ...]
-    brevity: float
-    length: int
-    reference_length: int
-
-
 def _bleu_counts(texts: Sequence[str], references: References) -> NDArray[np.int64]:
     """Return (N, 10): matches and totals of 1 to 4 words as `mteval-v13a` splits them, length and
     reference length."""
@@ -121,7 +109,7 @@ def _bleu_counts(texts: Sequence[str], references: References) -> NDArray[np.int
     return counts
 
 
-def _bleu_of(counts: NDArray[np.int64]) -> Bleu:
+def _bleu_of(counts: NDArray[np.int64]) -> float:
     """Return the BLEU of the sums (10,) of `_bleu_counts`. As in `sacrebleu`, the first precision
     of 0 counts as half of one match, the next as a quarter and so on."""
     *ngram_counts, length, reference_length = counts.tolist()
@@ -130,10 +118,9 @@ def _bleu_of(counts: NDArray[np.int64]) -> Bleu:
     brevity = 1.0 if length > reference_length else 0.0
     if 0 < length <= reference_length:
         brevity = math.exp(1 - reference_length / length)
-    score = 0.0
-    if any(matches) and min(precisions) > 0:
-        score = brevity * math.exp(sum(map(math.log, precisions)) / BLEU_ORDER)
-    return Bleu(score, precisions, brevity, length, reference_length)
+    if not any(matches) or min(precisions) == 0:
+        return 0.0
+    return brevity * math.exp(sum(map(math.log, precisions)) / BLEU_ORDER)
 
 
 def _precisions(matches: Sequence[int], totals: Sequence[int]) -> tuple[float, ...]:
@@ -244,7 +231,7 @@ def _chrf_of_sums(sums: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _bleu_of_sums(sums: NDArray[Any]) -> NDArray[np.float64]:
-    return np.array([_bleu_of(counts).score for counts in sums])
+    return np.array([_bleu_of(counts) for counts in sums])
 
 
 def _best_scores(texts: Sequence[str], references: References) -> NDArray[np.float64]:

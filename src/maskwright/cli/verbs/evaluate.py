@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from maskwright.ask.evaluate.kind import PARTS as PAIR_PARTS
 from maskwright.ask.evaluate.kind import answers_tasks, is_retrieval_folder
@@ -12,11 +11,21 @@ from maskwright.base.errors import UsageError, near
 from maskwright.base.terminal import harmless_lines
 from maskwright.cli import options
 from maskwright.text.tables.reading_options import how_read
+from maskwright.text.tables.rows import PARTS
 
 SUMMARY = "evaluate a model on text, minimal pairs, labelled rows or retrieval"
 GROUP, ORDER = "pretraining", 5
 EXAMPLES = ("MODEL --data FILE", "MODEL --text FILE")
 READING_OPTION = "--read "
+# Which options have an effect on what is evaluated.
+USED = {
+    "text": ("read",),
+    "minimal pairs": ("how", "out", "part"),
+    "a retrieval folder": ("base", "dimensions", "out", "part"),
+    "labelled rows": ("part", "column", "read", "out", "base", "by", "generalisation", "also"),
+    "labelled rows against another model": ("part", "column", "read", "out", "against"),
+}
+OPTIONS = sorted({option for names in USED.values() for option in names})
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,96 +108,54 @@ def do(a: argparse.Namespace) -> None:
         options.require_existing(path, "data")
     options.require_existing(a.against, "model", a.command)
     columns, read = options.parse_columns(a), how_read(a.read)
-    retrieval = a.data is not None and not a.text and is_retrieval_folder(a.data)
-    _require_choices(a.how, None if retrieval else a.part)
+    kind = "text"
+    if a.data is not None and is_retrieval_folder(a.data):
+        kind = "a retrieval folder"
+    elif a.data is not None:
+        kind = "labelled rows" if answers_tasks(a.model) else "minimal pairs"
+    _require_choices(a.how, None if kind == "a retrieval folder" else a.part)
     dimensions = options.parse_numbers(a.dimensions, "--dimensions")
-    rows = a.data is not None and not (a.text or retrieval) and answers_tasks(a.model)
-    pairs = a.data is not None and not (rows or retrieval)
-    _refuse_idle(a, rows=rows, pairs=pairs, retrieval=retrieval)
+    if a.against is not None and kind == "labelled rows":
+        kind += " against another model"
+    for option in OPTIONS:
+        if getattr(a, option) and option not in (*USED[kind], "read" if a.text else ""):
+            raise UsageError(
+                "option has no effect here",
+                where=f"--{option}",
+                found=f"the model is evaluated on {kind}",
+                do="leave it out",
+            )
     options.note_busy(a.threads)
-    if a.data is None or a.text:
-        from maskwright.ask.evaluate.text import evaluate_text
+    from maskwright.api import evaluate, evaluate_text
 
-        if not rows:
-            read.require_only("reading")
+    if a.data is None or a.text:
+        read.require_only("reading")
         reading = read.reading if a.read else None
         print(harmless_lines(evaluate_text(a.model, a.text, reading=reading).render()))
-    if retrieval:
-        from maskwright.ask.evaluate.retrieval import evaluate_retrieval
-
-        evaluate_retrieval(
-            a.model, a.data, part=a.part, dimensions=dimensions, out=a.out, base=a.base
-        )
-    elif rows:
-        common: dict[str, Any] = {"part": a.part, "columns": columns, "read": read, "out": a.out}
-        if a.against is not None:
-            from maskwright.ask.evaluate.against import evaluate_against
-
-            evaluate_against(a.model, a.against, a.data, **common)
-        else:
-            from maskwright.ask.evaluate.labelled_rows import evaluate_file
-
-            common |= {"base": a.base, "by": a.by, "generalisation": a.generalisation}
-            evaluate_file(a.model, a.data, also=a.also, **common)
-    elif pairs:
-        from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
+    if a.data is None:
+        return
+    out = a.out
+    if kind == "minimal pairs" and out is None:
         from maskwright.text.corpus.saved import is_run
 
-        out = a.out or (a.model if is_run(a.model) else options.next_run_folder("evaluation"))
-        evaluate_pairs(a.model, a.data, out, how=a.how, part=a.part or "all")
+        out = a.model if is_run(a.model) else options.next_run_folder("evaluation")
+    names = "how", "part", "base", "by", "generalisation", "against", "also"
+    given = {name: getattr(a, name) for name in names}
+    evaluate(a.model, a.data, out=out, columns=columns, read=read, dimensions=dimensions, **given)
 
 
 def _require_choices(method: str | None, split_name: str | None) -> None:
-    """Refuse an unknown method or part before the model is opened.
-
-    Raises:
-        UsageError: with similar names.
-    """
+    """Refuse an unknown method or part, with similar names, before the model is opened."""
     if method is not None:
         from maskwright.model.inference.likelihood_prompts import require_method
 
         require_method(method, "--how")
-    if split_name is not None:
-        from maskwright.text.tables.rows import PARTS
-
-        choices = (*PAIR_PARTS, *PARTS)
-        if split_name not in choices:
-            raise UsageError(
-                "no such part of the data",
-                where="--part",
-                found=repr(split_name),
-                wanted=near(split_name, choices),
-                do="leave it out for the usual part",
-            )
-
-
-def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool, retrieval: bool) -> None:
-    """Refuse options that would have no effect.
-
-    Raises:
-        UsageError: naming the first of them.
-    """
-    idle = {
-        "--base": a.base is not None and (not (rows or retrieval) or a.against is not None),
-        "--dimensions": a.dimensions is not None and not retrieval,
-        "--by": a.by is not None and (not rows or a.against is not None),
-        "--generalisation": a.generalisation and (not rows or a.against is not None),
-        "--against": a.against is not None and not rows,
-        "--also": bool(a.also) and (not rows or a.against is not None),
-        "--how": a.how is not None and not pairs,
-        "--out": a.out is not None and not (rows or pairs or retrieval),
-        "--part": a.part is not None and not (rows or pairs or retrieval),
-        "--column": bool(a.column) and not rows,
-        "--read": bool(a.read) and (pairs or retrieval) and not a.text,
-    }
-    for option in (name for name, has_no_effect in idle.items() if has_no_effect):
-        compares = a.against is not None and rows
-        about = "labelled rows" if rows else "minimal pairs" if pairs else "text"
-        about = "a retrieval folder" if retrieval else about
-        about += " against another model" if compares else ""
+    choices = (*PAIR_PARTS, *PARTS)
+    if split_name is not None and split_name not in choices:
         raise UsageError(
-            "option has no effect here",
-            where=option,
-            found=f"the model is evaluated on {about}",
-            do="leave it out",
+            "no such part of the data",
+            where="--part",
+            found=repr(split_name),
+            wanted=near(split_name, choices),
+            do="leave it out for the usual part",
         )
