@@ -249,12 +249,7 @@ def test_a_reference_as_text_is_perfect() -> None:
     _, references = random_rows(rng, 20)
     texts = [some[-1] + " the cat sat on" for some in references]
     golds = [[*some, text] for some, text in zip(references, texts, strict=True)]
-    assert (
-        bleu(texts, golds)
-        == chrf(texts, golds)
-        == figures(texts, golds)["exact_match"]
-        == 1.0
-    )
+    assert bleu(texts, golds) == chrf(texts, golds) == figures(texts, golds)["exact_match"] == 1.0
     assert figures(texts, golds)["rouge_2"] == 1.0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
 from markupsafe import Markup
 
 from maskwright.ask.analysis import heads, word_senses
@@ -150,23 +151,13 @@ def _maps(measured: heads.Heads) -> list[Markup]:
     """Draw a heat map of all heads for each measure."""
     names = [f"layer {n + 1}" for n in range(len(measured.means["entropy"]))]
     numbers = [str(n + 1) for n in range(measured.means["entropy"].shape[1])]
-    return [
-        grid(
-            _map_title(measured, name),
-            values.tolist(),
-            names,
-            numbers,
-            across="head",
-            high=max(1.0, float(values.max())),
-        )
-        for name, values in measured.means.items()
-    ]
-
-
-def _map_title(measured: heads.Heads, name: str) -> str:
-    low, high = measured.even[name].min(), measured.even[name].max()
-    span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f} by layer"
-    return f"{name} (even weights: {span})"
+    maps = []
+    for name, values in measured.means.items():
+        low, high = (f"{limit(measured.even[name]):.2f}" for limit in (np.min, np.max))
+        title = f"{name} (even weights: {low if low == high else f'{low} to {high} by layer'})"
+        most = max(1.0, float(values.max()))
+        maps.append(grid(title, values.tolist(), names, numbers, across="head", high=most))
+    return maps
 
 
 def _head_table(measured: heads.Heads) -> Table:

@@ -9,11 +9,9 @@
 Each is a mean over positions of ordinary tokens, and compared with the value of uniform weights
 over all visible positions (Clark et al. 2019, arXiv:1906.04341).
 
-Comparison of attention heads with dependency trees from a CoNLL-U file.
-
-Attention between tokens is converted to words: attention to the tokens of a word is added,
-attention from them averaged. For each attention head, the word that a word attends to most is
-compared with its governor in the tree, and so is the word that attends to it most. For each
+For the comparison with dependency trees of a CoNLL-U file, attention to the tokens of a word is
+added, and attention from them averaged. For each attention head, the word that a word attends to
+most is compared with its governor in the tree, and so is the word that attends to it most. For each
 relation, the best head is chosen on one half of the sentences and evaluated on the other; the
 baseline is the best fixed distance, chosen in the same way (Clark et al. 2019, section 4.2; Voita
 et al. 2019).
@@ -266,20 +264,14 @@ def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
                 found=repr(columns[0]),
                 wanted=position,
             )
-        if columns[6] == columns[0]:
+        is_number = columns[6].isdecimal() and int(columns[6]) <= len(words)
+        if columns[6] == columns[0] or not is_number:
             raise DataError(
-                "a word that governs itself",
+                "a governor that is no other word of the sentence",
                 where=line_in(file, number),
                 found=repr(columns[6]),
-                wanted="another word, or 0 for none",
+                wanted=f"0 to {len(words)}, but not the word itself",
                 do="correct its column HEAD, the seventh",
-            )
-        if not columns[6].isdecimal() or int(columns[6]) > len(words):
-            raise DataError(
-                "a governor that is not in the sentence",
-                where=line_in(file, number),
-                found=repr(columns[6]),
-                wanted=f"0 to {len(words)}",
             )
         heads.append(int(columns[6]) - 1)
     relations = tuple(columns[7].partition(":")[0] for _, columns in words)

@@ -1,6 +1,5 @@
-"""What the vectors of each layer tell: linear probes, and similarity of texts.
-
-Linear probes of every layer, with controls for what such a classifier learns by itself.
+"""What the vectors of each layer tell: linear probes, with controls for what such a classifier
+learns by itself, and similarity of texts.
 
     accuracy       logistic regression on the frozen states of a layer       Alain & Bengio 2016
     control        the same for random labels, one for each distinct word    Hewitt & Liang 2019
@@ -12,11 +11,8 @@ Linear probes of every layer, with controls for what such a classifier learns by
 For tagging, states are those of each word's first token; for whole texts, their mean over tokens,
 and the control label belongs to the first word of the text.
 
-Similarity of texts by the vectors of a frozen model, for each layer and pooling.
-
-For pairs of texts with a similarity score: Spearman's correlation of the score with the cosine of
-the two vectors, pooled by the first token (CLS), the last one, the mean or the maximum over tokens.
-Nothing is trained.
+For pairs of texts with a similarity score, without training: Spearman's correlation of the score
+with the cosine of the two vectors, by layer and by pooling.
 """
 
 from __future__ import annotations
@@ -76,11 +72,8 @@ class LayerProbe:
         no_control: why the control is meaningless, and NaN; empty if it is valid.
         weights: of the layers in the mix; they sum to 1.
         mixed: the accuracy of the classifier on the mix.
-        of_texts: whether whole texts are classified, not words.
-        baselines: accuracies of predictions without a model.
         verdict: whether the best layer is better than those and than an untrained model, by paired
             tests with the level divided by the number of layers, as the best is chosen among them.
-        findings: about truncated texts.
     """
 
     task: str

@@ -1,5 +1,4 @@
-"""The reports of probes: tables for the terminal, `results.json`, and an HTML page for each kind of
-probe."""
+"""The reports of probes: tables for the terminal, `results.json`, and a page."""
 
 from __future__ import annotations
 

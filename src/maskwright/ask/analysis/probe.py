@@ -43,9 +43,7 @@ def probe(
     Args:
         data: labelled texts; with a `word`, a csv of texts and meanings. None: built-in sentences
             with "bank".
-        word: the ambiguous word to probe; None: probe for labels.
         items: the maximum number of words or texts; None: 10,000, and all pairs.
-        read: how labelled files are read: separator, encoding, and so on.
 
     Returns:
         The path of the page.

@@ -31,11 +31,10 @@ class FramedToken:
 
     Attributes:
         position: its index in the row that the model reads, from 0.
-        id, token: its id and its string in the vocabulary.
+        token: its string in the vocabulary.
         segment: 0 for the first text, 1 for the second if the tokenizer has segments.
-        text: the index of the text that it comes from, 0 or 1; None for a special token.
-        place: the offsets (start, end) of its characters in that text; None for a special token.
-        unknown: whether it is the unknown token.
+        text, place: the index of the text that it comes from, and the offsets (start, end) of its
+            characters there; None for a special token.
     """
 
     position: int
@@ -52,10 +51,8 @@ class TokenView:
     """The tokens of a text or a pair.
 
     Attributes:
-        texts: the original texts.
         read: the texts after normalisation by the tokenizer.
         tokens: of the whole row, including special tokens.
-        unknown: counts of unknown characters.
     """
 
     tokenizer: Tokenizer
@@ -124,21 +121,18 @@ def see(tokenizer: Tokenizer, text: str, pair: str | None = None) -> TokenView:
     encoded = counting.encode_batch(texts, offsets=True)
     ids, segments = tokenizer.frame(*(ids.tolist() for ids, _ in encoded))
     margins = tokenizer.frame_margins(pair is not None)
-    tokens: list[FramedToken] = []
-
-    def add(*text_fields: Any) -> None:
-        position = len(tokens)
-        token = ids[position]
-        name, segment = tokenizer.vocabulary[token], segments[position]
-        tokens.append(FramedToken(position, token, name, segment, *text_fields))
-
+    sources: list[Any] = []  # () of a special token, else the last fields
     for number, margin in enumerate(margins):
-        for _ in range(margin):
-            add()
+        sources += [()] * margin
         for token, span in zip(*encoded[number], strict=True) if number < len(encoded) else ():
-            add(number, tuple(span.tolist()), int(token) == tokenizer.emitted)
-    read = tuple(map(tokenizer.normalise, texts))
-    return TokenView(tokenizer, texts, read, tuple(tokens), unknown)
+            sources.append((number, tuple(span.tolist()), int(token) == tokenizer.emitted))
+    tokens = tuple(
+        FramedToken(position, token, tokenizer.vocabulary[token], segment, *source)
+        for position, (token, segment, source) in enumerate(
+            zip(ids, segments, sources, strict=True)
+        )
+    )
+    return TokenView(tokenizer, texts, tuple(map(tokenizer.normalise, texts)), tokens, unknown)
 
 
 def show_tokens(

@@ -65,7 +65,6 @@ class WordSenses:
     """How well vectors separate the meanings of a word, by layer from the embeddings up.
 
     Attributes:
-        senses, texts: of each occurrence.
         apart: see the module's docstring; `untrained`: the same for an untrained model.
         neighbour: as there; `chance` is the expected share for random vectors.
         picture: (N, 2), the occurrences in the first two principal directions of the layer `best`,
@@ -117,6 +116,8 @@ def tell_senses(
     same_sense = np.stack([_neighbours(layer, truth) for layer in vectors], axis=1)
     apart = [_apart(layer, truth) for layer in vectors]
     best = int(np.argmax(apart))
+    centred = vectors[best] - vectors[best].mean(0)
+    left_vectors, singular_values, _ = np.linalg.svd(centred, full_matrices=False)
     shares = np.array([counts[name] for name in distinct_senses]) / len(senses)
     return WordSenses(
         word,
@@ -127,7 +128,7 @@ def tell_senses(
         [_apart(layer, truth) for layer in untrained_vectors],
         list(estimates_of_means([str(layer) for layer in subject.layers], same_sense).values()),
         float(shares @ ((shares * len(senses) - 1) / (len(senses) - 1))),
-        _principal_plane(vectors[best]),
+        left_vectors[:, :2] * singular_values[:2],
         best,
     )
 
@@ -246,10 +247,3 @@ def _neighbours(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> NDArr
     np.fill_diagonal(steps, np.inf)
     nearest = steps == steps.min(1, keepdims=True)
     return np.asarray((nearest & (truth[:, None] == truth)).sum(1) / nearest.sum(1))
-
-
-def _principal_plane(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Project vectors (N, D) on their first two principal components, (N, 2)."""
-    centred = vectors - vectors.mean(0)
-    left_vectors, singular_values, _ = np.linalg.svd(centred, full_matrices=False)
-    return np.asarray(left_vectors[:, :2] * singular_values[:2])

@@ -25,15 +25,8 @@ WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class FlaggedRow:
-    """A row to look at.
-
-    Attributes:
-        where: its file and line.
-        text: its text; both texts of a pair, separated by a bar.
-        label: its label, as its class is named.
-        suggestion: a more probable label.
-        score: the probability that the label is wrong, 0 to 1.
-    """
+    """A row to look at: file and line, text (of a pair both, separated by a bar), label, a more
+    probable label, and the probability that the label is wrong, 0 to 1."""
 
     where: str
     text: str
@@ -47,11 +40,9 @@ class Check:
     """The result of one check.
 
     Attributes:
-        name: a stable name, such as "repetitions".
         summary: what was seen, in a line; why it does not apply if there are no figures.
         figures: plain values by name.
-        findings: what the user should know, the gravest first.
-        rows: rows to look at, the gravest first.
+        findings, rows: what the user should know and look at, the gravest first.
     """
 
     name: str
@@ -72,12 +63,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Subject:
-    """The labelled rows that are examined.
-
-    Attributes:
-        dataset: the examples, in the parts that the files have.
-        table: the rows as they stand in the files.
-    """
+    """The labelled rows that are examined, in the parts of the files, and as they stand there."""
 
     dataset: Dataset
     table: Table

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,7 +69,6 @@ class FoldPredictions:
     """Predictions of rows by models that did not learn from them.
 
     Attributes:
-        rows: the rows.
         labels: (N,) class indices, for several labels (N, C) of 0 and 1, or numbers.
         log_odds: (N, C) log probabilities of the classes up to a constant; for several labels
             the logit of each; for numbers (N, 1) predictions. NaN for rows that are in no fold.
@@ -207,10 +206,9 @@ def _predicted(
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """The fit of a share of wrong labels.
+    """The fit of a `share` of wrong labels.
 
     Attributes:
-        share: the estimated share of labels that are wrong.
         most: the upper limit of its one-sided 95 % interval, at most 0.5.
         ratio: twice the log of the likelihood ratio against a share of 0.
         posterior: (N,) or (N, C) the probability that a label is wrong.
@@ -280,7 +278,7 @@ def check_labels(subject: Subject, predicted: FoldPredictions | None) -> Check:
     skill += f": {predicted.accuracy:.3f} right (most frequent answer {predicted.usual:.3f})"
     if predicted.skill < SKILL:
         skill += ", which is too little to judge labels"
-        return Check(name, skill, figures, list(_unrelated(predicted)))
+        return Check(name, skill, figures, _unrelated(predicted))
     noise = estimate_noise(predicted.log_odds, predicted.labels)
     figures |= {"estimated_share": round(noise.share, 4), "likelihood_ratio": round(noise.ratio, 1)}
     figures["highest_share"] = round(noise.most, 3)
@@ -306,19 +304,17 @@ def check_labels(subject: Subject, predicted: FoldPredictions | None) -> Check:
     return Check(name, f"{skill}; about {percent(noise.share)} wrong", figures, [finding], rows)
 
 
-def _unrelated(predicted: FoldPredictions) -> Iterator[Finding]:
-    """Yield a finding if labels are predicted no better than by chance."""
-    if predicted.relation < RELATION:
-        rows = len(predicted.rows)
-        yield Finding(
-            "labels-not-predicted",
-            "the label is predicted from the text no better than by chance",
-            f"{predicted.accuracy:.2f} right of {rows:,} rows, the most frequent answer "
-            f"{predicted.usual:.2f}",
-            "make sure that these are the columns you mean: --column text=… --column label=…; if "
-            "the order of words decides, name a MODEL",
-            severity(rows, LEAST_RELATED),
-        )
+def _unrelated(predicted: FoldPredictions) -> list[Finding]:
+    """Return a finding if labels are predicted no better than by chance."""
+    if predicted.relation >= RELATION:
+        return []
+    message = "the label is predicted from the text no better than by chance"
+    evidence = f"{predicted.accuracy:.2f} right of {len(predicted.rows):,} rows, the most frequent "
+    evidence += f"answer {predicted.usual:.2f}"
+    remedy = "make sure that these are the columns you mean: --column text=… --column label=…; if "
+    remedy += "the order of words decides, name a MODEL"
+    grade = severity(len(predicted.rows), LEAST_RELATED)
+    return [Finding("labels-not-predicted", message, evidence, remedy, grade)]
 
 
 def _flagged_row(

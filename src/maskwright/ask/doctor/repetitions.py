@@ -8,7 +8,7 @@ to be. They are compared exactly, without hashing.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -96,7 +96,7 @@ def check_repetitions(subject: Subject) -> Check:
             severity(share, CONTRADICTORY),
         )
         findings.append(finding)
-    inside = [_repeats(zip(parts, keys, strict=True)) for keys in (exact, near)]
+    inside = [len(rows) - len({*zip(parts, keys, strict=True)}) for keys in (exact, near)]
     if (share := max(inside) / len(rows)) >= COPIES:
         message = f"{percent(share)} of the rows repeat an earlier row of their part"
         evidence = f"{counted(inside[0], 'copy', 'copies')}, {max(0, inside[1] - inside[0]):,} near"
@@ -108,11 +108,6 @@ def check_repetitions(subject: Subject) -> Check:
     if not is_compared:
         summary += f" (near copies are looked for in at most {COMPARED:,} rows)"
     return Check("repetitions", summary, figures, findings)
-
-
-def _repeats(keys: Any) -> int:
-    counts = Counter(keys)
-    return sum(counts.values()) - len(counts)
 
 
 def _contradictions(rows: Sequence[Example]) -> Iterator[list[Example]]:

@@ -61,8 +61,7 @@ class LabelledRows(NamedTuple):
     """Rows that a model is evaluated on.
 
     Attributes:
-        part: the name of the part of the data.
-        examples: the rows as examples of the task.
+        examples: the rows of the `part` of the data as examples of the task.
         task_type: that of the model; the one of pairs for a foreign model that reads both.
         table_rows: the rows as read, of which some may be no examples.
         columns: the names of their columns.
@@ -107,15 +106,14 @@ def evaluate_file(
     Args:
         part: the part of a folder; None: test, else validation, else the first one.
         columns: from role to column, if not those of the training data.
-        read: encoding, separator, and the handling of bad rows.
         out: a folder for the metrics (`evaluation.json`), a page with the worst mistakes, and
             skipped rows (`rejects.jsonl`); created if necessary.
         base: the folder of the base, if `folder` is an adapter and does not name it.
+        by: a column of the file; the metrics are also given for the rows with each of its values.
         generalisation: also measure the distance of the weights from those before training, the gap
             to training rows, and a PAC-Bayes bound; the training data must be where `finetune` read
             them.
-        by: a column of the file; the metrics are also given for the rows with each of its values.
-        also: files or folders of other rows, such as of another domain, with the same columns; the
+        also: files or folders of rows with the same columns, such as of another domain; the
             metrics are also given for them, with the difference to `data`.
         stream: for the printed report; None: standard output.
 
@@ -277,7 +275,12 @@ def _training_rows(folder: Path) -> Sequence[Any]:
     file = folder / recipe.NAME
     data = _training_data(file)
     made = None if data is None else recipe.read(file)
-    if made is None or not made.methods[0].opens_network or not _is_as_it_was(made):
+    if (
+        made is None
+        or not made.methods[0].opens_network
+        or made.made_from.get("model")
+        != fingerprint(hashes(folders.model_folder(Path(made.model))))
+    ):
         raise UsageError(
             "the training of this model cannot be traced",
             where="--generalisation",
@@ -288,12 +291,6 @@ def _training_rows(folder: Path) -> Sequence[Any]:
         )
     assert data is not None
     return data.parts[TRAIN]
-
-
-def _is_as_it_was(made: recipe.FinetuneRecipe) -> bool:
-    """Whether the model that was fine-tuned has not changed."""
-    path = folders.model_folder(Path(made.model))
-    return made.made_from.get("model") == fingerprint(hashes(path))
 
 
 def _training_data(file: Path) -> Dataset | None:
@@ -336,7 +333,6 @@ def rows_for(
     `evaluate_file`.
 
     Args:
-        folder: of the model.
         parts: the first of these that `data` has is read, unless `part` names one.
         rejects: the file to write skipped rows to.
         say: called with what was inferred about the data.
@@ -350,40 +346,28 @@ def rows_for(
         raise UsageError(
             "no such part of the data", where=data, found=part_name, wanted=near(part_name, names)
         )
-    by_role = as_names(columns)
-    examples, task_type = _part_examples(folder, model, loaded, part_name, data, by_role, read, say)
-    return LabelledRows(part_name, examples, task_type, loaded.parts[part_name], loaded.columns)
-
-
-def _part_examples(
-    folder: Path | str,
-    model: TaskPredictor,
-    loaded: Table,
-    name: str,
-    data: Path | str,
-    columns: Mapping[str, Sequence[str]],
-    read: TableReadingOptions,
-    say: Say,
-) -> tuple[Sequence[Any], TaskType]:
-    """Convert the part `name` to examples of the model's task; returns them and the task type.
-    `say` is called with what was inferred about the data."""
     part_table = replace(
         loaded,
-        parts={ALL: loaded.parts[name]},
-        counts={ALL: loaded.counts[name]},
-        rejects={ALL: loaded.rejects[name]} if loaded.rejects else {},
+        parts={ALL: loaded.parts[part_name]},
+        counts={ALL: loaded.counts[part_name]},
+        rejects={ALL: loaded.rejects[part_name]} if loaded.rejects else {},
     )
-    model, columns = _as_pair_task(model, part_table, columns, read.no_label)
-    task = _infer_task(model, part_table, data, columns, read.no_label)
+    model, by_role = _as_pair_task(model, part_table, as_names(columns), read.no_label)
+    task_type, task = model.task_type, _infer_task(model, part_table, data, by_role, read.no_label)
     for line in task.columns.lines():
         say(line)
-    if name in (ALL, TRAIN) and _learned_from(folder, data):
+    recipe_file = _result_folder(Path(folder)) / recipe.NAME
+    if (
+        part_name in (ALL, TRAIN)
+        and recipe_file.is_file()
+        and recipe.read(recipe_file).made_from.get("files") == fingerprint(hashes(Path(data)))
+    ):
         message = "these are the files that the model learned from, so the figures flatter it"
         say(Finding("evaluated-on-training-data", message).line())
-    learned_from = loaded.parts.get(TRAIN, []) if name != TRAIN else []
+    learned_from = loaded.parts.get(TRAIN, []) if part_name != TRAIN else []
     unlabelled = hidden_by(part_table.first, learned_from, task.columns)
-    if unlabelled is not None and (learned_from or unlabelled not in model.task_type.labels):
-        raise no_answers(name, part_table.first, task.columns, unlabelled)
+    if unlabelled is not None and (learned_from or unlabelled not in task_type.labels):
+        raise no_answers(part_name, part_table.first, task.columns, unlabelled)
     examples = build(
         part_table,
         task,
@@ -391,16 +375,17 @@ def _part_examples(
         repair_tags=read.repair_tags,
         no_label=read.no_label,
         reading=read.reading,
-        classes=model.task_type.labels,
+        classes=task_type.labels,
         values=model.values,
-        assume=bool(model.task_type.options.get(UNTOLD)),
+        assume=bool(task_type.options.get(UNTOLD)),
     )
-    of_labels = task.columns.layout.label_findings(model.task_type.labels)
+    of_labels = task.columns.layout.label_findings(task_type.labels)
     of_part = task.columns.layout.findings(ALL, examples)
-    of_reading = reading_findings(name, loaded.counts[name])
+    of_reading = reading_findings(part_name, loaded.counts[part_name])
     for finding in (*of_reading, *left_out_findings(examples), *of_part, *of_labels):
         say(finding.line())
-    return examples.parts[ALL], model.task_type
+    part_rows = loaded.parts[part_name]
+    return LabelledRows(part_name, examples.parts[ALL], task_type, part_rows, loaded.columns)
 
 
 def _as_pair_task(
@@ -490,11 +475,3 @@ def _metric_table(
     note = "95 % intervals of rows like these."
     note += " Differences are from other rows, and therefore not paired." if added else ""
     return {"title": title, "head": head, "rows": cells, "note": note}
-
-
-def _learned_from(folder: Path | str, data: Path | str) -> bool:
-    """Whether the model in `folder` was trained on exactly these files, by their hashes."""
-    file = _result_folder(Path(folder)) / recipe.NAME
-    if not file.is_file():
-        return False
-    return recipe.read(file).made_from.get("files") == fingerprint(hashes(Path(data)))

@@ -1,13 +1,9 @@
-"""Minimal pairs of grammar: their judgement by a model, and its evaluation.
-
-Minimal pairs: which of two sentences that differ in one point of grammar is more likely?
+"""Minimal pairs: which of two sentences that differ in one point of grammar is more likely?
 
 A folder contains one JSON Lines file for each paradigm, with the fields `sentence_good` and
 `sentence_bad` (BLiMP, Warstadt et al. 2020, doi 10.1162/tacl_a_00321; 67 paradigms of 1,000 pairs,
 or a subset). The outcome of a pair is 1 if the good sentence has the higher score, 0 if the bad one
 has, and 0.5 if they tie, that is, differ by less than float32 can resolve.
-
-`maskwright evaluate MODEL --data FOLDER`: minimal pairs of grammar, with baselines.
 
 Results are written to `minimal-pairs-METHOD-PART-PAIRS.json` in the output folder (PAIRS is the
 beginning of the pairs' hash) with the outcome of every pair, so that models can be compared pair by
@@ -316,18 +312,12 @@ def as_table(
             _interval_text(result.bootstrap),
             f"{sum(map(result.ties, names)):,}",
             *(percent(r.mean) for r in baselines.values()),
-        ],
-        *(
-            [
-                name.replace("_", " "),
-                percent(result.accuracies[name]),
-                _interval_text(result.interval(name)),
-                f"{result.ties(name):,}",
-                *(percent(r.accuracies[name]) for r in baselines.values()),
-            ]
-            for name in names
-        ),
+        ]
     ]
+    for name in names:
+        accuracies = [percent(r.accuracies[name]) for r in (result, *baselines.values())]
+        accuracies[1:1] = [_interval_text(result.interval(name)), f"{result.ties(name):,}"]
+        rows.append([name.replace("_", " "), *accuracies])
     pairs = sum(len(v) for v in result.outcomes.values())
     without = [WITHOUT_MODEL[name] for name in baselines]
     return {

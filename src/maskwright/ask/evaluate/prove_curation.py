@@ -34,8 +34,7 @@ from maskwright.base.storage.commit import require_own
 from maskwright.base.storage.files import new_text
 from maskwright.base.storage.manifest import verify
 from maskwright.text.corpus.files import Paths
-from maskwright.text.corpus.read import Reader
-from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.corpus.read import DEFAULT, Reader
 from maskwright.text.curate.card import read_card
 from maskwright.text.curate.curation import is_curated, work_folder
 from maskwright.text.curate.engine.segment import location_of
@@ -89,11 +88,9 @@ def prove(
     """Compare training on the curated corpus `clean` with training on its source text.
 
     Args:
-        out: the output folder; None: `clean.proof` beside `clean`. A second call resumes.
-        recipe: a pretraining recipe of a language model, built in or a file.
-        budget: of each run, in the form of `maskwright compare`.
+        out: None: `clean.proof` beside `clean`. A second call resumes.
+        recipe, budget, settings: of each run, as for `maskwright compare`; a language model.
         held_out: text files for evaluation; by default a sample of the documents before curation.
-        settings: overrides of the recipe, `path=value`.
 
     Raises:
         UsageError: `clean` is not a curated corpus, or its intermediate files are gone.
@@ -152,9 +149,7 @@ def prove(
 
         def held_out_loss(name: str, seed: int) -> float:
             run, path = run_folder(out / "comparison", name, seed), out / "text" / f"{KEPT}.jsonl"
-            return float(
-                getattr(evaluate_text(run, path, reading=ReadingOptions()).figures, measure)
-            )
+            return float(getattr(evaluate_text(run, path, reading=DEFAULT).figures, measure))
 
         losses = {name: {s: held_out_loss(name, s) for s in range(seeds)} for name in losses}
         documents = (counts[0], counts[1], counts[3])
@@ -177,15 +172,14 @@ def _proof(
     gap = float(np.mean(list(after.values())) - np.mean(list(before.values())))
     estimate = difference(after, before)
     if estimate is None:
-        interval, verdict = None, "no verdict: a spread takes two seeds or more"
+        interval, spread, verdict = None, "", "no verdict: a spread takes two seeds or more"
     else:
         interval = (estimate.low, estimate.high)
+        spread = f" (95 % {estimate.low:+.4f} to {estimate.high:+.4f})"
         verdict = "no difference that is larger than the spread of the seeds"
-        if estimate.high < 0:
-            verdict = "cleaning pays: the difference is larger than the spread of the seeds"
-        elif estimate.low > 0:
-            verdict = "cleaning costs: the difference is larger than the spread of the seeds"
-    spread = "" if interval is None else f" (95 % {interval[0]:+.4f} to {interval[1]:+.4f})"
+        if estimate.high < 0 or estimate.low > 0:
+            effect = "pays" if estimate.high < 0 else "costs"
+            verdict = f"cleaning {effect}: the difference is larger than the spread of the seeds"
     sentence = f"after minus before: {gap:+.4f} {unit}{spread}; {verdict}"
     losses = tuple(before.values()), tuple(after.values())
     return Proof(*losses, gap, interval, documents, budget, recipe, sentence)
@@ -218,7 +212,7 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
     texts = {
         "before": (text for location, text in _read_documents(clean) if location not in excluded),
         "after": (text for location, text in _kept_documents(clean) if location not in excluded),
-        HELD_OUT: sampled_texts if sampled else _read_texts(held_out),
+        HELD_OUT: sampled_texts if sampled else (d.text for d in Reader(held_out, DEFAULT)),
         KEPT: (text for location, text in _kept_documents(clean) if location in chosen),
     }
     counts = [_write_jsonl(folder / f"{name}.jsonl", stream) for name, stream in texts.items()]
@@ -264,16 +258,15 @@ def _find_copies(clean: Path, chosen: set[str]) -> set[str]:
             visited.add(location)
         return location
 
-    texts = {_digest(text) for location, text in _read_documents(clean) if location in chosen}
-    locations = {location for location, text in _read_documents(clean) if _digest(text) in texts}
+    def digest(text: str) -> bytes:
+        return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+    texts = {digest(text) for location, text in _read_documents(clean) if location in chosen}
+    locations = {location for location, text in _read_documents(clean) if digest(text) in texts}
     targets = {last(location) for location in locations | chosen}
     return locations | {
         location for location in {*survivors, *targets} if last(location) in targets
     }
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def _kept_documents(clean: Path) -> Iterator[tuple[str, str]]:
@@ -316,11 +309,6 @@ def _read_documents(clean: Path) -> Iterator[tuple[str, str]]:
                 yield from zip(batch.ids, batch.texts, strict=True)
 
 
-def _read_texts(paths: Paths) -> Iterator[str]:
-    for document in Reader(paths, ReadingOptions()):
-        yield document.text
-
-
 def prove_command(
     clean: Path, budget: str | None, seeds: int | None, held_out: Sequence[str]
 ) -> None:
@@ -331,11 +319,7 @@ def prove_command(
         f"documents: {before:,} before, {after:,} after, {judged:,} held out; {proof.recipe}, "
         f"{proof.budget}, {len(proof.after)} seeds"
     )
-    print(
-        proof.sentence
-        if proof.survivors is None
-        else f"on documents as they came: {proof.sentence}"
-    )
+    print(f"on documents as they came: {proof.sentence}")
     if proof.survivors is not None:
         count = proof.survivors.documents[2]
         print(f"on the {count:,} of them that are kept, as curated: {proof.survivors.sentence}")

@@ -39,7 +39,6 @@ class Slice:
     """The rows with one value, or with one of several rare ones (`pooled`: how many).
 
     Attributes:
-        estimates: the metrics of its rows, by name.
         gap: how much better the measure is than on the `others`; NaN if it is not compared.
         others: the measure on the other rows.
         p: of no difference, adjusted for all slices; NaN as `gap`.

@@ -47,9 +47,8 @@ class TextEvaluation:
     """Metrics of a language model on a text.
 
     Attributes:
-        figures: metrics of the model.
-        lines: the same of two baselines: uniform predictions, and token frequencies of the training
-            text or, if `own_counts`, of the evaluated text.
+        lines: the metrics of two baselines: uniform predictions, and token frequencies of the
+            training text or, if `own_counts`, of the evaluated text.
         read: lines about the files that were read.
         findings: about what the metrics can be compared with.
     """
@@ -204,7 +203,8 @@ def _measure(
         objective = member.build(model.network, options, special_tokens.vocabulary(model.tokenizer))
         if recipe is not None and recipe.objective.spec.usual_for is not None:
             return objective, partial(held_out_rows, recipe), finding
-        length = _default_length(model) if recipe is None else recipe.rows.length
+        usual_length = min(model.config.longest or LONGEST, LONGEST)
+        length = usual_length if recipe is None else recipe.rows.length
         if objective.is_language_model:
             return objective, lambda store: Stream(store, length), finding
         packed = partial(PackedDocuments, length=length, seed=likelihood.SEED)
@@ -260,8 +260,3 @@ def _standard_objective(model: Model, recipe: Recipe | None) -> tuple[Member, An
     measurement = member.spec.measurement
     options = None if recipe is None else recipe.objective.checked
     return member, member.options() if measurement is None else measurement.options(options)
-
-
-def _default_length(model: Model) -> int:
-    """Return the row length to use if the length in training is unknown."""
-    return min(model.config.longest or LONGEST, LONGEST)

@@ -91,7 +91,7 @@ class Reliability:
     Attributes:
         probabilities: (N,) float64, of the predicted class of each row; of several labels, of each
             label of each row.
-        right: (N,) whether it is the class of the row; of several labels, whether the row has it.
+        right: (N,) whether the row has this class or label.
         answers: whether each row has one answer, from which the model can abstain.
     """
 

@@ -108,15 +108,13 @@ def do(a: argparse.Namespace) -> None:
         options.require_existing(path, "data")
     options.require_existing(a.against, "model", a.command)
     columns, read = options.parse_columns(a), how_read(a.read)
-    kind = "text"
-    if a.data is not None and is_retrieval_folder(a.data):
-        kind = "a retrieval folder"
-    elif a.data is not None:
-        kind = "labelled rows" if answers_tasks(a.model) else "minimal pairs"
-    _require_choices(a.how, None if kind == "a retrieval folder" else a.part)
+    in_beir_format = a.data is not None and is_retrieval_folder(a.data)
+    _require_choices(a.how, None if in_beir_format else a.part)
     dimensions = options.parse_numbers(a.dimensions, "--dimensions")
-    if a.against is not None and kind == "labelled rows":
-        kind += " against another model"
+    kind = "a retrieval folder" if in_beir_format else "text"
+    if a.data is not None and not in_beir_format:
+        compared = "labelled rows against another model" if a.against else "labelled rows"
+        kind = compared if answers_tasks(a.model) else "minimal pairs"
     for option in OPTIONS:
         if getattr(a, option) and option not in (*USED[kind], "read" if a.text else ""):
             raise UsageError(
@@ -140,8 +138,9 @@ def do(a: argparse.Namespace) -> None:
 
         out = a.model if is_run(a.model) else options.next_run_folder("evaluation")
     names = "how", "part", "base", "by", "generalisation", "against", "also"
-    given = {name: getattr(a, name) for name in names}
-    evaluate(a.model, a.data, out=out, columns=columns, read=read, dimensions=dimensions, **given)
+    settings = {name: getattr(a, name) for name in names}
+    settings |= {"columns": columns, "read": read, "dimensions": dimensions, "out": out}
+    evaluate(a.model, a.data, **settings)
 
 
 def _require_choices(method: str | None, split_name: str | None) -> None:

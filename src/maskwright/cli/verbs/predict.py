@@ -129,14 +129,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    if a.server is not None:
-        _require_no_folder(a)
-        if a.model is not None and a.file == STDIN and (a.model == STDIN or a.model.exists()):
-            a.model, a.file = None, a.model  # the only one that was given
-    elif a.server_token is not None:
-        raise UsageError(
-            "option has no effect here", where="--server-token", do="name the --server"
-        )
+    _refuse_idle(a)
+    is_alone = a.model is not None and a.file == STDIN
+    if a.server is not None and is_alone and (a.model == STDIN or a.model.exists()):
+        a.model, a.file = None, a.model
     if a.file == STDIN and len(a.also) > 1 and a.also[-1].is_file():
         a.file = a.also.pop()  # a model is a folder
     if a.server is None:
@@ -161,10 +157,6 @@ def do(a: argparse.Namespace) -> None:
             found="--threshold" if a.scores == "chosen" else "--scores all",
             wanted="one of them",
             do="leave --top out: --scores all lists every label",
-        )
-    if a.hypothesis is not None and a.labels is None:
-        raise UsageError(
-            "option has no effect here", where="--hypothesis", do="name the labels: --labels A,B"
         )
     labels = [] if a.labels is None else [label.strip() for label in a.labels.split(",")]
     columns, read = options.parse_columns(a), how_read(a.read)
@@ -198,14 +190,17 @@ def do(a: argparse.Namespace) -> None:
         printer(None)(f"{count:,} predictions: {a.out}")
 
 
-def _require_no_folder(a: argparse.Namespace) -> None:
-    """Refuse options that only apply to a model in a folder."""
-    values = {"--also": a.also, "--base": a.base, "--uncertain": a.uncertain}
-    for name, value in {**values, "--engine": a.engine != "torch"}.items():
+def _refuse_idle(a: argparse.Namespace) -> None:
+    """Refuse options that would have no effect, such as those of a folder if a server answers."""
+    with_server = "leave it out, or name a model folder in place of --server"
+    no_server, no_labels = "name the --server", "name the labels: --labels A,B"
+    for option, value, remedy in (
+        ("--also", a.server and a.also, with_server),
+        ("--base", a.server and a.base, with_server),
+        ("--uncertain", a.server and a.uncertain, with_server),
+        ("--engine", a.server and a.engine != "torch", with_server),
+        ("--server-token", a.server is None and a.server_token is not None, no_server),
+        ("--hypothesis", a.labels is None and a.hypothesis is not None, no_labels),
+    ):
         if value:
-            raise UsageError(
-                "option has no effect here",
-                where=name,
-                found="a server answers",
-                do="leave it out, or name a model folder in place of --server",
-            )
+            raise UsageError("option has no effect here", where=option, do=remedy)

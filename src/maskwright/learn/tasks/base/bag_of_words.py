@@ -135,9 +135,7 @@ class BagOfWords:
     """A fitted model of L labels and F features.
 
     Attributes:
-        settings: of each vectorizer.
-        vectorizers: of scikit-learn.
-        is_pair: whether rows are two texts.
+        settings, vectorizers: of scikit-learn's vectorizers, and these.
         weights, bias: (L, F) and (L,) float32; L is 1 for numbers.
         strength: the inverse penalty that was chosen.
     """
@@ -161,7 +159,7 @@ class BagOfWords:
 
         Args:
             num_classes: number of labels; 0 for numbers.
-            metric: name of the metric that chooses the strength of the regression.
+            metric: chooses the strength of the regression.
             choose_on: validation rows; if they are few, folds of `train` are used in their place.
         """
         fitted = fit_vectorizers(
