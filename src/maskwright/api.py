@@ -208,11 +208,9 @@ def evaluate(
         data: a retrieval folder, labelled rows, or a folder of minimal pairs.
         text: files or folders; none: what the model's run held out.
         out: where the figures of rows or pairs are written; pairs need it.
-        how, part: of pairs, how they are scored and which; of rows, which part of a folder.
-        columns, read, base, by, generalisation, also: of rows, as for `evaluate_file`.
-        dimensions: of retrieval, as for `evaluate_retrieval`.
         against: of rows, another fine-tuned model: both are compared (`evaluate_against`).
         stream: takes what is said of rows and pairs; None: standard output.
+        Others: as for these functions.
 
     Raises:
         UsageError: both `data` and `text`, or pairs without `out`.

@@ -64,12 +64,9 @@ def attention(
         say(Finding("texts-too-short", message).line())
     relations, rare, num_skipped = heads.compare_with_trees(subject, bank) if bank else ([], [], 0)
     if not text and not bank:
-        found_texts = Finding(
-            "built-in-sentences",
-            f"heads are measured on {len(texts)} short sentences that come with this command",
-            remedy="--text PATH takes your own",
-        )
-        say(found_texts.line())
+        message = f"heads are measured on {len(texts)} short sentences that come with this command"
+        remedy = "--text PATH takes your own"
+        say(Finding("built-in-sentences", message, remedy=remedy).line())
     if rare:
         why = f"not asked, with fewer than {heads.FEWEST_WORDS} words in a half of the sentences"
         say(Finding("rare-relations", f"{why}: {', '.join(rare)}").line())

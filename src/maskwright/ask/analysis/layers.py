@@ -243,8 +243,7 @@ def _mean(hidden: Tensor, batch: Batch) -> Tensor:
 def _control(
     words: Sequence[str], classes: int, labels: NDArray[np.int64], seed: int
 ) -> NDArray[np.int64]:
-    """Return a random class for each word, equal for equal words, with the distribution of
-    `labels`."""
+    """Return a random class for each word, equal for equal words, distributed as `labels`."""
     digests = [hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words]
     contents = np.array([int.from_bytes(digest, "little") for digest in digests], np.uint64)
     order = integers(key("draw", seed, 1, contents), 1, len(labels))[:, 0]
@@ -338,8 +337,8 @@ def _mix(
 def _baselines(
     train: _States, evaluated: _States, *, of_texts: bool
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return for which of the evaluated part the most frequent class is right, and the most
-    frequent class of each word (of the first word of each text if `of_texts`)."""
+    """Return for which of the evaluated part the most frequent class is right, and that of each
+    word (of the first word of each text if `of_texts`)."""
     commonest = int(np.bincount(train.labels).argmax())
     labels_by_word: dict[str, list[int]] = {}
     for word, label in zip(train.words, train.labels.tolist(), strict=True):
@@ -419,8 +418,8 @@ def compare_pooling(
     }
     untrained = _ranked(subject.untrained(), subject, encoded.examples, _mean)
     data_to_train = replace(data, parts={TRAIN: all_rows, **data.parts})
-    baselines = dict(task_type.baselines(data_to_train, part))
-    tfidf_scores = np.asarray(next(iter(baselines.values())))[order]
+    ((_, tfidf_answers), *_) = task_type.baselines(data_to_train, part)
+    tfidf_scores = np.asarray(tfidf_answers)[order]
     correlations = {name: _correlations(truth, layers) for name, layers in ranked.items()}
     name, layer = max(
         ((name, number) for name in ranked for number in range(len(untrained))),
@@ -428,11 +427,9 @@ def compare_pooling(
     )
     count, best = len(ranked) * len(untrained), ranked[name][layer]
     rivals = []
-    for rival, scores in (
-        ("a bag of words", tfidf_scores),
-        ("an untrained model", untrained[layer]),
-    ):
-        level, resamples = 1 - (1 - LEVEL) / count, RESAMPLES_PER_TEST * count
+    level, resamples = 1 - (1 - LEVEL) / count, RESAMPLES_PER_TEST * count
+    baselines = {"a bag of words": tfidf_scores, "an untrained model": untrained[layer]}
+    for rival, scores in baselines.items():
         gap = of_metric(metrics.spearman, truth, best, scores, level=level, resamples=resamples)
         rivals.append(Rival(rival, metrics.spearman(truth, scores), gap))
     where = f"Spearman's correlation of the {name} at {subject.layers[layer]},"

@@ -18,7 +18,7 @@ from maskwright.base.metrics.paired import Verdict
 from maskwright.base.report import document
 from maskwright.base.report.document import Table, figure
 from maskwright.base.report.drawing.curves import Chart, Line, draw
-from maskwright.base.report.drawing.svg import COLOURS, grid, scatter
+from maskwright.base.report.drawing.svg import COLOURS, scatter
 from maskwright.base.terminal import Say
 from maskwright.model.opening import folders
 from maskwright.text.tables.rows import ALL
@@ -68,16 +68,13 @@ def show_layers(subject: ProbedModel, out: Path, probed: layers.LayerProbe, say:
         say(finding.line())
     table = _layer_table(probed)
     say(f"\n{probed.verdict.sentence}\n\n" + document.for_terminal(table))
-    xs = list(range(len(probed.layers)))
     lines = [_line("the task", probed.accuracy, "one"), _line("untrained", probed.untrained, "two")]
     if not probed.no_control:
         lines.append(_line("control", probed.control, "three"))
     selectivity = [None if probed.no_control else gap for gap in probed.selectivity]
     title = f"Accuracy of {probed.task} by layer (0: embeddings)"
-    by_layer = BY_LAYER(title, lines, list(probed.baselines.items()), marks=xs)
-    names, title = [str(x) for x in xs], "Weight of each layer in the mix"
-    most, centre = max(probed.weights), f"{probed.gravity:.1f}"
-    weights = grid(title, [probed.weights], [""], names, across="layer", high=most)
+    marks = list(range(len(probed.layers)))
+    by_layer = BY_LAYER(title, lines, list(probed.baselines.items()), marks=marks)
     return write(
         out,
         subject,
@@ -86,7 +83,7 @@ def show_layers(subject: ProbedModel, out: Path, probed: layers.LayerProbe, say:
         say,
         kind="What layers know",
         verdict=probed.verdict.sentence,
-        charts={"By layer": draw(by_layer), f"The mix, whose centre is layer {centre}": weights},
+        charts={"By layer": draw(by_layer)},
         table=table,
     )
 
@@ -122,7 +119,7 @@ def _layer_table(probed: layers.LayerProbe) -> Table:
         f"{'first word of a text' if probed.of_texts else 'word'}"
         + (f"; it says nothing here, as {probed.no_control}" if probed.no_control else "")
         + ". Selectivity: accuracy minus control. Untrained: a model of this shape with weights "
-        "as drawn.",
+        f"as drawn. The centre of the mix is layer {probed.gravity:.1f}.",
     }
 
 

@@ -66,10 +66,10 @@ def probe(
             )
         if word is not None and not word.strip():
             raise UsageError("no word to look at", where="--word", found=repr(word))
+    document.reserve(out)
     subject = ProbedModel.of(Path(model))
     data = None if data is None else Path(data)
     if data is None or word is not None:
-        document.reserve(out)
         return show_senses(subject, out, word or word_senses.WORD, data, columns, say)
     examples = _pairs(data, columns, task, read)
     if examples is None:
@@ -79,7 +79,6 @@ def probe(
         *(finding.line() for finding in left_out_findings(examples)),
     ):
         say(line)
-    document.reserve(out)
     if _is_alike(examples.task):
         return show_pooling(subject, out, layers.compare_pooling(subject, examples, items), say)
     items = ITEMS if items is None else items

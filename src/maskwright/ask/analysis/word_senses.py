@@ -143,13 +143,9 @@ def read_senses(
         DataError: a row is bad or lacks a column.  UsageError: the file or role does not exist.
     """
     named = {"text": ["text"], "label": ["label"], **as_names(columns)}
-    if unknown_roles := set(named) - {"text", "label"}:
-        raise UsageError(
-            "no such role of a column",
-            where="--column",
-            found=", ".join(unknown_roles),
-            wanted="text, label",
-        )
+    if unknown_roles := ", ".join(set(named) - {"text", "label"}):
+        message, wanted = "no such role of a column", "text, label"
+        raise UsageError(message, where="--column", found=unknown_roles, wanted=wanted)
     texts, meanings = [], []
     for row in read_rows(separate_class_names(find_all(path))[0]):
         for role, (name, *_) in named.items():

@@ -60,8 +60,6 @@ SUSPECT = 0.5  # posterior probability of a wrong label
 # need the order of words (CoLA) is 9 on 5,000 rows, but 0 to 6 on 1,000: fewer rows are a note.
 RELATION, LEAST_RELATED = 3.0, 2_000
 LISTED = 1_000
-# (indices of training rows, indices of other rows) -> the features of both
-Features = Callable[[NDArray[np.int64], NDArray[np.int64]], tuple[Any, Any]]
 
 
 @dataclass(frozen=True)
@@ -138,13 +136,17 @@ def out_of_fold(
     except DataError:  # groups or texts are fewer than folds
         return None
     labels = targets(rows, num_classes)
-    features = _bag_of_words(rows) if embed is None else _embeddings(rows, embed)
+    texts = [row.whole_text for row in rows]
+    features: Any = None if embed is None else _embeddings(rows, embed)
     log_odds = np.full((len(rows), num_classes), np.nan)
-    every = np.arange(len(rows))
     for held_out in map(np.array, folds):
-        learned = np.setdiff1d(every, held_out)
-        train_features, new_features = features(learned, held_out)
-        log_odds[held_out] = _predicted(train_features, labels[learned], new_features, num_classes)
+        learned = np.setdiff1d(np.arange(len(rows)), held_out)
+        if embed is None:
+            least = 2 if len(learned) > MANY else 1
+            ((_, weigh),) = fit_vectorizers([texts[i] for i in learned], [WORDS], least)
+            features = weigh.transform(texts)
+        sides = features[learned], labels[learned], features[held_out]
+        log_odds[held_out] = _predicted(*sides, num_classes)
     is_predicted = ~np.isnan(log_odds).any(1)
     return FoldPredictions(
         [row for row, is_known in zip(rows, is_predicted, strict=True) if is_known],
@@ -154,28 +156,14 @@ def out_of_fold(
     )
 
 
-def _bag_of_words(rows: Sequence[Example]) -> Features:
-    texts = [row.whole_text for row in rows]
-
-    def features(learned: NDArray[np.int64], held_out: NDArray[np.int64]) -> tuple[Any, Any]:
-        texts_by_side = [[texts[i] for i in chosen] for chosen in (learned, held_out)]
-        ((_, weigh),) = fit_vectorizers(texts_by_side[0], [WORDS], 2 if len(learned) > MANY else 1)
-        return weigh.transform(texts_by_side[0]), weigh.transform(texts_by_side[1])
-
-    return features
-
-
-def _embeddings(
-    rows: Sequence[Example], embed: Callable[[Sequence[str]], NDArray[Any]]
-) -> Features:
+def _embeddings(rows: Sequence[Example], embed: Callable[[Sequence[str]], NDArray[Any]]) -> Any:
     """Encode each text once; of a pair the features are products and differences."""
     fields = type(rows[0]).text_fields
     vectors = [embed([getattr(row, name) for row in rows]) for name in fields]
     matrix = vectors[0]
     if len(vectors) == 2:
         matrix = np.hstack([vectors[0] * vectors[1], np.abs(vectors[0] - vectors[1])])
-    matrix = matrix / matrix.std()  # penalties are for features of this scale
-    return lambda learned, held_out: (matrix[learned], matrix[held_out])
+    return matrix / matrix.std()  # penalties are for features of this scale
 
 
 def _predicted(

@@ -102,11 +102,11 @@ def check_repetitions(subject: Subject) -> Check:
         evidence = f"{counted(inside[0], 'copy', 'copies')}, {max(0, inside[1] - inside[0]):,} near"
         remedy = "take them out, unless they are as frequent where the model will be used"
         findings.append(Finding("repeated-rows", message, evidence, remedy, "warning"))
-    near_text = f"{figures['near_copies']:,} near copies" if is_compared else "near copies unknown"
+    near_text = f"{figures['near_copies']:,} near copies"
+    if not is_compared:
+        near_text = f"near copies unknown (more than {COMPARED:,} rows)"
     summary = f"{counted(num_copies, 'copy', 'copies')}, {near_text}, "
     summary += f"{counted(len(contradictory), 'text')} with different labels"
-    if not is_compared:
-        summary += f" (near copies are looked for in at most {COMPARED:,} rows)"
     return Check("repetitions", summary, figures, findings)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from maskwright.ask.evaluate.labelled_rows import predict_rows, rows_for
+from maskwright.ask.evaluate.labelled_rows import plain_estimates, predict_rows, rows_for
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import IncompatibleError, UsageError, shorten
 from maskwright.base.metrics.intervals import Estimate
@@ -103,10 +103,7 @@ class ModelComparison:
         return {
             "verdict": self.verdict.to_json(),
             "measure": self.measure,
-            "figures": {
-                name: {metric: estimate.to_json() for metric, estimate in estimates.items()}
-                for name, estimates in self.estimates.items()
-            },
+            "figures": {name: plain_estimates(e) for name, e in self.estimates.items()},
             "differences": {
                 metric: gap.estimate().to_json()
                 | {"p": None if math.isnan(self.p[metric]) else self.p[metric]}

@@ -168,7 +168,7 @@ def evaluate_file(
         "part": labelled.part,
         "rows": len(rows),
         "test": {**test, "other_uses": len(uses)},
-        "figures": _to_json(metrics),
+        "figures": plain_estimates(metrics),
         "baselines": {
             name: {m: v if math.isfinite(v) else None for m, v in compared[name].values.items()}
             for name, _ in baselines
@@ -176,7 +176,7 @@ def evaluate_file(
         "findings": [finding.to_json() for finding in findings],
     }
     if shifted:
-        content["also"] = {name: _to_json(estimates) for name, estimates in shifted.items()}
+        content["also"] = {name: plain_estimates(estimates) for name, estimates in shifted.items()}
     metric_table = _metric_table(
         f"{task_type.task}, {counted(len(rows), 'row')}"
         + (f" of {eval_part}" if eval_part else ""),
@@ -228,7 +228,8 @@ def evaluate_file(
     return metrics
 
 
-def _to_json(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
+def plain_estimates(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
+    """Return estimates as JSON values."""
     return {name: estimate.to_json() for name, estimate in estimates.items()}
 
 

@@ -79,13 +79,13 @@ class PairEvaluation:
     @property
     def mean(self) -> float:
         """The unweighted mean over paradigms."""
-        return intervals.mean(self._strata)
+        return intervals.mean(list(self.outcomes.values()))
 
     @cached_property
     def bootstrap(self) -> Interval | None:
         """95 % bootstrap interval of the mean within paradigms; None where it cannot be
         estimated."""
-        return intervals.bootstrap(self._strata)
+        return intervals.bootstrap(list(self.outcomes.values()))
 
     def interval(self, name: str) -> Interval:
         """95 % interval of one paradigm's accuracy, by Wilson's score."""
@@ -93,10 +93,6 @@ class PairEvaluation:
 
     def ties(self, name: str) -> int:
         return int((self.outcomes[name] == 0.5).sum())
-
-    @property
-    def _strata(self) -> list[NDArray[np.float64]]:
-        return list(self.outcomes.values())
 
 
 def read_paradigms(path: Path | str) -> list[Paradigm]:
@@ -111,11 +107,8 @@ def read_paradigms(path: Path | str) -> list[Paradigm]:
     if path.is_dir():
         files = [p for p in sorted(path.iterdir()) if ".jsonl" in p.suffixes]
     if not files:
-        raise UsageError(
-            "the folder has no minimal pairs",
-            where=path,
-            wanted="a .jsonl file for each paradigm",
-        )
+        wanted = "a .jsonl file for each paradigm"
+        raise UsageError("the folder has no minimal pairs", where=path, wanted=wanted)
     if unreadable := [file for file in files if file.is_file() and ".jsonl" not in file.suffixes]:
         raise UsageError(
             "not minimal pairs",
@@ -128,13 +121,8 @@ def read_paradigms(path: Path | str) -> list[Paradigm]:
     paradigms = [_paradigm(file) for file in files]
     names = [paradigm.name for paradigm in paradigms]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise DataError(
-            "two files of one paradigm",
-            where=path,
-            found=twice[0],
-            wanted="a file for each",
-            do="take one of them away",
-        )
+        remedy = "take one of them away"
+        raise DataError("two files of one paradigm", where=path, found=twice[0], do=remedy)
     return paradigms
 
 
@@ -296,7 +284,7 @@ def evaluate_pairs(
 def score(
     model: Transformer | Prepared, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], scoring: str
 ) -> PairEvaluation:
-    """Score the sentences of all pairs by the method `scoring` and return the preferences."""
+    """Judge all pairs by the scores of the method `scoring`."""
     return judge(paradigms, partial(text_likelihood.scores, model, tokenizer, method=scoring))
 
 

@@ -14,7 +14,7 @@ first 100 documents of BM25; the others keep their ranks.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.ask.evaluate.labelled_rows import NAME
+from maskwright.ask.evaluate.labelled_rows import NAME, plain_estimates
 from maskwright.ask.predict.engine import Engine
 from maskwright.ask.predict.language_model import load
 from maskwright.ask.predict.predictor import Predictor
@@ -130,7 +130,7 @@ def evaluate_retrieval(
             "documents": len(retrieval.documents),
             "verdict": judged.to_json(),
             **facts,
-            "figures": {name: estimate.to_json() for name, estimate in metrics.items()},
+            "figures": plain_estimates(metrics),
             "baseline": {name: figure.value for name, figure in baseline.items()},
             "dimensions": {
                 width: {name: figure.value for name, figure in figures.items()}
@@ -181,14 +181,10 @@ def _scores(
     embedder: Predictor, retrieval: RetrievalData, dimensions: Sequence[int], say: Say
 ) -> dict[int, NDArray[np.float64]]:
     """Return number of dimensions -> metrics (Q, 5) of each query, the largest number first."""
-    similarity = str(embedder.task_type.decoding[COMPARED])
-    if similarity not in ("cosine", "dot"):
-        raise IncompatibleError(
-            "the similarity is no product of vectors",
-            where=embedder.path,
-            found=similarity,
-            wanted="cosine or dot",
-        )
+    similarity, wanted = str(embedder.task_type.decoding[COMPARED]), ("cosine", "dot")
+    if similarity not in wanted:
+        message, where = "the similarity is no product of vectors", embedder.path
+        raise IncompatibleError(message, where=where, found=similarity, wanted=" or ".join(wanted))
     compared = unit_vectors if similarity == "cosine" else np.asarray
     notes: dict[str, Finding] = {}
 
@@ -266,17 +262,15 @@ def _prompted(embedder: Predictor, names: Sequence[str], say: Say) -> Predictor:
     return replace(embedder, task_type=embedder.task_type.with_options({PROMPT_NAME: name}))
 
 
-def _portions(count: int) -> Iterator[slice]:
-    for begin in range(0, count, PORTION):
-        yield slice(begin, min(begin + PORTION, count))
+def _portions(count: int) -> list[slice]:
+    return [slice(n, min(n + PORTION, count)) for n in range(0, count, PORTION)]
 
 
 def _metrics(ranking: Ranking, retrieval: RetrievalData) -> NDArray[np.float64]:
     """Return the metrics (Q, 5) of each query."""
     ranked = zip(ranking.documents.tolist(), retrieval.grades, strict=True)
     grades = [[judged.get(number, 0) for number in numbers] for numbers, judged in ranked]
-    judged_grades = [list(judged.values()) for judged in retrieval.grades]
-    return ranking_metrics(np.array(grades, np.int64), judged_grades)
+    return ranking_metrics(np.array(grades), [list(j.values()) for j in retrieval.grades])
 
 
 def _width_table(by_width: dict[int, dict[str, RowMetric]]) -> document.Table:

@@ -109,7 +109,19 @@ def do(a: argparse.Namespace) -> None:
     options.require_existing(a.against, "model", a.command)
     columns, read = options.parse_columns(a), how_read(a.read)
     in_beir_format = a.data is not None and is_retrieval_folder(a.data)
-    _require_choices(a.how, None if in_beir_format else a.part)
+    if a.how is not None:
+        from maskwright.model.inference.likelihood_prompts import require_method
+
+        require_method(a.how, "--how")
+    choices = (*PAIR_PARTS, *PARTS)
+    if a.part is not None and not in_beir_format and a.part not in choices:
+        raise UsageError(
+            "no such part of the data",
+            where="--part",
+            found=repr(a.part),
+            wanted=near(a.part, choices),
+            do="leave it out for the usual part",
+        )
     dimensions = options.parse_numbers(a.dimensions, "--dimensions")
     kind = "a retrieval folder" if in_beir_format else "text"
     if a.data is not None and not in_beir_format:
@@ -141,20 +153,3 @@ def do(a: argparse.Namespace) -> None:
     settings = {name: getattr(a, name) for name in names}
     settings |= {"columns": columns, "read": read, "dimensions": dimensions, "out": out}
     evaluate(a.model, a.data, **settings)
-
-
-def _require_choices(method: str | None, split_name: str | None) -> None:
-    """Refuse an unknown method or part, with similar names, before the model is opened."""
-    if method is not None:
-        from maskwright.model.inference.likelihood_prompts import require_method
-
-        require_method(method, "--how")
-    choices = (*PAIR_PARTS, *PARTS)
-    if split_name is not None and split_name not in choices:
-        raise UsageError(
-            "no such part of the data",
-            where="--part",
-            found=repr(split_name),
-            wanted=near(split_name, choices),
-            do="leave it out for the usual part",
-        )

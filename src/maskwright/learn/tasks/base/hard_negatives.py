@@ -72,9 +72,8 @@ def with_hard_negatives(
     ]
     is_mined = ranking.documents >= 0
     closeness = decimals(float(ranking.scores[is_mined].mean())) if is_mined.any() else "none"
-    message = (
-        f"{counted(int(is_mined.sum()), 'hard negative')} mined for {counted(len(rows), 'row')}"
-    )
+    num_mined = counted(int(is_mined.sum()), "hard negative")
+    message = f"{num_mined} mined for {counted(len(rows), 'row')}"
     evidence = f"mean similarity {closeness}, of positives {decimals(float(similarities.mean()))}"
     if num_short := int((~is_mined).any(1).sum()):
         evidence += f"; {counted(num_short, 'row')} with fewer than {count}"

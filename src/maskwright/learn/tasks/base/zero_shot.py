@@ -24,11 +24,8 @@ ENTAILMENT, CONTRADICTION = "entail", "contradict"
 
 
 def hypotheses(labels: Sequence[str], template: str = HYPOTHESIS) -> list[str]:
-    """Return a hypothesis for each label, which replaces {} in the template.
-
-    Raises:
-        UsageError: the template has no {}.
-    """
+    """Return a hypothesis for each label, which replaces {} in the template; raises a `UsageError`
+    if it has none."""
     if "{}" not in template:
         message = "the template has no place for a label"
         raise UsageError(message, where="--hypothesis", found=repr(template), wanted=HYPOTHESIS)
