@@ -70,8 +70,7 @@ class LayerProbe:
             evaluated on; `part` is the evaluated part of the data.
         accuracy, control, untrained: of each layer, the lowest first; with intervals.
         no_control: why the control is meaningless, and NaN; empty if it is valid.
-        weights: of the layers in the mix; they sum to 1.
-        mixed: the accuracy of the classifier on the mix.
+        weights, mixed: of the layers in the mix, which sum to 1, and its accuracy.
         verdict: whether the best layer is better than those and than an untrained model, by paired
             tests with the level divided by the number of layers, as the best is chosen among them.
     """

@@ -48,12 +48,7 @@ class FramedToken:
 
 @dataclass(frozen=True)
 class TokenView:
-    """The tokens of a text or a pair.
-
-    Attributes:
-        read: the texts after normalisation by the tokenizer.
-        tokens: of the whole row, including special tokens.
-    """
+    """The tokens of a text or a pair, special ones included; `read` are the normalised texts."""
 
     tokenizer: Tokenizer
     texts: tuple[str, ...]
@@ -146,11 +141,9 @@ def show_tokens(
     """Describe how one or two tokenizers encode a text, a pair of texts, or text files.
 
     Args:
-        folders: of one or two tokenizers.
         text, pair: shown token by token.
         texts: files or folders; reported as statistics (tokens per word, unknown rate, bytes per
             token).
-        reading: how the files are read.
 
     Raises:
         UsageError: neither `text` nor `texts` is given.

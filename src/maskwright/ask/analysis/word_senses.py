@@ -65,8 +65,8 @@ class WordSenses:
     """How well vectors separate the meanings of a word, by layer from the embeddings up.
 
     Attributes:
-        apart: see the module's docstring; `untrained`: the same for an untrained model.
-        neighbour: as there; `chance` is the expected share for random vectors.
+        apart, neighbour: see the module's docstring; `untrained` is `apart` of an untrained model,
+            `chance` the expected `neighbour` of random vectors.
         picture: (N, 2), the occurrences in the first two principal directions of the layer `best`,
             which separates the meanings best.
     """
@@ -92,9 +92,7 @@ def tell_senses(
     shorten: bool = False,
 ) -> WordSenses:
     """Compare the vectors of `word` in `texts`, where it has the meanings `senses`.
-
-    Args:
-        shorten: crop texts that exceed the model's context around the word.
+    With `shorten`, texts that exceed the model's context are cropped around the word.
 
     Raises:
         DataError: a text lacks the word or is too long, or there are fewer than two meanings with

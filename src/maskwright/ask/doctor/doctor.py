@@ -43,14 +43,8 @@ COVERED = {"rows-in-two-parts", "contradicting-labels", "repeated-rows", "possib
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was seen in labelled data.
-
-    Attributes:
-        lines: the task and the columns, in sentences.
-        findings: all findings, problems first.
-        tables: rows, lengths and classes by part, as `base/report/document.py` describes them.
-        command: a command to train with.
-    """
+    """What was seen in labelled data: the task and the columns in sentences (`lines`), findings,
+    problems first, `tables` of rows, lengths and classes by part, and a command to train with."""
 
     num_rows: int
     lines: Sequence[str]

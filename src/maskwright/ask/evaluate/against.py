@@ -51,7 +51,7 @@ class ModelComparison:
 
     Attributes:
         measure: the metric of the verdict.
-        estimates: the metrics of each model, by the model's name.
+        estimates: the metrics by the name of the model.
         gaps: how much better the first model is, by metric; positive for errors, too.
         p: of no difference; of metrics other than `measure` adjusted for all of them.
         differing: rows with different answers, those first that one model has right.

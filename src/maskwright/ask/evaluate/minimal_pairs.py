@@ -245,9 +245,8 @@ def evaluate_pairs(
     """Score the minimal pairs in `data` with the model or run in the folder `model`.
 
     Args:
-        out: the folder for the results; created if necessary.
         how: one of `likelihood_prompts.METHODS`; None: the one that fits the model's training.
-        part: "all", "choosing" or "reporting" (`pair_outcomes.part`).
+        part: "all", "choosing" or "reporting" (`select_part`).
 
     Raises:
         UsageError, DataError: the pairs, the part or the method does not exist.

@@ -58,7 +58,6 @@ class Proof:
         gap: after minus before, the difference of the means.
         interval: of the gap, 95 % (Welch); None with fewer than two seeds.
         documents: (before, after, held out).
-        sentence: the verdict in words.
         survivors: the same on the held-out documents that curation keeps, in their curated form;
             None if there are none.
     """

@@ -39,8 +39,7 @@ class Slice:
     """The rows with one value, or with one of several rare ones (`pooled`: how many).
 
     Attributes:
-        gap: how much better the measure is than on the `others`; NaN if it is not compared.
-        others: the measure on the other rows.
+        gap: how much better the measure is than that of the `others`; NaN if it is not compared.
         p: of no difference, adjusted for all slices; NaN as `gap`.
     """
 

@@ -32,13 +32,8 @@ ROUNDS, BATCH = 10, 1024  # of k-means
 
 @dataclass(frozen=True)
 class UncertainRow:
-    """A row to label.
-
-    Attributes:
-        index: of the row, from 0.
-        margin: how sure its label is, 0 to 1.
-        reason: the labels between which the model decides, with their probabilities.
-    """
+    """A row to label: its index, how sure its label is (0 to 1), and between which labels the model
+    decides, with their probabilities."""
 
     index: int
     margin: float
@@ -50,9 +45,6 @@ def choose_uncertain(
 ) -> list[UncertainRow]:
     """Choose `count` of `rows` (examples of the task), all with different texts, to be labelled
     next; the least sure first.
-
-    Args:
-        note: called with findings, such as that texts were truncated.
 
     Raises:
         UsageError: there are fewer different rows.

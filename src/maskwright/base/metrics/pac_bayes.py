@@ -20,6 +20,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from scipy.special import rel_entr
+
 DEVIATIONS = tuple(10.0 ** (step / 4) for step in range(8, -17, -1))  # 100 to 0.0001
 DELTA = 0.05
 TRIALS, DRAWS = 8, 100  # to select a deviation, and for the selected one
@@ -34,9 +36,7 @@ class PacBayesBound:
         value: upper bound on the error on new rows with probability 1 - `DELTA`; 1 if it is
             vacuous.
         error: mean error of the draws on training rows; None if no deviation is worth a draw.
-        deviation: the selected σ.
-        divergence: KL(Q ‖ P) in nats.
-        rows: number of training rows.
+        deviation, divergence: the selected σ, and KL(Q ‖ P) in nats.
     """
 
     value: float
@@ -48,15 +48,11 @@ class PacBayesBound:
 
 def kl_inverse(share: float, limit: float) -> float:
     """Return the largest q with kl(share ‖ q) ≤ `limit`, for Bernoulli distributions."""
-
-    def kl(q: float) -> float:
-        right = (1 - share) * math.log((1 - share) / (1 - q)) if share < 1 else 0.0
-        return right + (share * math.log(share / q) if share > 0 else 0.0)
-
     low, high = share, 1.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if middle < 1 and kl(middle) <= limit else (low, middle)
+        divergence = rel_entr(share, middle) + rel_entr(1 - share, 1 - middle)
+        low, high = (middle, high) if divergence <= limit else (low, middle)
     return high
 
 
@@ -67,7 +63,7 @@ def bound_error(
 
     Args:
         squared_distance: of all trained weights from their initial values.
-        rows: number of training rows, which are a random sample.
+        rows: number of training rows.
         error_of: returns an unbiased estimate (0 to 1) of the error on training rows of a new draw
             of weights; its arguments are the deviation and the number of the draw.
     """

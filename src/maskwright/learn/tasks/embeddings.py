@@ -339,12 +339,8 @@ def _codes(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def _ranks(near: Callable[[slice], NDArray[Any]], rows: Sequence[Any]) -> NDArray[np.float64]:
     """Return the rank (R,), from 1, of each row's positive among the distinct candidates, except
-    the positives of equal anchors; ties count half.
-
-    Args:
-        near: returns the similarities (A, C) of a slice of anchors to all candidates; called for
-            portions of rows to limit memory.
-    """
+    the positives of equal anchors; ties count half. `near` returns the similarities (A, C) of a
+    slice of anchors to all candidates, for portions of rows to limit memory."""
     first_index, codes = _codes(rows)
     positives = defaultdict[str, list[int]](list)
     for row, code in zip(rows, codes[: len(rows)].tolist(), strict=True):

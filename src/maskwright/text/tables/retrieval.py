@@ -34,12 +34,10 @@ class RetrievalData:
     """Judged queries and the documents that are searched.
 
     Attributes:
-        split: the name of the file of judgements, such as "test".
         documents: id -> title and text as one text, which may be empty.
-        queries: id -> text, of the queries with a relevant document.
+        queries: id -> text, of those of all `num_queries` with a relevant document.
         grades: for each of these queries, document number -> grade.
         same_id: (Q,) the number of the document with the id of the query; -1 if there is none.
-        num_queries: number of all queries.
     """
 
     split: str

@@ -62,7 +62,6 @@ class VectorizerSettings:
     Attributes:
         analyzer: the units: "word", or "char_wb", characters of a word with a space around it.
         lowest, highest: number of units in a group.
-        pattern: the regular expression of a word.
     """
 
     analyzer: str
@@ -135,7 +134,6 @@ class BagOfWords:
     """A fitted model of L labels and F features.
 
     Attributes:
-        settings, vectorizers: of scikit-learn's vectorizers, and these.
         weights, bias: (L, F) and (L,) float32; L is 1 for numbers.
         strength: the inverse penalty that was chosen.
     """

@@ -34,12 +34,7 @@ def hypotheses(labels: Sequence[str], template: str = HYPOTHESIS) -> list[str]:
 
 @dataclass(frozen=True)
 class ZeroShotTask(Classification):
-    """Any labels for single texts, from a model that classifies pairs.
-
-    Attributes:
-        pairs: the task that the model was trained for.
-        template: of the hypotheses; {} stands for the label.
-    """
+    """Any labels for single texts, from a model that was trained to classify pairs (`pairs`)."""
 
     pairs: TaskType | None = None
     template: str = HYPOTHESIS
