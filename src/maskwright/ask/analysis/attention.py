@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -131,13 +132,10 @@ def _require_drawable(subject: ProbedModel, sentence: str) -> None:
 def _texts(text: Paths, bank: Sequence[heads.Tree], say: Say) -> list[str]:
     """Return the texts to measure heads on: of `text`, of the tree bank, or built-in sentences."""
     if text:
-        texts = []
-        for document_ in read(text):
-            texts.append(document_.text)
-            if len(texts) == TEXTS:
-                message = f"only the first {TEXTS} texts are looked at"
-                say(Finding("first-texts-only", message).line())
-                break
+        texts = [document_.text for document_ in itertools.islice(read(text), TEXTS)]
+        if len(texts) == TEXTS:
+            message = f"only the first {TEXTS} texts are looked at"
+            say(Finding("first-texts-only", message).line())
         return texts
     if bank:
         return [" ".join(tree.words) for tree in bank[:TEXTS]]

@@ -76,14 +76,16 @@ def look_at_heads(subject: ProbedModel, texts: Sequence[str]) -> Heads:
     sums, even_sums, num_positions = np.zeros(()), np.zeros(()), 0
     special = torch.tensor(sorted(tokenizer.special_ids))
     for batch, weights in attention(subject, framed_ids):
-        counted = ~torch.isin(batch.tokens, special) & (batch.tokens >= 0)
+        is_special = torch.isin(batch.tokens, special)
+        counted = ~is_special & (batch.tokens >= 0)
         if batch.documents is not None:
             counted &= batch.documents > 0
-        is_special = torch.isin(batch.tokens, special)
         # A weight may underflow to 0 in one head, but only the mask makes it 0 in all heads.
         visible = [(w > 0).any(1, keepdim=True) for w in weights]
         layers = [_sums(w, s, counted, is_special) for w, s in zip(weights, visible, strict=True)]
-        even_layers = [_sums(_even(s), s, counted, is_special)[0] for s in visible]
+        even_weights = [keys / keys.sum(-1, keepdim=True).clamp(min=1) for keys in visible]
+        pairs = zip(even_weights, visible, strict=True)
+        even_layers = [_sums(w, s, counted, is_special)[0] for w, s in pairs]
         even_sums = even_sums + np.stack(even_layers)
         sums = sums + np.stack(layers)
         num_positions += int(counted.sum())
@@ -96,11 +98,6 @@ def look_at_heads(subject: ProbedModel, texts: Sequence[str]) -> Heads:
         {name: means[:, :, i] for i, name in enumerate(MEASURES)},
         {name: even_sums[:, i] / max(1, num_positions) for i, name in enumerate(MEASURES)},
     )
-
-
-def _even(visible: Tensor) -> Tensor:
-    """Return uniform attention weights over `visible` keys, (B, 1, T, T)."""
-    return visible / visible.sum(-1, keepdim=True).clamp(min=1)
 
 
 @torch.inference_mode()

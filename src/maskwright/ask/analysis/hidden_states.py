@@ -61,13 +61,11 @@ class ProbedModel:
 
     @property
     def frame(self) -> Frame:
-        """The encoding of texts for this model."""
         config = self.model.config
         return Frame(self.tokenizer, room(config, LONGEST), config.has_segments)
 
     @property
     def collation(self) -> Collation:
-        """The batching of encoded texts."""
         return Collation(pad=self.tokenizer.pad or 0, last=False)
 
     @property

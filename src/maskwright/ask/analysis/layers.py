@@ -218,21 +218,17 @@ def _part_states(
         words = [flat[n] for n in numbers]
         if len(words) > items:
             chosen = np.sort(permute(key("draw", seed, 1), len(words), np.arange(items)))
-            examples = _with_positions(examples, chosen)
+            assert examples.places is not None
+            lengths = examples.places.lengths
+            owners = np.repeat(np.arange(len(lengths)), lengths)[chosen]
+            counts = np.bincount(owners, minlength=len(lengths))
+            places = Sequences(examples.places.tokens[chosen], counts)
+            examples = replace(examples, labels=examples.labels[chosen], places=places)
             words = [words[n] for n in chosen]
     pooling: Pooling = _mean if of_texts else at_places
     trained, untrained = (layer_states(m, examples, subject.collation, pooling) for m in models)
     labels = np.asarray(examples.labels, np.int64)
     return _States(trained, untrained, labels, words, encoded.findings)
-
-
-def _with_positions(examples: EncodedExamples, chosen: NDArray[np.int64]) -> EncodedExamples:
-    """Return the same texts with only the `chosen` of their labelled positions (ascending)."""
-    assert examples.places is not None
-    owners = np.repeat(np.arange(len(examples.places.lengths)), examples.places.lengths)
-    counts = np.bincount(owners[chosen], minlength=len(examples.places.lengths))
-    positions = Sequences(examples.places.tokens[chosen], counts)
-    return replace(examples, labels=examples.labels[chosen], places=positions)
 
 
 def _mean(hidden: Tensor, batch: Batch) -> Tensor:

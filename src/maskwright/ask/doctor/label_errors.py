@@ -70,7 +70,7 @@ class FoldPredictions:
         labels: (N,) class indices, for several labels (N, C) of 0 and 1, or numbers.
         log_odds: (N, C) log probabilities of the classes up to a constant; for several labels
             the logit of each; for numbers (N, 1) predictions. NaN for rows that are in no fold.
-        source: what the features are.
+        source: of the features.
     """
 
     rows: Sequence[Example]
@@ -119,7 +119,6 @@ def out_of_fold(
 
     Args:
         embed: returns one vector (N, D) for each text; None: a bag of words.
-        source: what the features are.
     """
     first_row = subject.rows[0]
     num_classes = len(subject.names)

@@ -121,8 +121,8 @@ def _scored_rows(subject: Subject) -> tuple[int, str]:
         by_split = divide(subject.dataset).parts
     except DataError:  # too few rows for a part
         by_split = {TRAIN: subject.rows}
-    for split in (TEST, VALIDATION):
-        if split in by_split:
-            drawn = "" if split in subject.dataset.parts else ", drawn"
-            return len(by_split[split]), f"{counted(len(by_split[split]), 'row')} of {split}{drawn}"
-    return len(by_split[TRAIN]), f"all {counted(len(by_split[TRAIN]), 'row')}, out of fold"
+    split = next(name for name in (TEST, VALIDATION, TRAIN) if name in by_split)
+    rows = counted(len(by_split[split]), "row")
+    drawn = "" if split in subject.dataset.parts else ", drawn"
+    described = f"all {rows}, out of fold" if split == TRAIN else f"{rows} of {split}{drawn}"
+    return len(by_split[split]), described

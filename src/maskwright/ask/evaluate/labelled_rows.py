@@ -262,8 +262,8 @@ def baselines_of(
     recorded = conclusion.constant_baselines(results, rows)
     reason = "is not at its path, or has changed" if results else "is not recorded"
     message = f"the training data of the model {reason}"
-    consequence = "only the same answer for every row is compared" if recorded else ""
-    consequence = consequence or "no baseline is compared"
+    compared = "only the same answer for every row" if recorded else "no baseline"
+    consequence = f"{compared} is compared"
     return recorded, [Finding("baselines-not-fitted", message, consequence)]
 
 

@@ -353,7 +353,6 @@ def save(
 
 
 def figures_path(out: Path, scoring: str, subset: str, paradigms: Sequence[Paradigm]) -> Path:
-    """Return the path of the results of a method on a part of these pairs."""
     return out / f"minimal-pairs-{scoring}-{subset}-{identity(paradigms)[:8]}.json"
 
 

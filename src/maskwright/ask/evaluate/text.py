@@ -240,8 +240,7 @@ def _measure(
 
 
 def _other_objective(member: Member, options: Any, recipe: Recipe) -> Finding | None:
-    """Return a finding if the run was trained, and its held-out loss measured, with another
-    objective or other options than these; else None."""
+    """Return a finding if the run was trained with another objective or other options."""
     measurement = member.spec.measurement
     if measurement is None or measurement.at_end(recipe.objective.checked) == options:
         return None
@@ -254,8 +253,8 @@ def _other_objective(member: Member, options: Any, recipe: Recipe) -> Finding | 
 
 
 def _standard_objective(model: Model, recipe: Recipe | None) -> tuple[Member, Any]:
-    """Return the standard objective of this architecture and its options; the number of masked
-    tokens per row is as in the pretraining."""
+    """Return the standard objective of this architecture, with as many masked tokens as in the
+    pretraining."""
     member = usual_for("decoder" if model.config.encoder is None else "encoder")
     measurement = member.spec.measurement
     options = None if recipe is None else recipe.objective.checked

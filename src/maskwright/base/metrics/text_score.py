@@ -237,12 +237,7 @@ def _bleu_of_sums(sums: NDArray[Any]) -> NDArray[np.float64]:
 def _best_scores(texts: Sequence[str], references: References) -> NDArray[np.float64]:
     """Return (N, measures): each of `MEASURES` for the best reference."""
     _checked(texts, references)
-    return np.array(
-        [
-            [
-                max(score(text, reference) for reference in text_references)
-                for score in MEASURES.values()
-            ]
-            for text, text_references in zip(texts, references, strict=True)
-        ]
-    )
+    scores = np.zeros((len(texts), len(MEASURES)))
+    for row, text, golds in zip(scores, texts, references, strict=True):
+        row[:] = [max(score(text, gold) for gold in golds) for score in MEASURES.values()]
+    return scores

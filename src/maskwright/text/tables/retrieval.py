@@ -98,7 +98,6 @@ def read_retrieval(folder: Path, split: str | None = None) -> RetrievalData:
 
 
 def _judgements_file(folder: Path, split: str | None) -> tuple[str, Path]:
-    """Return the name and the path of the judgements to use."""
     paths = {
         path.name.partition(".tsv")[0]: path
         for path in sorted((folder / JUDGEMENTS).glob("*.tsv*"))
