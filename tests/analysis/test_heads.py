@@ -206,7 +206,7 @@ def test_where_nothing_is_seen_nothing_is_found(
     [
         ("1\tthe\tX", "not a line of CoNLL-U"),
         ("1\tthe\t_\tX\t_\t_\t7\tdet\t_\t_", "governor"),
-        ("1\tthe\t_\tX\t_\t_\t1\tdet\t_\t_", "governs itself"),
+        ("1\tthe\t_\tX\t_\t_\t1\tdet\t_\t_", "not the word itself"),
         ("2\tthe\t_\tX\t_\t_\t0\troot\t_\t_", "not numbered from 1 on"),
     ],
 )
