@@ -421,13 +421,14 @@ def require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
     has_classes = head in ("sequence", "token") and task_type.problem != "number"
     is_pooled = head == "sequence" or bool(task_type.alone)
     learns = head == "sequence" and task_type.by_row and not recipe.curve
-    classes, texts = (
-        "classes of texts or words",
-        "classes or numbers of whole texts, and no --curve",
-    )
+    alone = next((method.name for method in recipe.methods if method.head_alone), None)
+    whole, classes = "a task of whole texts", "classes of texts or words"
+    texts = "classes or numbers of whole texts, and no --curve"
     for option, value, has_effect, requirement in (
+        ("--long", None if recipe.long == "head" else recipe.long, head == "sequence", whole),
+        ("--method", alone, head is not None, "a method that trains layers, such as full"),
         ("--prompt", recipe.prompt, task_type.writes, "text to text: source=… and target=…"),
-        ("--pooling", recipe.pooling, is_pooled, "a task of whole texts"),
+        ("--pooling", recipe.pooling, is_pooled, whole),
         ("--head-rate", recipe.head_rate, head is not None, "a task with a head"),
         ("--class-weights", recipe.class_weights, has_classes, classes),
         ("--label-smoothing", recipe.label_smoothing or None, has_classes, classes),
@@ -449,7 +450,7 @@ def require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
     ):
         if value is not None and not has_effect:
             raise UsageError(
-                "the option has no effect on this task",
+                "the option does not fit this task",
                 where=option,
                 found=task_type.task,
                 wanted=requirement,

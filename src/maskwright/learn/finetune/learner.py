@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from maskwright.base.config import fingerprint, to_plain
-from maskwright.base.errors import Finding, IncompatibleError, MaskwrightError, UsageError
+from maskwright.base.errors import Finding, IncompatibleError, MaskwrightError
 from maskwright.base.randomness import key, torch_seed
 from maskwright.base.report.document import duration
 from maskwright.base.terminal import decimals
@@ -37,7 +37,7 @@ from maskwright.learn.finetune.tune import (
 )
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
-from maskwright.learn.tasks.base.choices import LONG, Long, require_choice
+from maskwright.learn.tasks.base.choices import Long
 from maskwright.learn.tasks.base.encode import Frame, collation_of, frame_of, room
 from maskwright.learn.tasks.base.task_type import (
     TEMPERATURE,
@@ -276,28 +276,9 @@ class Learner(BaseLearner):
             long: how longer texts are handled.
 
         Raises:
-            UsageError: the folder does not exist, or the task does not support `long` or `method`.
+            UsageError: the folder does not exist.
             IncompatibleError: the model has no tokenizer.
         """
-        require_choice(long, LONG, "--long")
-        if method.fitted is not None:
-            method.fitted.require(task_type, long)
-        if long != "head" and task_type.head != "sequence":
-            raise UsageError(
-                "the handling of long texts does not fit this task",
-                where="--long",
-                found=long,
-                wanted="head: this task reads long texts in windows"
-                if task_type.head in ("token", "span")
-                else "head: of longer texts the end is cut",
-            )
-        if task_type.head is None and method.head_alone:
-            raise UsageError(
-                "there is no head that could be trained alone",
-                where="--method",
-                found=method.name,
-                do="choose another method",
-            )
         loaded = model if isinstance(model, Model) else open_weights(model)
         path = loaded.path
         config, family = add_head(loaded, task_type)
@@ -591,7 +572,6 @@ def learner_of(
     if method.opens_network:
         return Learner.of(model, task_type, method, length, long)
     assert method.fitted is not None
-    method.fitted.require(task_type, long)
     path = model if isinstance(model, Path) else model.path
     return cast(BaseLearner, method.fitted.learner(path, task_type))
 
