@@ -135,6 +135,18 @@ class FinetuneResult:
                 repeated.setdefault(name, []).append(task_type.metrics(rows, answers))
         return {name: TaskMetrics.mean(metrics) for name, metrics in repeated.items()}
 
+    @cached_property
+    def _by_seed(self) -> list[dict[str, float]]:
+        """The metrics of each seed, by name."""
+        rows = self.data.parts[self.eval_part]
+        return [seed.task_type.metrics(rows, seed.answers).values for seed in self.seeds]
+
+    @property
+    def _findings(self) -> list[Finding]:
+        """What was noticed when the rows were encoded."""
+        parts = self.encoded_parts.items()
+        return [finding.of(name) for name, encoded in parts for finding in encoded.findings]
+
     @property
     def is_cross_validated(self) -> bool:
         """Whether the evaluated rows are all rows, out of fold."""
@@ -278,8 +290,9 @@ class FinetuneResult:
             names = list(estimated)
             rows.append([name, *(estimate.render() for estimate in estimated.values())])
         if len(self.seeds) > 1:
-            figures = [seed.task_type.metrics(truth, seed.answers).values for seed in self.seeds]
-            spreads = (intervals.over_seeds([by_name[m] for by_name in figures]) for m in names)
+            spreads = (
+                intervals.over_seeds([by_name[m] for by_name in self._by_seed]) for m in names
+            )
             unit = "repetitions" if self.is_cross_validated else "seeds"
             rows.insert(1, [f"all {len(self.seeds)} {unit}", *map(_spread, spreads)])
             spread = f"; ± is the standard deviation over {unit}"
@@ -345,11 +358,7 @@ class FinetuneResult:
             table=table,
             rows={part_name: len(rows) for part_name, rows in self.data.parts.items()},
             data=self.origin,
-            findings=[
-                finding.of(part_name)
-                for part_name, encoded in self.encoded_parts.items()
-                for finding in encoded.findings
-            ],
+            findings=self._findings,
             settings=facts,
             loads=self._usage_code(),
         )
@@ -378,34 +387,28 @@ class FinetuneResult:
 
     def _results(self, table: Table) -> dict[str, Any]:
         """Return the content of results.json: settings, and the metrics of every seed."""
-        task_type, rows = self.learner.task_type, self.encoded_parts[self.eval_part].rows
+        adapter, test = self.method.adapter, self._test
+        optional = {
+            "adapter": None if adapter is None else to_plain(adapter),
+            "is_baseline": self.method.baseline,
+            "selection": None if self.selection is None else dict(self.selection.record),
+            "folds": self.facts.get("folds"),
+            "test": None if test is None else {**test, "other_uses": len(self.test_uses)},
+        }
         return {
             "verdict": self.verdict.to_json(),
-            "task": task_type.task,
+            "task": self.learner.task_type.task,
             "method": self.method.name,
-            **({"adapter": to_plain(self.method.adapter)} if self.method.adapter else {}),
             "layer_decay": self.method.layer_decay,
             "head_rate": self.learner.head_factor(self.method),
-            "measure": task_type.measure,
-            **({"is_baseline": self.method.baseline} if self.method.baseline else {}),
-            **({"selection": dict(self.selection.record)} if self.selection else {}),
+            "measure": self.learner.task_type.measure,
+            **{name: value for name, value in optional.items() if value},
             "calibration": None if self.calibration is None else self.calibration.to_json(),
             "asked": self.eval_part,
-            **({"folds": self.facts["folds"]} if self.is_cross_validated else {}),
             "chosen": self.best.seed,
             "constants": conclusion.constants(self.baselines[0]),
-            **(
-                {}
-                if self._test is None
-                else {"test": {**self._test, "other_uses": len(self.test_uses)}}
-            ),
             "advice": self.advice,
-            "findings": [
-                finding.of(part_name).to_json()
-                for part_name, encoded in self.encoded_parts.items()
-                for finding in encoded.findings
-            ]
-            + [finding.to_json() for finding in self._warnings()],
+            "findings": [finding.to_json() for finding in self._findings + self._warnings()],
             "seeds": [
                 {
                     "seed": seed.seed,
@@ -413,12 +416,9 @@ class FinetuneResult:
                     "validation": [_finite(v) for v in seed.tuned.figures],
                     "loss": seed.tuned.losses,
                     "seconds": seed.tuned.seconds,
-                    **{
-                        m: _finite(v)
-                        for m, v in seed.task_type.metrics(rows, seed.answers).values.items()
-                    },
+                    **{name: _finite(value) for name, value in values.items()},
                 }
-                for seed in self.seeds
+                for seed, values in zip(self.seeds, self._by_seed, strict=True)
             ],
             "table": table,
         }

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from maskwright.learn.finetune.methods.base.fitted import FittedMethod
 
 if TYPE_CHECKING:
-    from maskwright.learn.finetune.tune import Settings
     from maskwright.learn.tasks.base.task_type import TaskType
 
 
@@ -30,9 +29,6 @@ class BagOfWordsMethod(FittedMethod):
         from maskwright.learn.finetune.bag_of_words_learner import BagOfWordsLearner
 
         return BagOfWordsLearner(path, task_type)
-
-    def cost(self, count: int, settings: Settings) -> float:
-        return 0.0
 
 
 METHOD = BagOfWordsMethod()
