@@ -291,8 +291,8 @@ def _with_repetitions(recipe: FinetuneRecipe, rows: int) -> FinetuneRecipe:
         )
     if recipe.seeds is not None or recipe.seed is not None:
         return recipe
-    is_quick = all(m.fitted is not None and not m.fitted.seeded for m in recipe.methods)
-    return replace(recipe, seeds=REPETITIONS if is_quick and rows < REPEATED_BELOW else 1)
+    is_repeated = rows < REPEATED_BELOW and not any(m.seeded for m in recipe.methods)
+    return replace(recipe, seeds=REPETITIONS if is_repeated else 1)
 
 
 def _vector_folder(

@@ -323,28 +323,18 @@ class Learner(BaseLearner):
 
     @property
     def head_is_new(self) -> bool:
-        """Whether the head is newly initialised, because the folder has none for these labels."""
-        new_heads, saved_heads = (
-            [(head.name, head.kind, head.labels) for head in config.heads]
-            for config in (self.config, self.loaded.config)
+        """Whether the head is newly initialised, because the folder has none for these labels, or
+        is a regression, into whose head the standardisation of other data is folded."""
+        requested, saved = (
+            (c.pooler, [(h.name, h.kind, h.labels, h.transform, h.norm) for h in c.heads])
+            for c in (self.config, self.loaded.config)
         )
-        transforms = [
-            (model.pooler, [(head.transform, head.norm) for head in model.heads])
-            for model in (self.config, self.loaded.config)
-        ]
-        if new_heads != saved_heads or transforms[0] != transforms[1] or not self._has_same_labels:
+        labels = self.task_type.labels
+        has_other_labels = bool(labels) and tuple(self.loaded.about.labels) != labels
+        if requested != saved or has_other_labels or self.task_type.problem == "number":
             return True
         # If the trained head is in an adapter, that in the model folder is only initialised.
         return folders.learned_beside(self.path)
-
-    @property
-    def _has_same_labels(self) -> bool:
-        """Whether training can continue from a head with the labels of the folder. The
-        standardisation of other data is folded into the head of a saved regression."""
-        labels = self.task_type.labels
-        if self.task_type.problem == "number":
-            return False
-        return not labels or tuple(self.loaded.about.labels) == labels
 
     def head_factor(self, method: Method) -> float:
         return method.head_factor if self.config.heads and self.head_is_new else 1.0
@@ -453,7 +443,11 @@ class Learner(BaseLearner):
         return [(AS_IT_IS, answers)]
 
     def save(self, result: SeedResult, folder: Path, readme: str, more: Mapping[str, str]) -> None:
-        task_type = self.task_type
+        task_type, writing = self.task_type, dict[str, int]()
+        if task_type.writes:  # transformers then generates the same texts
+            writing["num_beams"] = int(result.task_type.options.get("beams", 1))
+            if (longest := result.task_type.options.get("longest")) is not None:
+                writing["max_new_tokens"] = int(longest)
         about = About(
             family=self.family,
             labels=() if task_type.writes else task_type.labels,
@@ -461,7 +455,7 @@ class Learner(BaseLearner):
             readme=readme,
             decoder_start=self.collation.decoder_start,
             conventions=replace(self.loaded.conventions, measure=None),
-            writing=_generation_settings(result.task_type) if task_type.writes else {},
+            writing=writing,
         )
         width = self.config.width
         around = sentence_transformers_folder.folder_files(task_type, self.frame, width)
@@ -574,13 +568,6 @@ def learner_of(
     assert method.fitted is not None
     path = model if isinstance(model, Path) else model.path
     return cast(BaseLearner, method.fitted.learner(path, task_type))
-
-
-def _generation_settings(task_type: TaskType) -> dict[str, int]:
-    """Return the generation settings with which transformers generates the same texts."""
-    decoding = {"num_beams": int(task_type.options.get("beams", 1))}
-    max_tokens = task_type.options.get("longest")
-    return decoding if max_tokens is None else {**decoding, "max_new_tokens": int(max_tokens)}
 
 
 def objective_of(model: Transformer, task_type: TaskType, frame: Frame) -> Objective:

@@ -105,6 +105,11 @@ class Method:
         return self.fitted is None or self.fitted.opens_network
 
     @property
+    def seeded(self) -> bool:
+        """Whether another seed gives another result."""
+        return self.fitted is None or self.fitted.seeded
+
+    @property
     def baseline(self) -> str:
         """The name of the baseline that is this method; "": none is."""
         return "" if self.fitted is None else self.fitted.baseline

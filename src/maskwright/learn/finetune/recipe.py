@@ -170,7 +170,11 @@ class FinetuneRecipe:
     def seed_numbers(self) -> range:
         """The seeds that are tried: one where they make no difference, unless each also draws the
         labels of a curve."""
-        tried = SEEDS if self.seed is None and (self.curve or self._is_seeded) else 1
+        tried = (
+            SEEDS
+            if self.seed is None and (self.curve or all(m.seeded for m in self.methods))
+            else 1
+        )
         count = tried if self.seeds is None else self.seeds
         first_seed = self.seed or 0
         return range(first_seed, first_seed + count)
@@ -203,10 +207,6 @@ class FinetuneRecipe:
         self._require_choices()
         self._require_numbers()
 
-    @property
-    def _is_seeded(self) -> bool:
-        return all(method.fitted is None or method.fitted.seeded for method in self.methods)
-
     def _require_effect(self) -> None:
         """Refuse settings of training that have no effect on a method that is fitted."""
         for method in () if self.curve else self.methods:
@@ -227,7 +227,7 @@ class FinetuneRecipe:
         """Return the recipe of the method that was selected, without settings that do not apply to
         it, and without a number of seeds that give the same result unless each is a repetition."""
         unused = without_effect(method)
-        unused += ["seeds"] if method.fitted and not method.fitted.seeded | is_repeated else []
+        unused += [] if method.seeded or is_repeated else ["seeds"]
         values: dict[str, Any] = {name: self.__dataclass_fields__[name].default for name in unused}
         return replace(self, method=method.name, budget=None, **values)
 
@@ -247,8 +247,7 @@ class FinetuneRecipe:
                     wanted="methods that train or read the model",
                     do="leave the method out",
                 )
-            is_seeded = method.fitted is None or method.fitted.seeded
-            if not self.curve and not is_seeded and (self.seeds or 1) > 1:
+            if not self.curve and not method.seeded and (self.seeds or 1) > 1:
                 raise _without_effect("seeds", self.seeds, method)
 
     def _require_choices(self) -> None:

@@ -155,12 +155,11 @@ class FinetuneResult:
     @property
     def _name(self) -> str:
         """What the table calls the model."""
-        fitted = self.method.fitted is not None and not self.method.fitted.seeded
-        name = self.method.name if fitted else "fine-tuned"
+        name = "fine-tuned" if self.method.seeded else self.method.name
         if self.is_cross_validated:
             name = name if self.selection is None else f"auto ({self.method.name})"
             return f"{name}, out of fold"
-        return name if fitted else f"{name}, seed {self.best.seed}"
+        return f"{name}, seed {self.best.seed}" if self.method.seeded else name
 
     @cached_property
     def verdict(self) -> Verdict:
