@@ -387,22 +387,30 @@ class Learner(BaseLearner):
         adapter, trained_share = attach(method, model, generator)
         if announce:
             say(f"model: {self.path}: {start.render()}\nmethod: {method.name}; {trained_share}")
+        fitted = method.fitted
+
+        def reader_of(tuned: TrainingResult, task_type: TaskType) -> Callable[[Encoded], Outputs]:
+            if fitted is not None and method.head_alone:  # the vectors of the fit
+                return functools.partial(self.frozen_vectors(machine).scores, tuned.network)
+            return reader(tuned.network, task_type, self.frame, self.collation)
+
         tuned = finished_seeds.restore(settings.seed, model) if finished_seeds else None
         if tuned is not None:
             say(f"seed {settings.seed} · finished before, epoch {tuned.epoch} of it is taken up")
         else:
             count = len(encoded_parts[TRAIN].examples.training_indices)
-            fitted = method.fitted
             steps = steps_of(settings, count) if fitted is None else fitted.steps(count, settings)
             with (watch if steps else unseen)(name or f"seed {settings.seed}", steps) as hook:
-                train = self._train if fitted is None else self._fit
-                tuned = train(model, method, encoded_parts, settings, say, hook, machine)
+                if fitted is None:
+                    tuned = self._train(model, method, encoded_parts, settings, say, hook, machine)
+                else:
+                    begin, train = time.perf_counter(), encoded_parts[TRAIN]
+                    losses = fitted.fit(FitInput(self, model, train, settings, machine, hook))
+                    tuned = TrainingResult(model, [], losses, 1, time.perf_counter() - begin)
+                    read = reader_of(tuned, self.task_type)
+                    tuned = self._validate_fit(tuned, encoded_parts, read, say)
             if finished_seeds:
                 finished_seeds.keep(settings.seed, tuned)
-
-        def reader_of(tuned: TrainingResult, task_type: TaskType) -> Callable[[Encoded], Outputs]:
-            return self._reader(tuned.network, method, machine, task_type)
-
         return self._predict(tuned, adapter, settings.seed, encoded_parts, eval_part, reader_of)
 
     def own_answers(
@@ -477,33 +485,6 @@ class Learner(BaseLearner):
                 network, self.task_type, self.frame, self.collation, machine
             )
         return self._frozen[name]
-
-    def _reader(
-        self, model: Transformer, method: Method, machine: Machine | None, task_type: TaskType
-    ) -> Callable[[Encoded], Outputs]:
-        """Return a function from encoded rows to scores or texts of the trained `model`."""
-        if method.fitted is not None and method.head_alone:
-            return functools.partial(self.frozen_vectors(machine).scores, model)
-        return reader(model, task_type, self.frame, self.collation)
-
-    def _fit(
-        self,
-        model: Transformer,
-        method: Method,
-        encoded_parts: Mapping[str, Encoded],
-        settings: Settings,
-        say: Callable[[str], None],
-        hook: Hook,
-        machine: Machine | None,
-    ) -> TrainingResult:
-        """Fit a fitted method, and compute its metric on validation data."""
-        assert method.fitted is not None
-        begin = time.perf_counter()
-        fit_input = FitInput(self, model, encoded_parts[TRAIN], settings, machine, hook)
-        losses = method.fitted.fit(fit_input)
-        tuned = TrainingResult(model, [], losses, 1, time.perf_counter() - begin)
-        read = self._reader(tuned.network, method, machine, self.task_type)
-        return self._validate_fit(tuned, encoded_parts, read, say)
 
     def _train(
         self,

@@ -137,11 +137,6 @@ class _Candidate:
         options |= {"watch": watching(self.stream), "machine": self.machine}
         return self.learner.learn(encoded_parts, method=self.method, say=quiet, **options)
 
-    def train(self, data: Dataset, seed: int) -> SeedResult:
-        """Train a seed as `finetune` does."""
-        encoded = {name: self.learner.encode(rows) for name, rows in data.parts.items()}
-        return self.learn(encoded, settings=replace(self.settings, seed=seed), eval_part=TEST)
-
     def predict(self, folding: Folding, number: int, without: int | None = None) -> FoldOutputs:
         """Return the outputs for a fold by a model that has not seen it, nor the fold `without`;
         such a model predicts both."""
@@ -234,7 +229,9 @@ def select_method(
         if name in skipped:
             continue
         if by_validation:
-            result = candidate.train(data, seeds[0])
+            of_seed = replace(candidate.settings, seed=seeds[0])
+            parts = {part: candidate.learner.encode(rows) for part, rows in data.parts.items()}
+            result = candidate.learn(parts, settings=of_seed, eval_part=TEST)
             value, score = result.validation, decimals(result.validation)
         else:
             by_repetition = [candidate.metrics(f, range(compared)) for f in foldings]

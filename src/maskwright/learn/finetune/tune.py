@@ -196,25 +196,21 @@ def _portions(train: EncodedExamples, settings: Settings) -> int:
     return min(settings.batch, max(settings.accumulate, needed))
 
 
+@dataclass
 class _Epochs:
     """Hook that evaluates after each epoch, keeps the best weights, and stops early."""
 
-    def __init__(
-        self,
-        objective: Objective,
-        parameters: Parameters,
-        per_epoch: int,
-        figure: Callable[[Objective], float] | None,
-        patience: int | None,
-        stop: loop.StopFlag,
-    ) -> None:
-        self.objective, self.parameters, self.per_epoch = objective, parameters, per_epoch
-        self.figure, self.patience, self.stop = figure, patience, stop
-        self.figures: list[float] = []
-        self.losses: list[float] = []
-        self.best: dict[str, Tensor] = {}
-        self.chosen = 0
-        self._sum = 0.0
+    objective: Objective
+    parameters: Parameters
+    per_epoch: int
+    figure: Callable[[Objective], float] | None
+    patience: int | None
+    stop: loop.StopFlag
+    figures: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    best: dict[str, Tensor] = field(default_factory=dict)
+    chosen: int = 0
+    _sum: float = 0.0
 
     def after_step(self, state: TrainState, record: loop.Record) -> None:
         self._sum += record["loss"]
