@@ -333,7 +333,7 @@ def test_refusals(models: dict[str, Path], tmp_path: Path) -> None:
         learn(models["t5"], prompt="summarize: {text}")
     with pytest.raises(ConfigError, match="template"):
         learn(models["t5"], prompt="summary")
-    with pytest.raises(UsageError, match="head"):
+    with pytest.raises(UsageError, match="--method"):
         learn(models["t5"], method="probe")
     with pytest.raises(UsageError, match="--prompt"):
         finetune_file(

@@ -226,10 +226,7 @@ class FinetuneResult:
         for finding in conclusion.used_before(self.test_uses, self.out):
             say(finding.line())
             table["note"] += f" Note: {finding}."
-        chosen = f"seed {best.seed}, epoch {best.tuned.epoch}, {self._reason()}"
-        if self.method.fitted is not None:
-            chosen = self.method.fitted.selection
-        facts = {**self.facts, "chosen": chosen}
+        facts = {**self.facts, "chosen": self._choice()}
         if self.selection is not None:
             facts["selection"] = self.selection.table["title"]
         adapter, head_alone = best.adapter, self.method.head_alone
@@ -256,14 +253,15 @@ class FinetuneResult:
         document.write(self.out / RESULTS, json.dumps(self._results(table), indent=2) + "\n")
         say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
 
-    def _reason(self) -> str:
-        """Return why it is this seed and epoch, in a phrase."""
-        figures = self.best.tuned.figures
-        if any(map(math.isfinite, figures)):
-            return "by the validation part"
-        if figures:
-            return "the first and the last, as no validation metric is defined"
-        return "the first and the last, as there are too few rows to choose by"
+    def _choice(self) -> str:
+        """Return how seed and epoch, or the settings of a fit, were chosen, in a sentence."""
+        if self.method.fitted is not None:
+            return self.method.fitted.selection
+        figures, reason = self.best.tuned.figures, "by the validation part"
+        if not any(map(math.isfinite, figures)):
+            reason = "no validation metric is defined" if figures else "rows to choose by are few"
+            reason = f"the first and the last, as {reason}"
+        return f"Seed {self.best.seed} and epoch {self.best.tuned.epoch} were chosen: {reason}."
 
     def _origin_of_figures(self) -> str:
         """Return how the figures came about, in sentences."""
@@ -273,11 +271,10 @@ class FinetuneResult:
                 "Every row is predicted by models that were not trained on it, and the saved model "
                 f"is trained on all rows.{assurance}"
             )
-        if self.method.fitted is not None:
-            return self.method.fitted.selection
-        chosen = f"Epoch and seed were chosen {self._reason()}."
-        is_chosen = self.eval_part == VALIDATION and self._reason().startswith("by")
-        return chosen + (" There is no test part: these figures flatter." if is_chosen else "")
+        is_chosen = self.eval_part == VALIDATION and math.isfinite(self.best.validation)
+        flatters = is_chosen and self.method.fitted is None
+        warning = " There is no test part: these figures flatter." if flatters else ""
+        return f"{self._choice()}{warning}"
 
     def table(self) -> Table:
         """Return a table of the metrics of the chosen seed and the baselines, with intervals, and
