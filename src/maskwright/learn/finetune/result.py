@@ -167,35 +167,29 @@ class FinetuneResult:
         return conclusion.judge(self.best.task_type.measure, self.compared)
 
     @cached_property
-    def test_uses(self) -> list[str]:
-        """The other results in the same folder of results that used the same test part."""
-        return [] if self._test is None else conclusion.uses_of(self._test, self.out)
-
-    @cached_property
-    def _test(self) -> dict[str, Any] | None:
-        """What is recorded of the test part, if there is one."""
+    def _test(self) -> tuple[dict[str, Any], list[str]]:
+        """What is recorded of the test part, if there is one, and the other results in the same
+        folder of results that used it."""
         if self.eval_part != TEST:
-            return None
+            return {}, []
         labels = self.learner.task_type.labels
-        return conclusion.record_test(self.data.parts[TEST], labels, TEST)
+        record = conclusion.record_test(self.data.parts[TEST], labels, TEST)
+        return record, conclusion.uses_of(record, self.out)
 
     @cached_property
     def advice(self) -> list[str]:
         """Sentences on what would help."""
-        learner, best = self.learner, self.best
-        train = self.encoded_parts[TRAIN]
-        one_sided = self.report.one_sided or best.one_sided
-        trainings = [seed.tuned for seed in self.seeds]
-        tokenizer = None if learner.frame is None else learner.frame.tokenizer
+        frame, cases = self.learner.frame, set[tuple[int, ...]]()
+        if frame is not None:
+            cases = {*map(tuple, frame.tokenizer.encode_batch("Aa"))}
         return conclusion.advice(
-            best.task_type,
-            train,
-            trainings,
-            one_sided,
+            self.best.task_type,
+            self.encoded_parts[TRAIN],
+            [seed.tuned for seed in self.seeds],
+            self.report.one_sided or self.best.one_sided,
             self.verdict,
-            reads_more=learner.reads_more,
-            lower_cases=tokenizer is not None
-            and len({*map(tuple, tokenizer.encode_batch("Aa"))}) < 2,
+            reads_more=self.learner.reads_more,
+            lower_cases=len(cases) == 1,
             is_selected=self.selection is not None,
         )
 
@@ -220,12 +214,9 @@ class FinetuneResult:
         say("\n" + document.for_terminal(table))
         if (calibration := self.calibration) is not None:
             say(calibration.sentence)
-        for finding in self._warnings():
+        for finding in [*self._warnings(), *conclusion.used_before(self._test[1], self.out)]:
             say(finding.line())
-            table["note"] += f" Warning: {finding}."
-        for finding in conclusion.used_before(self.test_uses, self.out):
-            say(finding.line())
-            table["note"] += f" Note: {finding}."
+            table["note"] += f" {finding.severity.capitalize()}: {finding}."
         facts = {**self.facts, "chosen": self._choice()}
         if self.selection is not None:
             facts["selection"] = self.selection.table["title"]
@@ -383,13 +374,13 @@ class FinetuneResult:
 
     def _results(self, table: Table) -> dict[str, Any]:
         """Return the content of results.json: settings, and the metrics of every seed."""
-        adapter, test = self.method.adapter, self._test
+        adapter, (test, uses) = self.method.adapter, self._test
         optional = {
             "adapter": None if adapter is None else to_plain(adapter),
             "is_baseline": self.method.baseline,
             "selection": None if self.selection is None else dict(self.selection.record),
             "folds": self.facts.get("folds"),
-            "test": None if test is None else {**test, "other_uses": len(self.test_uses)},
+            "test": {**test, "other_uses": len(uses)} if test else None,
         }
         return {
             "verdict": self.verdict.to_json(),
