@@ -25,7 +25,7 @@ from maskwright.learn.finetune.conclusion import AS_IT_IS
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds
 from maskwright.learn.finetune.method import GRADUAL, LAST, REINIT, Method
 from maskwright.learn.finetune.methods.base.fitted import FitInput
-from maskwright.learn.finetune.methods.base.frozen_vectors import FrozenVectors
+from maskwright.learn.finetune.methods.base.frozen_vectors import FrozenVectors, prepare_on
 from maskwright.learn.finetune.tune import (
     Settings,
     TrainingResult,
@@ -57,7 +57,6 @@ from maskwright.model.adapters.base.adapter import attach as attach_adapter
 from maskwright.model.checkpoint import layout, pretrained
 from maskwright.model.checkpoint.layout import About
 from maskwright.model.checkpoint.matching import Transfer, load_matching, transfer
-from maskwright.model.device.choices import Precision
 from maskwright.model.device.machine import Machine, choose
 from maskwright.model.families.base.family import family as family_named
 from maskwright.model.inference.beam import finished
@@ -422,7 +421,7 @@ class Learner(BaseLearner):
 
         Similarities 0 and 1 are the least and the largest number of the training part.
         """
-        machine, task_type, frame = machine or choose(), self.task_type, self.frame
+        task_type, frame = self.task_type, self.frame
         is_similarity = task_type.problem == "number" and len(task_type.roles) == 2
         if self.config.heads and not self.head_is_new:
             network = transfer(self.loaded.network, self.config).model
@@ -439,10 +438,7 @@ class Learner(BaseLearner):
             encoded = task_type.encode(encoded.rows, frame)
         else:
             return []
-        precision: Precision = "bfloat16" if machine.compute == torch.bfloat16 else "float32"
-        prepared: Any = prepare(
-            network.eval(), give_up=True, precision=precision, device=str(machine.device)
-        )
+        prepared: Any = prepare_on(network, machine)
         outputs = reader(prepared, task_type, frame, self.collation)(encoded)
         answers = task_type.answers(encoded, outputs)
         if is_similarity and self.head_is_new:

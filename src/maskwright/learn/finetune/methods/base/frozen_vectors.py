@@ -25,6 +25,14 @@ from maskwright.model.objectives.modules.supervised import Supervised
 from maskwright.model.opening import special_tokens
 
 
+def prepare_on(network: Transformer, machine: Machine | None) -> Prepared:
+    """Prepare a network, which is given up for it; `machine`: None: the best of this machine."""
+    machine = machine or choose()
+    precision: Precision = "bfloat16" if machine.compute == torch.bfloat16 else "float32"
+    device = str(machine.device)
+    return prepare(network.eval(), precision=precision, device=device, give_up=True)
+
+
 class FrozenVectors:
     """The vectors below the linear head of `network`; later changes of `network` have no effect."""
 
@@ -42,11 +50,7 @@ class FrozenVectors:
         model = transfer(network, replace(network.config, heads=(identity,)), heads=False).model
         with torch.no_grad():
             model.heads[head.name].get_parameter("weight").copy_(torch.eye(width))
-        machine = machine or choose()
-        precision: Precision = "bfloat16" if machine.compute == torch.bfloat16 else "float32"
-        prepared: Prepared = prepare(
-            model.eval(), precision=precision, device=str(machine.device), give_up=True
-        )
+        prepared = prepare_on(model, machine)
         vocabulary = special_tokens.vocabulary(frame.tokenizer)
         # A prepared network has the methods that an objective calls.
         objective = task_type.objective(prepared, vocabulary, frame.long)  # type: ignore[arg-type]
