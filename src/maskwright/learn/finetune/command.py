@@ -149,12 +149,9 @@ def finetune_recipe(
     # Errors of the models are raised before any data is read.
     teacher = None if recipe.teacher is None else open_model(recipe.teacher)
     opened = open_weights(model) if any(method.opens_network for method in methods) else None
-    if (
-        opened is not None
-        and (requested_length := recipe.length) is not None
-        and (longest_length := room(opened.config, requested_length)) < requested_length
-    ):
-        message = f"the model has positions for {longest_length} tokens, not for {requested_length}"
+    requested = recipe.length
+    if opened is not None and requested and (longest := room(opened.config, requested)) < requested:
+        message = f"the model has positions for {longest} tokens, not for {requested}"
         say(Finding("length-lowered", message).line())
     examples = prepare(
         data,
@@ -323,9 +320,8 @@ def _usual_pooling(
     if vector_folder is not None and len(vector_folder.poolings) == 1:
         (pooling,) = vector_folder.poolings
         return {"pooling": pooling} if pooling in POOLINGS else {}
-    usual = {method.fitted.pooling if method.fitted is not None else "" for method in methods}
-    (pooling,) = usual if len(usual) == 1 else ("",)
-    return {"pooling": pooling} if pooling else {}
+    usual = {"" if method.fitted is None else method.fitted.pooling for method in methods}
+    return {"pooling": usual.pop()} if len(usual) == 1 and usual != {""} else {}
 
 
 def _findings_of_pooling(
@@ -396,11 +392,9 @@ def _print_dataset(examples: Dataset, say: Say) -> None:
         count = counted(len(examples.parts[TRAIN]), "row")
         say(f"{count} and no other part: the score comes from a cross-validation")
     if examples.sampled:
-        drawn_parts = ", ".join(
-            f"{part_name} {counted(len(examples.parts[part_name]), 'row')}"
-            for part_name in examples.sampled
-        )
-        say(f"drawn from the rows for learning: {drawn_parts}; always the same ones")
+        rows = {name: counted(len(examples.parts[name]), "row") for name in examples.sampled}
+        drawn = ", ".join(f"{name} {count}" for name, count in rows.items())
+        say(f"drawn from the rows for learning: {drawn}; always the same ones")
         if examples.together:
             name = examples.task.columns[examples.together]
             say(f"rows that share their {name!r} are in the same part")

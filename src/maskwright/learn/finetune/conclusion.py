@@ -147,9 +147,7 @@ def advice(
     lower_cases: bool = False,
     is_selected: bool = False,
 ) -> list[str]:
-    """Return at most two sentences on what would help, the first of: a baseline that is better,
-    texts that are cut, a loss that still falls, a tokenizer that does not fit, equal answers, few
-    rows.
+    """Return at most two sentences on what would help.
 
     Args:
         trainings: of all seeds; of one seed's equal answers `one_sided` warns.

@@ -160,18 +160,8 @@ class BaseLearner(ABC):
         """Encode rows for the model; errors as in `TaskType.encode`."""
 
     @abstractmethod
-    def learn(
-        self,
-        encoded_parts: Mapping[str, Encoded],
-        method: Method,
-        settings: Settings,
-        eval_part: str,
-        say: Callable[[str], None],
-        *args: Any,
-        **kwargs: Any,
-    ) -> SeedResult:
-        """Learn from the training part and predict `eval_part`; further arguments, of which some
-        may have no effect, as in `Learner.learn`."""
+    def learn(self, *args: Any, **kwargs: Any) -> SeedResult:
+        """Learn and predict, with the arguments of `Learner.learn`."""
 
     def own_answers(
         self, data: Dataset, encoded: Encoded, machine: Machine | None = None

@@ -86,12 +86,10 @@ def finetune(
 
     Args:
         model: an opened model, its folder, or the folder of a run.
-        method: which weights are trained, and factors on the learning rate in `settings`.
         folds: the number of folds of a cross-validation; each of `seeds` is a repetition.
         length, long: as for `Learner.of`.
         options: options of the task type, such as the "prompt" of generated answers.
-        teacher: the model from whose answers to the training rows is learned.
-        hard_negatives: number of negatives that are mined with `model` for each row of pairs.
+        hard_negatives, teacher: as in a recipe.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
         extra_files: content of further text files for the folder, by file name.
         machine: device and precision; None: the best of this machine.
