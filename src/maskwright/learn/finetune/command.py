@@ -92,8 +92,7 @@ def finetune_file(
             where="data",
             found=type(data).__name__,
             wanted="the path of a file or a folder",
-            do="write them first: a table of pandas by to_csv(PATH, index=False), a list as a "
-            "line of JSON for each row",
+            do="write them first: a table of pandas by to_csv, a list as a line of JSON for each",
         )
     recipe = FinetuneRecipe(model=os.fspath(model), data=os.fspath(data), **settings)
     return finetune_recipe(recipe, out, stream=stream)
@@ -106,10 +105,10 @@ def _with_keywords(function: Callable[..., Path]) -> None:
     others = (*signature.parameters, "made_from")
     fields = [f for f in dataclasses.fields(FinetuneRecipe) if f.name not in others]
     for field in fields:
-        is_table = field.default_factory is not dataclasses.MISSING
-        default, keyword = {} if is_table else field.default, inspect.Parameter.KEYWORD_ONLY
+        default = {} if field.default is dataclasses.MISSING else field.default
+        kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(
-            inspect.Parameter(field.name, keyword, default=default, annotation=field.type)
+            inspect.Parameter(field.name, kind, default=default, annotation=field.type)
         )
     function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     descriptions = lines_of(FinetuneRecipe)
@@ -415,6 +414,8 @@ def require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
     has_classes = head in ("sequence", "token") and task_type.problem != "number"
     is_pooled = head == "sequence" or bool(task_type.alone)
     learns = head == "sequence" and task_type.by_row and not recipe.curve
+    mines = in_batch and not recipe.curve
+    portions = recipe.accumulate if recipe.accumulate > 1 else None
     alone = next((method.name for method in recipe.methods if method.head_alone), None)
     whole, classes = "a task of whole texts", "classes of texts or words"
     texts = "classes or numbers of whole texts, and no --curve"
@@ -428,19 +429,9 @@ def require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
         ("--label-smoothing", recipe.label_smoothing or None, has_classes, classes),
         ("--within-words", recipe.within_words, head == "span", "answers within a text"),
         ("--dimensions", recipe.dimensions, bool(task_type.alone), "a task of embeddings"),
-        (
-            "--hard-negatives",
-            recipe.hard_negatives,
-            in_batch and not recipe.curve,
-            "pairs that match, and no --curve",
-        ),
+        ("--hard-negatives", recipe.hard_negatives, mines, "pairs that match, and no --curve"),
         ("--teacher", recipe.teacher, learns, texts),
-        (
-            "--accumulate",
-            recipe.accumulate if recipe.accumulate > 1 else None,
-            not in_batch,
-            "a smaller --batch: all texts of a step are compared with each other",
-        ),
+        ("--accumulate", portions, not in_batch, "texts that are not compared within a step"),
     ):
         if value is not None and not has_effect:
             raise UsageError(

@@ -102,8 +102,7 @@ class FinetuneResult:
     @cached_property
     def report(self) -> TaskReport:
         """What is shown of the predictions of the best seed."""
-        best = self.best
-        encoded = self.encoded_parts[self.eval_part]
+        best, encoded = self.best, self.encoded_parts[self.eval_part]
         return best.task_type.report(encoded, best.outputs, best.answers)
 
     @cached_property
