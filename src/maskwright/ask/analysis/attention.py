@@ -105,7 +105,6 @@ def attention(
 def _results_json(
     measured: heads.Heads, relations: Sequence[heads.Relation], passed: int
 ) -> dict[str, Any]:
-    """Return all results as JSON values; `passed`: the number of skipped sentences."""
     return {
         "texts": measured.texts,
         "tokens": measured.tokens,

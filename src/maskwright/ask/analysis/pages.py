@@ -185,7 +185,18 @@ def show_senses(
         message = f"the model reads {room} tokens of a text, so sentences are cut around the word"
         say(Finding("sentences-cut", message).line())
     senses = word_senses.tell_senses(subject, word, texts, meanings, shorten=data is None)
-    table = _sense_table(word, senses)
+    table: Table = {
+        "title": f"“{word}” in {len(senses.senses)} texts and {len(set(senses.senses))} meanings",
+        "head": ["", "nearest has the same meaning", "apart", "apart, untrained"],
+        "rows": [
+            [name, near.render(), f"{apart:+.4f}", f"{untrained:+.4f}"]
+            for name, near, apart, untrained in zip(
+                senses.layers, senses.neighbour, senses.apart, senses.untrained, strict=True
+            )
+        ],
+        "note": f"Apart: the mean cosine within a meaning minus that across. By chance the nearest "
+        f"has the same meaning in {senses.chance:.0%}. The embeddings know no context.",
+    }
     say("\n" + document.for_terminal(table))
     xs = [float(x) for x in range(len(senses.layers))]
     lines = [
@@ -234,18 +245,3 @@ def _texts(
         found=word,
         do="give a csv with the columns text and label: --data FILE",
     )
-
-
-def _sense_table(word: str, senses: word_senses.WordSenses) -> Table:
-    return {
-        "title": f"“{word}” in {len(senses.senses)} texts and {len(set(senses.senses))} meanings",
-        "head": ["", "nearest has the same meaning", "apart", "apart, untrained"],
-        "rows": [
-            [name, near.render(), f"{apart:+.4f}", f"{untrained:+.4f}"]
-            for name, near, apart, untrained in zip(
-                senses.layers, senses.neighbour, senses.apart, senses.untrained, strict=True
-            )
-        ],
-        "note": f"Apart: the mean cosine within a meaning minus that across. By chance the nearest "
-        f"has the same meaning in {senses.chance:.0%}. The embeddings know no context.",
-    }

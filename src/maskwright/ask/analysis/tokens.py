@@ -79,7 +79,7 @@ class TokenView:
         return "\n".join([*lines, *(finding.line() for finding in self.findings())])
 
     def summary(self) -> str:
-        """Return the numbers of tokens and the share of unknown characters, in one line."""
+        """Return the numbers of tokens and the share of unknown characters."""
         special = sum(token.text is None for token in self.tokens)
         share = f"{self.unknown.share:.1%} of {self.unknown.letters:,} characters unknown"
         return f"{len(self.tokens):,} tokens, {special} of them special; {share}"

@@ -52,7 +52,6 @@ class Check:
     rows: Sequence[FlaggedRow] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return {
             "summary": self.summary,
             "figures": dict(self.figures),
@@ -80,7 +79,7 @@ class Subject:
 
     @cached_property
     def raw_rows(self) -> dict[str, Row]:
-        """The row of the file by its location."""
+        """The rows of the files by their locations."""
         return {row.where: row for row in self.table.rows}
 
     @property

@@ -131,7 +131,6 @@ class Diagnosis:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
         return {
             "verdict": self.verdict,
             "rows": self.num_rows,

@@ -78,9 +78,8 @@ def check_model_fit(subject: Subject, model: Model | None) -> Check:
         remedy = "a model for such texts reads more of each and often answers better"
         findings.append(Finding("many-pieces", message, evidence, remedy, "warning"))
     if isinstance(rows[0], TaggedExample) and tokenizer.normalise("A") == "a":
-        message = "the tokenizer lower-cases, and capitals tell names from other words"
-        remedy = "a cased model is often better at tagging"
-        findings.append(Finding("lower-casing-tokenizer", message, remedy=remedy))
+        message = "the tokenizer lower-cases: a cased model is often better at tagging"
+        findings.append(Finding("lower-casing-tokenizer", message))
     summary = f"{percent(truncated)} of the rows longer than {length} tokens (median "
     summary += f"{figures['median_tokens']:.0f}); {per_word:.2f} tokens per word; "
     summary += f"{percent(unknown.share)} of the characters unknown"

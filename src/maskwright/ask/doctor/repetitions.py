@@ -87,15 +87,11 @@ def check_repetitions(subject: Subject) -> Check:
     findings = [*_rows_across(rows, parts, exact, near), *_groups_across(subject)]
     if contradictory:
         share = figures["contradictory_rows"] / len(rows)
-        finding = Finding(
-            "contradicting-labels",
-            f"{counted(len(contradictory), 'text')} with different labels "
-            f"({percent(share)} of the rows)",
-            f"the first: {' and '.join(row.where for row in contradictory[0][:2])}",
-            "keep one label for each text",
-            severity(share, CONTRADICTORY),
-        )
-        findings.append(finding)
+        num_texts = counted(len(contradictory), "text")
+        message = f"{num_texts} with different labels ({percent(share)} of the rows)"
+        evidence = f"the first: {' and '.join(row.where for row in contradictory[0][:2])}"
+        remedy, grade = "keep one label for each text", severity(share, CONTRADICTORY)
+        findings.append(Finding("contradicting-labels", message, evidence, remedy, grade))
     inside = [len(rows) - len({*zip(parts, keys, strict=True)}) for keys in (exact, near)]
     if (share := max(inside) / len(rows)) >= COPIES:
         message = f"{percent(share)} of the rows repeat an earlier row of their part"
