@@ -139,6 +139,17 @@ def test_what_the_budget_does_not_allow_is_not_tried(
     assert "--class-weights" in reasons["bag-of-words"] and "180" not in reasons["full"]
 
 
+@pytest.mark.parametrize(("rows", "is_cheapest"), [(12, False), (60, True)])
+def test_a_tie_is_decided_by_cost_only_where_rows_can_show_it(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, is_cheapest: bool
+) -> None:
+    data = table(tmp_path / "data.csv", "classification", rows)
+    monkeypatch.setattr(method_selection, "defined", lambda value: 0.5)
+    finetune_file(model, data, tmp_path / "out", **BRIEFLY, folds=3)
+    first, *_, last = tried(tmp_path / "out")
+    assert results_of(tmp_path / "out")["method"] == (first if is_cheapest else last)
+
+
 @pytest.mark.parametrize(
     ("settings", "rows", "kind", "where"),
     [

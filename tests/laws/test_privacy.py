@@ -28,7 +28,7 @@ from maskwright.base import privacy
 REVIEWED = (
     "daft fastapi fasttext ftfy h11 jaxtyping jinja2 markupsafe numpy onnx onnxruntime onnxscript"
     " openvino phonenumbers py3langid pyarrow pydantic pydantic_core ray rich safetensors"
-    " scipy sklearn starlette tokenizers torch uvicorn zstandard"
+    " scipy sklearn starlette threadpoolctl tokenizers torch uvicorn zstandard"
 )
 SWITCH = re.compile(r"TELEMETRY|DO_NOT_TRACK|ANALYTICS|USAGE_STATS|HF_HUB_OFFLINE|_telemetry")
 CALLS = "connect,sendto,sendmsg,sendmmsg"

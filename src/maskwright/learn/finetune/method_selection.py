@@ -2,8 +2,9 @@
 
 Candidates are the fitted methods that support the task, and the training of all weights. All are
 compared on the same folds: as many as the estimated times allow, at least two; those for which
-there is no time are left out. Of equal scores the cheaper method wins. What they are scored on
-follows from the parts of the data:
+there is no time are left out. Of equal scores the cheaper method wins; on fewer than 20 rows, which
+do not show that methods are equally good, the other. What they are scored on follows from the parts
+of the data:
 
     only "train"                 its folds. Each fold is then predicted by the method that is best
                                  on the other folds, which gives the reported score. If there is
@@ -45,7 +46,7 @@ from maskwright.learn.finetune.cross_validation import (
     join_folds,
 )
 from maskwright.learn.finetune.finished_seeds import FoldOutputs
-from maskwright.learn.finetune.learner import BaseLearner, SeedResult, learner_of
+from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, SeedResult, learner_of
 from maskwright.learn.finetune.method import FITTED, Method
 from maskwright.learn.finetune.recipe import FinetuneRecipe, without_effect
 from maskwright.learn.finetune.tune import Settings, defined, watching
@@ -222,6 +223,7 @@ def select_method(
     compared = _plan(timed, num_folds, limit, skipped)
     measure, tried, trials = timed[0].learner.task_type.measure, list[_Candidate](), list[Any]()
     best, best_value, first_seed = timed[0], -math.inf, None
+    num_scored = 0 if by_validation else sum(map(len, foldings[0].folds[:compared]))
     for candidate in timed:
         name, started = candidate.method.name, time.perf_counter()
         if trials and started - begin > limit:
@@ -237,7 +239,8 @@ def select_method(
             by_repetition = [candidate.metrics(f, range(compared)) for f in foldings]
             metric = TaskMetrics.mean(by_repetition).figures[measure]
             value, score = defined(metric.value), metric.estimate().render()
-        if not trials or value > best_value:
+        is_tie = value == best_value and not by_validation and num_scored < SELECTABLE
+        if not trials or value > best_value or is_tie:
             best, best_value, first_seed = candidate, value, result if by_validation else None
         seconds, known = round(time.perf_counter() - started, 1), value > -math.inf
         trial = {"method": name, "value": value if known else None, "score": score}
@@ -246,8 +249,7 @@ def select_method(
         say(f"{name}: {measure} {score}, {duration(seconds)}")
     basis, assurance, out_of_fold = "on the validation part", UNTOUCHED, None
     if not by_validation:
-        rows = sum(map(len, foldings[0].folds[:compared]))
-        basis = f"on {counted(rows, 'held-out row')} of the training part"
+        basis = f"on {counted(num_scored, 'held-out row')} of the training part"
     if is_cross_validated(data):
         remaining = limit - (time.perf_counter() - begin)
         pairs = sum(trial["seconds"] for trial in trials) * (num_folds - 1) / 2

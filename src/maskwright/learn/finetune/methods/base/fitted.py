@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,13 @@ from maskwright.base.errors import UsageError
 from maskwright.learn.tasks.base.choices import Long
 
 if TYPE_CHECKING:
-    from maskwright.learn.finetune.learner import Learner
+    from maskwright.learn.finetune.methods.base.frozen_vectors import FrozenVectors
     from maskwright.learn.finetune.tune import Settings
+    from maskwright.learn.tasks.base.encode import Frame
     from maskwright.learn.tasks.base.task_type import Encoded, TaskType
     from maskwright.learn.train.loop import Hook
     from maskwright.model.device.machine import Machine
+    from maskwright.model.inference.encoded import Collation
     from maskwright.model.nn.transformer import Transformer
     from maskwright.model.objectives.supervised import Problem
 
@@ -34,12 +36,27 @@ STEP = 3
 HEADS = {"sequence": "texts or pairs", "token": "words", None: "texts or pairs"}
 
 
+class TextReader(Protocol):
+    """How rows are read, and vectors of the pretrained network: a `Learner`."""
+
+    @property
+    def task_type(self) -> TaskType: ...
+
+    @property
+    def frame(self) -> Frame: ...
+
+    @property
+    def collation(self) -> Collation: ...
+
+    def frozen_vectors(self, machine: Machine | None) -> FrozenVectors: ...
+
+
 @dataclass(frozen=True)
 class FitInput:
     """What a method is fitted to.
 
     Attributes:
-        learner: how rows are read, and vectors of the pretrained network.
+        learner: reads rows.
         model: the network with pretrained weights and a new linear head, in evaluation mode.
         train: the rows to fit to. Hyperparameters are selected within them.
         settings: the seed, and the settings of methods that also train the network.
@@ -47,7 +64,7 @@ class FitInput:
         hook: shows the progress of training steps.
     """
 
-    learner: Learner
+    learner: TextReader
     model: Transformer
     train: Encoded
     settings: Settings
