@@ -1,7 +1,5 @@
 """Configs: frozen dataclasses as plain values, as TOML, and field by field.
 
-Converts frozen dataclasses to plain values and back, with errors that name the field.
-
 A config is a frozen dataclass whose fields are numbers, strings, booleans, None, tuples, further
 configs, or a union of configs (`Learned | Sinusoidal | None`). The members of a union are told
 apart by a `type` key, or by a field `kind` of their own; without it the first is meant. Reading is

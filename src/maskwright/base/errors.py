@@ -1,7 +1,5 @@
 """What a user is told of faults: exceptions, and findings of checks.
 
-Exceptions of Maskwright and their exit codes.
-
     MaskwrightError
       UsageError          the command line or a path given by the user        exit 64
       ConfigError         a recipe, a config.json, a field out of range       exit 64

@@ -1,6 +1,4 @@
-"""Checks whether recipes can be compared, and by which metrics.
-
-`compare(recipes, out, budget=…)`: train recipes × seeds under an equal budget, and compare them.
+"""`compare(recipes, out, budget=…)`: train recipes × seeds under an equal budget, and compare them.
 
     out/
       prepared/…            tokenizer and stores, shared by runs with equal text and settings

@@ -1,7 +1,5 @@
 """What a run writes while it trains: its journal, and its checkpoints.
 
-The records of a run, in two files.
-
 `metrics.jsonl` holds losses, learning rates, evaluations and samples; an identical run writes the
 same bytes. `timings.jsonl` holds seconds, tokens per second and memory. The journal is flushed
 before a checkpoint is saved, and resuming truncates it to the checkpoint. If the disk is full,

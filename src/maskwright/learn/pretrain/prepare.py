@@ -1,7 +1,5 @@
 """Tokenizers and token stores from the text of the user.
 
-From the recipe's text to a tokenizer and two token stores, one for training and one held out.
-
 Every step commits a folder and is skipped if that folder exists, so an interrupted preparation
 continues where it stopped, unless the text has changed. A command reads the raw files once: while
 the tokenizer is trained, the checked documents are kept in spools (`text/corpus/read.py`).

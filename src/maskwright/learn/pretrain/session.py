@@ -1,7 +1,5 @@
 """One training session of a run: all objects that it uses, and the hooks of its loop.
 
-One training session of a run, from its start or from a checkpoint: all objects that it uses.
-
 Hooks of the training loop: log, evaluate, save; and the table of losses by value at the end.
 """
 

@@ -1,7 +1,5 @@
 """The weights of a module as one vector, and the optimizers that update it.
 
-All weights of a module as one float32 vector, and one vector of their gradients.
-
 The masters are always float32. A model that computes in bfloat16 holds bfloat16 copies, refreshed
 by `publish` after each optimizer step; in float32 the module's parameters are views of the
 masters and `publish` has nothing to do. Gradients are folded into the float32 vector as soon as

@@ -1,7 +1,5 @@
 """The settings of an update: optimizer and learning rate.
 
-The optimizer settings of a recipe: frozen, and checked before torch is loaded.
-
     adamw      two fused kernel calls, whatever the number of parameters
     lamb       Adam's step, scaled to the length of the tensor
     adafactor  second moments of matrices by row and column

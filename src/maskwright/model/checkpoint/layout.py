@@ -1,7 +1,5 @@
 """The config.json of a model folder, and what it says of names, shapes and use.
 
-The shapes of all parameters of a config, computed without allocation.
-
 So a hostile or mistyped `config.json` can be rejected by its memory requirement before any tensor
 exists, and the header of a file can be checked before its data is read.
 

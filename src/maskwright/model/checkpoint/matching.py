@@ -1,7 +1,5 @@
 """Tensors of a file to the parameters of a model.
 
-Match the tensors of a file with the parameters of a config.
-
 `match` compares names, shapes and dtypes in the headers; `fill` builds the model, reads the tensors
 one at a time and checks that they are finite. A tensor that belongs to another architecture of the
 family is allowed and reported; other unknown tensors, and missing ones, are errors, so that no head

@@ -1,7 +1,5 @@
 """The machine: what it can do, who takes its cores, and the memory of this process.
 
-What this machine can do, and whether other processes take cores from a training.
-
 PyTorch's threads wait for each other in every operation, so one that shares its core holds up all:
 beside one busy program two threads on two cores may train at a twentieth of their speed
 (docs/log.md). Another way of waiting would cost a quiet machine up to a quarter, and another number

@@ -1,7 +1,5 @@
 """What a model and a training step cost.
 
-What a model costs: parameters and floating-point operations, counted by walking its modules.
-
 A multiplication and its addition are two operations. Only matrix products are counted, which is all
 that matters beyond tiny models; a layer that is used twice (`weights_of`) is counted twice.
 Attention is counted dense, as it is computed, whatever its mask hides.

@@ -1,6 +1,4 @@
-"""Hidden states and scores of many rows, batched by length.
-
-Hidden states of rows of ids from a prepared network, batched by length without padding.
+"""Hidden states of rows of ids from a prepared network, batched by length without padding.
 
     for portion in states(model, rows):     indices of rows, and their concatenated states
     hidden(model, rows)                     the states of each row, in order

@@ -1,7 +1,5 @@
 """A measurement: the work, and the sides that do it.
 
-The work of a measurement: the one task of the model, and items of it.
-
     a head over whole texts      label     a text -> its label
     another task                 answer    the rows of a file -> what `predict` gives
     no task, it writes           text      a prompt -> so many new tokens

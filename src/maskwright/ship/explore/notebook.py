@@ -1,7 +1,5 @@
 """Pages without a server: in a notebook, and as a single file.
 
-A site as one HTML file that opens by a double click, without a server.
-
 A page that is opened from disk cannot read other files, so it contains all of them: the modules as
 one script (`bundled`), the data as base64. Its content security policy allows only this script and
 style, by their hashes; nothing can be loaded or sent.

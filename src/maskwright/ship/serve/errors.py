@@ -1,7 +1,5 @@
 """Refusals of requests, and the limits that lead to them.
 
-The errors that clients get. Every dialect renders them in its own format.
-
 A refusal names the field and the limit, but never a path of this machine or a traceback. Quoted
 parts of a request are truncated, so that no response is longer than 4 KB.
 

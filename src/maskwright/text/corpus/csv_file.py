@@ -1,6 +1,4 @@
-"""The errors for rows of a table that cannot be read.
-
-Read documents from CSV and TSV, with exact line numbers even after multi-line fields.
+"""Read documents from CSV and TSV, with exact line numbers even after multi-line fields.
 
 Python's `csv` module parses; this file adds checks: equal width of all rows, unique names in the
 header, quotes that close, rows of bounded size, and no quoted field whose contents look like rows.

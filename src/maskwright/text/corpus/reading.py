@@ -1,7 +1,5 @@
 """What readers share: the options, the ledger, and the documents that result.
 
-Reading: every choice about how raw files become documents, with the limits that bound memory.
-
 Nothing here is silent: what a policy drops, strips or replaces is counted by the ledger.
 
 Document: the input and output of every step of the corpus.

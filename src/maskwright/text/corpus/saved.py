@@ -1,6 +1,6 @@
 """Folders that programs saved, and which of their files are data.
 
-Determine which files are data in folders saved by the library `datasets`.
+Folders of the library `datasets`:
 
 dataset_dict.json                    the names of the parts, a folder each
 train/state.json                     {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}

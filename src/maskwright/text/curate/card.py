@@ -1,7 +1,5 @@
 """The card of a corpus: its values, and how they are shown.
 
-The card of a corpus as plain values: what was read, what each step did, what remains.
-
 All numbers are counts, which can be added over cards of the same recipe.
 
 The card of a corpus for readers: in the terminal; as `card.md`, the data card; and as

@@ -1,7 +1,5 @@
 """Personal details in texts: addresses, accounts, telephone and identity numbers.
 
-Find telephone numbers and identity numbers of persons in a text.
-
 A telephone number is one of:
 
     international  + or 00 and a number that is possible in the country of its code

@@ -1,7 +1,5 @@
 """Texts of tables: cleaned, and with marked spans as words with tags.
 
-Clean texts by removing NUL and control characters and replacing CRLF by LF.
-
 Offsets of spans and answers, including those predicted by a model, count the characters of the
 original text, whatever is removed from it.
 

@@ -1,7 +1,5 @@
 """Labelled data in memory: rows as they are read, and the examples made of them.
 
-`Row` and `Table`: labelled rows in memory, whatever format they were read from.
-
 A table has the parts `train`, `validation` and `test`, or only `all`, which is divided later.
 
 Examples: one type for each layout of rows.

@@ -1,6 +1,4 @@
-"""Reads the files of a tokenizer in a folder.
-
-Tokenizer: text to ids and back, with special tokens known by role.
+"""Tokenizer: text to ids and back, with special tokens known by role.
 
 `encode` takes ordinary text: it never returns a special id (except that of the unknown token), even
 for `[MASK]` or `</s>` in the text. Special tokens are added by code, by role (`tokenizer.mask`) or

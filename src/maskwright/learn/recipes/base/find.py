@@ -1,7 +1,5 @@
 """Recipes for a command: found by name, changed, and checked before any work.
 
-A recipe by the name that a user gives: a built-in name, a TOML file, the folder of a run.
-
 Checks of a recipe before torch is loaded and any text is read: names of objectives and families,
 options of the objective, its rows, and settings of the family.
 

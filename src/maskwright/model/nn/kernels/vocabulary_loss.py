@@ -1,7 +1,5 @@
 """Losses over the vocabulary without ever holding all scores.
 
-Cross-entropy over the vocabulary without ever holding all its scores.
-
 One function of (hidden, weight, bias, targets): projection, log-sum-exp and gradients are computed
 together, a chunk of targets at a time, in one buffer of bounded size. What makes it faster than
 `linear` followed by `cross_entropy` (docs/log.md):

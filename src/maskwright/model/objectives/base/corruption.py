@@ -1,7 +1,5 @@
 """Corruption by key: of the tokens of rows, and of texts whose lengths change.
 
-Selection of positions and replacement of tokens, vectorised over a batch.
-
 Random numbers depend on keys (purpose, seed, epoch, row) only, so the corruption of a row does not
 depend on the batch, process or resumption of a run. There are four units of selection:
 

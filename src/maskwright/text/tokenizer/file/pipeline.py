@@ -1,7 +1,5 @@
 """The five kinds of tokenizer, and their `tokenizer.json`.
 
-Builds `tokenizer.json` documents of the five kinds.
-
     kind        text -> words                              words -> pieces
     character   -                                          one piece per character
     bpe         BERT's cleaning, each word closed by       merges over characters and `</w>`

@@ -1,6 +1,4 @@
-"""TokenizerChoice: the settings of the training of a tokenizer.
-
-Learn a vocabulary from a stream of documents, within a budget of bytes.
+"""Learn a vocabulary from a stream of documents, within a budget of bytes.
 
     documents -> Sample (budget, by hash) -> words and counts -> pieces -> Tokenizer
 

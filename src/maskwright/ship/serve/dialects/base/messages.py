@@ -1,7 +1,5 @@
 """What dialects share: bodies of requests, the model they refer to, and responses.
 
-The model that a request refers to, and its abilities.
-
 A request names a model or an adapter. If a single model is served, no name is required.
 
 Bodies of requests: typed fields, no unknown fields, and texts without invalid characters.
