@@ -74,11 +74,7 @@ def load_modules(set_name: str, name: str) -> ModuleType:
 
 @functools.cache
 def _modules(set_name: str) -> dict[str, str]:
-    """Return the module of every member, by name.
-
-    Raises:
-        UsageError: an entry point has the name of another member.
-    """
+    """Return the module of every member, by name."""
     from importlib.metadata import entry_points  # slow: not at the top
 
     root, subfolders = Path(__file__).parents[1], set_name.split(".")

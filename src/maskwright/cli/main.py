@@ -111,11 +111,7 @@ class Parser(argparse.ArgumentParser):
         return super().add_argument(*names, *also, **options)
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
-        """Convert the text of an argument.
-
-        Raises:
-            UsageError: wrong type of value.
-        """
+        """Convert the text of an argument."""
         for choice in action.choices or ():  # `-` and `_` are equivalent
             if type(choice) is str and choice.replace("_", "-") == text.replace("_", "-"):
                 return choice
@@ -132,11 +128,7 @@ class Parser(argparse.ArgumentParser):
             ) from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a value that is not among the choices.
-
-        Raises:
-            UsageError: with similar choices.
-        """
+        """Refuse a value that is not among the choices."""
         if action.choices is not None and value not in action.choices:
             raise UsageError(
                 "not one of the choices",
@@ -226,11 +218,7 @@ class Parser(argparse.ArgumentParser):
         return options, positionals
 
     def _find_option(self, word: str) -> argparse.Action | None:
-        """Return the option that a word names, or None for a positional argument.
-
-        Raises:
-            UsageError: the word looks like an option but is unknown.
-        """
+        """Return the option that a word names, or None for a positional argument."""
         if not word.startswith("-") or word == "-":
             return None
         options: dict[str, argparse.Action] = self._option_string_actions
@@ -266,11 +254,7 @@ class Parser(argparse.ArgumentParser):
 
     def _return_positional(self, options_read: Any, positionals: list[str]) -> None:
         """Move the last value of an option to the positional arguments if these lack one and the
-        command line can be read in no other way.
-
-        Raises:
-            UsageError: it can be read in several ways.
-        """
+        command line can be read in no other way."""
         declared = [a for a in self._actions if not a.option_strings]
         required = [a for a in declared if a.required]
         lists = [

@@ -268,11 +268,7 @@ def baselines_of(
 
 
 def _training_rows(folder: Path) -> Sequence[Any]:
-    """Return the rows that the network in the result `folder` was trained on.
-
-    Raises:
-        UsageError: they are not there, or the result has no network.
-    """
+    """Return the rows that the network in the result `folder` was trained on."""
     file = folder / recipe.NAME
     data = _training_data(file)
     made = None if data is None else recipe.read(file)

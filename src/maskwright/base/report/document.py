@@ -408,11 +408,7 @@ def _content(folder: Path) -> dict[str, Any]:
 
 
 def _checked(tables: Any, where: Path) -> list[Table]:
-    """Return `tables` if it is a list of tables.
-
-    Raises:
-        DataError: naming the first invalid one.
-    """
+    """Return `tables` if it is a list of tables."""
     if tables is None:
         return []
     for number, table in enumerate(tables if isinstance(tables, list) else [tables]):

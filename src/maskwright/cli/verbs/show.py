@@ -32,11 +32,7 @@ def do(a: argparse.Namespace) -> None:
 
 
 def _require(name_or_path: str, settings: list[str]) -> None:
-    """Refuse a path that cannot be shown, and settings that the recipe does not have.
-
-    Raises:
-        UsageError, ConfigError: with similar names.
-    """
+    """Refuse a path that cannot be shown, and settings that the recipe does not have."""
     path = Path(name_or_path)
     if name_or_path not in catalogue.names("recipes") and path.suffix != ".toml":
         if not path.exists():

@@ -273,11 +273,7 @@ def finetune_recipe(
 
 
 def _with_repetitions(recipe: FinetuneRecipe, rows: int) -> FinetuneRecipe:
-    """Return the recipe with the number of repetitions of its cross-validation.
-
-    Raises:
-        UsageError: a setting is without effect, as nothing is selected.
-    """
+    """Return the recipe with the number of repetitions of its cross-validation."""
     if recipe.patience is not None:
         raise UsageError(
             "no epoch is selected in a cross-validation",
@@ -350,12 +346,7 @@ def _folder_options(
     recipe: FinetuneRecipe,
     say: Say,
 ) -> dict[str, Any]:
-    """Return the task options that a sentence-transformers folder sets; print what will change.
-
-    Raises:
-        IncompatibleError: the folder has a module that cannot be trained here.
-        UsageError: the requested pooling is incompatible with the folder's prompt.
-    """
+    """Return the task options that a sentence-transformers folder sets; print what will change."""
     made_with.require_learnable()
     options = made_with.options(opened.tokenizer)
     if recipe.pooling == "cls" and SKIPPED in options:
@@ -449,11 +440,7 @@ def _class_weights(
     """Return the weight of each class: those `by_label`, 1 where a label is not named; else weights
     that make up for the frequencies in training rows: N / (classes × rows of the class); of several
     labels rows without the label by rows with it. A class without rows, or a label of every row,
-    has the weight 1.
-
-    Raises:
-        DataError: a label of `by_label` is no class of the data.
-    """
+    has the weight 1."""
     if by_label is not None:
         for label in [label for label in by_label if label not in labels]:
             raise DataError(
@@ -494,11 +481,7 @@ def _settings(
 
 
 def _options(recipe: FinetuneRecipe, task_type: TaskType) -> dict[str, Any]:
-    """Return the options of `task_type` that the recipe sets.
-
-    Raises:
-        UsageError: the template has other fields than a row, or the metric is none of the task's.
-    """
+    """Return the options of `task_type` that the recipe sets."""
     names = ("pooling", "measure", "within_words")
     options = {name: getattr(recipe, name) for name in names if getattr(recipe, name) is not None}
     if recipe.prompt is not None:

@@ -330,11 +330,7 @@ def _combine(
 
 
 def _with_seeds(combination: Combination, data: Dataset, seeds: int) -> Combination:
-    """Return the combination with its number of seeds.
-
-    Raises:
-        UsageError: the method does not support the task, or there are too few rows to compare on.
-    """
+    """Return the combination with its number of seeds."""
     recipe = combination.recipe
     require_used(recipe, _task_type(data, {}))
     eval_part = next(name for name in (TEST, VALIDATION, TRAIN) if name in data.parts)
@@ -357,11 +353,7 @@ def _task_type(data: Dataset, options: Mapping[str, Any]) -> TaskType:
 
 
 def _saved(combination: Combination, data: Dataset, out: Path) -> dict[str, Any]:
-    """Return what is saved of a combination, with "answers" if it is finished.
-
-    Raises:
-        UsageError: it was fine-tuned on other data or with other settings.
-    """
+    """Return what is saved of a combination, with "answers" if it is finished."""
     recipe, file = combination.recipe, out / ANSWERS / f"{_file_name(combination.name)}.json"
     path = folders.model_folder(combination.source or Path(recipe.model))
     paths = ("model", "data", "threads", "made_from")

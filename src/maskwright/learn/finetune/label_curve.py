@@ -324,12 +324,7 @@ def _write(
 
 def _read_rows(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:
     """Read the results of earlier calls, by `KEY`. The first line of the file identifies the study;
-    it is written if the file is new.
-
-    Raises:
-        UsageError: the file is of another study.
-        DataError: a line is damaged.
-    """
+    it is written if the file is new."""
     with path.open("a+b") as file:
         file.seek(0)
         written = file.read()

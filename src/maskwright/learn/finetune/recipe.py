@@ -398,11 +398,7 @@ def override(recipe: FinetuneRecipe, settings: Sequence[str]) -> FinetuneRecipe:
 
 
 def _path(name: str) -> str:
-    """The dotted path of a setting in a recipe.
-
-    Raises:
-        ConfigError: there is none of that name; naming the near ones.
-    """
+    """The dotted path of a setting in a recipe."""
     first_word, dot, _ = name.partition(".")
     adapters, last_word = catalogue.names("adapters"), name.rpartition(".")[2]
     if dot and first_word in adapters:

@@ -382,11 +382,7 @@ def _networks(recipe: Recipe) -> dict[str, tuple[Path, str | None]]:
 
 
 def _trained_network(folder: Path, tokenizer: Tokenizer) -> Transformer:
-    """Load the network of a model folder, or of the newest checkpoint of a run.
-
-    Raises:
-        IncompatibleError: its tokenizer differs from `tokenizer`.
-    """
+    """Load the network of a model folder, or of the newest checkpoint of a run."""
     opened = open_weights(folder)
     if opened.words is not None:
         pretrained.require_tokenizer(opened.words.fingerprint, tokenizer)
@@ -398,11 +394,7 @@ def _full_path(path: str) -> Path:
 
 
 def _require_same(folder: Path, expected_digest: str | None) -> str:
-    """Return the hash of a model folder.
-
-    Raises:
-        IncompatibleError: the hash is not `expected_digest`.
-    """
+    """Return the hash of a model folder."""
     return _require_digest(folder, fingerprint(folder), expected_digest)
 
 

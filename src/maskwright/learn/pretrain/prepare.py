@@ -433,11 +433,7 @@ def _record_tokenizer_files(folder: Path, texts: Sequence[CorpusText]) -> None:
 
 
 def _checked_files(record: dict[str, Any], path: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file in a record, by name.
-
-    Raises:
-        DataError: the record is damaged.
-    """
+    """Return the SHA-256 of each file in a record, by name."""
     files = record.get("files", {})
     if not isinstance(files, dict) or not all(isinstance(v, str) for v in files.values()):
         raise _damaged(f"{path}: files", repr(files)[:80])
@@ -445,11 +441,7 @@ def _checked_files(record: dict[str, Any], path: Path) -> dict[str, str]:
 
 
 def _unknown_to_tokenizer(folder: Path, name: str) -> list[Finding]:
-    """Return the recorded findings on text that the tokenizer cannot encode without change.
-
-    Raises:
-        DataError: the record is damaged.
-    """
+    """Return the recorded findings on text that the tokenizer cannot encode without change."""
     recorded = _read_origin(folder, name).get("unknown") or []
     try:
         # Earlier releases wrote a single finding instead of a list.
@@ -475,9 +467,6 @@ def _require_unchanged(
 
     Args:
         all_files: whether both readings read all files.
-
-    Raises:
-        IncompatibleError: a file was changed, removed or added between them.
     """
     names = [*{**before, **now}] if all_files else [name for name in before if name in now]
     changed = [name for name in names if before.get(name) != now.get(name)]
@@ -491,11 +480,7 @@ def _require_unchanged(
 
 
 def _require_no_copies(training_files: dict[str, str], held_out_files: dict[str, str]) -> None:
-    """Check that no held-out file is a copy of a training file.
-
-    Raises:
-        DataError: with both names.
-    """
+    """Check that no held-out file is a copy of a training file."""
     names = {digest: name for name, digest in training_files.items()}
     for name, digest in held_out_files.items():
         if digest in names:

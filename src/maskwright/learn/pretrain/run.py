@@ -305,11 +305,7 @@ def _with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
 
 def _reuse(recipe: Recipe, origin: Path | None, out: Path, say: Say) -> None:
     """Copy the tokens of the run `origin` into the run `out` if their text no longer exists. If the
-    text has only changed, print a warning: it will be read in its current state.
-
-    Raises:
-        OutputError, StorageError, StoppedError: the tokens cannot be written.
-    """
+    text has only changed, print a warning: it will be read in its current state."""
     corpus = recipe.corpus
     if origin is None or is_prepared(corpus, out) or not is_prepared(corpus, origin):
         return
@@ -512,9 +508,6 @@ def _write_crash_report(
     rows                                               by microbatch: row numbers in the store
     texts                                              by microbatch with such a loss: first tokens
     before                                             the last steps in metrics.jsonl
-
-    Raises:
-        OutputError, StorageError, StoppedError: it cannot be written.
     """
     microbatch_rows = {number: batches.rows(number) for number in range(batches.plan.microbatches)}
     faulty = [int(n) for n, loss in error.report["microbatches"].items() if isinstance(loss, str)]

@@ -274,11 +274,7 @@ def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
 
 def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Recipe) -> None:
     """Check before allocation that weights, gradients, moments and the activations of a microbatch
-    fit into memory.
-
-    Raises:
-        ResourceError: with the needed and the free bytes.
-    """
+    fit into memory."""
     if chosen.device.type != "cpu":
         return  # a shortage raises an error there and does not kill the process
     training, available = recipe.training, free_bytes()

@@ -132,11 +132,7 @@ def _keys_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _options_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the choices from one column of lists, or one column each (the last may be empty).
-
-    Raises:
-        DataError: fewer than two choices, or values that are not texts.
-    """
+    """Return the choices from one column of lists, or one column each (the last may be empty)."""
     if len(names) > 1:
         filled = [n for n, name in enumerate(names) if not is_empty(value_of(row, name))]
         count = max(filled, default=-1) + 1
@@ -181,11 +177,7 @@ def _right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) 
 
 def _require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
     """Check that indices of choices do not count from 1, which would name the choice after the
-    right one: none is 0, and one equals the number of choices.
-
-    Raises:
-        DataError: they seem to count from 1.
-    """
+    right one: none is 0, and one equals the number of choices."""
     name, choices = columns["label"], columns.roles["choices"]
     row_beyond, count = None, 0
     for row in rows:

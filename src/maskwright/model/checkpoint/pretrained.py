@@ -151,11 +151,7 @@ def described(folder: Path | str, architecture: str | None = None) -> Checkpoint
 def _config_and_layout(
     folder: Path, architecture: str | None
 ) -> tuple[dict[str, Any], CheckpointLayout]:
-    """Return the content of config.json in `folder` and its layout.
-
-    Raises:
-        CheckpointError, IncompatibleError: it is no model folder; the message says what it is.
-    """
+    """Return the content of config.json in `folder` and its layout."""
     require_finished(folder)
     if not (folder / CONFIG).exists():
         raise _not_a_model(folder)

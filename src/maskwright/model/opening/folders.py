@@ -107,11 +107,7 @@ def model_folder(folder: Path) -> Path:
 
 
 def _undamaged(run: Path) -> Path:
-    """Return the newest checkpoint of a run; file sizes are checked here, hashes on reading.
-
-    Raises:
-        CheckpointError: there is none, or the newest is damaged.
-    """
+    """Return the newest checkpoint of a run; file sizes are checked here, hashes on reading."""
     steps = commit.numbered(run / "checkpoints")
     try:
         if steps:

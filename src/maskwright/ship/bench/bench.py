@@ -365,11 +365,7 @@ def _prepared(
 
 
 def _write_graph(model: LanguageModel, work: Work, folder: Path) -> Path:
-    """The scores of the head, or the states, as a graph in a file.
-
-    Raises:
-        IncompatibleError: the model has no such graph.
-    """
+    """The scores of the head, or the states, as a graph in a file."""
     from maskwright.model.graph import onnx
     from maskwright.model.graph.graphs import graphs_of, states_graph
 

@@ -525,11 +525,7 @@ def content_table(
 
 
 def _weight_difference(content: Content, reopened: Model, out: Path) -> float:
-    """Return the maximum absolute difference between float32 weights and reopened weights.
-
-    Raises:
-        CheckpointError: a weight or the tokenizer differs from the one that was written.
-    """
+    """Return the maximum absolute difference between float32 weights and reopened weights."""
     masters, written = content.network.state_dict(), content.state
     reread = reopened.network.state_dict()
     if reread.keys() != masters.keys():
@@ -551,11 +547,7 @@ def _weight_difference(content: Content, reopened: Model, out: Path) -> float:
 def _compare(
     content: Content, reopened: Model, size: int, out: Path, note: Note
 ) -> list[GraphComparison]:
-    """Compare the graphs of the reopened model with those of the original, if it has graphs.
-
-    Raises:
-        CheckpointError: outputs differ by more than the tolerance.
-    """
+    """Compare the graphs of the reopened model with those of the original, if it has graphs."""
     answers = predictor_of(reopened)
     original = replace(reopened, network=content.network)
     original_answers = None if answers is None else replace(answers, model=content.network)

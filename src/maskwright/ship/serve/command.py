@@ -140,11 +140,7 @@ def serve(
 
 
 def _require_name(name: str, application: Application) -> None:
-    """Check that requests can use a name.
-
-    Raises:
-        UsageError: the name has a slash or an invisible character, or conflicts with a route.
-    """
+    """Check that requests can use a name."""
     conflict = application.hidden(name)
     sound = name.isprintable() and name == name.strip() and name not in ("", ".", "..")
     if sound and "/" not in name and conflict is None:

@@ -725,11 +725,7 @@ class Host:
         return jobs
 
     def _submit(self, jobs: Sequence[GenerationJob]) -> None:
-        """Queue generation jobs.
-
-        Raises:
-            Refusal: the queue is full, or the jobs exceed a limit.
-        """
+        """Queue generation jobs."""
         budget = self.budget()
         budget.reservation.close()
         budget.take_tokens(sum(job.tokens for job in jobs))

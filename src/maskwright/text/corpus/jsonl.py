@@ -95,11 +95,7 @@ def objects(
 
 
 def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
-    """Return the values of the columns kept as notes, by name.
-
-    Raises:
-        DataError: half of a surrogate pair, or a NUL, depending on the policy.
-    """
+    """Return the values of the columns kept as notes, by name."""
     reading, notes = ledger.reading, {}
     ledger.unmet.meet(row)
     for name in note_columns(reading.notes, row, reading.column_of(row)):

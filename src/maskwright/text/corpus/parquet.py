@@ -292,11 +292,7 @@ def _check_column(schema: Any, file: str, column: str) -> None:
 
 def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
     """Return the names of the columns that are kept as notes. With `*`, columns of bytes are left
-    out with a finding.
-
-    Raises:
-        DataError: a named column is missing, occurs twice, or holds bytes.
-    """
+    out with a finding."""
     requested, names = {*ledger.reading.notes} - {reading.ALL_COLUMNS}, list(schema.names)
     ledger.unmet.meet(names)
     if missing_names := sorted(requested - {*names}):
@@ -377,11 +373,7 @@ def _cell_text(value: bytes | None, file: str, row: int, ledger: Ledger) -> str 
 
 
 def _decode_cell(value: bytes, where: str, ledger: Ledger) -> str:
-    """Decode a cell and remove control characters.
-
-    Raises:
-        DataError: NUL, or bytes that are not UTF-8, depending on the policy.
-    """
+    """Decode a cell and remove control characters."""
     reading, counts = ledger.reading, ledger.counts
     if b"\0" in value and reading.on_nul == "error":
         raise DataError(

@@ -90,11 +90,7 @@ def curate(
 
 
 def _prepare(paths: Paths, out: Path | None, recipe: CurationRecipe, options: Options) -> None:
-    """Check what can be checked before any work, and start the engine; `out` None: no result.
-
-    Raises:
-        As `curate`.
-    """
+    """Check what can be checked before any work, and start the engine; `out` None: no result."""
     if out is not None:
         _require_place(out, update=options.update)
         _require_apart(paths, out)
@@ -138,11 +134,7 @@ def _curate(paths: Paths, out: Path, recipe: CurationRecipe, options: Options) -
 
 
 def _require_place(out: Path, *, update: bool) -> None:
-    """Refuse an existing path, unless it is a curated corpus and `update` is set.
-
-    Raises:
-        OutputError: the path exists.
-    """
+    """Refuse an existing path, unless it is a curated corpus and `update` is set."""
     obstacle, do = "something else than a curated corpus", "choose another --out"
     if is_curated(out):
         if update:
@@ -152,11 +144,7 @@ def _require_place(out: Path, *, update: bool) -> None:
 
 
 def _require_apart(paths: Paths, out: Path) -> None:
-    """Refuse a result that is inside a path that is read, or contains one.
-
-    Raises:
-        OutputError: naming both.
-    """
+    """Refuse a result that is inside a path that is read, or contains one."""
     result_folders = [Path(os.path.realpath(folder)) for folder in (out, work_folder(out))]
     for path in listed(paths):
         read = Path(os.path.realpath(path))

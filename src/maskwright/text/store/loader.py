@@ -167,12 +167,7 @@ def _rows_of(
 def _checked_length(
     sources: Sequence[RowSource], weights: NDArray[np.float64], good: NDArray[np.bool_]
 ) -> int:
-    """Return the row length of all sources.
-
-    Raises:
-        ConfigError: no source, an empty one, or weights that are not `good`.
-        IncompatibleError: rows of different lengths.
-    """
+    """Return the row length of all sources."""
     if not sources or not good.all():
         raise ConfigError(
             "the weights of a mixture are not positive numbers",

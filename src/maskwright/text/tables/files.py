@@ -369,11 +369,7 @@ def _number_and_name(entry: Mapping[str, Any]) -> tuple[int, str] | None:
 
 
 def _sort_names(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) -> Names:
-    """Return the names in ascending order of their numbers.
-
-    Raises:
-        DataError: there are no names, or a name or a number occurs twice.
-    """
+    """Return the names in ascending order of their numbers."""
     pairs_read = [(number, name) for number, name in pairs if number is not None]
     names = dict(sorted(pairs_read))
     if not pairs_read or len(pairs_read) < len(value):

@@ -240,11 +240,7 @@ def _label_values(rows: Sequence[Row], name: str) -> list[tuple[Row, Any]]:
 
 
 def _refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
-    """Refuse a column of labels that can be read in two ways.
-
-    Raises:
-        DataError: naming the ways and the options that choose one.
-    """
+    """Refuse a column of labels that can be read in two ways."""
     if len(columns.roles["label"]) > 1:
         return
     column = columns.column("label")

@@ -151,11 +151,7 @@ def build(
 
 def _require_fields(row: Row, columns: Columns) -> None:
     """Check that a row has the fields of `columns`. If several columns are joined to one text, some
-    may be missing, unless the row has a rare unused field with a similar name: a misspelling.
-
-    Raises:
-        DataError: a field is missing; the error suggests similar names.
-    """
+    may be missing, unless the row has a rare unused field with a similar name: a misspelling."""
     for role, names in columns.roles.items():
         if role in CHECKED_LATER or role in columns.layout.optional:
             continue

@@ -203,11 +203,7 @@ def _refuse_row_as_header(table: Table, columns: Columns) -> None:
 
 def _refuse_lost(table: Table, columns: Columns, requested: Mapping[str, tuple[str, ...]]) -> None:
     """Refuse to drop columns that belong to the text silently: the context or the answer of a
-    question, or, if targets are generated, a column that rates them.
-
-    Raises:
-        DataError: such a column would be left out.
-    """
+    question, or, if targets are generated, a column that rates them."""
     text_roles = [role for role in ("text", "first", "second", "source") if role in columns.roles]
     if not text_roles or set(text_roles) & set(requested):
         return

@@ -97,11 +97,7 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
 
 
 def _require_under_options(chosen: ObjectiveChoice, path: str, text: str) -> None:
-    """Check that `path` is not `objective.rate` instead of `objective.options.rate`.
-
-    Raises:
-        ConfigError: with the correct path.
-    """
+    """Check that `path` is not `objective.rate` instead of `objective.options.rate`."""
     table, _, option = path.partition(".")
     names = {field.name for field in fields(chosen.member.options)} if table == "objective" else ()
     if option.partition(".")[0] in names:

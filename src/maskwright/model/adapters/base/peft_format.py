@@ -273,12 +273,7 @@ def _lora_config(
 def _read_lora(
     form: CheckpointLayout, config: Mapping[str, Any], foreign: Mapping[str, Tensor]
 ) -> tuple[LoRA, dict[str, Tensor], set[str]]:
-    """Return settings, values by the names of `Adapter.state`, and the names of tensors used.
-
-    Raises:
-        CheckpointError: tensors that fit no module or not each other, or an invalid setting.
-        IncompatibleError: an unsupported setting.
-    """
+    """Return settings, values by the names of `Adapter.state`, and the names of tensors used."""
     _require_supported(config)
     values: dict[str, Tensor] = {}
     names_read: set[str] = set()
@@ -411,11 +406,7 @@ def _number(value: Any, key: str) -> float:
 def _ia3_tensors(
     form: CheckpointLayout, adapter: Adapter, arrays: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the factors of an adapter with the state `arrays`, by published names.
-
-    Raises:
-        IncompatibleError: a part of a fused projection is scaled at its input.
-    """
+    """Return the factors of an adapter with the state `arrays`, by published names."""
     sides = {path: b.side for path, b in adapter.places() if isinstance(b, Scale)}
     tensors: dict[str, Tensor] = {}
     for theirs, modules in _modules_of(form).items():
@@ -450,11 +441,7 @@ def _ia3_config(form: CheckpointLayout, tensors: Mapping[str, Tensor]) -> dict[s
 def _read_ia3(
     form: CheckpointLayout, config: Mapping[str, Any], foreign: Mapping[str, Tensor]
 ) -> tuple[IA3, dict[str, Tensor], set[str]]:
-    """Return settings, values by the names of `Adapter.state`, and the names of tensors used.
-
-    Raises:
-        CheckpointError: factors that fit no module, or are not a vector.
-    """
+    """Return settings, values by the names of `Adapter.state`, and the names of tensors used."""
     values: dict[str, Tensor] = {}
     targets: list[str] = []
     outputs: list[str] = []
@@ -540,11 +527,7 @@ def _require_some(modules: Collection[str]) -> None:
 
 def _require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> None:
     """Check that the config selects all `modules` with matrices, since `peft` would ignore others.
-    Unsupported patterns are not checked.
-
-    Raises:
-        CheckpointError: a module is not selected; the message names some.
-    """
+    Unsupported patterns are not checked."""
     targets = _selected(config, "target_modules", modules)
     layers = config.get("layers_to_transform")
     layer_numbers = set(map(str, layers if isinstance(layers, list) else [layers]))

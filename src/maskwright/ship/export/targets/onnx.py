@@ -175,12 +175,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
 def _evaluation_rows(
     model: Model, predictor: Predictor | None, data: str | None, note: Note
 ) -> EvaluationRows | None:
-    """Return the held-out rows for measuring the loss of 8-bit weights; None without `data`.
-
-    Raises:
-        UsageError: rows are given for a model without a task.
-        Others: as `rows_for`.
-    """
+    """Return the held-out rows for measuring the loss of 8-bit weights; None without `data`."""
     import numpy as np
 
     from maskwright.ask.evaluate.labelled_rows import rows_for

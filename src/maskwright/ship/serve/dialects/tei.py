@@ -390,11 +390,7 @@ async def vertex(model: ModelReference, body: VertexRequest) -> Reply:
 def _reply_of(
     model: ModelReference, body: dict[str, Any], field: str = "body"
 ) -> Callable[[], Awaitable[Reply]]:
-    """Return a function that answers a body of no particular route: rerank, predict or embed.
-
-    Raises:
-        Refusal: the body does not match its schema.
-    """
+    """Return a function that answers a body of no particular route: rerank, predict or embed."""
     if "query" in body:
         return partial(rerank, model, parse(RerankRequest, body, field))
     if model.scores_whole_texts:

@@ -212,9 +212,6 @@ class DaftEngine:
 
         Args:
             done: called with the number of finished tasks, which begins at `finished`.
-
-        Raises:
-            MaskwrightError: the first error of a task.
         """
         import daft
 
@@ -311,11 +308,7 @@ def _function_worker(work: Callable[[str], str]) -> Any:
 
 
 def _require_listening(address: str | None) -> None:
-    """Check that `host:port` accepts connections; Ray itself would retry for minutes.
-
-    Raises:
-        OSError: it does not.
-    """
+    """Check that `host:port` accepts connections; Ray itself would retry for minutes."""
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()

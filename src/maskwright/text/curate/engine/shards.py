@@ -412,11 +412,7 @@ def _documents(
 
 
 def _fault(reader: Reader, error: MaskwrightError, skip: bool) -> dict[str, str] | None:
-    """Return the record of a file that cannot be read; None if it is merely empty.
-
-    Raises:
-        MaskwrightError: `error`, unless it is to be skipped.
-    """
+    """Return the record of a file that cannot be read; None if it is merely empty."""
     counts, (source,) = reader.counts, reader.sources
     read_to_end = bool(counts.hashes)
     if read_to_end and not counts.documents and not counts.rejected:

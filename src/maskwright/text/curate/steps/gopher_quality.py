@@ -179,12 +179,7 @@ class Settings(Step):
         return stop_word_counts
 
     def _lists(self) -> dict[str, Sequence[str]]:
-        """Read the stop words of each language.
-
-        Raises:
-            UsageError: the file does not exist.
-            ConfigError: the file does not contain lists of words.
-        """
+        """Read the stop words of each language."""
         lists: dict[str, Sequence[str]] = {"en": ENGLISH}
         if not self.stop_words:
             return lists

@@ -263,11 +263,7 @@ class Settings(CorpusStep):
         return corpus.map("score", self.score_pass, table_of(train_all(counts))).read()
 
     def _unscored(self, sizes: pa.Table) -> pa.Table:
-        """Return scores of NaN for the documents in `sizes`.
-
-        Raises:
-            DataError: a limit is a number or a quantile, and not a number of deviations.
-        """
+        """Return scores of NaN for the documents in `sizes`."""
         if self._set("low") or self._set("high"):
             raise _too_little()
         unknown = np.full(sizes.num_rows, np.nan)

@@ -104,11 +104,7 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
 
 
 def _items_in(value: Any, file: str, ledger: Ledger) -> list[Any]:
-    """Return the rows in a JSON value; each is an object if the row is valid.
-
-    Raises:
-        DataError: the value holds no rows.
-    """
+    """Return the rows in a JSON value; each is an object if the row is valid."""
     rows = value if type(value) is list else None
     if type(value) is dict and value:
         names, data, values = value.get("columns"), value.get("data"), list(value.values())
@@ -264,11 +260,7 @@ def _type_error(name: str, expected: type, value: Any, where: str) -> DataError:
 
 # ------------------------------------------------------------------------------ exports
 def _exported_rows(value: Any, file: str, ledger: Ledger) -> list[dict[str, Any]] | None:
-    """Return the rows of a value that is an export; None for other values.
-
-    Raises:
-        DataError: an export of something other than texts, or of spans without offsets.
-    """
+    """Return the rows of a value that is an export; None for other values."""
     entries = _exported_items(value)
     if entries is None:
         return None

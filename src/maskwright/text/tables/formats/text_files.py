@@ -188,11 +188,7 @@ def sources(paths: Sequence[Path]) -> list[Source]:
 
 
 def _of_one_language(paths: Sequence[Path]) -> list[Source]:
-    """Return files of tagged words with the names of CoNLL 2002 and 2003.
-
-    Raises:
-        UsageError: the files are of several languages.
-    """
+    """Return files of tagged words with the names of CoNLL 2002 and 2003."""
     if len(languages := {path.name.partition(".")[0] for path in paths}) > 1:
         raise UsageError(
             "files of several languages",

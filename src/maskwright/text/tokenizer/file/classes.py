@@ -250,11 +250,7 @@ def _require_model(plain: Plain, name: str, member: TokenizerClass) -> None:
 
 
 def _with_flags(plain: Plain, settings: Mapping[str, Any]) -> Plain:
-    """Override the flags of added tokens by the settings.
-
-    Raises:
-        TokenizerError: the settings add a token that the file does not have.
-    """
+    """Override the flags of added tokens by the settings."""
     rows = settings.get("added_tokens_decoder")
     added = plain.get("added_tokens") or []
     if not isinstance(rows, dict) or not isinstance(added, list):

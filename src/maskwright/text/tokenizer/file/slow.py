@@ -443,11 +443,7 @@ def _numbered(
     ids_by_token: Mapping[str, int],
     member: TokenizerClass,
 ) -> list[Plain]:
-    """Return the rows of `added_tokens`, with ids of the vocabulary or after it.
-
-    Raises:
-        TokenizerError: the files give a token another id.
-    """
+    """Return the rows of `added_tokens`, with ids of the vocabulary or after it."""
     vocabulary = plain["model"]["vocab"]
     names = vocabulary if isinstance(vocabulary, dict) else [piece for piece, _ in vocabulary]
     ids = {token: number for number, token in enumerate(names)}
