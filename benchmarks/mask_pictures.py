@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from maskwright.base.report.drawing.svg import picture, place, text, upright
+from maskwright.base.report.drawing.svg import picture, place, text
 from maskwright.model.nn.mask import AttentionMask, bidirectional, causal, same_document
 
 LENGTH = 12
@@ -84,7 +84,9 @@ def _panel(panel: MaskPanel, left: float) -> str:
                 f' height="{side:g}" rx="2.5" class="{css}"/>'
             )
     elements.append(text(left, top - 7, "is seen →", size=11))
-    elements.append(upright(left - 7, top, "sees →", size=11, down=True))
+    sees = text(0, 0, "sees →", size=11)
+    turned = f"translate({place(left - 7)} {place(top)}) rotate(90)"
+    elements.append(f'<g transform="{turned}">{sees}</g>')
     return "".join(elements)
 
 

@@ -60,10 +60,10 @@ def test_the_best_its_equals_and_the_cheapest_of_them() -> None:
 def test_models_and_methods_are_compared_and_kept(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data, out = table(tmp_path / "data.csv", "classification", 150), tmp_path / "out"
+    data, out = table(tmp_path / "data.csv", "classification", 60), tmp_path / "out"
     models = [str(model), f"untrained:{model}", "bag-of-words"]
     command = ["experiment", *models, "--data", str(data), "--method", "embeddings,full"]
-    command += ["--seeds", "1", "--epochs", "1", "--folds", "3", "--threads", "1"]
+    command += ["--seeds", "1", "--epochs", "1", "--folds", "2", "--threads", "1"]
     command += ["--out", str(out)]
     learn, calls = module._learn, list[str]()
 
@@ -81,7 +81,7 @@ def test_models_and_methods_are_compared_and_kept(
     content = json.loads((out / "sheet.json").read_text())
     assert content["verdict"] in said and content["verdict"] in (out / "report.html").read_text()
     assert len(content["combinations"]) == 5 and len(content["differences"]) == 20
-    assert content["rows"].startswith("150 rows")
+    assert content["rows"].startswith("60 rows")
     for name, combination in content["combinations"].items():
         folder = out / "results" / name.replace(" + ", "-").replace(":", "-")
         (seed,) = json.loads((folder / "results.json").read_text())["seeds"]
@@ -108,7 +108,7 @@ def test_models_and_methods_are_compared_and_kept(
     weights = [open_weights(path).network.tokens.weight for path in (model, copy)]
     assert not bool((weights[0] == weights[1]).any()), "the control: nothing was trained"
     with pytest.raises(UsageError, match="epochs 1"):
-        experiment(models, data, out, seeds=1, settings={"folds": 3, "epochs": 2})
+        experiment(models, data, out, seeds=1, settings={"folds": 2, "epochs": 2})
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ TEXTS = ["the cat sat on the mat", "a dog", "the big red hat", "one cat and a do
         ("classification", {"pooling": "mean"}),
         ("classification", {"method": "prefix"}),
         ("multi-label", {}),
-        ("regression", {}),
+        ("regression", {"pooling": "mean"}),
     ],
     ids=lambda value: str(value),
 )
