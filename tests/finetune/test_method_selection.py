@@ -24,13 +24,17 @@ from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.rows import ALL, TRAIN
 
-DEAR = ("contrastive", "full")
 BRIEFLY: dict[str, Any] = {"method": "auto", "epochs": 1, "least_steps": 1, "batch": 16}
 
 
 def results_of(out: Path) -> dict[str, Any]:
     results: dict[str, Any] = json.loads((out / "results.json").read_text())
     return results
+
+
+def set_costs(patch: pytest.MonkeyPatch, **costs: float) -> None:
+    cost = lambda learner, data, count, method, *_: costs.get(method.name, 0.0)  # noqa: E731
+    patch.setattr(method_selection, "seconds_of_training", cost)
 
 
 def tried(out: Path) -> dict[str, float]:
@@ -62,10 +66,8 @@ def test_the_best_method_is_saved_and_its_score_is_nested(
     # Three folds and three pairs of them for each method, and nothing twice.
     assert len(trained) == 6 * len(values)
     assert not any(train & test for train, test in trained)
-    assert (
-        results["asked"] == "out-of-fold"
-        and results["selection"]["assurance"] == method_selection.NESTED
-    )
+    assert results["asked"] == "out-of-fold"
+    assert results["selection"]["assurance"] == method_selection.NESTED
     assert results["table"]["rows"][0][0] == f"auto ({results['method']}), out of fold"
     recipe = read(out / "finetune.toml")
     assert (recipe.method, recipe.epochs is None) == (results["method"], True)
@@ -124,12 +126,8 @@ def test_validation_rows_select_and_what_was_trained_is_not_trained_again(
 def test_what_the_budget_does_not_allow_is_not_tried(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, costs = table(tmp_path / "data.csv", "classification", 60), {"full": 90, "contrastive": 9}
-    monkeypatch.setattr(
-        method_selection,
-        "seconds_of_training",
-        lambda learner, data, count, method, *_: costs.get(method.name, 0.0),
-    )
+    data = table(tmp_path / "data.csv", "classification", 60)
+    set_costs(monkeypatch, full=90.0, contrastive=9.0)
     finetune_file(
         model, data, tmp_path / "out", **BRIEFLY, folds=3, budget=100, class_weights="balanced"
     )
@@ -146,11 +144,7 @@ def test_a_tie_is_decided_by_cost_only_where_rows_can_show_it(
 ) -> None:
     data = table(tmp_path / "data.csv", "classification", rows)
     monkeypatch.setattr(method_selection, "defined", lambda value: 0.5)
-    monkeypatch.setattr(
-        method_selection,
-        "seconds_of_training",
-        lambda learner, data, count, method, *_: 90.0 if method.name in DEAR else 0.1,
-    )
+    set_costs(monkeypatch, full=90.0, contrastive=90.0)
     finetune_file(model, data, tmp_path / "out", **BRIEFLY, folds=3, budget=100)
     first, *_, last = tried(tmp_path / "out")
     assert results_of(tmp_path / "out")["method"] == (first if is_cheapest else last)
