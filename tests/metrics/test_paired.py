@@ -372,8 +372,8 @@ def test_rare_values_are_pooled_and_a_bad_slice_is_named() -> None:
     found = slices.compare_slices("source", values, metrics, "accuracy")
     assert [(part.rows, part.pooled, part.standing) for part in found.slices] == [
         (40, 0, "worse"),
-        (12, 12, "not told apart"),
+        (12, 12, "not significant"),
         (40, 0, "better"),
     ]
-    assert found.slices[0].name == "'web'" and found.slices[0].others == pytest.approx(1.0)
+    assert found.slices[0].name == "'web'" and found.slices[0].rest == pytest.approx(1.0)
     assert found.to_json()["slices"][0]["figures"]["accuracy"]["value"] == 0.5

@@ -222,8 +222,8 @@ def _part_states(
             lengths = examples.places.lengths
             owners = np.repeat(np.arange(len(lengths)), lengths)[chosen]
             counts = np.bincount(owners, minlength=len(lengths))
-            places = Sequences(examples.places.tokens[chosen], counts)
-            examples = replace(examples, labels=examples.labels[chosen], places=places)
+            positions = Sequences(examples.places.tokens[chosen], counts)
+            examples = replace(examples, labels=examples.labels[chosen], places=positions)
             words = [words[n] for n in chosen]
     pooling: Pooling = _mean if of_texts else at_places
     trained, untrained = (layer_states(m, examples, subject.collation, pooling) for m in models)

@@ -103,8 +103,8 @@ def _deciding_signs(
     without = len(texts) - with_sign
     counts = np.maximum(sizes, 1)
     present_decides = np.minimum(with_both / with_sign, with_both / counts)
-    others = sizes - with_both
-    absent_decides = np.minimum(others / np.maximum(without, 1), others / counts)
+    sizes_without = sizes - with_both
+    absent_decides = np.minimum(sizes_without / np.maximum(without, 1), sizes_without / counts)
     decides = np.concatenate([present_decides, absent_decides])  # (2 S, C)
     chosen, best = decides.argmax(0), decides.max(0)
     shares = sizes / len(texts)

@@ -70,8 +70,8 @@ def check_repetitions(subject: Subject) -> Check:
     """Count copies, near copies and contradictions, and rows that two parts share."""
     rows, parts = subject.rows, subject.parts
     # Many questions are about one passage; the two texts of a pair may be swapped.
-    whole = rows[0].shares_apart_by
-    exact = [words_of(row.whole_text if whole else row.apart_by) for row in rows]
+    shares_all_text = rows[0].shares_apart_by
+    exact = [words_of(row.whole_text if shares_all_text else row.apart_by) for row in rows]
     near: list[Any] = exact
     is_compared = len(rows) <= COMPARED
     if is_compared:
@@ -135,13 +135,13 @@ def _rows_across(
         shares = [len(held) / max(1, len(held_out)) for held in (copies, either)]
         is_grave = shares[0] >= ACROSS or shares[1] >= NEARLY_ACROSS
         if copies or is_grave:
-            first = (copies or either)[0]
-            where = learned[0].get(exact[first]) or learned[1][near[first]]
+            number = (copies or either)[0]
+            where = learned[0].get(exact[number]) or learned[1][near[number]]
             yield Finding(
                 "rows-in-two-parts",
                 f"{counted(len(either), 'row')} of {split} ({percent(shares[1])}) stand in train, "
                 "too, or nearly so",
-                f"{len(copies):,} with the same words; the first: {rows[first].where} and {where}",
+                f"{len(copies):,} with the same words; the first: {rows[number].where} and {where}",
                 f"take them out of train or {split}: a score on them is too high",
                 "warning" if is_grave else "note",
             )

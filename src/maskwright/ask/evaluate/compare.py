@@ -182,9 +182,9 @@ def refuse_other_text(recipes: Sequence[Recipe]) -> None:
         named_settings = {k: plain[k] for k in NAMED}
         return named_settings if recipe.corpus.held_out_text else {**named_settings, **plain}
 
-    first = held_out(recipes[0])
+    reference_texts = held_out(recipes[0])
     for second in recipes[1:]:
-        for path, ours, theirs in config.differences(first, held_out(second), "corpus"):
+        for path, ours, theirs in config.differences(reference_texts, held_out(second), "corpus"):
             raise IncompatibleError(
                 "the recipes do not hold out the same text",
                 where=path,

@@ -151,7 +151,7 @@ class ComparedPair:
 
     @property
     def direction(self) -> str:
-        """better or worse, or "" if they are not told apart."""
+        """better or worse, or "" if the difference is not significant."""
         if self.gap is None or not self.p < 1 - LEVEL:
             return ""
         return "better" if (self.gap.value > 0) == self.measure.higher_is_better else "worse"
@@ -218,7 +218,7 @@ def judge_recipes(comparison: Comparison) -> Verdict:
         sentence = f"Beside {reference.name}, by {seeds} of each: {'; '.join(clauses)}."
     elif contenders:
         name = contenders[0].name if len(contenders) == 1 else "any other recipe"
-        sentence = f"{reference.name} and {name} are not told apart by {seeds} of each."
+        sentence = f"{reference.name} and {name} do not differ significantly by {seeds} of each."
     else:
         sentence = f"Nothing is compared: {reference.name} is the only recipe."
     is_better = any([*by_direction] == ["better"] for by_direction in titles.values())

@@ -271,12 +271,12 @@ def _training_rows(folder: Path) -> Sequence[Any]:
     """Return the rows that the network in the result `folder` was trained on."""
     file = folder / recipe.NAME
     data = _training_data(file)
-    made = None if data is None else recipe.read(file)
+    saved_recipe = None if data is None else recipe.read(file)
     if (
-        made is None
-        or not made.methods[0].opens_network
-        or made.made_from.get("model")
-        != fingerprint(hashes(folders.model_folder(Path(made.model))))
+        saved_recipe is None
+        or not saved_recipe.methods[0].opens_network
+        or saved_recipe.made_from.get("model")
+        != fingerprint(hashes(folders.model_folder(Path(saved_recipe.model))))
     ):
         raise UsageError(
             "the training of this model cannot be traced",
@@ -294,18 +294,18 @@ def _training_data(file: Path) -> Dataset | None:
     """Read the data of a fine-tuning again as its recipe in `file` says; None if that is not
     possible, or if rows have changed."""
     try:
-        made = recipe.read(file)
+        saved_recipe = recipe.read(file)
         data = prepare(
-            Path(made.data),
-            columns=made.columns or None,
-            task=made.task,
+            Path(saved_recipe.data),
+            columns=saved_recipe.columns or None,
+            task=saved_recipe.task,
             division=None,
-            **vars(made.read),
+            **vars(saved_recipe.read),
         )
-        data = divide(data, 0 if made.curve else made.folds)
+        data = divide(data, 0 if saved_recipe.curve else saved_recipe.folds)
     except (MaskwrightError, OSError):
         return None
-    return data if recipe.hash_rows(data) == made.made_from.get("data") else None
+    return data if recipe.hash_rows(data) == saved_recipe.made_from.get("data") else None
 
 
 def _result_folder(folder: Path) -> Path:

@@ -107,8 +107,8 @@ def read_paradigms(path: Path | str) -> list[Paradigm]:
     if path.is_dir():
         files = [p for p in sorted(path.iterdir()) if ".jsonl" in p.suffixes]
     if not files:
-        wanted = "a .jsonl file for each paradigm"
-        raise UsageError("the folder has no minimal pairs", where=path, wanted=wanted)
+        required = "a .jsonl file for each paradigm"
+        raise UsageError("the folder has no minimal pairs", where=path, wanted=required)
     if unreadable := [file for file in files if file.is_file() and ".jsonl" not in file.suffixes]:
         raise UsageError(
             "not minimal pairs",

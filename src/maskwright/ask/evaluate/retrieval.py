@@ -169,22 +169,24 @@ def _rerank(ranking: Ranking, reader: Predictor, retrieval: RetrievalData) -> No
     """Sort the first documents of each query by their scores, in place."""
     texts = list(retrieval.documents.values())
     for query, ranked in zip(retrieval.queries.values(), ranking.documents, strict=True):
-        first = ranked[:RERANKED][ranked[:RERANKED] >= 0]
-        pairs = [reader.row((query, texts[number]), f"query {query!r}") for number in first]
+        candidates = ranked[:RERANKED][ranked[:RERANKED] >= 0]
+        pairs = [reader.row((query, texts[number]), f"query {query!r}") for number in candidates]
         if pairs:
             encoded = reader.encode(pairs)
             scores = reader.task_type.scores(encoded, reader.outputs(encoded))[:, 0]
-            ranked[: len(first)] = first[np.argsort(-scores, kind="stable")]
+            ranked[: len(candidates)] = candidates[np.argsort(-scores, kind="stable")]
 
 
 def _scores(
     embedder: Predictor, retrieval: RetrievalData, dimensions: Sequence[int], say: Say
 ) -> dict[int, NDArray[np.float64]]:
     """Return number of dimensions -> metrics (Q, 5) of each query, the largest number first."""
-    similarity, wanted = str(embedder.task_type.decoding[COMPARED]), ("cosine", "dot")
-    if similarity not in wanted:
+    similarity, supported = str(embedder.task_type.decoding[COMPARED]), ("cosine", "dot")
+    if similarity not in supported:
         message, where = "the similarity is no product of vectors", embedder.path
-        raise IncompatibleError(message, where=where, found=similarity, wanted=" or ".join(wanted))
+        raise IncompatibleError(
+            message, where=where, found=similarity, wanted=" or ".join(supported)
+        )
     compared = unit_vectors if similarity == "cosine" else np.asarray
     notes: dict[str, Finding] = {}
 

@@ -39,7 +39,7 @@ class Slice:
     """The rows with one value, or with one of several rare ones (`pooled`: how many).
 
     Attributes:
-        gap: how much better the measure is than that of the `others`; NaN if it is not compared.
+        gap: how much better the measure is than `rest`; NaN if it is not compared.
         p: of no difference, adjusted for all slices; NaN as `gap`.
     """
 
@@ -48,7 +48,7 @@ class Slice:
     pooled: int
     estimates: Mapping[str, Estimate]
     gap: float
-    others: float
+    rest: float
     p: float
 
     @property
@@ -57,7 +57,7 @@ class Slice:
         if math.isnan(self.p):
             return "not compared"
         if self.p >= 1 - LEVEL:
-            return "not told apart"
+            return "not significant"
         return "worse" if self.gap < 0 else "better"
 
 
@@ -74,7 +74,7 @@ class SliceComparison:
         """Which slices are worse than the other rows."""
         worse = [
             f"{part.name} ({decimals(part.estimates[self.measure].value)} on "
-            f"{counted(part.rows, 'row')}, {decimals(part.others)} elsewhere, p = {part.p:.2g})"
+            f"{counted(part.rows, 'row')}, {decimals(part.rest)} elsewhere, p = {part.p:.2g})"
             for part in self.slices
             if part.standing == "worse"
         ]
@@ -183,11 +183,11 @@ def compare_slices(
         for (name, group), (gap, p) in zip(groups, tests, strict=True):
             rows = np.flatnonzero(group)
             estimates = {n: figure.select(rows).estimate() for n, figure in of_all_rows.items()}
-            others = math.nan
+            value_elsewhere = math.nan
             if not math.isnan(gap):
-                others = of_all_rows[measure].select(np.flatnonzero(~group)).value
+                value_elsewhere = of_all_rows[measure].select(np.flatnonzero(~group)).value
             pooled = rare if names[rows[0]] < 0 else 0
-            slices.append(Slice(name, len(rows), pooled, estimates, gap, others, p))
+            slices.append(Slice(name, len(rows), pooled, estimates, gap, value_elsewhere, p))
     slices.sort(key=lambda part: math.inf if math.isnan(part.gap) else part.gap)
     return SliceComparison(column, measure, slices)
 

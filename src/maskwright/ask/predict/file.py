@@ -162,8 +162,8 @@ def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePr
             for several models.
     """
     if unknown := settings.keys() - PredictionSettings.__annotations__.keys():
-        known = near(min(unknown), PredictionSettings.__annotations__)
-        raise UsageError("no such setting", found=", ".join(sorted(unknown)), wanted=known)
+        similar_names = near(min(unknown), PredictionSettings.__annotations__)
+        raise UsageError("no such setting", found=", ".join(sorted(unknown)), wanted=similar_names)
     other_folders = listed(settings.get("also", ()))
     labels, engine = settings.get("labels", ()), settings.get("engine", TORCH)
     server, base = settings.get("server"), settings.get("base")

@@ -59,8 +59,8 @@ def examples(
     if (row := _row_of_series(inputs, names)) is not None:
         return iter([row])
     if not isinstance(inputs, Iterable) or getattr(inputs, "ndim", 1) == 0:
-        wanted = "a list of texts, or of tuples or mappings"
-        raise DataError("no examples", where=WHERE, found=repr(inputs)[:80], wanted=wanted)
+        required = "a list of texts, or of tuples or mappings"
+        raise DataError("no examples", where=WHERE, found=repr(inputs)[:80], wanted=required)
     return (_to_plain(example, names) for example in inputs)
 
 
@@ -89,8 +89,8 @@ def listed(values: Any, where: str) -> list[Any]:
 
 def _refuse_set(values: Any, where: str) -> None:
     if isinstance(values, set | frozenset):
-        found = type(values).__name__
-        raise UsageError("a set has no order", where=where, found=found, wanted="a list")
+        type_name = type(values).__name__
+        raise UsageError("a set has no order", where=where, found=type_name, wanted="a list")
 
 
 def _refuse_path(text: str) -> None:
@@ -177,16 +177,16 @@ def _examples_of_table(
     table: Any, columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> Iterator[Any]:
     if duplicates := sorted({str(name) for name in columns if columns.count(name) > 1}):
-        message, found = "two columns of the same name", ", ".join(duplicates)
-        raise DataError(message, where=WHERE, found=found, wanted="every name once")
+        message, repeated_names = "two columns of the same name", ", ".join(duplicates)
+        raise DataError(message, where=WHERE, found=repeated_names, wanted="every name once")
     _require_columns(columns, names, roles)
     return _rows({name: _cells(table[name], name) for name in columns if name in names})
 
 
 def _cells(value: Any, name: str) -> list[Any]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        where, wanted = f"{WHERE}, column {name!r}", "a value for each example"
-        raise DataError("no list", where=where, found=repr(value)[:80], wanted=wanted)
+        where, required = f"{WHERE}, column {name!r}", "a value for each example"
+        raise DataError("no list", where=where, found=repr(value)[:80], wanted=required)
     return _listed(value)
 
 

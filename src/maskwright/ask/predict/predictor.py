@@ -497,8 +497,8 @@ class Predictor(TaskPredictor):
 
     def with_long_texts(self, long: LongText) -> Self:
         require_choice(long, get_args(LongText), "long")
-        same = long == self.frame.too_long
-        return self if same else replace(self, frame=replace(self.frame, too_long=long))
+        is_trained_way = long == self.frame.too_long
+        return self if is_trained_way else replace(self, frame=replace(self.frame, too_long=long))
 
     def encode(self, rows: Sequence[Any]) -> Encoded:
         return self.task_type.encode(rows, self.frame)

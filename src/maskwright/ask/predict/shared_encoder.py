@@ -146,8 +146,8 @@ def groups_of_one_base(members: Mapping[str, Predictor]) -> list[dict[str, Predi
     """Group members that encode rows in the same way and have the same base."""
     groups: list[dict[str, Predictor]] = []
     for name, member in members.items():
-        same = (g for g in groups if _same_base(next(iter(g.values())), member))
-        group = next(same, None)
+        same_base = (g for g in groups if _same_base(next(iter(g.values())), member))
+        group = next(same_base, None)
         if group is None:
             groups.append(group := {})
         group[name] = member

@@ -54,8 +54,8 @@ def choose_uncertain(
     first_of_text = {folded(rows[i].whole_text): i for i in reversed(range(len(rows)))}
     indices = sorted(first_of_text.values())
     if not 1 <= count <= len(indices):
-        wanted = f"1 to {len(indices):,}, the number of different rows"
-        raise UsageError("no such number", where="--uncertain", found=count, wanted=wanted)
+        valid_range = f"1 to {len(indices):,}, the number of different rows"
+        raise UsageError("no such number", where="--uncertain", found=count, wanted=valid_range)
     pool = [rows[i] for i in indices]
     probabilities = predictor.probabilities(pool, note)
     vectors = predictor.vectors_of(pool)

@@ -130,9 +130,12 @@ class Reliability:
         curve: dict[float, Coverage] = {}
         for share in COVERAGES:
             threshold = float(descending[max(1, round(share * len(descending))) - 1])
-            kept = self.probabilities >= threshold
+            answered = self.probabilities >= threshold
             curve[threshold] = Coverage(
-                threshold, float(kept.mean()), float(self.right[kept].mean()), int(kept.sum())
+                threshold,
+                float(answered.mean()),
+                float(self.right[answered].mean()),
+                int(answered.sum()),
             )
         return list(curve.values())
 

@@ -147,9 +147,9 @@ RowMetric = ArrayMetric | SumMetric | RepeatedMetric
 
 def means(names: Sequence[str], scores: NDArray[Any]) -> dict[str, RowMetric]:
     """Return the means of the columns of `scores` (N, K), by name."""
-    ones = np.ones(len(scores))
+    weights = np.ones(len(scores))
     return {
-        name: SumMetric(ratio, np.column_stack([scores[:, column], ones]))
+        name: SumMetric(ratio, np.column_stack([scores[:, column], weights]))
         for column, name in enumerate(names)
     }
 

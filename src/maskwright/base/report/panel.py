@@ -311,8 +311,8 @@ class Panel:
         phrases += [f"{percent(top1)} right"] if top1 == top1 else []
         phrases += [f"{figure(bits, 2)} bits per byte"] if bits == bits else []
         if apart == apart:
-            told = f"told apart {figure(apart, 2)} (0.5 is chance)"
-            phrases.append(f"{record.get('decides')} {told}")
+            separation = f"told apart {figure(apart, 2)} (0.5 is chance)"
+            phrases.append(f"{record.get('decides')} {separation}")
         return " · ".join(phrases)
 
     def _draw(self, width: int) -> RenderableType:

@@ -102,8 +102,8 @@ def _with_keywords(function: Callable[..., Path]) -> None:
     """Add all fields of a recipe to the signature and the docstring of `function`."""
     signature = inspect.signature(function)
     parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    others = (*signature.parameters, "made_from")
-    fields = [f for f in dataclasses.fields(FinetuneRecipe) if f.name not in others]
+    excluded = (*signature.parameters, "made_from")
+    fields = [f for f in dataclasses.fields(FinetuneRecipe) if f.name not in excluded]
     for field in fields:
         default = {} if field.default is dataclasses.MISSING else field.default
         kind = inspect.Parameter.KEYWORD_ONLY
@@ -407,14 +407,14 @@ def require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
     learns = head == "sequence" and task_type.by_row and not recipe.curve
     mines = in_batch and not recipe.curve
     portions = recipe.accumulate if recipe.accumulate > 1 else None
-    alone = next((method.name for method in recipe.methods if method.head_alone), None)
-    whole, classes = "a task of whole texts", "classes of texts or words"
+    head_method = next((method.name for method in recipe.methods if method.head_alone), None)
+    text_tasks, classes = "a task of whole texts", "classes of texts or words"
     texts = "classes or numbers of whole texts, and no --curve"
     for option, value, has_effect, requirement in (
-        ("--long", None if recipe.long == "head" else recipe.long, head == "sequence", whole),
-        ("--method", alone, head is not None, "a method that trains layers, such as full"),
+        ("--long", None if recipe.long == "head" else recipe.long, head == "sequence", text_tasks),
+        ("--method", head_method, head is not None, "a method that trains layers, such as full"),
         ("--prompt", recipe.prompt, task_type.writes, "text to text: source=… and target=…"),
-        ("--pooling", recipe.pooling, is_pooled, whole),
+        ("--pooling", recipe.pooling, is_pooled, text_tasks),
         ("--head-rate", recipe.head_rate, head is not None, "a task with a head"),
         ("--class-weights", recipe.class_weights, has_classes, classes),
         ("--label-smoothing", recipe.label_smoothing or None, has_classes, classes),

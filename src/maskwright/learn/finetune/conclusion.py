@@ -157,8 +157,8 @@ def advice(
     """
     sentences, rival = list[str](), judged.rival if judged.state == "no better" else ""
     if rival == SPOKEN[AS_IT_IS]:
-        other = "" if is_selected else ", or try --method embeddings"
-        sentences.append(f"Use the model as it is{other}.")
+        alternative = "" if is_selected else ", or try --method embeddings"
+        sentences.append(f"Use the model as it is{alternative}.")
     elif rival == SPOKEN["words"] and task_type.head and not is_selected:
         better = "costs less" if judged.is_usable else "is better on this data"
         sentences.append(f"Use --method bag-of-words, which {better}.")

@@ -113,8 +113,8 @@ class OutOfFold:
         """Return the results of all repetitions, the first with the model trained on all rows,
         whose scores are divided by the temperature of the out-of-fold outputs."""
         tuned = trained.tuned.divided(self.task_type.options.get(TEMPERATURE, 1.0))
-        first, *others = (replace(r, task_type=self.task_type) for r in self.results)
-        return [replace(first, tuned=tuned, adapter=trained.adapter), *others]
+        result, *repetitions = (replace(r, task_type=self.task_type) for r in self.results)
+        return [replace(result, tuned=tuned, adapter=trained.adapter), *repetitions]
 
     def findings(self) -> list[Finding]:
         """Return the finding on rows that are in no fold."""
@@ -140,8 +140,8 @@ class Folding:
         left_out = {*test}
         train = [i for i in range(len(rows)) if i not in left_out]
         parts = {TRAIN: [rows[i] for i in train], TEST: [rows[i] for i in test]}
-        kept = {} if groups is None else {TRAIN: [groups[i] for i in train]}
-        return replace(self.data, parts=parts, groups=kept)
+        train_groups = {} if groups is None else {TRAIN: [groups[i] for i in train]}
+        return replace(self.data, parts=parts, groups=train_groups)
 
 
 def fold(data: Dataset, num_folds: int, seeds: Sequence[int]) -> list[Folding]:
@@ -257,9 +257,9 @@ def _calibrated_fold(
 ) -> tuple[Answers, Outputs]:
     """Return answers and outputs for a fold, with the options that the outputs for the other folds
     choose."""
-    task_type, others = learner.task_type, [n for n in range(len(parts)) if n != number]
-    rows = [row for n in others for row in parts[n].parts[TEST]]
-    outputs = np.concatenate([trained[n].outputs for n in others])
+    task_type, other_folds = learner.task_type, [n for n in range(len(parts)) if n != number]
+    rows = [row for n in other_folds for row in parts[n].parts[TEST]]
+    outputs = np.concatenate([trained[n].outputs for n in other_folds])
     encoded = learner.encode(rows)
     calibrated = task_type.calibrate(encoded, lambda _: outputs, final=True)
     encoded = learner.encode(parts[number].parts[TEST])

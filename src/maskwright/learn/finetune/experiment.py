@@ -124,7 +124,7 @@ class ExperimentSheet:
 
     @cached_property
     def equals(self) -> list[str]:
-        """The combinations that are not told apart from the best one."""
+        """The combinations that do not differ significantly from the best one."""
         rivals = [name for name in self.metrics if name != self.best]
         return [n for n in rivals if not self.differences[self.best, n].p < 1 - LEVEL]
 
@@ -135,8 +135,8 @@ class ExperimentSheet:
 
     @property
     def verdict(self) -> str:
-        """Which combination is best, which are not told apart from it, the cheapest of them, and
-        whether that one is good at all."""
+        """Which combination is best, which do not differ significantly from it, the cheapest of
+        them, and whether that one is good at all."""
         cheapest, value = self.cheapest, decimals(float(np.mean(self.values[self.best])))
         chosen = " by validation data" if self.has_validation else ""
         verdict = f"Best{chosen}: {self.best}, {self.measure} {value} on {self.rows}."
@@ -145,7 +145,7 @@ class ExperimentSheet:
         else:
             name = "it" if cheapest == self.best else cheapest
             seconds = f"{self.saved[cheapest]['cpu_seconds']:,.1f} CPU s"
-            verdict += f" Not told apart from it: {', '.join(self.equals)}; "
+            verdict += f" Not significantly different: {', '.join(self.equals)}; "
             verdict += f"the cheapest of them is {name} ({seconds})."
         judged = self.saved[cheapest]["verdict"]
         is_good = judged["state"] == "good" or cheapest == BAG_OF_WORDS

@@ -134,7 +134,7 @@ def strategy(curve: LabelCurve) -> Table:
         rows.append([f"{count:,}", best, figure(curve.mean(best, count)), shown_names])
     return {
         "title": "Which way at which number of labels",
-        "head": ["labels", "best", curve.measure, "not told apart from it"],
+        "head": ["labels", "best", curve.measure, "not significantly worse"],
         "rows": rows,
         "note": "Best by the mean on validation data. Told apart: Tukey's test in blocks of one "
         f"seed, p < {LEVEL:g} over all methods "

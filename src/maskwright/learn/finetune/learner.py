@@ -24,7 +24,11 @@ from maskwright.base.terminal import decimals
 from maskwright.learn.finetune.conclusion import AS_IT_IS
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds
 from maskwright.learn.finetune.method import GRADUAL, LAST, REINIT, Method
-from maskwright.learn.finetune.methods.base.fitted import FitInput
+from maskwright.learn.finetune.methods.base.fitted import (
+    FitInput,
+    NetworklessMethod,
+    NetworkMethod,
+)
 from maskwright.learn.finetune.methods.base.frozen_vectors import FrozenVectors, prepare_on
 from maskwright.learn.finetune.tune import (
     Settings,
@@ -390,7 +394,7 @@ class Learner(BaseLearner):
             count = len(encoded_parts[TRAIN].examples.training_indices)
             steps = steps_of(settings, count) if fitted is None else fitted.steps(count, settings)
             with (watch if steps else unseen)(name or f"seed {settings.seed}", steps) as hook:
-                if fitted is None:
+                if not isinstance(fitted, NetworkMethod):
                     tuned = self._train(model, method, encoded_parts, settings, say, hook, machine)
                 else:
                     begin, train = time.perf_counter(), encoded_parts[TRAIN]
@@ -530,9 +534,8 @@ def learner_of(
     model: Model | Path, task_type: TaskType, method: Method, length: int | None, long: Long
 ) -> BaseLearner:
     """Return what learns by `method`; args and errors as in `Learner.of`."""
-    if method.opens_network:
+    if not isinstance(method.fitted, NetworklessMethod):
         return Learner.of(model, task_type, method, length, long)
-    assert method.fitted is not None
     path = model if isinstance(model, Path) else model.path
     return cast(BaseLearner, method.fitted.learner(path, task_type))
 

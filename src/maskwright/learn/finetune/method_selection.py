@@ -151,8 +151,8 @@ class _Candidate:
             result = result._replace(losses=[])  # those of several methods have no mean
             if without is not None:
                 size = len(folding.folds[number])
-                others = result._replace(outputs=result.outputs[size:])
-                self._outputs[folding.seed, without, number] = others
+                second_outputs = result._replace(outputs=result.outputs[size:])
+                self._outputs[folding.seed, without, number] = second_outputs
                 result = result._replace(outputs=result.outputs[:size])
             self._outputs[key] = result
         return self._outputs[key]
@@ -242,8 +242,8 @@ def select_method(
         is_tie = value == best_value and not by_validation and num_scored < SELECTABLE
         if not trials or value > best_value or is_tie:
             best, best_value, first_seed = candidate, value, result if by_validation else None
-        seconds, known = round(time.perf_counter() - started, 1), value > -math.inf
-        trial = {"method": name, "value": value if known else None, "score": score}
+        seconds, is_defined = round(time.perf_counter() - started, 1), value > -math.inf
+        trial = {"method": name, "value": value if is_defined else None, "score": score}
         trials.append({**trial, "seconds": seconds})
         tried.append(candidate)
         say(f"{name}: {measure} {score}, {duration(seconds)}")
@@ -303,9 +303,9 @@ def _predict_folds(
     measure = best.learner.task_type.measure
 
     def selected(folding: Folding, number: int) -> FoldOutputs:
-        others = [n for n in range(compared) if n != number]
+        other_folds = [n for n in range(compared) if n != number]
         without = number if is_nested else None
-        values = [defined(c.metrics(folding, others, without).values[measure]) for c in tried]
+        values = [defined(c.metrics(folding, other_folds, without).values[measure]) for c in tried]
         winner = tried[values.index(max(values))]  # the cheapest of equals
         return winner.predict(folding, number)
 

@@ -441,8 +441,8 @@ def hashes(path: Path, known_hashes: Mapping[str, str] | None = None) -> dict[st
     if path.is_dir():
         inside = sorted(p for p in path.rglob("*") if p.is_file() and p.name[:5] != ".tmp-")
         files = {str(file.relative_to(path)): file for file in inside}
-    known = known_hashes or {}
-    return {name: known.get(name) or hash_file(file) for name, file in files.items()}
+    saved_hashes = known_hashes or {}
+    return {name: saved_hashes.get(name) or hash_file(file) for name, file in files.items()}
 
 
 def require_as_read(data: Dataset) -> None:

@@ -116,9 +116,9 @@ class FinetuneResult:
         if self.selection is not None:  # the selected method may have no network
             learner = self.selection.network
             encoded = learner.encode(encoded.rows)
-        own = learner.own_answers(self.data, encoded, self.machine)
+        before_training = learner.own_answers(self.data, encoded, self.machine)
         return [
-            [pair for pair in by_name if pair[0] != self.method.baseline] + own
+            [pair for pair in by_name if pair[0] != self.method.baseline] + before_training
             for by_name in repeated
         ]
 
@@ -438,9 +438,9 @@ class FinetuneResult:
         row = f"({row})" if is_pair else row
         lines = ["import maskwright", f"maskwright.load({name!r}).predict([{row}])"]
         if self.method.head_alone:
-            place = f"{learner.base} below it lies where adapter.json says"
+            base_note = f"{learner.base} below it lies where adapter.json says"
             return [
-                f"# {name}/{ADAPTER} is a head; {place}.",
+                f"# {name}/{ADAPTER} is a head; {base_note}.",
                 *lines,
                 "",
                 "# As one folder with all weights:",

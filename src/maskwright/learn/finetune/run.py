@@ -272,8 +272,8 @@ def _told_when_stopped(finished_seeds: FinishedSeeds, trainings: int, say: Say) 
     try:
         yield
     except KeyboardInterrupt:
-        kept = f"{finished_seeds.count} of {counted(trainings, 'training')} finished and kept"
-        progress = kept if finished_seeds.count else "none finished"
+        finished = f"{finished_seeds.count} of {counted(trainings, 'training')} finished and kept"
+        progress = finished if finished_seeds.count else "none finished"
         again = f"the same command with --out {shell_word(finished_seeds.out)} goes on"
         say(f"stopped, {progress}; {again}")
         raise

@@ -162,16 +162,16 @@ def _right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) 
             exact = options.index(value)
             if index is not None and index != exact and 0 <= index < len(options):
                 shown = f"{value!r}: choice {index} is {options[index]!r}, choice {exact} is it"
-                wanted = "a place, counted from 0, or the words of a choice"
+                valid_answers = "a place, counted from 0, or the words of a choice"
                 do = "write letters, A for the first choice, in all rows"
                 message = "the label means two choices of this row"
-                raise cell_error(message, row, name, wanted, do, shown=shown)
+                raise cell_error(message, row, name, valid_answers, do, shown=shown)
             index = exact
         elif index is None and len(letter) == 1 and letter in LETTERS:
             index = LETTERS.index(letter)
     if index is None or not 0 <= index < len(options):
-        wanted = f"0 to {len(options) - 1}, a letter from A on, or the choice itself"
-        raise cell_error("the label is no choice of this row", row, name, wanted)
+        valid_answers = f"0 to {len(options) - 1}, a letter from A on, or the choice itself"
+        raise cell_error("the label is no choice of this row", row, name, valid_answers)
     return index
 
 

@@ -225,9 +225,9 @@ def _locate(text: str, start: int | None, context: str, row: Row, name: str) -> 
     starts = [match.start() for match in re.finditer(re.escape(text), context)] if count else []
     tip = f"it stands at {', '.join(map(str, starts[:5]))}: correct answer_start"
     do = "; ".join(filter(None, [tip if starts else FIX_ROW, cause]))
-    wanted = "context[start : start + len(answer)] == answer, in characters"
+    condition = "context[start : start + len(answer)] == answer, in characters"
     message = "the answer is not in the context at its place"
-    raise cell_error(message, row, name, wanted, do, shown=shown)
+    raise cell_error(message, row, name, condition, do, shown=shown)
 
 
 BALANCED_F1 = "balanced_f1"  # mean over questions with and without an answer
@@ -598,14 +598,14 @@ def _pipeline_answer(probability: float, start: int, answer: str) -> dict[str, A
 
 def _one_sided(rows: Sequence[Any], answers: Answers) -> Finding | None:
     has_answer, answered = _has_answer(rows), np.array([bool(answer) for answer in answers])
-    never = not answered.any() and bool(has_answer.any())
-    if not never and not (answered.all() and not has_answer.all()):
+    never_answers = not answered.any() and bool(has_answer.any())
+    if not never_answers and not (answered.all() and not has_answer.all()):
         return None
     message = (
-        f'"no answer" is predicted for {"all" if never else "none of"} '
+        f'"no answer" is predicted for {"all" if never_answers else "none of"} '
         f"{counted(len(rows), 'question')}, {has_answer.sum():,} with an answer"
     )
-    remedy = "give it more questions with an answer, or more epochs" if never else ""
+    remedy = "give it more questions with an answer, or more epochs" if never_answers else ""
     return Finding(ONE_SIDED, message, remedy=remedy, severity="warning")
 
 
@@ -633,9 +633,11 @@ def _has_answer(rows: Sequence[Any]) -> NDArray[np.bool_]:
 
 def _balanced(sums: NDArray[Any]) -> NDArray[Any]:
     """Return `squad_score.balanced` of (N, 4) sums and counts by kind; one kind: its mean."""
-    first, second = ratio(sums[:, :2]), ratio(sums[:, 2:])
-    both = squad_score.balanced(first, second)
-    return np.where(np.isnan(first), second, np.where(np.isnan(second), first, both))
+    answered_ratio, second = ratio(sums[:, :2]), ratio(sums[:, 2:])
+    balanced = squad_score.balanced(answered_ratio, second)
+    return np.where(
+        np.isnan(answered_ratio), second, np.where(np.isnan(second), answered_ratio, balanced)
+    )
 
 
 def _finite(threshold: float, differences: NDArray[np.float64]) -> float | None:

@@ -54,8 +54,8 @@ class Reranker(Classification):
     def of_data(self, data: Dataset) -> Self:
         for part, rows in data.parts.items():
             if not any(row.label > 0 for row in rows):
-                message, wanted = "no document is relevant to its query", "a grade above 0"
-                raise DataError(message, where=part, wanted=wanted)
+                message, required = "no document is relevant to its query", "a grade above 0"
+                raise DataError(message, where=part, wanted=required)
         return self
 
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:

@@ -451,8 +451,10 @@ class Tagging(TaskType):
         elif isinstance(value, list | tuple) and all(type(word) is str for word in value):
             words, text = tuple(value), " ".join(value)
         if not any(map(str.strip, words)):
-            found, wanted = repr(value)[:80], '"a text", or ["a", "text"]'
-            raise DataError("neither a text nor words", where=where, found=found, wanted=wanted)
+            value_text, valid_forms = repr(value)[:80], '"a text", or ["a", "text"]'
+            raise DataError(
+                "neither a text nor words", where=where, found=value_text, wanted=valid_forms
+            )
         return TaggedExample(words, (), where, text)
 
     def of_value(self, value: Any, where: str) -> TaggedExample:
@@ -502,8 +504,8 @@ class Tagging(TaskType):
             if self.marks_entities:
                 key, entities = "entity_group", self._entities(row_tags)
             else:  # a word without a token may have a tag that is no label
-                known = [(n, tag) for n, tag in enumerate(row_tags) if tag in self.labels]
-                key, entities = "entity", [Entity(n, n + 1, tag) for n, tag in known]
+                known_tags = [(n, tag) for n, tag in enumerate(row_tags) if tag in self.labels]
+                key, entities = "entity", [Entity(n, n + 1, tag) for n, tag in known_tags]
             spans, answer = _word_spans(row.tokens, text), []
             for entity in entities:
                 begin, end = spans[entity.first][0], spans[entity.stop - 1][1]

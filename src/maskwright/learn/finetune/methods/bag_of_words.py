@@ -7,17 +7,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskwright.learn.finetune.methods.base.fitted import FittedMethod
+from maskwright.learn.finetune.methods.base.fitted import NetworklessMethod
 
 if TYPE_CHECKING:
     from maskwright.learn.tasks.base.task_type import TaskType
 
 
-class BagOfWordsMethod(FittedMethod):
+class BagOfWordsMethod(NetworklessMethod):
     """Logistic or ridge regression on weights of words."""
 
     name = "bag-of-words"
-    opens_network = False
     baseline = "words"
     long = ("head",)
     selection = (

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.randomness import key, uniforms
-from maskwright.learn.finetune.methods.base.fitted import STEP, FitInput, FittedMethod
+from maskwright.learn.finetune.methods.base.fitted import STEP, FitInput, NetworkMethod
 
 if TYPE_CHECKING:
     from maskwright.learn.finetune.tune import Settings
     from maskwright.model.inference.encoded import EncodedExamples
 
 
-class ContrastiveFewShot(FittedMethod):
+class ContrastiveFewShot(NetworkMethod):
     """Contrastive training of all layers, and logistic regression on their vectors."""
 
     name = "contrastive"
@@ -50,8 +50,8 @@ class ContrastiveFewShot(FittedMethod):
         model, settings, examples = fit_input.model, fit_input.settings, fit_input.train.examples
         learner = fit_input.learner
         (head,) = model.config.heads
-        place = "lasttoken" if learner.collation.last else "cls"
-        pooling = place if head.pooling == "place" else head.pooling
+        text_position = "lasttoken" if learner.collation.last else "cls"
+        pooling = text_position if head.pooling == "place" else head.pooling
         body = [name for name, _ in model.named_parameters() if not name.startswith("heads.")]
         unfreeze = freeze.train_only(model, body)
         count = self.steps(len(examples), settings) * settings.batch
@@ -90,8 +90,8 @@ def _pairs(examples: EncodedExamples, labels: int, count: int, seed: int) -> Enc
         anchor = int(number // 2) % len(examples)
         similarity = _jaccard(targets, targets[anchor])
         candidates = np.flatnonzero((similarity > 0) == (number % 2 == 0))
-        others = candidates[candidates != anchor]
-        candidates = others if len(others) else candidates
+        partners = candidates[candidates != anchor]
+        candidates = partners if len(partners) else candidates
         partner = int(candidates[int(draw * len(candidates))]) if len(candidates) else anchor
         pairs[number] = anchor, partner
         similarities[number] = similarity[partner]

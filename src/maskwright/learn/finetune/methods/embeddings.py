@@ -8,10 +8,10 @@ tagged have a vector each.
 
 from __future__ import annotations
 
-from maskwright.learn.finetune.methods.base.fitted import FitInput, FittedMethod
+from maskwright.learn.finetune.methods.base.fitted import FitInput, NetworkMethod
 
 
-class FrozenEmbeddings(FittedMethod):
+class FrozenEmbeddings(NetworkMethod):
     """Logistic or ridge regression on frozen vectors."""
 
     name = "embeddings"

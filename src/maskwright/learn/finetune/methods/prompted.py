@@ -3,11 +3,11 @@ nothing is learned but what examples in the prompt show (`learn/tasks/label_like
 
 from __future__ import annotations
 
-from maskwright.learn.finetune.methods.base.fitted import FitInput, FittedMethod
+from maskwright.learn.finetune.methods.base.fitted import FitInput, NetworkMethod
 from maskwright.learn.tasks.base.choices import LABEL_PROMPT
 
 
-class PromptedDecoder(FittedMethod):
+class PromptedDecoder(NetworkMethod):
     """Labels by their likelihood behind a prompt."""
 
     name = "prompted"

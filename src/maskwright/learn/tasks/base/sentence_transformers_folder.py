@@ -211,13 +211,13 @@ def read(path: Path) -> SentenceFolder | None:
     modules = modules_of(folder)
     if not modules:
         return None
-    file, known = folder / "modules.json", ("Transformer", "Pooling", *_BUILT)
+    file, known_modules = folder / "modules.json", ("Transformer", "Pooling", *_BUILT)
     for module in modules:
-        if not module.type.startswith(LIBRARY) or module.name not in known:
+        if not module.type.startswith(LIBRARY) or module.name not in known_modules:
             message = "a module that is not applied here"
-            raise _not_applied(message, file, module.type, ", ".join(known))
+            raise _not_applied(message, file, module.type, ", ".join(known_modules))
     names = tuple(module.name for module in modules)
-    if names[:2] != known[:2] or not set(known[:2]).isdisjoint(names[2:]):
+    if names[:2] != known_modules[:2] or not set(known_modules[:2]).isdisjoint(names[2:]):
         message = "modules in an order that is not applied here"
         raise _not_applied(message, file, ", ".join(names), "Transformer, Pooling, then others")
     poolings, include_prompt = _poolings(folder, modules[1])

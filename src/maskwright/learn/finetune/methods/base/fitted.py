@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -87,14 +88,14 @@ class FitInput:
                 parameter.copy_(torch.from_numpy(value))
 
 
-class FittedMethod:
-    """A fitted method, which has `learner` if it opens no network, else `fit`.
+class FittedMethod(ABC):
+    """What `NetworkMethod` and `NetworklessMethod` have in common.
 
     Attributes:
         name: the name of the method.
         adapter: the adapter whose parameters are fitted, such as a linear head above the frozen
             network, which is saved alone; "": the whole network is saved, with a linear head.
-        opens_network: whether the result has a network; if not, `learner` fits it.
+        opens_network: whether the result has a network.
         baseline: the name of the baseline that is this method; "": none is.
         seeded: whether another seed gives another result; otherwise one seed is enough.
         settings: the training settings of a `FinetuneRecipe` that have an effect, by field.
@@ -147,15 +148,6 @@ class FittedMethod:
                 do="choose another --long or another --method",
             )
 
-    def learner(self, path: Path, task_type: TaskType) -> Any:
-        """Return the `BaseLearner` that fits without a network; `path`: of the unused model."""
-        raise NotImplementedError
-
-    def fit(self, fit_input: FitInput) -> list[float]:
-        """Fit the parameters of `fit_input.model` in place; return the losses of training steps, if
-        there are any."""
-        raise NotImplementedError
-
     def cost(self, count: int, settings: Settings) -> float:
         """Return how many texts the network computes, for `count` training rows; a text of a
         training step counts as `STEP`."""
@@ -164,3 +156,22 @@ class FittedMethod:
     def steps(self, count: int, settings: Settings) -> int:
         """Return the number of training steps, for the display of progress; 0 if there are none."""
         return 0
+
+
+class NetworkMethod(FittedMethod):
+    """A method that fits parameters of a network."""
+
+    @abstractmethod
+    def fit(self, fit_input: FitInput) -> list[float]:
+        """Fit the parameters of `fit_input.model` in place; return the losses of training steps, if
+        there are any."""
+
+
+class NetworklessMethod(FittedMethod):
+    """A method whose result has no network."""
+
+    opens_network = False
+
+    @abstractmethod
+    def learner(self, path: Path, task_type: TaskType) -> Any:
+        """Return the `BaseLearner` that fits; `path`: of the model, which is not used."""
