@@ -21,7 +21,7 @@ import numpy as np
 from maskwright.ship.bench.bench import Process
 
 WARM_UP = 2
-# What glibc is told before a process starts, as `process_memory.keep_memory` tells it from inside.
+# What glibc is told before a process starts, as `machine.keep_memory` tells it from inside.
 TUNED = {
     "GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=2147483647:"
     "glibc.malloc.top_pad=268435456",

@@ -74,7 +74,7 @@ OF_OBJECTIVES = (
     *("model/objectives/", "learn/recipes/", "model/families/"),
     *("model/nn/config.py", "model/nn/mask.py", "model/inference/growing_rows.py"),
     # "masked" and "causal" are methods of scoring a text there, whatever the model was trained by.
-    *("model/inference/likelihood", "ask/predict/texts.py", "ask/evaluate/compare_recipe.py"),
+    *("model/inference/likelihood", "ask/evaluate/compare_recipe.py"),
 )
 
 
@@ -97,8 +97,6 @@ def objectives(place: str, tree: Sequence[ast.AST]) -> Occurrences:
 # way of scoring, or what another program's protocol calls something.
 OTHER_MEANINGS = {
     "text/tables/columns.py": {"similarity"},
-    "text/tables/spellings.py": {"similarity"},
-    "text/tables/unclear_labels.py": {"similarity"},
     "learn/finetune/methods/contrastive.py": {"similarity"},
     "model/checkpoint/layout.py": {"regression"},
     "ship/serve/dialects/hugging_face.py": {"question-answering"},
@@ -245,7 +243,7 @@ def test_prose_and_harmless_calls_pass(code: str) -> None:
     [
         ("model/opening/open.py", {"steps"}),
         ("text/curate/card.py", {"families"}),
-        ("learn/tasks/pairs.py", {"families", "tasks", "steps"}),
+        ("learn/tasks/ranking.py", {"families", "tasks", "steps"}),
         ("model/objectives/hybrid.py", {"objectives", "tasks", "steps"}),
     ],
 )

@@ -1,17 +1,12 @@
 """Text for the terminal: escaped, with counts in words, printed line by line.
 
-Escapes control characters in untrusted text before it is printed.
-
 A terminal obeys control characters (ECMA-48: ESC, and the C1 controls from U+0080), and the
 direction controls of Unicode can make a line read as another one (Boucher and Anderson 2021,
 "Trojan Source"). Here they become the escapes of Python or JSON.
 
 Counts with their nouns (`1 row`, `2,000 rows`), and rounded numbers.
 
-Output of commands, line by line.
-
-Control characters are escaped for the terminal. If the reader goes away (a closed pipe), lines are
-dropped and the work continues.
+If the reader goes away (a closed pipe), lines are dropped and the work continues.
 """
 
 from __future__ import annotations

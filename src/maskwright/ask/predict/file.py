@@ -55,7 +55,7 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
 
     Raises:
         UsageError: `folder` is not such a fine-tuning, or `out` exists.
-        CheckpointError, IncompatibleError: as in `opened`.
+        CheckpointError, IncompatibleError: as in `open_head_alone`.
         OutputError, StoppedError, StorageError: `out` cannot be written, is full, or fails.
     """
     folder, out = Path(folder), Path(out)

@@ -148,7 +148,7 @@ def _lines(path: Path) -> tuple[list[Record], int]:
     return records, lost
 
 
-# ------------------------------------------------------------------------------ the page
+# ------------------------------------------------------------------------------ charts
 SMALL = (372, 216)  # width, height
 SHORT = "{:.3g}".format
 
@@ -254,6 +254,7 @@ def _single(
     )
 
 
+# ------------------------------------------------------------------------------ the page
 NAME = "report.html"
 PROMPTS, STAGES = 6, 5
 MEASURES = ("loss", "top1", "top5", "bits_per_byte")

@@ -1,14 +1,13 @@
-"""A new head above the model of a folder: it is trained alone first, then the model with it.
-
-The head at the end of its own stage is saved in the run's folder: a loss before the pretraining
-needs it (`continued_pretraining.worth`).
-
-From a recipe's choices to the objects that train: the model and the objective (rows: `rows`).
+"""From a recipe's choices to the objects that train: the model and the objective (rows: `rows`).
 
 This is the only place where the names in a recipe become objects. Folders that a recipe names are
 pinned by their full paths and hashes, and refused before any work is done if they are missing
 (`resolved`). A run that starts from a model folder uses its tokenizer and trains none. A resumed
 run does not need the folder: it continues from its own checkpoint.
+
+A new head above a folder's model is trained alone first (`HeadFirst`), then the model with it.
+The head at the end of its own stage is saved in the run's folder: a loss before the pretraining
+needs it (`continued_pretraining.worth`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One training session of a run: all objects that it uses, and the hooks of its loop.
 
-Hooks of the training loop: log, evaluate, save; and the table of losses by value at the end.
+The hooks log, evaluate and save; `held_out_by_value` makes the table of losses by value at the end.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The training loop and what belongs to it: read `loop`, `optimizers`, `state`."""
+"""The training loop and what belongs to it: read `loop`, `settings`, `optimizers`, `state`."""

@@ -1,7 +1,6 @@
 """The state of a training run, and the processes that share it.
 
-The state of a training run: its counters, the flag that stops it, and the error of a step that
-is not finite.
+The state is its counters, the flag that stops it, and the error of a step that is not finite.
 
 Order, masks and dropout are functions of keys, so no state of generators or loaders is saved.
 SIGTERM, SIGINT and SIGHUP stop a run: it finishes its step, saves a checkpoint, and exits. A second

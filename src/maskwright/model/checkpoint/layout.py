@@ -1,7 +1,8 @@
 """The config.json of a model folder, and what it says of names, shapes and use.
 
-So a hostile or mistyped `config.json` can be rejected by its memory requirement before any tensor
-exists, and the header of a file can be checked before its data is read.
+Shapes follow from the config alone, so a hostile or mistyped `config.json` can be rejected by its
+memory requirement before any tensor exists, and the header of a file can be checked before its data
+is read.
 
 The conventions of using a model, in the table `maskwright` of its config.json.
 

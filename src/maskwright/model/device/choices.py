@@ -1,9 +1,6 @@
 """Names of devices, precisions and engines, checked without torch.
 
-Names of devices and precisions, without torch; `machine` checks whether this machine has
-them.
-
-The names of engines; they can be checked without importing torch.
+`machine` checks whether this machine has a device.
 """
 
 from __future__ import annotations

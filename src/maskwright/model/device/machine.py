@@ -5,6 +5,8 @@ beside one busy program two threads on two cores may train at a twentieth of the
 (docs/log.md). Another way of waiting would cost a quiet machine up to a quarter, and another number
 of threads, chosen during a run, its last bits; so it is said, with the command that helps.
 
+Denormals, which cost microcode, are flushed in every thread while a run trains (`flushed`).
+
 The memory of this process: kept while it trains, given back where it is not used.
 
 glibc hands buffers above 32 MiB back to the kernel at every free, so a training step pays page
@@ -233,7 +235,7 @@ def describe(machine: Machine) -> dict[str, Any]:
     }
 
 
-# ------------------------------------------------------------------------------ memory
+# ------------------------------------------------------------------------------ denormals
 _PAUSE = 1  # omp_pause_soft, OpenMP 5.0, section 3.2.44
 
 
@@ -275,6 +277,7 @@ def _renew_threads() -> None:
         ctypes.CDLL(str(library)).omp_pause_resource_all(_PAUSE)
 
 
+# ------------------------------------------------------------------------------ memory
 _HEAP, _HUGE, _MADV_HUGEPAGE = 1 << 30, 2 << 20, 14
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 SETTLED, EVERY = 8, 8  # steps

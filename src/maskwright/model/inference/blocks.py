@@ -1,4 +1,15 @@
-"""A projection whose weight is laid out once, for many products with few rows.
+"""The blocks of a prepared network: matrix products, norms and sublayers, with weights packed once.
+
+`prepared.py` applies them to whole rows, `growing_rows.py` to one token at a time.
+
+Query, key and value projections of the same input are one product; oneDNN gets weights in its own
+blocked layout and fuses bias, activation and residual. Norms, embeddings and heads keep the dtype
+of the network; products have that of `Products`.
+
+Hooks on a projection or on the output of a sublayer, and keys that an adapter adds in front, are
+applied here, too. A stack with hooks elsewhere (`fits` is False) is called unchanged.
+
+Packed weights: laid out once, for many products with few rows.
 
 `F.linear` finds the weight as it lies and, at 2 to 16 rows, spends most of its time on bringing it
 into blocks; oneDNN can be given the blocks: 1.0 to 2.5 times faster at one row, 1.5 to 3 at eight
@@ -10,16 +21,6 @@ not there, or does not fit, and for weights that are made under `kernels.plain()
 by PyTorch's own.
 
 Nothing here has a gradient, and a weight that changes afterwards is not seen.
-
-The blocks of a prepared network: matrix products, norms and sublayers, with weights packed once.
-`prepared.py` applies them to whole rows, `growing_rows.py` to one token at a time.
-
-Query, key and value projections of the same input are one product; oneDNN gets weights in its own
-blocked layout and fuses bias, activation and residual. Norms, embeddings and heads keep the dtype
-of the network; products have that of `Products`.
-
-Hooks on a projection or on the output of a sublayer, and keys that an adapter adds in front, are
-applied here, too. A stack with hooks elsewhere (`fits` is False) is called unchanged.
 
 Letters: B rows, T positions, N tokens, H heads, W head width, D width, I and O inputs and outputs.
 """

@@ -1,16 +1,13 @@
-"""Hidden states of rows of ids from a prepared network, batched by length without padding.
+"""States and scores of a prepared network for many rows, batched by length.
 
     for portion in states(model, rows):     indices of rows, and their concatenated states
     hidden(model, rows)                     the states of each row, in order
     at_place(model, rows, "first")          one state for each row, in order
+    scores(objective, examples)             (N, L) float32, in the order of the examples or places
 
 Up to rounding, results do not depend on which rows share a batch (`batches.py`).
 
 Letters: N ids of all rows of a portion, R rows, T ids of a row, D width.
-
-Scores of a model for examples, batched by length and returned in the order of the examples.
-
-    scores(objective, examples)   ->  (N, L) float32, in the order of the examples or places
 
 A prepared network computes concatenated texts without padding. Inputs of encoder-decoder models,
 and texts of which several are pooled together, are packed into rows (`EncodedExamples.batch`).

@@ -1,14 +1,9 @@
-"""Gaps in a text, written as T5 sentinels, and the spans that fill them.
+"""Generation from texts: prompts and their output as text, and the gaps of a T5.
 
     The cat <extra_id_0> on the <extra_id_1>.
 
-Only this module treats sentinels in a text as special tokens; elsewhere they are ordinary text.
-
-Generation from texts: prompts with the special tokens that a model expects, and their output as
-text.
-
-Only encoder–decoder models with sentinels (T5) treat sentinels in a prompt as special tokens; the
-output of such a prompt may have sentinels, too.
+Only here are sentinels in a text special tokens, for encoder–decoder models that have them; the
+output may have them, too.
 """
 
 from __future__ import annotations

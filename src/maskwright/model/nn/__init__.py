@@ -1,7 +1,7 @@
 """The stack: one Transformer whose shape, masks and sizes come from `config.py`.
 
 It takes tensors and masks, and knows no text, no file and no family by name. Read in this order:
-`config`, `mask`, `attention`, `stack`, `transformer`.
+`config`, `mask`, `layers`, `attention`, `stack`, `transformer`.
 
 Letters for the axes of tensors, the same in every file of nn/ and objectives/:
 

@@ -1,19 +1,17 @@
 """Attention, and the keys and values that it keeps.
 
-Keys and values that were computed before, in buffers of a fixed capacity.
+The cache: keys and values that were computed before, in buffers of a fixed capacity.
 
 `KVCache.of(config, rows, capacity)` allocates once; each `decode(..., cache=cache)` writes the new
 positions behind the old ones and reads all of them as a view, without copying. What the encoder's
 memory gives to cross-attention is computed on the first step and kept. Rows leave, or take each
 other's places, within the same buffers.
 
-Attention, and the one seam through which it is computed.
-
 `attend` chooses between two kernels that agree to rounding: an explicit one (matrix product, bias,
 softmax, dropout, matrix product), and PyTorch's scaled-dot-product attention. The table `KERNELS`
 holds the choice, made by measurement; the explicit kernel is also taken where weights are asked
 for, or a learned bias wants a gradient. While a program is exported it is the explicit one without
-reshaping, which is read as four operations. What a layer may see arrives as a `AttentionContext`,
+reshaping, which is read as four operations. What a layer may see arrives as an `AttentionContext`,
 made once per distinct pattern and forward and shared by its layers.
 """
 

@@ -38,6 +38,7 @@ from maskwright.model.nn.kernels.dropout import dropout
 from maskwright.model.nn.kernels.linear import Linear, linear
 
 
+# ------------------------------------------------------------------------------ feed-forward
 def _gelu_new(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 

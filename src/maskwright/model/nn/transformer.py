@@ -1,4 +1,12 @@
-"""Hidden states -> scores: over the vocabulary, and over a task's labels.
+"""The Transformer: one token table, an encoder, a decoder or both, and heads.
+
+    encode(tokens) -> hidden (B, T, D)          decode(tokens, memory=...) -> hidden (B, T, D)
+    logits(hidden) -> (..., V)                  pool, head -> scores of a task
+
+Scores are computed only for the hidden states that are passed in: a loss passes those at its
+targets (`hidden.flatten(0, 1)[index]`), never all.
+
+Heads turn hidden states into scores, over the vocabulary and over a task's labels.
 
 The vocabulary head is split where a loss wants to fuse: `hidden -> transform -> head_hidden`, then
 one projection with `weight` and `bias`. A dense transform has a bias where its norm has one.
@@ -11,14 +19,6 @@ Of a text that was read in pieces a head makes one vector from those of its piec
 
 Layers `over` the pieces let these see each other first, as a hierarchical encoder does (Pappagari
 et al. 2019, arXiv:1910.10781).
-
-The Transformer: one token table, an encoder, a decoder or both, and heads.
-
-    encode(tokens) -> hidden (B, T, D)          decode(tokens, memory=...) -> hidden (B, T, D)
-    logits(hidden) -> (..., V)                  pool, head -> scores of a task
-
-Scores are computed only for the hidden states that are passed in: a loss passes those at its
-targets (`hidden.flatten(0, 1)[index]`), never all.
 """
 
 from __future__ import annotations

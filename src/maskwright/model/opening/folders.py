@@ -1,8 +1,7 @@
 """Model folders: where a model lies, how it generates, and the content of an opened one.
 
-Find the model folder in a path: the newest checkpoint of a run, the model of a fine-tuning.
-
-The content of an opened model folder.
+A path is a run (its newest checkpoint), a fine-tuning (its model) or a model folder; `Model` is the
+content of an opened one.
 
 Generation settings in folders of transformers: generation_config.json, else the same keys of
 config.json, and `task_specific_params` if they are for a single task.

@@ -1,20 +1,16 @@
-"""Open a head that was trained on a frozen model, together with that model.
-
-The result of such a fine-tuning contains only the head, the path of the model and its hash
-(`model/adapters/base/folder.py`). A model that has moved can be linked as `base` in the folder of
-the result.
-
-The conventions of using a model, derived from the recipe of its pretraining.
-
-They are also used for runs of earlier releases, which saved no conventions with their weights.
-
-Open a model from any kind of folder.
+"""Open a model from any kind of folder.
 
     open_model(folder) -> Model
 
 The folder can be a run (its newest checkpoint is opened), a checkpoint, a model of any library, a
 fine-tuning, an adapter (opened with its base) or a separate head (opened with the model it was
 trained on). It is read and verified once.
+
+A head alone has only the head, the path of its model and its hash
+(`model/adapters/base/folder.py`). A model that has moved can be linked as `base` in the folder of
+the fine-tuning.
+
+Conventions of runs of earlier releases, which saved none, are derived from their recipes.
 """
 
 from __future__ import annotations
@@ -101,10 +97,10 @@ def open_head_alone(folder: Path) -> PretrainedModel | None:
 
 
 def base_folder(folder: Path) -> Path | None:
-    """Return the folder of the base model of the head in `folder`; None as for `opened`.
+    """Return the folder of the base of the head in `folder`; None as for `open_head_alone`.
 
     Raises:
-        CheckpointError, IncompatibleError: as `opened`.
+        CheckpointError, IncompatibleError: as `open_head_alone`.
     """
     base = folder_of_adapters.base_of(folder) if folder.is_dir() else None
     return None if base is None else _found(base, folder)

@@ -99,7 +99,7 @@ def prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[s
         mask             id of the mask token, or null
         row, special     token ids before corruption; 1 for special tokens, else 0
         documents        document number of each token: 1, 2, …; 0 for padding
-        case             the row after corruption (`trial.describe_row`)
+        case             the row after corruption (`masks.describe_row`)
         rows             number of rows of the text
         filled           ids that the model samples for the masks; null if no network samples them
         epochs, fixed    positions of the targets in each of the first epochs; the same with static

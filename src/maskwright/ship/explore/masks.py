@@ -1,10 +1,9 @@
 """Objectives on networks without weights, and the masks of families and objectives.
 
-Objectives on networks without weights: whether an objective fits a network, and how it corrupts
-rows.
-
-The random numbers of an objective depend on row and position, never on tokens. So rows of numbered
-tokens are corrupted like rows of text, and each number tells the original position of its token.
+Whether an objective fits a network, and how it corrupts rows, is tried on networks without weights;
+this module knows no objective by name. The random numbers of an objective depend on row and
+position, never on tokens. So rows of numbered tokens are corrupted like rows of text, and each
+number tells the original position of its token.
 
 Attention masks of every family and objective, as rules that the page draws (data/masks.json).
 
@@ -12,8 +11,6 @@ Attention masks of every family and objective, as rules that the page draws (dat
                 windows of the layers; for each objective indices of examples, or the reason of its
                 refusal; under READING examples of a text that is encoded without an objective
     examples    the special tokens of a row, and the row after corruption (`describe_row`)
-
-Whether an objective fits is decided by its `build`; this module knows no objective by name.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""The training of the models of a site: descriptions and journals of runs.
-
-    data/runs/0/about.json      recipe, budget, reference losses, modules that predict tokens
-    data/runs/0/metrics.jsonl   the journal of the run, unchanged; likewise timings.jsonl
-    data/runs/1/epochs.json     of a fine-tuning: loss and metric of every epoch, by seed
-
-Files of a run that is still training grow, and about.json may get further entries.
-
-The web pages for some models as a set of files, which a server sends or an export writes.
+"""The web pages for some models as a set of files, which a server sends or an export writes.
 
     site = Site.of(["runs/mine"])        the checkpoints of a run, or a model
     site.names()                         index.html, app.js, …, data/site.json, data/models/0/…
     site.read("data/models/0/model.json")
 
 A model is opened when one of its files is first read.
+
+The training of the models: descriptions and journals of runs.
+
+    data/runs/0/about.json      recipe, budget, reference losses, modules that predict tokens
+    data/runs/0/metrics.jsonl   the journal of the run, unchanged; likewise timings.jsonl
+    data/runs/1/epochs.json     of a fine-tuning: loss and metric of every epoch, by seed
+
+Files of a run that is still training grow, and about.json may get further entries.
 """
 
 from __future__ import annotations

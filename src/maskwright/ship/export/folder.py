@@ -1,14 +1,4 @@
-"""Comparison of an export with the model.
-
-    compare(graph, run, …) -> GraphComparison    maximum difference of outputs over input shapes
-                                                 that include one row, one token and the longest
-                                                 text; share of equal predictions; milliseconds for
-                                                 three shapes
-
-The reference is the graph's PyTorch module in float32, which is the network itself. `require_equal`
-raises an error if the difference exceeds rounding errors.
-
-The folders that targets write: the files beside a graph, or a whole model folder.
+"""The folders that targets write: the files beside a graph, or a whole model folder.
 
     graphs, documents        --write_folder--> staging, with export.json --> committed folder
     Content (network, tokenizer, about)  --write--> staging --open_model--> compared --> committed
@@ -17,7 +7,16 @@ The folders that targets write: the files beside a graph, or a whole model folde
     modules.json  1_Pooling/  …           of an embedding model, as sentence-transformers has them
     export.json                           source, settings and measurements of the export
 
-Of a model folder, weights, tokenizer and the outputs of all graphs (`folder.py`) are compared.
+Of a model folder, weights, tokenizer and the outputs of all graphs are compared.
+
+Comparison of an export with the model:
+
+    compare_graph(graph, run, …) -> GraphComparison
+
+It has the maximum difference of outputs over input shapes that include one row, one token and the
+longest text, the share of equal predictions, and milliseconds for three shapes. The reference is
+the graph's PyTorch module in float32, which is the network itself. `require_equal` raises an error
+if the difference exceeds rounding errors.
 """
 
 from __future__ import annotations

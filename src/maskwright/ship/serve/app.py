@@ -1,21 +1,20 @@
-"""The pages of `maskwright explore` for the served models.
+"""The application: the routes of the dialects, and those of the server itself.
+
+    GET /health    the process is running
+    GET /ready     the models are loaded and have answered
+    GET /metrics   counters for Prometheus
+    GET /docs      a page that shows /openapi.json, from this server alone
+
+Routes of a dialect take precedence over these, except over the explorers. A refusal is rendered by
+the dialect that has the path, else in the plain format.
+
+The pages of `maskwright explore` for the served models, in the browser:
 
     GET /explore/…           the files of the pages, to which the gate redirects browsers from /
     POST /explore/ask/NAME   queries of the pages, one at a time
 
 The browser runs the models, so only models below a size limit are listed. The gate checks queries
 like every other POST request.
-
-The application: the routes of the dialects, and those of the server itself.
-
-    GET /health    the process is running
-    GET /ready     the models are loaded and have answered
-    GET /metrics   counters for Prometheus
-    GET /docs      a page that shows /openapi.json, from this server alone
-    GET /explore/  the models in the browser (`app.py`)
-
-Routes of a dialect take precedence over these, except over the explorers. A refusal is rendered by
-the dialect that has the path, else in the plain format.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""The Python source files on this machine: standard library and installed packages.
-
-Nothing is imported: packages are found by their location and read as text. The order is by name, so
-two machines with the same versions see the same files in the same order.
-
-The embedded corpus: English prose from the documentation inside the installed Python packages.
+"""The embedded corpus: English prose from the documentation inside the installed Python packages.
 
 It exists on every machine that can run Maskwright, so the first run needs no download: docstrings
 of the standard library, torch, numpy and the other runtime dependencies, and the language reference
 in `pydoc_data`. The sources are read as text; nothing is imported or redistributed. The corpus
 depends on the installed versions, so `provenance` states them with a hash; results are comparable
-only if the hash is equal.
+only if the hash is equal. Files are ordered by name, so machines with the same versions see the
+same text.
 
 A document is the prose of consecutive docstrings of one file, a paragraph per line.
 """
@@ -279,6 +275,7 @@ def _flush(piece: list[str]) -> Iterator[str]:
         piece.clear()
 
 
+# ------------------------------------------------------------------------------ docstrings
 SKIP = r"""(?:[^"'\#]++|\#[^\n]*+|"(?!"")(?:[^"\\\n]|\\.)*+"|'(?!'')(?:[^'\\\n]|\\.)*+')*+"""
 DOUBLE = r'"""(?:[^"\\]++|\\.|"(?!""))*+"""'
 SINGLE = r"'''(?:[^'\\]++|\\.|'(?!''))*+'''"
@@ -345,6 +342,7 @@ def _unescaped(literal: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+# ------------------------------------------------------------------------------ the corpus
 LEAST_CHARACTERS = 200
 # Short docstrings of one file are joined until they have this size.
 GOOD_CHARACTERS = 400
@@ -359,7 +357,7 @@ def documents(
 
     Args:
         packages: import names, `stdlib` for the standard library; None for the installed ones of
-            `installed.USUAL`.
+            `USUAL`.
         limit_bytes: stop at about this much text (UTF-8), with files sampled evenly from all
             packages in a fixed way; None for all files.
 

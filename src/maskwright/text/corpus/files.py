@@ -1,14 +1,12 @@
-"""A file that grows while it is read: the content of a pipe is stored on disk and read from there.
-
-Readers open a file several times (to detect its format), which a pipe does not allow. A reader that
-reaches the end of the file waits for more data from the pipe. Before it waits, the rows so far can
-be processed (`waiting`).
-
-Find the files that a path refers to, and open them safely.
+"""Find the files that a path refers to, and open them safely; a pipe is a file that grows.
 
 Only regular files are opened, checked before and after opening, so that a FIFO cannot hang a run. A
 file that changes while it is read is an error: the text would belong to neither version. Control
 characters in file names are escaped in messages.
+
+The content of a pipe is stored on disk and read from there, because readers open a file several
+times (to detect its format), which a pipe does not allow. A reader that reaches the end of the file
+waits for more data from the pipe. Before it waits, the rows so far can be processed (`waiting`).
 """
 
 from __future__ import annotations

@@ -1,19 +1,16 @@
-"""From a stream of bytes to whole lines of checked text.
+"""From a stream of bytes to whole lines of checked text: the only way in for raw text.
 
-Determine the encoding that a file declares, and convert other encodings than UTF-8 to UTF-8
-before the stream is split into lines.
-
-Undecodable bytes become 0xFF, which is not UTF-8, so that the line reader rejects the line; with a
-strict policy they raise an error here, with their exact offset in the file.
-
-Whole lines of checked text from a stream of bytes: the only way in for raw text.
+The encoding is the one that the options or the file declare; others than UTF-8 are converted before
+the stream is split into lines. Undecodable bytes become 0xFF, which is not UTF-8, so that the line
+reader rejects the line; with a strict policy they raise an error here, with their exact offset in
+the file.
 
 Rows end at LF (CRLF is trimmed), or at CR in a file that has no LF near its beginning; other CR,
 VT, FF, U+0085 and U+2028 are text. A block is about 1 MiB of whole lines, checked at once: is it
 UTF-8, has it a NUL, is a line too long? Only a block that fails is checked line by line, so a good
 file costs no Python per line here.
 
-    bytes  ->  whole lines (bounded)  ->  UTF-8, NUL, control characters  ->  Block(text, line)
+    bytes  ->  whole lines (bounded)  ->  UTF-8, NUL, control characters  ->  TextBlock(text, line)
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Decompress gzip and zstd files in steps of bounded size.
-
-The expansion is limited (`ReadingOptions.max_expansion`, `max_expanded_bytes`). A file may have
-several members, the last of which must be complete.
-
-Read documents from raw files: the single entry point for the user's text.
+"""Read documents from raw files: the single entry point for the user's text.
 
     find files -> open safely -> decompress -> sniff -> (to UTF-8) -> whole checked lines
                                                    -> text | JSON Lines | table      -> Document
@@ -12,6 +7,9 @@ Read documents from raw files: the single entry point for the user's text.
 Files are streamed, so memory does not grow with their size. Everything dropped or changed is
 counted in `Reader.counts`; depending on `ReadingOptions`, a bad row raises an error with file,
 line, found, wanted and remedy, or is skipped and listed.
+
+Gzip and zstd are decompressed in steps of bounded size, within `max_expansion` and
+`max_expanded_bytes`; a file may have several members, the last of which must be complete.
 """
 
 from __future__ import annotations
@@ -201,7 +199,7 @@ def _regroup(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(buffered)
 
 
-# ------------------------------------------------------------------------------ documents
+# ------------------------------------------------------------------------------ spool
 STALE = "stale-encoding-declaration"
 IN_MEMORY = 1 << 20
 BUFFER = 1 << 20
@@ -265,6 +263,7 @@ class Spool:
             self._file.seek(offset)
 
 
+# ------------------------------------------------------------------------------ documents
 DEFAULT = ReadingOptions()
 BOOK = 1 << 20  # bytes of a long book
 # One or more blank lines, with the line end before them. A run of blanks is entered only after a

@@ -1,11 +1,27 @@
 """Personal details in texts: addresses, accounts, telephone and identity numbers.
 
+Digits and `@` are rare in prose, so their positions are found with arrays first, and patterns are
+applied only there. Every pattern has a bounded length, so the time is linear.
+
+    email    a name, `@` and a domain with a top level of letters, also `name [at] domain [dot] org`
+    phone    a telephone number, as below
+    iban     the length of its country and the check digits (ISO 13616, ISO 7064 mod 97-10)
+    card     the prefix and length of an issuer and the check digit of Luhn (ISO/IEC 7812)
+    ip       version 4 and 6, of the public Internet: private addresses, those of this machine and
+             of documentation stay, and so do numbers of versions and sections
+    ssn      of the United States: no area 000, 666 or 9xx, no group 00, no serial 0000; without
+             hyphens behind a word for it
+    id       an identity number of another country, as below
+    profile  the user's name in a web address (/user/NAME, /~NAME, /@NAME)
+
 A telephone number is one of:
 
     international  + or 00 and a number that is possible in the country of its code
     national       of North America (3-3-4), or valid in one of `ZERO` (those that begin with 0) or
                    `OTHERS` and grouped as is usual there, by the package phonenumbers
     any            6 digits or more behind a word for telephone, in some thirty languages
+
+Dates, and numbers behind a word such as ISBN, are no telephone numbers.
 
 An identity number has one of:
 
@@ -14,25 +30,6 @@ An identity number has one of:
     form alone, a strict one  Mexico (CURP), South Korea, United Kingdom (National Insurance)
     a word for it before      any of 5 digits or more, with letters (passport, Steuer-ID, PESEL,
                               BSN, Aadhaar, licence, …)
-
-Dates, and numbers behind a word such as ISBN, are no telephone numbers.
-
-Find personal details in texts, with their type.
-
-Digits and `@` are rare in prose, so their positions are found with arrays first, and patterns are
-applied only there. Every pattern has a bounded length, so the time is linear.
-
-    email    a name, `@` and a domain with a top level of letters, also `name [at] domain [dot] org`
-    phone    international (+ and 8 to 15 digits, E.164), North American (3-3-4), national with a
-             leading 0, of some further countries, or any number behind a word for telephone
-    iban     the length of its country and the check digits (ISO 13616, ISO 7064 mod 97-10)
-    card     the prefix and length of an issuer and the check digit of Luhn (ISO/IEC 7812)
-    ip       version 4 and 6, of the public Internet: private addresses, those of this machine and
-             of documentation stay, and so do numbers of versions and sections
-    ssn      of the United States: no area 000, 666 or 9xx, no group 00, no serial 0000; without
-             hyphens behind a word for it
-    id       identity numbers of other countries, by their check digits or a word for them
-    profile  the user's name in a web address (/user/NAME, /~NAME, /@NAME)
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Layout(ABC):
         learned: the role of the target; prediction does not need its column.
         ignored: answers that mean a missing answer even if the user does not name them.
         spellings: normalised column names (`rows.plain`) by role, the likeliest first; not
-            needed for roles in `role_search.NAMES`.
+            needed for roles in `columns.NAMES`.
         rank: layouts are tried in ascending order, the most specific first.
         has_label_forms: whether labels may be classes, several classes or numbers, depending on the
             values of the label column.

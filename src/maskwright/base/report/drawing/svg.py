@@ -99,6 +99,7 @@ def ticks(low: float, high: float, count: int) -> list[float]:
     return [i * step for i in range(first_step, last_step + 1)]
 
 
+# ------------------------------------------------------------------------------ a pipeline (`flow`)
 WIDTH, ROW, TOP = 760, 46, 8
 LEFT, BARS = 168, 360  # where bars begin, and how wide the widest is
 THICK, THIN = 15, 6

@@ -372,7 +372,7 @@ def require_continued_settings(folder: Path, minutes: float, settings: Sequence[
     """Check settings of a recipe for the model in `folder` before that is opened.
 
     Raises:
-        UsageError, ConfigError, IncompatibleError: as `override` and `check.require_settings`.
+        UsageError, ConfigError, IncompatibleError: as `override` and `require_settings`.
     """
     if is_run(folder):
         require_settings(override(of_run(folder, minutes), settings))

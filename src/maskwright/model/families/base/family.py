@@ -1,9 +1,4 @@
-"""A Hugging Face config read key by key, each with its type and range (reliability F87).
-
-A config.json may come from anywhere. A family asks for what it knows, says what is allowed, and
-gets a value of the right type or a `ConfigError` that names the key.
-
-A family: how a Hugging Face model type sits in the configuration space.
+"""A family: how a Hugging Face model type sits in the configuration space.
 
 A module `families/<model_type>.py` is data; `Family` reads it. Membership is computed, never
 declared: a config belongs to a family exactly when `config(read(c)) == c`, and when it
@@ -24,6 +19,10 @@ The contract of a member module:
     FORMERLY                     if it has any: old names of classes, each with today's
     config(fields)               HF config -> our config
     weights(config)              the rules for its tensors
+
+A Hugging Face config is read key by key (`Fields`), each with its type and range (reliability F87).
+A config.json may come from anywhere. A family asks for what it knows, says what is allowed, and
+gets a value of the right type or a `ConfigError` that names the key.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import torch
 
 
+# ------------------------------------------------------------------------------ rows
 Array = np.ndarray
 
 

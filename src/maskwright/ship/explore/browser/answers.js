@@ -213,7 +213,7 @@ const KEPT = {
   "head-and-tail": (ids, room, head) => [...ids.slice(0, head), ...ids.slice(-(room - head))],
 };
 
-/** One vector of states (T, D), as model/objectives/base/contrastive.py names the ways. */
+/** One vector of states (T, D), as model/objectives/modules/supervised.py names the ways. */
 function pool(states, width, pooling, skip) {
   const count = states.length / width;
   if (pooling === "cls") return states.slice(0, width);

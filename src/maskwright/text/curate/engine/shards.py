@@ -1,17 +1,14 @@
 """Raw files to shards, and shards to the result.
 
-Parquet files of batches and tables, written so that equal content gives equal bytes.
-
-A segment that only removes documents does not copy the texts: its file holds the row numbers of the
-remaining documents, their new notes, and the path of the file with the texts (`BASE`).
-
-Raw files to shards, and shards to the result.
-
     files --read--> shards: Parquet files of some MiB of documents, the unit of all further work
     shards of the remaining documents --pack--> JSON Lines in gzip, a document per line
 
 Files are read in groups. The end of a group depends on the names and sizes of its own files, so
 that a new file changes one group, and the shards of the other groups are reused.
+
+Parquet files of batches and tables are written so that equal content gives equal bytes. A segment
+that only removes documents does not copy the texts: its file holds the row numbers of the remaining
+documents, their new notes, and the path of the file with the texts (`BASE`).
 """
 
 from __future__ import annotations

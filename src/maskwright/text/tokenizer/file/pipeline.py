@@ -15,8 +15,6 @@ The library attaches an end-of-word suffix to the last character, so `</w>` cann
 symbol. Here the normaliser adds it to the text after each word, and the first three merges join it:
 `<` `/` `w` `>` -> `</w>`. In a text these four characters are separate words, each followed by a
 marker, so no text can produce one.
-
-The five kinds of tokenizer, and which one a `tokenizer.json` is.
 """
 
 from __future__ import annotations

@@ -1,14 +1,4 @@
-"""Reads SentencePiece model files without the library.
-
-The file is one protocol buffer message, `ModelProto`, of which these fields are needed:
-
-    1  pieces, each          1 piece (text)   2 score (float)   3 type (whole number)
-    2  trainer_spec          3 model_type     40 unk_id
-    3  normalizer_spec       2 precompiled_charsmap (bytes)
-
-https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
-
-Converts folders of slow tokenizers, which have a vocabulary but no `tokenizer.json`.
+"""Folders of slow tokenizers, which have a vocabulary but no `tokenizer.json`, converted.
 
     vocab.txt                   WordPiece: BERT, DistilBERT, ELECTRA
     vocab.json and merges.txt   byte-level BPE: GPT-2, RoBERTa, BART; BPE with `</w>`: GPT
@@ -16,6 +6,15 @@ Converts folders of slow tokenizers, which have a vocabulary but no `tokenizer.j
 
 Cleaning and framing depend on the class that `tokenizer_config.json` names, or on the family of the
 model. The result is the same as that of transformers.
+
+A SentencePiece file is read without the library: it is one message, `ModelProto`, of which these
+fields are needed:
+
+    1  pieces, each          1 piece (text)   2 score (float)   3 type (whole number)
+    2  trainer_spec          3 model_type     40 unk_id
+    3  normalizer_spec       2 precompiled_charsmap (bytes)
+
+https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+# ------------------------------------------------------------------------------ pairs
 Pair = tuple[int, int]
 
 
@@ -125,6 +126,7 @@ class PairTable:
         return merged
 
 
+# ------------------------------------------------------------------------------ BPE
 END = "</w>"
 
 

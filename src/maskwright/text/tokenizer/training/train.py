@@ -196,8 +196,6 @@ def _cuts(text: str, pre_tokenizer: tokenizers.pre_tokenizers.PreTokenizer) -> I
                 yield stretch.start() + position
 
 
-__all__ = ["TokenizerChoice", "train"]
-
 # The alphabet takes at most half of the vocabulary; the other half is for longer pieces.
 SMALL_ALPHABET = 1000  # pieces; up to this size all frequent characters are included
 COVERED = 0.9999  # share of the text that a larger alphabet has to cover

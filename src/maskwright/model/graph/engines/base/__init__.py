@@ -1,1 +1,1 @@
-"""What engines share: `engine`, the contract, and the choice of the fastest."""
+"""What engines share: `engine`, the contract, loading, and the arrays that a graph reads."""

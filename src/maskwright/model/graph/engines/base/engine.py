@@ -45,7 +45,7 @@ def load(name: str, file: Path, *, threads: int, precision: str) -> Runtime:
     """Load the graph in `file` with the engine `name`.
 
     Raises:
-        UsageError: as `require`.
+        UsageError: as `require_engine`.
         ResourceError: the library cannot load the graph.
     """
     require_engine(name)

@@ -43,6 +43,7 @@ from maskwright.ship.serve.host import Host, HostResponse, Options, Piece, Serve
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 
+# ------------------------------------------------------------------------------ models
 @dataclass(frozen=True)
 class ModelReference:
     """A served model, without an adapter or with one.
