@@ -33,7 +33,7 @@ from maskwright.learn.pretrain.rows import held_out_rows
 from maskwright.learn.pretrain.text import resolve
 from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import Recipe
-from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.inference import held_out_loss
 
 SIDES = ("ours", "ours-bf16", "trainer")
 
@@ -116,7 +116,7 @@ def _score(twin: textbook.Twin, folder: Path) -> float:
     to_theirs[0] = 61
     total, count = 0.0, 0
     source = held_out_rows(recipe, prepared.held_out)
-    for batch in likelihood.evaluation_batches(objective, source, 4_000, 256):
+    for batch in held_out_loss.evaluation_batches(objective, source, 4_000, 256):
         assert batch.index is not None and batch.targets is not None
         scores = twin(to_theirs[batch.tokens]).flatten(0, 1)[batch.index]
         total += float(F.cross_entropy(scores, to_theirs[batch.targets], reduction="sum"))

@@ -17,7 +17,6 @@ import pytest
 import torch
 
 from maskwright.ask.analysis import heads
-from maskwright.ask.analysis import heads as trees
 from maskwright.ask.analysis.attention import attention
 from maskwright.ask.analysis.heads import MEASURES, look_at_heads, one_text
 from maskwright.ask.analysis.hidden_states import ProbedModel, unit
@@ -128,7 +127,7 @@ def bank(path: Path, count: int = 120) -> Path:
 def test_a_head_that_knows_the_tree_is_found(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = trees.read_trees(bank(tmp_path / "bank.conllu"))
+    read = heads.read_trees(bank(tmp_path / "bank.conllu"))
     assert read[0].heads == (2, 2, -1, 2, 2) and read[0].relations[0] == "nsubj"
 
     def known(subject: ProbedModel, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
@@ -137,8 +136,8 @@ def test_a_head_that_knows_the_tree_is_found(
             weights[0, 1, :, 3] = 1.0  # [CLS] and two words stand before the third
             yield SimpleNamespace(), [torch.full_like(weights, 0.01), weights]
 
-    monkeypatch.setattr(trees, "attention", known)
-    relations, rare, passed = trees.compare_with_trees(ProbedModel.of(model), read)
+    monkeypatch.setattr(heads, "attention", known)
+    relations, rare, passed = heads.compare_with_trees(ProbedModel.of(model), read)
     assert passed == 0 and rare == []
     found = {each.name: each for each in relations}
     assert set(found) == {"all", "nsubj", "obj"}
@@ -150,19 +149,19 @@ def test_a_head_that_knows_the_tree_is_found(
 
 
 def test_a_blank_that_is_a_token_belongs_to_the_word_after_it() -> None:
-    tree = trees.Tree(("the", "5", "."), (1, -1, 1), ("det", "root", "punct"))
+    tree = heads.Tree(("the", "5", "."), (1, -1, 1), ("det", "root", "punct"))
     spans = [(0, 3), (3, 4), (4, 5), (5, 6), (6, 7)]  # ▁the ▁ 5 ▁ .
-    assert trees.words_of(tree, np.array(spans)).tolist() == [0, 1, 1, 2, 2]
+    assert heads.words_of(tree, np.array(spans)).tolist() == [0, 1, 1, 2, 2]
     before = [(0, 3), (3, 5), (5, 7)]  # ▁the ▁5 ▁.
-    assert trees.words_of(tree, np.array(before)).tolist() == [0, 1, 2]
+    assert heads.words_of(tree, np.array(before)).tolist() == [0, 1, 2]
 
 
 def test_a_tree_bank_of_a_model(model: Path, tmp_path: Path) -> None:
-    whole = trees.read_trees(bank(tmp_path / "b.conllu"))
-    long = trees.Tree(("the",) * 40, (1, *[0] * 39), ("det",) * 40)
-    found, rare, passed = trees.compare_with_trees(ProbedModel.of(model), [*whole, long])
+    whole = heads.read_trees(bank(tmp_path / "b.conllu"))
+    long = heads.Tree(("the",) * 40, (1, *[0] * 39), ("det",) * 40)
+    found, rare, passed = heads.compare_with_trees(ProbedModel.of(model), [*whole, long])
     assert found[0].name == "all" and 0 < found[0].right < 1 and passed == 1 and rare == []
-    few, rare, _ = trees.compare_with_trees(ProbedModel.of(model), whole[:15])
+    few, rare, _ = heads.compare_with_trees(ProbedModel.of(model), whole[:15])
     assert [each.name for each in few] == ["all"] and rare == ["nsubj", "obj"]
 
 
@@ -172,16 +171,16 @@ def test_which_words_are_asked_follows_from_the_bank(
     """Another tokenizer sorts the sentences by other lengths and has other ones too long."""
     read = [
         replace(tree, relations=(f"of {number}",) * len(tree.words))
-        for number, tree in enumerate(trees.read_trees(bank(tmp_path / "bank.conllu", count=20)))
+        for number, tree in enumerate(heads.read_trees(bank(tmp_path / "bank.conllu", count=20)))
     ]
-    subject, by_words = ProbedModel.of(model), trees._by_words
+    subject, by_words = ProbedModel.of(model), heads._by_words
 
     def halves() -> dict[str, int]:
-        _, _, names, found, _ = trees._hits(subject, read)
+        _, _, names, found, _ = heads._hits(subject, read)
         return dict(zip(names, found.tolist(), strict=True))
 
     usual = halves()
-    monkeypatch.setattr(trees, "_by_words", lambda *given: [*by_words(*given)][:4:-1])
+    monkeypatch.setattr(heads, "_by_words", lambda *given: [*by_words(*given)][:4:-1])
     assert len(halves()) == 15 and halves().items() <= usual.items()
     assert sum(usual.values()) == 10
 
@@ -195,9 +194,9 @@ def test_where_nothing_is_seen_nothing_is_found(
         for each in ids:
             yield SimpleNamespace(), [torch.eye(len(each))[None, None]]
 
-    monkeypatch.setattr(trees, "attention", blind)
-    read = trees.read_trees(bank(tmp_path / "bank.conllu"))
-    relations, _, _ = trees.compare_with_trees(ProbedModel.of(model), read)
+    monkeypatch.setattr(heads, "attention", blind)
+    read = heads.read_trees(bank(tmp_path / "bank.conllu"))
+    relations, _, _ = heads.compare_with_trees(ProbedModel.of(model), read)
     assert all(each.right == 0.0 for each in relations)
 
 
@@ -214,26 +213,26 @@ def test_bad_trees(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "bad.conllu"
     path.write_text(f"# first\n{line}\n")
     with pytest.raises(DataError, match=message) as caught:
-        trees.read_trees(path)
+        heads.read_trees(path)
     assert "line 2" in str(caught.value.where)
     path.write_bytes("1\tcaf\xe9\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"(?i)utf-8"):
-        trees.read_trees(path)
+        heads.read_trees(path)
     path.write_text("# nothing\n")
     with pytest.raises(UsageError, match="no sentence"):
-        trees.read_trees(path)
+        heads.read_trees(path)
     plain = tmp_path / "plain.txt"
     plain.write_text("a text")
     for wrong, message in ((plain, "not a tree bank"), (tmp_path / "no.conllu", "no")):
         with pytest.raises(UsageError, match=message):
-            trees.read_trees(wrong)
+            heads.read_trees(wrong)
 
 
 def test_a_packed_tree_bank(tmp_path: Path) -> None:
     whole = bank(tmp_path / "bank.conllu")
     packed = tmp_path / "packed.conllu.gz"
     packed.write_bytes(gzip.compress(whole.read_bytes()))
-    assert trees.read_trees(packed) == trees.read_trees(whole)
+    assert heads.read_trees(packed) == heads.read_trees(whole)
 
 
 def test_meanings_by_hand() -> None:

@@ -15,7 +15,6 @@ import scipy
 import torch
 
 from maskwright.ask.analysis import hidden_states, layers
-from maskwright.ask.analysis import layers as room
 from maskwright.ask.analysis import word_senses as senses
 from maskwright.ask.analysis.hidden_states import ProbedModel, layer_states
 from maskwright.ask.analysis.layers import WAYS, compare_pooling, probe_layers
@@ -77,28 +76,28 @@ def test_the_mix_finds_the_layer_that_knows() -> None:
     labels = draw.integers(0, 3, 900)
     states = draw.standard_normal((4, 900, 8)).astype(np.float32)
     states[2, :, :3] += 4 * np.eye(3, dtype=np.float32)[labels]
-    part = room._States(states, states, labels, [""] * 900)
-    weights, mixed = room._mix(part, part, 3, 0)
+    part = layers._States(states, states, labels, [""] * 900)
+    weights, mixed = layers._mix(part, part, 3, 0)
     assert int(np.argmax(weights)) == 2 and weights[2] > 0.5 and mixed.value > 0.9
     # Of few places, too, it is trained until it has found it.
-    some = room._States(states[:, :90], states[:, :90], labels[:90], [""] * 90)
-    weights, mixed = room._mix(some, some, 3, 0)
+    some = layers._States(states[:, :90], states[:, :90], labels[:90], [""] * 90)
+    weights, mixed = layers._mix(some, some, 3, 0)
     assert weights[2] > 0.5 and mixed.value > 0.9
     # Negative control: where no layer knows, none stands out so far.
-    blind = room._States(states, states, draw.permutation(labels), [""] * 900)
-    assert max(room._mix(blind, blind, 3, 0)[0]) < 0.5
+    blind = layers._States(states, states, draw.permutation(labels), [""] * 900)
+    assert max(layers._mix(blind, blind, 3, 0)[0]) < 0.5
 
 
 def test_control_classes_belong_to_words() -> None:
     words, labels = ["the", "cat", "the", "dog"] * 50, np.array([0, 0, 0, 1] * 50)
-    drawn = room._control(words, 2, labels, 0)
+    drawn = layers._control(words, 2, labels, 0)
     by_word: dict[str, set[int]] = {}
     for word, label in zip(words, drawn.tolist(), strict=True):
         by_word.setdefault(word, set()).add(label)
     assert all(len(told) == 1 for told in by_word.values())
-    many = room._control([f"word{n}" for n in range(4000)], 2, labels, 0)
+    many = layers._control([f"word{n}" for n in range(4000)], 2, labels, 0)
     assert abs(many.mean() - 0.25) < 0.03, "drawn as often as the labels are"
-    assert (many != room._control([f"word{n}" for n in range(4000)], 2, labels, 1)).any()
+    assert (many != layers._control([f"word{n}" for n in range(4000)], 2, labels, 1)).any()
 
 
 @pytest.mark.parametrize(
@@ -113,8 +112,8 @@ def test_control_classes_belong_to_words() -> None:
 )
 def test_a_control_of_few_words_is_none(words: list[str], whole: bool, wanted: str) -> None:
     control = np.arange(len(words)) % 2
-    assert room._says_nothing(words, control, of_texts=whole) == wanted
-    assert room._says_nothing(words, np.zeros_like(control), of_texts=whole)
+    assert layers._says_nothing(words, control, of_texts=whole) == wanted
+    assert layers._says_nothing(words, np.zeros_like(control), of_texts=whole)
 
 
 def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
@@ -209,23 +208,23 @@ def test_equal_pairs_share_their_rank(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_probes_do_not_depend_on_the_scale_of_states(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(0)
     labels = draw.integers(0, 3, 400)
-    monkeypatch.setattr(room, "MIX_STEPS", 40)
-    monkeypatch.setattr(room, "MIX_EPOCHS", 5)
+    monkeypatch.setattr(layers, "MIX_STEPS", 40)
+    monkeypatch.setattr(layers, "MIX_EPOCHS", 5)
     states = draw.standard_normal((3, 400, 12)).astype(np.float32)
     states[1, :, :3] += np.eye(3, dtype=np.float32)[labels]
     # One number is the same everywhere but for rounding: it is not stretched to say something.
     states[:, :, 5] = 1 + 1e-8 * draw.standard_normal((3, 400))
 
     def told(scale: float) -> list[Any]:
-        part = room._States(scale * states, states, labels, [""] * 400)
-        weights, mixed = room._mix(part, part, 3, 0)
+        part = layers._States(scale * states, states, labels, [""] * 400)
+        weights, mixed = layers._mix(part, part, 3, 0)
         here = part.states[1]
-        return [*np.round(weights, 4), mixed, room._probed(here, here, labels, labels).mean()]
+        return [*np.round(weights, 4), mixed, layers._probed(here, here, labels, labels).mean()]
 
     assert told(2.0**-20) == told(1.0) == told(2.0**20), "powers of two round alike"
     # Negative control: a constant beside the deviation gives other figures.
     monkeypatch.setattr(
-        room, "_scale", lambda x: (x.mean(-2, keepdims=True), x.std(-2, keepdims=True) + 1e-6)
+        layers, "_scale", lambda x: (x.mean(-2, keepdims=True), x.std(-2, keepdims=True) + 1e-6)
     )
     assert told(2.0**-20) != told(1.0)
 

@@ -379,7 +379,6 @@ def test_missing_libraries_are_named(
     tmp_path: Path, name: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from maskwright.base.catalogue import install_command
-    from maskwright.base.errors import UsageError
 
     path = write(tmp_path, name, b"PAR1PAR1" if module == "pyarrow" else b"\x28\xb5\x2f\xfd rest")
     monkeypatch.setitem(sys.modules, module, None)

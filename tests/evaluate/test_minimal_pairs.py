@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from maskwright.ask.evaluate import minimal_pairs
-from maskwright.ask.evaluate import minimal_pairs as grammar
 from maskwright.base.errors import DataError
 from maskwright.cli import main as cli
 from maskwright.learn.pretrain import run
@@ -40,10 +39,10 @@ def test_the_command_prints_saves_and_shows(
     said = capsys.readouterr().out
     assert "mean over paradigms" in said and "unigram" in said and "constant" in said
     paradigms = minimal_pairs.read_paradigms(data)
-    plain = json.loads(grammar.figures_path(folder, "masked", "all", paradigms).read_text())
+    plain = json.loads(minimal_pairs.figures_path(folder, "masked", "all", paradigms).read_text())
     loaded = open_model(folder)
     tokenizer = loaded.tokenizer
-    result = grammar.score(loaded.network, tokenizer, paradigms, "masked")
+    result = minimal_pairs.score(loaded.network, tokenizer, paradigms, "masked")
     assert plain["mean"] == pytest.approx(result.mean)
     good, bad = text_likelihood.scores(loaded.network, tokenizer, PAIRS[0], "masked")
     assert plain["paradigms"]["first"]["outcomes"][0] == ("1" if good > bad else "0")
@@ -56,21 +55,21 @@ def test_saved_outcomes_are_read_back_and_only_for_the_same_pairs(
     made: tuple[Path, Path], tmp_path: Path
 ) -> None:
     folder, data = made
-    result = grammar.evaluate_pairs(
+    result = minimal_pairs.evaluate_pairs(
         folder, data, tmp_path, how="masked-within-word", say=lambda text: None
     )
     paradigms = minimal_pairs.read_paradigms(data)
-    path = grammar.figures_path(tmp_path, "masked-within-word", "all", paradigms)
-    assert path != grammar.figures_path(tmp_path, "masked-within-word", "all", paradigms[:1])
+    path = minimal_pairs.figures_path(tmp_path, "masked-within-word", "all", paradigms)
+    assert path != minimal_pairs.figures_path(tmp_path, "masked-within-word", "all", paradigms[:1])
     asked = open_model(folder).fingerprint
-    again = grammar.load(path, paradigms, asked)
+    again = minimal_pairs.load(path, paradigms, asked)
     assert again is not None and again.accuracies == result.accuracies
-    assert grammar.load(path, paradigms[:1], asked) is None
-    assert grammar.load(path, paradigms, "another model's hash") is None
-    assert grammar.load(tmp_path / "none.json", paradigms, asked) is None
+    assert minimal_pairs.load(path, paradigms[:1], asked) is None
+    assert minimal_pairs.load(path, paradigms, "another model's hash") is None
+    assert minimal_pairs.load(tmp_path / "none.json", paradigms, asked) is None
     path.write_text("{}")
     with pytest.raises(DataError):
-        grammar.load(path, paradigms, asked)
+        minimal_pairs.load(path, paradigms, asked)
 
 
 def test_options_that_would_do_nothing_are_refused(

@@ -24,7 +24,7 @@ from maskwright.model.inference.shared_layers import can_share, layers_of
 from maskwright.model.nn.transformer import Transformer
 from toys import VOCABULARY, bert, encoder_decoder, gpt2
 
-ENGINES = [pytest.param(name, id=name) for name in catalogue.names(choices.ROOM)]
+ENGINES = [pytest.param(name, id=name) for name in catalogue.names(choices.ENGINES)]
 TEXTS = ["the cat sat on the mat.", "the dog", "a big dog saw the old cat.", "the cat"]
 GROUPS = [RowGroup(1, 21), RowGroup(2, 20), RowGroup(1, 9), RowGroup(3, 2), RowGroup(1, 1)]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from maskwright.base.errors import DataError
-from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.inference import held_out_loss
 from maskwright.model.objectives import causal, masked, sentence_pair
 from maskwright.model.objectives.modules.causal import Causal
 from maskwright.model.objectives.modules.masked import Masked
@@ -20,10 +20,10 @@ from toys import SEP, VOCABULARY, FixedRows, bert, gpt2
 def test_ties_count_their_fair_share() -> None:
     constant = torch.zeros(3, 10)
     wanted = torch.tensor([0, 4, 9])
-    one, five = likelihood.top_hits(constant, wanted, (1, 5))
+    one, five = held_out_loss.top_hits(constant, wanted, (1, 5))
     assert one.tolist() == pytest.approx([0.1] * 3) and five.tolist() == pytest.approx([0.5] * 3)
     scores = torch.tensor([[3.0, 2.0, 2.0, 1.0]])
-    shares = [float(each) for each in likelihood.top_hits(scores, torch.tensor([1]), (1, 2, 3))]
+    shares = [float(each) for each in held_out_loss.top_hits(scores, torch.tensor([1]), (1, 2, 3))]
     assert shares == pytest.approx([0.0, 0.5, 1.0])
 
 
@@ -32,7 +32,7 @@ def objective() -> Masked:
 
 
 def test_an_untrained_model_stands_near_the_uniform_line() -> None:
-    figures = likelihood.evaluate(objective(), FixedRows())
+    figures = held_out_loss.evaluate(objective(), FixedRows())
     assert figures.loss == pytest.approx(math.log(VOCABULARY.size), abs=0.05)
     assert figures.perplexity == pytest.approx(math.exp(figures.loss))
     assert figures.bits_per_byte is None
@@ -40,8 +40,8 @@ def test_an_untrained_model_stands_near_the_uniform_line() -> None:
 
 def test_the_questions_do_not_depend_on_batches_or_mode() -> None:
     trained = objective().train()
-    first = likelihood.evaluate(trained, FixedRows(), batch_rows=8)
-    second = likelihood.evaluate(trained, FixedRows(), batch_rows=64)
+    first = held_out_loss.evaluate(trained, FixedRows(), batch_rows=8)
+    second = held_out_loss.evaluate(trained, FixedRows(), batch_rows=64)
     assert trained.training
     assert first.targets == second.targets
     assert first.loss == pytest.approx(second.loss, rel=1e-6)
@@ -50,7 +50,7 @@ def test_the_questions_do_not_depend_on_batches_or_mode() -> None:
 def test_bits_per_byte_by_hand() -> None:
     model = Causal(gpt2(), causal.Options(), VOCABULARY)
     source = FixedRows(length=17)
-    figures = likelihood.evaluate(model, source, bytes_per_token=4.0)
+    figures = held_out_loss.evaluate(model, source, bytes_per_token=4.0)
     # Of 16 wanted tokens 1 is padding and 1 opens a text after the end of another: no questions.
     # The two that close a text cost nats and are no bytes.
     assert figures.targets == 64 * 14
@@ -64,7 +64,7 @@ def test_an_empty_source_is_refused() -> None:
             return 0
 
     with pytest.raises(DataError, match="held_out"):
-        likelihood.evaluate(objective(), Empty())
+        held_out_loss.evaluate(objective(), Empty())
 
 
 COUNTS = np.bincount(np.repeat(np.arange(5, 50), np.arange(1, 46)), minlength=50)
@@ -74,11 +74,11 @@ def test_the_unigram_line_knows_how_often_a_text_ends() -> None:
     """No store holds the tokens that frame a text; they come as often as in rows of training."""
     made = Causal(gpt2(), causal.Options(), VOCABULARY)
     source = FixedRows(length=17)
-    lines = likelihood.reference_lines(made, COUNTS, source, source)
+    lines = held_out_loss.reference_lines(made, COUNTS, source, source)
     counts = COUNTS.astype(float)
     counts[SEP] = counts.sum() * 2 / 12  # two ends for twelve tokens of text
     share = (counts + 1) / (counts.sum() + 50)
-    batches = likelihood.evaluation_batches(made, source, 1024, 32)
+    batches = held_out_loss.evaluation_batches(made, source, 1024, 32)
     wanted = np.concatenate([made.targets(batch).numpy() for batch in batches])
     assert (wanted == SEP).sum() == 64 * 2
     assert lines.unigram_loss == pytest.approx(-np.log(share[wanted]).mean())
@@ -91,9 +91,9 @@ def test_pairs_alone_are_measured_as_what_they_are() -> None:
     model = bert("BertForPreTraining")
     made = SentencePair(model, sentence_pair.Options(masked=False), VOCABULARY)
     source = FixedRows(pairs=True)
-    figures = likelihood.evaluate(made, source)
+    figures = held_out_loss.evaluate(made, source)
     assert figures.targets == 64 and figures.top5 == 1.0
-    lines = likelihood.reference_lines(made, COUNTS, source, source)
+    lines = held_out_loss.reference_lines(made, COUNTS, source, source)
     ones = int(source.all.pair_label.sum())  # type: ignore[union-attr]
     assert lines.uniform_loss == pytest.approx(math.log(2))
     assert lines.unigram_top1 == pytest.approx(max(ones, 64 - ones) / 64)
@@ -102,9 +102,9 @@ def test_pairs_alone_are_measured_as_what_they_are() -> None:
 def test_reference_lines_by_hand() -> None:
     source = FixedRows()
     made = objective()
-    lines = likelihood.reference_lines(made, COUNTS, source, source)
+    lines = held_out_loss.reference_lines(made, COUNTS, source, source)
     wanted = np.concatenate(
-        [b.targets.numpy() for b in likelihood.evaluation_batches(made, source, 1024, 32)]
+        [b.targets.numpy() for b in held_out_loss.evaluation_batches(made, source, 1024, 32)]
     )  # type: ignore[union-attr]
     counts = COUNTS + 1
     share = counts / counts.sum()
@@ -116,7 +116,7 @@ def test_reference_lines_by_hand() -> None:
 
 def test_yes_and_no_told_apart_by_hand() -> None:
     scores, truth = np.array([0.5, -1.0, 2.0, 0.5]), np.array([True, False, True, False])
-    found = likelihood.BinaryMetrics.of("pairs", scores, truth)
+    found = held_out_loss.BinaryMetrics.of("pairs", scores, truth)
     # 0.5 beats -1 and ties with 0.5; 2 beats both: 3.5 of 4.
     assert found.told_apart == 3.5 / 4
     assert found.decided_right == 3 / 4 and found.decided_usual == 0.5
@@ -124,20 +124,20 @@ def test_yes_and_no_told_apart_by_hand() -> None:
     scores, truth = rng.integers(0, 9, 200).astype(float), rng.random(200) < 0.2
     pairs = scores[truth][:, None] - scores[~truth][None]
     slow = ((pairs > 0) + 0.5 * (pairs == 0)).mean()
-    assert likelihood.BinaryMetrics.of("pairs", scores, truth).told_apart == pytest.approx(slow)
+    assert held_out_loss.BinaryMetrics.of("pairs", scores, truth).told_apart == pytest.approx(slow)
     # Where all is one answer nothing can be told apart, and no file holds a number for it.
-    alone = likelihood.BinaryMetrics.of("pairs", scores, np.ones(200, bool))
+    alone = held_out_loss.BinaryMetrics.of("pairs", scores, np.ones(200, bool))
     assert math.isnan(alone.told_apart) and alone.decided_usual == 1.0
-    figures = likelihood.HeldOutMetrics(1.0, 2.0, None, 0.1, 0.2, 3, alone)
+    figures = held_out_loss.HeldOutMetrics(1.0, 2.0, None, 0.1, 0.2, 3, alone)
     assert "told_apart" not in figures.to_json() and figures.to_json()["decides"] == "pairs"
 
 
 def test_pairs_are_decided_beside_masked_tokens() -> None:
     model = bert("BertForPreTraining")
     made = SentencePair(model, sentence_pair.Options(), VOCABULARY)
-    found = likelihood.evaluate(made, FixedRows(pairs=True)).decided
+    found = held_out_loss.evaluate(made, FixedRows(pairs=True)).decided
     assert found is not None and 0.5 <= found.decided_usual < 0.7
     assert 0.0 <= found.told_apart <= 1.0
     # The control: an objective that decides nothing.
     only = Masked(bert(), masked.Options(), VOCABULARY)
-    assert likelihood.evaluate(only, FixedRows(8), rows=8).decided is None
+    assert held_out_loss.evaluate(only, FixedRows(8), rows=8).decided is None

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from maskwright.base.errors import DataError
-from maskwright.model.nn.kernels import vocabulary_loss as room
-from maskwright.model.nn.kernels import vocabulary_loss as vocabulary_divergence
+from maskwright.model.nn.kernels import vocabulary_loss as kernel
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_divergence as divergence
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
 
@@ -40,7 +39,7 @@ def gradients(total: Tensor, given: Inputs) -> list[Tensor]:
 
 
 def chunked(monkeypatch: pytest.MonkeyPatch, rows: int, size: int = 331) -> None:
-    monkeypatch.setattr(room, "BUFFER_BYTES", 4 * size * rows)
+    monkeypatch.setattr(kernel, "BUFFER_BYTES", 4 * size * rows)
 
 
 @pytest.mark.parametrize("rows", [64, 77, 1000])
@@ -120,7 +119,7 @@ def test_F43_no_targets(width: int, size: int) -> None:
     total, each = vocabulary_loss(*given)
     assert total.item() == 0.0 and each.shape == (0,)
     assert not any(gradient.any() for gradient in gradients(total, given))
-    assert len(room.vocabulary_sample(*given, torch.zeros(0))[2]) == 0
+    assert len(kernel.vocabulary_sample(*given, torch.zeros(0))[2]) == 0
 
 
 @pytest.mark.parametrize("bad", [-100, 331])
@@ -215,7 +214,7 @@ def test_where_a_device_would_have_to_be_waited_for_nothing_is_read_back() -> No
     """On "meta" there is nothing to be read: whatever asks for a number fails."""
     hidden, weight, bias, targets = (x.detach().to("meta") for x in inputs() if x is not None)
     uniforms, wanted = torch.rand(200, device="meta"), (True, True, True)
-    total, *_, gradients = room._chunks(hidden, weight, bias, targets, uniforms, 0.1, 190, wanted)
+    total, *_, gradients = kernel._chunks(hidden, weight, bias, targets, uniforms, 0.1, 190, wanted)
     assert total.shape == () and [len(g) for g in gradients] == [200, 331, 331]
 
 
@@ -234,7 +233,7 @@ def drawn(weights: Tensor, uniforms: Tensor) -> Tensor:
     """Ids drawn by the fused loss from log-weights (N, V): hidden states are one-hot rows."""
     zeros = torch.zeros(len(weights), dtype=torch.int64)
     states, table = torch.eye(len(weights)), weights.t().contiguous()
-    return room.vocabulary_sample(states, table, None, zeros, uniforms)[2]
+    return kernel.vocabulary_sample(states, table, None, zeros, uniforms)[2]
 
 
 def test_draws_follow_the_scores() -> None:
@@ -263,7 +262,7 @@ def test_drawing_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPat
     chunked(monkeypatch, 64)
     given = inputs()
     uniforms = torch.rand(200, generator=torch.Generator().manual_seed(0))
-    total, losses, ids = room.vocabulary_sample(*given, uniforms)
+    total, losses, ids = kernel.vocabulary_sample(*given, uniforms)
     plain, each = vocabulary_loss(*given)
     assert torch.equal(total, plain) and torch.equal(losses, each) and not ids.requires_grad
     for ours, theirs in zip(gradients(total, given), gradients(plain, given), strict=True):
@@ -279,13 +278,13 @@ def test_rows_that_stand_for_nothing_change_nothing(
     given = inputs()
     uniforms = torch.rand(200, generator=torch.Generator().manual_seed(0))
     total, each = vocabulary_loss(*given, z_loss=z_loss)
-    *_, ids = room.vocabulary_sample(*given, uniforms)
+    *_, ids = kernel.vocabulary_sample(*given, uniforms)
     wanted = gradients(total, given)
-    monkeypatch.setattr(room, "spare_rows", lambda rows: spare)
+    monkeypatch.setattr(kernel, "spare_rows", lambda rows: spare)
     again, others = vocabulary_loss(*given, z_loss=z_loss)
     torch.testing.assert_close((again, others), (total, each))
     torch.testing.assert_close(gradients(again, given), wanted)
-    assert torch.equal(room.vocabulary_sample(*given, uniforms)[2], ids)
+    assert torch.equal(kernel.vocabulary_sample(*given, uniforms)[2], ids)
     # The control: rows that count would be seen in the gradient of the bias.
     more = (*given[:3], F.pad(given[3], (0, 1)))
     more = (F.pad(given[0], (0, 0, 0, 1)), *more[1:])
@@ -315,11 +314,11 @@ def test_a_small_vocabulary_scored_whole_is_the_same(
         )
 
     def drawn_ids() -> Tensor:
-        return room.vocabulary_sample(hidden, weight, added, given[3], uniforms)[2]
+        return kernel.vocabulary_sample(hidden, weight, added, given[3], uniforms)[2]
 
     few, ids = found(), drawn_ids()
-    monkeypatch.setattr(room, "_whole", None)  # the other way does not call it
-    monkeypatch.setattr(room, "_FEW", 0)
+    monkeypatch.setattr(kernel, "_whole", None)  # the other way does not call it
+    monkeypatch.setattr(kernel, "_FEW", 0)
     close = (
         {"rtol": 1e-10, "atol": 1e-10} if dtype == torch.float64 else {"rtol": 0.02, "atol": 0.1}
     )
@@ -331,7 +330,7 @@ def test_a_small_vocabulary_scored_whole_is_the_same(
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("rows", [64, 1000])
 def test_a_divergence_is_pytorchs(monkeypatch: pytest.MonkeyPatch, rows: int, bias: bool) -> None:
-    monkeypatch.setattr(vocabulary_divergence, "DIVERGENCE_BYTES", 4 * 331 * rows)
+    monkeypatch.setattr(kernel, "DIVERGENCE_BYTES", 4 * 331 * rows)
     given, teacher = inputs(bias=bias), inputs(width=7, bias=bias)
     total, each = divergence(*given[:3], *teacher[:3])
     own = F.linear(*given[:3]).log_softmax(-1)

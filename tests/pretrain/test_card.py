@@ -118,7 +118,7 @@ def test_a_checkpoint_that_is_copied_away_is_asked_as_its_run(tmp_path: Path) ->
 ODD = [[], {"shift": -1}, {"shift": 99}, {"shift": "1"}, {"new": 1}]
 
 
-@pytest.mark.parametrize("key", [layout.CONVENTIONS_KEY, layout.EARLIER])
+@pytest.mark.parametrize("key", [layout.CONVENTIONS_KEY, layout.EARLIER_KEY])
 @pytest.mark.parametrize("odd", ODD)
 def test_what_is_said_of_a_model_is_checked(odd: Any, key: str, tmp_path: Path) -> None:
     last = train_quietly(small(text_file(tmp_path), "bert-mini", BERT, None), tmp_path / "run")
@@ -130,7 +130,8 @@ def test_what_is_said_of_a_model_is_checked(odd: Any, key: str, tmp_path: Path) 
 
 
 def test_what_earlier_releases_wrote_is_read() -> None:
-    found = layout.read_conventions({layout.EARLIER: {"shift": 1, "writes": True, "framed": True}})
+    earlier = {"shift": 1, "writes": True, "framed": True}
+    found = layout.read_conventions({layout.EARLIER_KEY: earlier})
     assert found == Conventions(prediction_offset=1, writes=True, framed_prompt=True)
     assert layout.read_conventions({}) is None
 

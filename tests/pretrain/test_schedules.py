@@ -24,7 +24,7 @@ from maskwright.learn.train import loop
 from maskwright.learn.train.settings import Adafactor, AdamW, Lamb, Muon, Phase, Ramp, Schedule
 from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint import files, pretrained
-from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.inference import held_out_loss
 from maskwright.model.objectives import masked
 from maskwright.model.objectives.modules.masked import Masked
 from maskwright.model.opening import folders
@@ -145,11 +145,11 @@ def test_the_average_is_the_model_and_the_masters_go_on(text: Path, tmp_path: Pa
     held_out = held_out_rows(made, prepared.held_out)
     logged = [r for r in checkpoints.read_journal(out) if r["kind"] == "evaluation"][-1]
     size = {"rows": made.evaluation.rows, "batch_rows": made.evaluation.batch}
-    assert likelihood.evaluate(objective, held_out, **size).loss == pytest.approx(logged["loss"])
+    assert held_out_loss.evaluate(objective, held_out, **size).loss == pytest.approx(logged["loss"])
     # The control: the masters answer otherwise.
     for name, weight in weights.items():
         weight.data.copy_(masters[name])
-    assert likelihood.evaluate(objective, held_out, **size).loss != pytest.approx(logged["loss"])
+    assert held_out_loss.evaluate(objective, held_out, **size).loss != pytest.approx(logged["loss"])
 
 
 def test_an_average_changes_nothing_of_the_training(text: Path, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_the_watch_gives_back_when_the_process_has_grown(monkeypatch: pytest.Mon
 
     def steps(megabytes: int) -> None:
         size[0] = megabytes * MEGABYTE
-        for _ in range(machine.EVERY):
+        for _ in range(machine.WATCH_EVERY):
             watch.after_step()
 
     steps(1000)

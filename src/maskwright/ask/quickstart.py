@@ -45,7 +45,7 @@ from maskwright.learn.train.settings import AdamW
 from maskwright.learn.train.state import Processes, TrainState
 from maskwright.model.checkpoint.matching import transfer
 from maskwright.model.device import machine
-from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.inference import held_out_loss
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.fill_mask import fill
 from maskwright.model.inference.prepared import prepare as prepare_network
@@ -98,9 +98,9 @@ def _held_out(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> T
         "rows": recipe.evaluation.rows,
         "batch_rows": recipe.evaluation.batch,
     }
-    figures, untrained = (likelihood.evaluate(o, source, **size) for o in objectives)
-    counts = likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train))
-    lines = likelihood.reference_lines(objectives[0], counts, train, source, **size)
+    figures, untrained = (held_out_loss.evaluate(o, source, **size) for o in objectives)
+    counts = held_out_loss.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train))
+    lines = held_out_loss.reference_lines(objectives[0], counts, train, source, **size)
     rows_by_name = [
         ("this model", figures.loss, figures.top1, figures.top5),
         ("unigram line", lines.unigram_loss, lines.unigram_top1, lines.unigram_top5),

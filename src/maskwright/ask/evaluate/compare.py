@@ -51,8 +51,7 @@ from maskwright.learn.pretrain.session import checkpoint_bytes
 from maskwright.learn.recipes.base.find import config_of
 from maskwright.learn.recipes.base.recipe import FamilyModel, Recipe, frozen_part
 from maskwright.model.families.base.family import family
-from maskwright.model.inference import held_out_loss as likelihood
-from maskwright.model.inference import likelihood as pseudo_likelihood
+from maskwright.model.inference import held_out_loss, likelihood
 from maskwright.model.objectives.base.spec import usual_for
 from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.folders import Model
@@ -414,7 +413,7 @@ def _bits(candidate: ComparedRecipe, model: Model) -> float:
     store = candidate.prepared.held_out
     source = held_out_rows(candidate.recipe, store)
     per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
-    figures = likelihood.evaluate(objective, source, rows=len(source), bytes_per_token=per_token)
+    figures = held_out_loss.evaluate(objective, source, rows=len(source), bytes_per_token=per_token)
     assert figures.bits_per_byte is not None
     return figures.bits_per_byte
 
@@ -425,14 +424,14 @@ def _masked_loss(candidate: ComparedRecipe, model: Model, length: int) -> float:
     objective_module = usual_for("encoder")
     objective = objective_module.build(model.network, objective_module.options(), vocabulary)
     rows = PackedDocuments(candidate.prepared.held_out, length)
-    return likelihood.evaluate(objective, rows).loss
+    return held_out_loss.evaluate(objective, rows).loss
 
 
 def _masked_accuracy(candidate: ComparedRecipe, model: Model, length: int) -> float:
     """Compute top-1 accuracy on single masked tokens, in rows of a `length` common to all."""
     assert candidate.reads is not None and model.tokenizer.mask is not None
     rows = PackedDocuments(candidate.prepared.held_out, length)
-    return pseudo_likelihood.top1(model.network, rows, candidate.reads, model.tokenizer.mask)
+    return likelihood.top1(model.network, rows, candidate.reads, model.tokenizer.mask)
 
 
 def _pair_evaluation(

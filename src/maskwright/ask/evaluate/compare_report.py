@@ -15,10 +15,9 @@ from statistics import fmean
 from typing import Any
 
 from maskwright.base.errors import Finding
-from maskwright.base.metrics import seeds as intervals
 from maskwright.base.metrics.intervals import LEVEL
 from maskwright.base.metrics.paired import Verdict, holm
-from maskwright.base.metrics.seeds import Difference
+from maskwright.base.metrics.seeds import Difference, difference, over_seeds
 from maskwright.base.report import document
 from maskwright.base.report.document import Table, count, duration, figure
 from maskwright.base.report.drawing.curves import Chart, Line, draw
@@ -126,7 +125,7 @@ def _cell(contender: RecipeReport, measure: Metric) -> str:
     values = contender.figures(measure.name)
     if not values:
         return "–"
-    spread = intervals.over_seeds(list(values.values()))
+    spread = over_seeds(list(values.values()))
     numbers = (spread.mean, spread.deviation, spread.low, spread.high)
     mean, deviation, low, high = (figure(number, DIGITS) for number in numbers)
     return mean if spread.count == 1 else f"{mean} ± {deviation} ({low} to {high})"
@@ -189,7 +188,7 @@ def compared_pairs(comparison: Comparison) -> list[ComparedPair]:
     ]
     level = 1 - (1 - LEVEL) / max(1, len(compared))
     gaps = [
-        intervals.difference(ours.figures(measure.name), theirs.figures(measure.name), level)
+        difference(ours.figures(measure.name), theirs.figures(measure.name), level)
         for measure, ours, theirs in compared
     ]
     adjusted = holm([math.nan if gap is None else gap.p for gap in gaps])

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from maskwright.ask.evaluate.kind import PARTS
 from maskwright.base.config import canonical_json, fingerprint
 from maskwright.base.errors import DataError, UsageError, near
-from maskwright.base.metrics import seeds as intervals
+from maskwright.base.metrics import seeds
 from maskwright.base.metrics.intervals import wilson
 from maskwright.base.metrics.seeds import Interval
 from maskwright.base.randomness import key, permute
@@ -79,13 +79,13 @@ class PairEvaluation:
     @property
     def mean(self) -> float:
         """The unweighted mean over paradigms."""
-        return intervals.mean(list(self.outcomes.values()))
+        return seeds.mean(list(self.outcomes.values()))
 
     @cached_property
     def bootstrap(self) -> Interval | None:
         """95 % bootstrap interval of the mean within paradigms; None where it cannot be
         estimated."""
-        return intervals.bootstrap(list(self.outcomes.values()))
+        return seeds.bootstrap(list(self.outcomes.values()))
 
     def interval(self, name: str) -> Interval:
         """95 % interval of one paradigm's accuracy, by Wilson's score."""

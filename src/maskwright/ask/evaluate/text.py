@@ -24,7 +24,7 @@ from maskwright.learn.pretrain.rows import held_out_rows, weights_of
 from maskwright.learn.recipes.base.find import find, read
 from maskwright.learn.recipes.base.recipe import Corpus, ObjectiveChoice, Recipe, RowChoice
 from maskwright.model.checkpoint.layout import CONVENTIONS_KEY
-from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.inference import held_out_loss
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.base.spec import Member, usual_for
 from maskwright.model.opening import special_tokens
@@ -53,8 +53,8 @@ class TextEvaluation:
         findings: about what the metrics can be compared with.
     """
 
-    figures: likelihood.HeldOutMetrics
-    lines: likelihood.Baselines
+    figures: held_out_loss.HeldOutMetrics
+    lines: held_out_loss.Baselines
     own_counts: bool
     read: Sequence[str] = ()
     findings: Sequence[Finding] = ()
@@ -131,7 +131,7 @@ def evaluate_text(
             read_lines.append(Finding("measured-on-a-sample", message).line())
         keeps_all = not objective.is_language_model or keeps_text(tokenizer, store)
         bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
-        metrics = likelihood.evaluate(
+        metrics = held_out_loss.evaluate(
             objective,
             source,
             rows=rows,
@@ -140,9 +140,9 @@ def evaluate_text(
         trained_on = training_stores(model.folder)
         unigram_stores = trained_on or [store]
         weights = weights_of(read(model.folder / RECIPE).corpus, trained_on) if trained_on else ()
-        baselines = likelihood.reference_lines(
+        baselines = held_out_loss.reference_lines(
             objective,
-            likelihood.token_counts(unigram_stores, weights),
+            held_out_loss.token_counts(unigram_stores, weights),
             mixed([rows_of(trained_store) for trained_store in unigram_stores], weights),
             source,
             rows=rows,
@@ -207,7 +207,7 @@ def _measure(
         length = usual_length if recipe is None else recipe.rows.length
         if objective.is_language_model:
             return objective, lambda store: Stream(store, length), finding
-        packed = partial(PackedDocuments, length=length, seed=likelihood.SEED)
+        packed = partial(PackedDocuments, length=length, seed=held_out_loss.SEED)
         return objective, packed, finding
     if recipe is None:
         if head is None:

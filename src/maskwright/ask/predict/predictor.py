@@ -612,7 +612,7 @@ def predictor(loaded: Model) -> Predictor:
         settings = folders.read_generation_config(path, loaded.extra)
         options = folders.generation_options(settings, loaded.tokenizer.vocabulary_size)
         task_type = task_for_writing(options)
-        findings = [finding for finding in findings if finding.name != folders.FINDING]
+        findings = [finding for finding in findings if finding.name != folders.GENERATION_FINDING]
         findings += folders.generation_findings(settings, follows=True)
     else:
         problems = {theirs: ours for ours, theirs in PROBLEM_TYPES.items()}

@@ -133,8 +133,8 @@ def figure(value: float, digits: int = 3) -> str:
 
 
 # ------------------------------------------------------------------------------ pages and cards
-COMPARED = 3000  # characters; longer texts are not compared with their prompts
-ALIKE = 0.3  # similarity (0 to 1) below which a text does not repeat its prompt
+LONGEST_COMPARED = 3000  # characters; longer texts are not compared with their prompts
+LEAST_ALIKE = 0.3  # similarity (0 to 1) below which a text does not repeat its prompt
 _PIECES = re.compile(r"\w+|\s+|[^\w\s]")
 
 
@@ -172,13 +172,13 @@ def marked(written: str, prompt: str) -> list[tuple[str, bool]]:
     """
     if prompt and written.startswith(prompt):
         return _split(written, [(len(prompt), len(written))])
-    if len(prompt) + len(written) > COMPARED:
+    if len(prompt) + len(written) > LONGEST_COMPARED:
         return [(written, False)]
     before, after = _PIECES.findall(prompt), _PIECES.findall(written)
     matcher = difflib.SequenceMatcher(
         None, [p.lower() for p in before], [p.lower() for p in after], autojunk=False
     )
-    if matcher.ratio() < ALIKE:
+    if matcher.ratio() < LEAST_ALIKE:
         return [(written, False)]
     ends = [0, *itertools.accumulate(map(len, after))]
     changed = (opcode for opcode in matcher.get_opcodes() if opcode[0] in ("insert", "replace"))
@@ -365,8 +365,8 @@ def architecture(config: Mapping[str, Any]) -> str:
 
 
 # ------------------------------------------------------------------------------ tables of results
-PATIENCE = 30.0  # seconds for another process to add its tables
-LARGEST = 64 << 20
+LOCK_PATIENCE = 30.0  # seconds for another process to add its tables
+LARGEST_RESULTS = 64 << 20
 Table = dict[str, Any]
 
 
@@ -394,7 +394,7 @@ def add(folder: Path, tables: Sequence[Table]) -> None:
         DataError: `results.json` is there and cannot be read.
         OutputError, StorageError, StoppedError: it cannot be written.
     """
-    with Lock(lock_beside(folder / NAME), passing=True, patience=PATIENCE):
+    with Lock(lock_beside(folder / NAME), passing=True, patience=LOCK_PATIENCE):
         named = {t.get("title"): t for t in [*read(folder), *tables]}
         content = {**_content(folder), "tables": list(named.values())}
         write(folder / NAME, json.dumps(content, indent=2) + "\n")
@@ -404,7 +404,7 @@ def _content(folder: Path) -> dict[str, Any]:
     path = folder / NAME
     if not path.is_file():
         return {}
-    return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
+    return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_RESULTS)
 
 
 def _checked(tables: Any, where: Path) -> list[Table]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import UsageError
-from maskwright.base.terminal import shell_word
+from maskwright.base.terminal import printer, shell_word
 from maskwright.cli import options
 from maskwright.model.device.choices import require_engine
 from maskwright.text.tables.reading_options import how_read
@@ -168,7 +168,6 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.ask.predict.remote import RemoteServer
     from maskwright.ask.predict.rows import stdin_file
     from maskwright.ask.predict.write import write_predictions
-    from maskwright.base.terminal import printer
 
     server = None
     if a.server is not None:

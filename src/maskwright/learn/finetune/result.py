@@ -24,9 +24,9 @@ from typing import Any
 
 from maskwright.base.config import to_plain
 from maskwright.base.errors import Finding
-from maskwright.base.metrics import seeds as intervals
 from maskwright.base.metrics.calibration import CalibrationEffect
 from maskwright.base.metrics.paired import Verdict
+from maskwright.base.metrics.seeds import Spread, over_seeds
 from maskwright.base.report import document
 from maskwright.base.report.document import Table
 from maskwright.base.terminal import Say, counted, decimals, rounded
@@ -276,9 +276,7 @@ class FinetuneResult:
             names = list(estimated)
             rows.append([name, *(estimate.render() for estimate in estimated.values())])
         if len(self.seeds) > 1:
-            spreads = (
-                intervals.over_seeds([by_name[m] for by_name in self._by_seed]) for m in names
-            )
+            spreads = (over_seeds([by_name[m] for by_name in self._by_seed]) for m in names)
             unit = "repetitions" if self.is_cross_validated else "seeds"
             rows.insert(1, [f"all {len(self.seeds)} {unit}", *map(_spread, spreads)])
             spread = f"; ± is the standard deviation over {unit}"
@@ -484,7 +482,7 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _spread(spread: intervals.Spread) -> str:
+def _spread(spread: Spread) -> str:
     """Render mean and deviation; a dash if the metric of a seed is undefined."""
     if not math.isfinite(spread.mean):
         return "–"

@@ -51,7 +51,7 @@ from maskwright.model.opening.open import open_weights
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 # ------------------------------------------------------------------------------ a new head
-FOLDER, WEIGHTS = "head-first", "head.safetensors"
+HEAD_FOLDER, HEAD_WEIGHTS = "head-first", "head.safetensors"
 
 
 def new_heads(current: TransformerConfig, requested: TransformerConfig) -> tuple[str, ...]:
@@ -126,10 +126,10 @@ def save_head(out: Path, weights: dict[str, torch.Tensor]) -> None:
     content = {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
 
     def write(staging: commit.Staging) -> None:
-        staging.write_bytes(WEIGHTS, files.chunks(content))
+        staging.write_bytes(HEAD_WEIGHTS, files.chunks(content))
 
     commit.commit(
-        out / FOLDER,
+        out / HEAD_FOLDER,
         write,
         about={"kind": "head"},
         expected_bytes=files.num_bytes(content),
@@ -157,10 +157,10 @@ def load_head(out: Path, model: Transformer, new: Sequence[str]) -> bool:
     Raises:
         CheckpointError: the file is damaged, or belongs to another model.
     """
-    if not (out / FOLDER).is_dir():
+    if not (out / HEAD_FOLDER).is_dir():
         return False
-    commit.verify(out / FOLDER)
-    saved = files.open_file(out / FOLDER / WEIGHTS)
+    commit.verify(out / HEAD_FOLDER)
+    saved = files.open_file(out / HEAD_FOLDER / HEAD_WEIGHTS)
     head_parameters = {
         n: p
         for n, p in model.named_parameters()
@@ -169,7 +169,7 @@ def load_head(out: Path, model: Transformer, new: Sequence[str]) -> bool:
     if head_parameters.keys() != set(saved.entries):
         raise CheckpointError(
             "the saved head belongs to another model",
-            where=out / FOLDER,
+            where=out / HEAD_FOLDER,
             found=", ".join(sorted(saved.entries)[:5]),
             wanted=", ".join(sorted(head_parameters)[:5]),
             do="remove that folder, and start the run again",

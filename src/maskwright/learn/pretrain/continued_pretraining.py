@@ -26,9 +26,9 @@ from maskwright.base.terminal import printer
 from maskwright.learn.pretrain import build, checkpoints, run
 from maskwright.learn.pretrain.rows import held_out_rows
 from maskwright.learn.recipes.base.find import (
-    LENGTH,
-    RATE,
-    WIDTH,
+    CONTINUED_LENGTH,
+    CONTINUED_RATE,
+    RATE_WIDTH,
     of_model,
     of_run,
     override,
@@ -41,7 +41,7 @@ from maskwright.model.batch import Batch
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.device import machine
-from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.inference import held_out_loss
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import encode, facts
 from maskwright.model.objectives.base.spec import usual_for
@@ -80,11 +80,12 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
     layout = pretrained.described(path)
     config = layout.config
     max_positions = min(
-        getattr(stack.embeddings.positions, "length", LENGTH) for stack in config.stacks.values()
+        getattr(stack.embeddings.positions, "length", CONTINUED_LENGTH)
+        for stack in config.stacks.values()
     )
-    width_factor = max(1.0, WIDTH / config.width)
+    width_factor = max(1.0, RATE_WIDTH / config.width)
     model = Folder(path=str(path), architecture=_class_with_vocabulary_head(layout))
-    rate = RATE * width_factor
+    rate = CONTINUED_RATE * width_factor
     if model.architecture is not None:
         rate = HEAD_RATE
         model = replace(
@@ -97,7 +98,7 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
         note=f"a {layout.model_type}, further",
         objective=_objective_name(path, layout),
         rate=rate,
-        length=min(LENGTH, max_positions),
+        length=min(CONTINUED_LENGTH, max_positions),
     )
 
 
@@ -274,7 +275,7 @@ def _losses(
     for model, path in models:
         objective = build.objective(recipe, model, tokenizer)
         checkpoints.take_others(objective, path)
-        evaluation = likelihood.evaluate(
+        evaluation = held_out_loss.evaluate(
             objective.to(device),
             held_out_rows(recipe, store),
             rows=recipe.evaluation.rows,

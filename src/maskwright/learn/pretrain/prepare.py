@@ -65,7 +65,7 @@ from maskwright.text.store.store import MANIFEST, TokenStore
 from maskwright.text.store.tokenize import build_store
 from maskwright.text.tokenizer.report import report
 from maskwright.text.tokenizer.tokenizer import Tokenizer
-from maskwright.text.tokenizer.training.train import TokenizerChoice, train
+from maskwright.text.tokenizer.training.train import TokenizerChoice
 from maskwright.text.tokenizer.training.train import train as train_tokenizer
 from maskwright.text.tokenizer.unknown import OTHER_MODEL, REMEDY
 
@@ -587,7 +587,7 @@ def train_and_report(
         # Not in `out`: the list is written while reading, but `save` creates the folder at once.
         rejects = out.with_name(f"{out.name}-rejects")
         text = CorpusText(Corpus(text=tuple(listed_paths(texts)), **vars(reading)), rejects)
-        tokenizer = train(text.for_tokenizer(keep=SMALL), choice, lambda f: say(f.line()))
+        tokenizer = train_tokenizer(text.for_tokenizer(keep=SMALL), choice, lambda f: say(f.line()))
         for line in text.report_lines():
             say(line)
         tokenizer.save(out)

@@ -19,7 +19,7 @@ from maskwright.learn.train import loop
 from maskwright.learn.train.settings import Ramp
 from maskwright.learn.train.state import TrainState
 from maskwright.model.batch import Batch
-from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.inference import held_out_loss
 from maskwright.model.nn.config import Learned, TransformerConfig
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.text.store.loader import Loader, ScheduledMixture, mixed
@@ -82,7 +82,7 @@ MOST_POINTS = 4096
 
 def held_out_rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:
     """Return the `rows` of held-out text, which do not depend on the recipe's seed."""
-    return rows(recipe, store, length, seed=likelihood.SEED)
+    return rows(recipe, store, length, seed=held_out_loss.SEED)
 
 
 def training_rows(

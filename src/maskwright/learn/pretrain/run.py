@@ -76,7 +76,7 @@ from maskwright.model.checkpoint.pretrained import CONFIG
 from maskwright.model.checkpoint.safe_read import read_json
 from maskwright.model.device import machine
 from maskwright.model.device.step_cost import training_flops
-from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.inference.held_out_loss import evaluation_batches
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.opening.folders import has_checkpoint
 from maskwright.text.corpus.saved import is_run
@@ -97,7 +97,7 @@ def flops_per_token(recipe: Recipe, prepared: PreparedCorpus, objective: Objecti
     for phase in recipe.phases:
         rows = held_out_rows(recipe, prepared.held_out, phase.length)
         middle = (start + phase.until) / 2  # where rates of masks that change are at their mean
-        batch = next(likelihood.evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
+        batch = next(evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
         share, start = phase.until - start, phase.until
         flops += share * training_flops(objective, batch) / batch.tokens.numel()
     return flops

@@ -59,7 +59,7 @@ from maskwright.model.checkpoint.layout import About, num_parameters
 from maskwright.model.device import machine
 from maskwright.model.device.machine import Machine, SlowdownWatch, peak_memory
 from maskwright.model.device.step_cost import kept_bytes
-from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.inference import held_out_loss
 from maskwright.model.inference.fill_mask import fill
 from maskwright.model.inference.generation import generate
 from maskwright.model.inference.generation_settings import GenerationSettings
@@ -176,7 +176,9 @@ def _build_objective(
         return objective, family
     build.load_objective_state(objective, recipe.model, say)
     if "vocabulary_head" in recipe.model.new:
-        counts = likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train))
+        counts = held_out_loss.token_counts(
+            prepared.train, weights_of(recipe.corpus, prepared.train)
+        )
         expect_frequencies(objective.product, counts)
     return objective, family
 
@@ -201,9 +203,9 @@ def _checkpoint_facts(
 def _run_json(session: TrainingSession) -> dict[str, Any]:
     """Return the content of run.json, which panel and report show, with the reference losses."""
     recipe, prepared, objective = session.recipe, session.prepared, session.objective
-    references = likelihood.reference_lines(
+    references = held_out_loss.reference_lines(
         objective,
-        likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train)),
+        held_out_loss.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train)),
         session.train_rows[-1],
         session.held_out_rows,
         rows=recipe.evaluation.rows,
@@ -470,7 +472,7 @@ class EvaluateHook:
         s = self.session
         bytes_per_token = s.prepared.held_out_bytes_per_token
         with nullcontext() if s.average is None else s.average.in_place():
-            evaluation = likelihood.evaluate(
+            evaluation = held_out_loss.evaluate(
                 s.objective,
                 s.held_out_rows,
                 rows=s.recipe.evaluation.rows,
@@ -545,7 +547,7 @@ def held_out_by_value(session: TrainingSession) -> Table | None:
                 documents = stores[value].num_documents
                 rows = held_out_rows(recipe, stores[value])
                 with suppress(DataError):  # the text does not fill a row, or has no target
-                    result = likelihood.evaluate(
+                    result = held_out_loss.evaluate(
                         session.objective, rows, rows=num_rows, batch_rows=batch
                     )
                     cells = [f"{result.targets:,}", f"{result.loss:.3f}", f"{result.top1:.1%}"]

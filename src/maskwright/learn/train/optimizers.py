@@ -9,8 +9,6 @@ all-reduce.
 
     masters   |---------- decayed ----------|-- not decayed --|      (biases and norms: no decay)
     gradient  |---------- decayed ----------|-- not decayed --|
-
-The optimizers: the state that each has of the parameters, and its update.
 """
 
 from __future__ import annotations

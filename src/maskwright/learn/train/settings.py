@@ -18,10 +18,8 @@ The learning rate as a pure function of progress; nothing to save, nothing to ge
     stable-decay       warm-up, 1, and 1 - sqrt down to `floor` over the last `decay` share
 
 With a `cooldown` each ends that much earlier, and what is left of the run goes straight down to 0
-from there (after a cosine: GPT-BERT; after `constant`: a trapezoid).
-
-Indexing follows transformers: the update at step 0 uses position 0, so a warm-up begins
-at 0 and `linear` without one begins at 1.
+from there (after a cosine: GPT-BERT; after `constant`: a trapezoid). Indexing follows transformers:
+the update at step 0 uses position 0, so a warm-up begins at 0, `linear` without one at 1.
 """
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
 """The state of a training run, and the processes that share it.
 
 The state is its counters, the flag that stops it, and the error of a step that is not finite.
-
 Order, masks and dropout are functions of keys, so no state of generators or loaders is saved.
 SIGTERM, SIGINT and SIGHUP stop a run: it finishes its step, saves a checkpoint, and exits. A second
 signal ends the process at once; the last checkpoint is complete in any case, because only finished
 folders get their names.
 
-Data-parallel training; the only module that uses ranks.
-
-It is one all-reduce of the flat gradient per optimizer step, with PyTorch's process groups, started
-by `torchrun`. Counts, losses and flags are reduced in the same way, so that all processes take the
-same decisions. A single process uses the same functions.
+Data-parallel training is one all-reduce of the flat gradient per optimizer step, with PyTorch's
+process groups, started by `torchrun`; only this module uses ranks. Counts, losses and flags are
+reduced in the same way, so that all processes take the same decisions. A single process uses the
+same functions.
 """
 
 from __future__ import annotations

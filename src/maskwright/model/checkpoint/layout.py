@@ -161,7 +161,7 @@ def _norm(name: str, width: int, norm: Norm) -> Shapes:
 
 # ------------------------------------------------------------------------------ conventions
 CONVENTIONS_KEY = "maskwright"
-EARLIER = "maskwright_taught"
+EARLIER_KEY = "maskwright_taught"
 # Names of the fields in folders of earlier releases.
 EARLIER_NAMES = {
     "shift": "prediction_offset",
@@ -237,23 +237,23 @@ def read_conventions(config: Mapping[str, Any]) -> Conventions | None:
     if our_table is not None and "conventions" in our_table:
         where = f"config.json: {CONVENTIONS_KEY}.conventions"
         return from_plain(Conventions, our_table["conventions"], where)
-    if EARLIER not in config:
+    if EARLIER_KEY not in config:
         return None
-    earlier_table = config[EARLIER]
+    earlier_table = config[EARLIER_KEY]
     if not isinstance(earlier_table, dict) or (unknown := earlier_table.keys() - EARLIER_NAMES):
         raise ConfigError(
             "not a table of conventions",
-            where=f"config.json: {EARLIER}",
+            where=f"config.json: {EARLIER_KEY}",
             found=repr(sorted(unknown) if isinstance(earlier_table, dict) else earlier_table)[:80],
             wanted=", ".join(EARLIER_NAMES),
             do="copy the folder again from where it was saved",
         )
     plain = {EARLIER_NAMES[name]: value for name, value in earlier_table.items()}
-    return from_plain(Conventions, plain, f"config.json: {EARLIER}")
+    return from_plain(Conventions, plain, f"config.json: {EARLIER_KEY}")
 
 
 # ------------------------------------------------------------------------------ the layout
-OURS = CONVENTIONS_KEY
+OURS = CONVENTIONS_KEY  # also our model_type
 OUR_ARCHITECTURE = "Transformer"
 OUR_FORMAT = 1
 WRITTEN_FOR = "4.57.6"

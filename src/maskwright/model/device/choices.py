@@ -32,13 +32,13 @@ def require_device(name: str, where: str = "device") -> None:
 
 
 # ------------------------------------------------------------------------------ engines
-ROOM = "graph.engines"
+ENGINES = "graph.engines"
 TORCH = "torch"
 
 
 def engine_names() -> tuple[str, ...]:
     """Return the valid values of the option `engine`."""
-    return (TORCH, *catalogue.names(ROOM))
+    return (TORCH, *catalogue.names(ENGINES))
 
 
 def missing_packages(name: str) -> list[str]:
@@ -69,4 +69,4 @@ def require_engine(name: str, where: str = "engine") -> None:
 
 def module_of_engine(name: str) -> ModuleType:
     """The module of this engine."""
-    return catalogue.load(ROOM, name)
+    return catalogue.load(ENGINES, name)

@@ -236,7 +236,7 @@ def describe(machine: Machine) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------ denormals
-_PAUSE = 1  # omp_pause_soft, OpenMP 5.0, section 3.2.44
+_OMP_PAUSE_SOFT = 1  # omp_pause_soft, OpenMP 5.0, section 3.2.44
 
 
 @contextlib.contextmanager
@@ -274,14 +274,14 @@ def _renew_threads() -> None:
     implementations of OpenMP pass the switch on by themselves."""
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(str(library)).omp_pause_resource_all(_PAUSE)
+        ctypes.CDLL(str(library)).omp_pause_resource_all(_OMP_PAUSE_SOFT)
 
 
 # ------------------------------------------------------------------------------ memory
 _HEAP, _HUGE, _MADV_HUGEPAGE = 1 << 30, 2 << 20, 14
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
-SETTLED, EVERY = 8, 8  # steps
-GROWTH, SPARE = 1.25, 64 << 20
+WATCH_SETTLED, WATCH_EVERY = 8, 8  # steps
+WATCH_GROWTH, WATCH_SPARE = 1.25, 64 << 20
 
 
 def keep_memory() -> None:
@@ -329,10 +329,10 @@ class MemoryWatch:
 
     def after_step(self) -> None:
         self._steps += 1
-        if self._steps % EVERY:
+        if self._steps % WATCH_EVERY:
             return
         size = resident()
-        if self._steps == SETTLED or (self._just and self._large(size)):
+        if self._steps == WATCH_SETTLED or (self._just and self._large(size)):
             self._usual, self._just = size, False
         elif self._large(size):
             give_back()
@@ -341,7 +341,7 @@ class MemoryWatch:
             self._just = False
 
     def _large(self, size: int) -> bool:
-        return size > GROWTH * self._usual + SPARE
+        return size > WATCH_GROWTH * self._usual + WATCH_SPARE
 
 
 def peak_memory(device: torch.device | None = None) -> int:

@@ -36,7 +36,7 @@ from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.base.randomness import key
 from maskwright.model.batch import Batch
 from maskwright.model.checkpoint.layout import Conventions
-from maskwright.model.inference import held_out_loss as likelihood
+from maskwright.model.inference import held_out_loss
 from maskwright.model.inference.batches import alike
 from maskwright.model.inference.likelihood_prompts import PromptFrame, detector, frame_for
 from maskwright.model.inference.prepared import Prepared, answering
@@ -156,7 +156,7 @@ def top1(model: Transformer, source: RowSource, reads: Reads, mask: int) -> floa
     rounds = min(MOST_ROUNDS, math.ceil(ENOUGH / (RATE * tokens)))
     hits = predictions = 0.0
     for number in range(rounds):
-        metrics = likelihood.evaluate(
+        metrics = held_out_loss.evaluate(
             _HiddenTokens(model, reads, mask, number), source, rows=len(source)
         )
         hits += metrics.top1 * metrics.targets

@@ -32,8 +32,8 @@ from maskwright.text.tokenizer.file.roles import SENTINEL
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 # ------------------------------------------------------------------------------ gaps
-LONGEST = 16  # tokens of a span
-BEAMS = 10
+LONGEST_SPAN = 16  # tokens of a span
+SPAN_BEAMS = 10
 WRITTEN = re.compile(f"({SENTINEL.pattern.replace('(', '(?:', 1)})")
 
 
@@ -146,11 +146,11 @@ def _search(
     forbidden: list[int],
     top: int,
 ) -> list[SpanCandidate]:
-    """Beam search for spans of at most `LONGEST` ids."""
-    beams, limit = max(BEAMS, 2 * top), reader.limit
+    """Beam search for spans of at most `LONGEST_SPAN` ids."""
+    beams, limit = max(SPAN_BEAMS, 2 * top), reader.limit
     open_spans: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     ended_spans: list[tuple[float, tuple[int, ...]]] = []
-    max_length = LONGEST if limit is None else min(LONGEST, limit - len(written))
+    max_length = LONGEST_SPAN if limit is None else min(LONGEST_SPAN, limit - len(written))
     for length in range(max_length + 1):
         texts = [[*written, *ids] for _, ids in open_spans]
         logs = reader.next_scores(texts, max_length + 1 - length).float().log_softmax(-1)  # K, V

@@ -278,23 +278,25 @@ class Model:
 
 
 # ------------------------------------------------------------------------------ generation settings
-FILE, FINDING, OF_TASKS = "generation_config.json", "generation-settings", "task_specific_params"
-LONGEST, LARGEST = 20, 1 << 20  # default number of new ids; maximum of a setting
+GENERATION_FILE, GENERATION_FINDING = "generation_config.json", "generation-settings"
+TASK_SETTINGS = "task_specific_params"
+DEFAULT_LONGEST, LARGEST_SETTING = 20, 1 << 20  # default number of new ids; maximum of a setting
 # Settings of beam search: key -> (name of our option, maximum, or None for a token id).
 FOLLOWED: dict[str, tuple[str, int | None]] = {
     "num_beams": ("beams", 64),
     "length_penalty": ("penalty", 10),
     "early_stopping": ("early", 1),
-    "no_repeat_ngram_size": ("no_repeat", LARGEST),
-    "min_length": ("least", LARGEST),
+    "no_repeat_ngram_size": ("no_repeat", LARGEST_SETTING),
+    "min_length": ("least", LARGEST_SETTING),
     "forced_bos_token_id": ("first", None),
     "forced_eos_token_id": ("last", None),
-    "max_length": ("longest", LARGEST),
-    "max_new_tokens": ("longest", LARGEST),
+    "max_length": ("longest", LARGEST_SETTING),
+    "max_new_tokens": ("longest", LARGEST_SETTING),
 }
 # Values without effect; of other keys, only empty values have none.
-ONE = "num_beams num_beam_groups num_return_sequences temperature top_p typical_p length_penalty"
-USUAL: dict[str, Any] = {"top_k": 50, "repetition_penalty": 1, **dict.fromkeys(ONE.split(), 1)}
+OFF_AT_ONE = "num_beams num_beam_groups num_return_sequences temperature top_p typical_p"
+WITHOUT_EFFECT: dict[str, Any] = dict.fromkeys(OFF_AT_ONE.split(), 1)
+WITHOUT_EFFECT |= {"top_k": 50, "repetition_penalty": 1, "length_penalty": 1}
 # Parts of keys that are read elsewhere, or do not affect the generated text.
 ELSEWHERE = (
     "_token_id",
@@ -316,15 +318,15 @@ def read_generation_config(folder: Path, config: Mapping[str, Any]) -> dict[str,
     Raises:
         CheckpointError: the file is damaged.
     """
-    keys = {*USUAL, *FOLLOWED, "do_sample"}
+    keys = {*WITHOUT_EFFECT, *FOLLOWED, "do_sample"}
     settings = {key: config[key] for key in keys & config.keys()}
-    if (folder / FILE).is_file():
-        settings = safe_read.read_json(folder, FILE)
-    task_settings = config.get(OF_TASKS)
+    if (folder / GENERATION_FILE).is_file():
+        settings = safe_read.read_json(folder, GENERATION_FILE)
+    task_settings = config.get(TASK_SETTINGS)
     tasks = list(task_settings) if isinstance(task_settings, dict) else []
     single = task_settings[tasks[0]] if isinstance(task_settings, dict) and len(tasks) == 1 else {}
     settings |= {"prefix": config.get("prefix"), **(single if isinstance(single, dict) else {})}
-    return {k: v for k, v in settings.items() if _matters(k, v)} | {OF_TASKS: tasks}
+    return {k: v for k, v in settings.items() if _matters(k, v)} | {TASK_SETTINGS: tasks}
 
 
 def _matters(key: str, value: Any) -> bool:
@@ -332,7 +334,7 @@ def _matters(key: str, value: Any) -> bool:
         return value is not None
     if any(fragment in key for fragment in ELSEWHERE):
         return key == "eos_token_id" and isinstance(value, list) and len(value) > 1
-    return value is not False and value not in (None, "", [], {}, USUAL.get(key, 0))
+    return value is not False and value not in (None, "", [], {}, WITHOUT_EFFECT.get(key, 0))
 
 
 def _is_other(key: str, value: Any) -> bool:
@@ -348,18 +350,18 @@ def generation_options(settings: Mapping[str, Any], vocabulary: int) -> dict[str
     Raises:
         CheckpointError: a setting is out of range, or not a number.
     """
-    result: dict[str, Any] = {"longest": LONGEST}
+    result: dict[str, Any] = {"longest": DEFAULT_LONGEST}
     for key in FOLLOWED.keys() & settings.keys() - {"max_length"} | {"max_length"}:
         name, maximum = FOLLOWED[key]
         if _is_other(key, settings.get(key)):
             continue
-        maximum, value = maximum or vocabulary - 1, settings.get(key, LONGEST + 1)
+        maximum, value = maximum or vocabulary - 1, settings.get(key, DEFAULT_LONGEST + 1)
         types = (int, float) if name == "penalty" else (int, bool)
         minimum = -maximum if name == "penalty" else 0
         if type(value) not in types or not minimum <= value <= maximum:
             raise CheckpointError(
                 "a setting of generation that cannot be followed",
-                where=f"{FILE}: {key}",
+                where=f"{GENERATION_FILE}: {key}",
                 found=repr(value)[:80],
                 wanted=f"a number from {minimum:,} to {maximum:,}",
             )
@@ -367,16 +369,16 @@ def generation_options(settings: Mapping[str, Any], vocabulary: int) -> dict[str
             result[name] = value
         elif "max_new_tokens" not in settings:
             result[name] = max(1, value - 1)  # the first id of a decoder counts
-    task, prefix = (*settings[OF_TASKS], "")[0], str(settings.get("prefix", ""))
+    task, prefix = (*settings[TASK_SETTINGS], "")[0], str(settings.get("prefix", ""))
     key = {"s": "summary_text", "t": "translation_text"}.get(task[:1], "generated_text")
-    key = key if len(settings[OF_TASKS]) == 1 else "generated_text"
+    key = key if len(settings[TASK_SETTINGS]) == 1 else "generated_text"
     prompt = prefix.replace("{", "{{").replace("}", "}}") + "{source}"
     return {**result, "key": key, "prompt": prompt}
 
 
 def generation_findings(settings: Mapping[str, Any], *, follows: bool) -> list[Finding]:
     """Return findings on settings; `follows` says whether beam search settings are applied."""
-    handled = {OF_TASKS, "prefix", *(FOLLOWED if follows else ())}
+    handled = {TASK_SETTINGS, "prefix", *(FOLLOWED if follows else ())}
     ignored = [
         f"{key} {value!r}"[:60]
         for key, value in settings.items()
@@ -388,11 +390,12 @@ def generation_findings(settings: Mapping[str, Any], *, follows: bool) -> list[F
             f"the folder says how its model writes, and this is not followed: {', '.join(ignored)}"
         )
         remedy = "" if follows else "generate and its like write as their arguments say"
-        notes.append(Finding(FINDING, message, remedy=remedy))
-    if follows and len(settings[OF_TASKS]) > 1:
-        message = f"the folder has settings and prefixes of {', '.join(settings[OF_TASKS])}"
+        notes.append(Finding(GENERATION_FINDING, message, remedy=remedy))
+    if follows and len(settings[TASK_SETTINGS]) > 1:
+        message = f"the folder has settings and prefixes of {', '.join(settings[TASK_SETTINGS])}"
         notes.append(Finding("generation-tasks", message, remedy="write the prefix into the texts"))
     if follows and not {"max_length", "max_new_tokens"} & settings.keys():
-        message = f"the folder does not say how long answers may be: {LONGEST} tokens, as others do"
+        default = f"{DEFAULT_LONGEST} tokens, as others do"
+        message = f"the folder does not say how long answers may be: {default}"
         notes.append(Finding("generation-length", message))
     return notes

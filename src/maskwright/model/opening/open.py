@@ -89,7 +89,7 @@ def open_head_alone(folder: Path) -> PretrainedModel | None:
     generator = torch.Generator().manual_seed(0)  # all initial values are overwritten
     model = initialise.build(base.config, generator)
     load_matching(loaded.model, model, heads=False)
-    folder_of_adapters.load(model, folder).merge()
+    attach(model, folder).merge()
     family = loaded.about.family  # some heads belong to no family
     if family is not None and not families.family(family).belongs(base.config):
         family = None

@@ -60,7 +60,7 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 # Maximum accepted difference in float32, relative to the maximum absolute value of an output.
 TOLERANCE = 1e-4
 # (rows, tokens) of the inputs for comparing outputs, and for measuring time; maximum text length.
-COMPARED = ((1, 1), (3, 2), (3, 17))
+COMPARED_SIZES = ((1, 1), (3, 2), (3, 17))
 TIMED = ((1, 16), (1, 128), (8, 64))
 LONGEST_COMPARED = 1024
 PAST, MEMORY = 5, 7
@@ -106,7 +106,7 @@ def compare_graph(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True)
     differences: list[float] = []
     relative: list[float] = []
     equal: list[NDArray[np.bool_]] = []
-    for number, sizes in enumerate(_sizes(graph, COMPARED)):
+    for number, sizes in enumerate(_sizes(graph, COMPARED_SIZES)):
         inputs = graph.example(sizes, seed=number)
         expected, actual = graph.run(inputs), run(_arrays(inputs))
         for port in graph.outputs:

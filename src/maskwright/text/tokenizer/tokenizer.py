@@ -28,7 +28,6 @@ from maskwright.base.storage.commit import Staging, commit
 from maskwright.base.storage.manifest import require_as_saved
 from maskwright.text.tokenizer import backend
 from maskwright.text.tokenizer.file import roles
-from maskwright.text.tokenizer.file import roles as frame
 from maskwright.text.tokenizer.file.check import MOST_BYTES, CheckedFile, check, read_json
 from maskwright.text.tokenizer.file.classes import apply_settings, class_named
 from maskwright.text.tokenizer.file.pipeline import added_token, kind_of, marks_of, unknown_of
@@ -157,7 +156,7 @@ class Tokenizer:
         self.kind = kind_of(self._plain)
         self.learned_from = learned_from
         self.fingerprint = fingerprint(self._plain)
-        self._frame = frame.read_frame(self._plain["post_processor"], self._numbers)
+        self._frame = roles.read_frame(self._plain["post_processor"], self._numbers)
         self._splits = any(table.get("split_special_tokens") is True for table in settings)
         special = {self.vocabulary[i] for i in self.special_ids}
         self._hidden = backend.hidden(special)

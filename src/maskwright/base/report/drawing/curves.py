@@ -304,9 +304,9 @@ def _entries(chart: Chart) -> list[tuple[Line, str, float, int]]:
 
 
 # ------------------------------------------------------------------------------ histograms
-WIDTH, HEIGHT = 380, 150
-LEFT, RIGHT, TOP, BOTTOM = 6, 6, 26, 24
-BARS = 40
+HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT = 380, 150
+HISTOGRAM_LEFT, HISTOGRAM_RIGHT, HISTOGRAM_TOP, HISTOGRAM_BOTTOM = 6, 6, 26, 24
+HISTOGRAM_BARS = 40
 TAIL = 0.02  # share of the values that may be beyond each end of the axis
 LONG = 30  # ratio of end and median from which the axis is logarithmic
 
@@ -322,23 +322,23 @@ def histogram(
     scale, logarithmic = _scale(values, *ends, padded=(ends[0] == low, ends[1] == high))
     inside, outside = _counted(values, scale, low, high)
     most = max(a + b for a, b in zip(inside, outside, strict=True))
-    bar = (WIDTH - LEFT - RIGHT) / len(inside)
-    room = HEIGHT - TOP - BOTTOM
-    base = HEIGHT - BOTTOM
-    elements = [f'<path d="M{LEFT} {base}H{WIDTH - RIGHT}" class="axis"/>']
+    end, base = HISTOGRAM_WIDTH - HISTOGRAM_RIGHT, HISTOGRAM_HEIGHT - HISTOGRAM_BOTTOM
+    bar = (end - HISTOGRAM_LEFT) / len(inside)
+    room = base - HISTOGRAM_TOP
+    elements = [f'<path d="M{HISTOGRAM_LEFT} {base}H{end}" class="axis"/>']
     for number, (within, beyond) in enumerate(zip(inside, outside, strict=True)):
         if not within + beyond:
             continue
         full = max(2.0, room * math.sqrt((within + beyond) / most))
         share = full * beyond / (within + beyond)
-        x = LEFT + number * bar
+        x = HISTOGRAM_LEFT + number * bar
         words = f"{percent((within + beyond) / len(values))} of the documents"
         boxes = _box(x, base - full, bar, full - share, "one") if within else ""
         boxes += _box(x, base - share, bar, share, "two") if beyond else ""
         elements.append(f"<g>{boxes}{tooltip(words)}</g>")
     elements += _axis(*ends, scale, logarithmic)
     elements += [_limit(scale, low, "≥"), _limit(scale, high, "≤")]
-    return picture(WIDTH, HEIGHT, title, elements)
+    return picture(HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT, title, elements)
 
 
 def _ends(values: Sequence[float], low: float | None, high: float | None) -> tuple[float, float]:
@@ -383,7 +383,7 @@ def _counted(
 ) -> tuple[list[int], list[int]]:
     """Return the numbers of allowed and of other values in each bar."""
     distinct = len(set(values))
-    bars = BARS if distinct > BARS // 2 else max(8, 2 * distinct)
+    bars = HISTOGRAM_BARS if distinct > HISTOGRAM_BARS // 2 else max(8, 2 * distinct)
     counts = ([0] * bars, [0] * bars)
     for value in values:
         beyond = (low is not None and value < low) or (high is not None and value > high)
@@ -411,25 +411,25 @@ def _axis(
     labels = []
     end = -math.inf
     for mark in marks:
-        x = LEFT + scale(mark) * (WIDTH - LEFT - RIGHT)
+        x = HISTOGRAM_LEFT + scale(mark) * (HISTOGRAM_WIDTH - HISTOGRAM_LEFT - HISTOGRAM_RIGHT)
         words = count(mark) if abs(mark) >= 10000 else f"{mark:,g}"
         wide = 6.8 * len(words)
-        anchor = "start" if x < wide / 2 else "end" if x + wide / 2 > WIDTH else "middle"
+        anchor = "start" if x < wide / 2 else "end" if x + wide / 2 > HISTOGRAM_WIDTH else "middle"
         begin = x - {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
         if begin < end + 8:
             continue
         end = begin + wide
-        labels.append(text(x, HEIGHT - 8, words, size=11, anchor=anchor))
+        labels.append(text(x, HISTOGRAM_HEIGHT - 8, words, size=11, anchor=anchor))
     return labels
 
 
 def _limit(scale: Callable[[float], float], limit: float | None, sign: str) -> str:
     if limit is None or not 0 < scale(limit) < 1:
         return ""
-    x = LEFT + scale(limit) * (WIDTH - LEFT - RIGHT)
+    x = HISTOGRAM_LEFT + scale(limit) * (HISTOGRAM_WIDTH - HISTOGRAM_LEFT - HISTOGRAM_RIGHT)
     # Labels of two limits are on their outer sides.
-    before = x > 80 if sign == "≥" else x > WIDTH - 80
+    before = x > 80 if sign == "≥" else x > HISTOGRAM_WIDTH - 80
     anchor = "end" if before else "start"
     words = text(x, 14, f"{sign} {limit:,g}", size=12, anchor=anchor, css="ink")
-    d = escaped(f"M{place(x)} {TOP - 7}V{HEIGHT - BOTTOM}")
+    d = escaped(f"M{place(x)} {HISTOGRAM_TOP - 7}V{HISTOGRAM_HEIGHT - HISTOGRAM_BOTTOM}")
     return f'<path d="{d}" class="limit"/>{words}'

@@ -100,8 +100,8 @@ def ticks(low: float, high: float, count: int) -> list[float]:
 
 
 # ------------------------------------------------------------------------------ a pipeline (`flow`)
-WIDTH, ROW, TOP = 760, 46, 8
-LEFT, BARS = 168, 360  # where bars begin, and how wide the widest is
+FLOW_WIDTH, FLOW_ROW, FLOW_TOP = 760, 46, 8
+FLOW_LEFT, FLOW_BARS = 168, 360  # where bars begin, and how wide the widest is
 THICK, THIN = 15, 6
 
 
@@ -120,29 +120,29 @@ def flow(title: str, stages: Sequence[FlowStage]) -> Markup:
     totals = (max(1, first_stage.documents[0]), max(1, first_stage.bytes[0]))
     elements = []
     for number, stage in enumerate(stages):
-        y = TOP + number * ROW
+        y = FLOW_TOP + number * FLOW_ROW
         if number + 1 < len(stages):
-            x = LEFT + BARS * stage.documents[1] / totals[0]
-            below = f"V{place(y + ROW)}H{LEFT}Z"
-            elements.append(f'<path d="M{LEFT} {y + THICK}H{place(x)}{below}" class="band one"/>')
+            x = FLOW_LEFT + FLOW_BARS * stage.documents[1] / totals[0]
+            band = f"M{FLOW_LEFT} {y + THICK}H{place(x)}V{place(y + FLOW_ROW)}H{FLOW_LEFT}Z"
+            elements.append(f'<path d="{band}" class="band one"/>')
         elements.append(_bar(y, THICK, stage.documents, totals[0], "one"))
         elements.append(_bar(y + THICK + 2, THIN, stage.bytes, totals[1], "three"))
         elements.append(text(0, y + 13, shorten(stage.name, 24), size=14, css="ink"))
-        elements.append(text(WIDTH, y + 13, _words(stage), size=13, anchor="end", css="ink"))
-        elements.append(text(WIDTH, y + 28, _more(stage), size=12, anchor="end"))
-    return picture(WIDTH, TOP + (len(stages) - 1) * ROW + 34, title, elements)
+        elements.append(text(FLOW_WIDTH, y + 13, _words(stage), size=13, anchor="end", css="ink"))
+        elements.append(text(FLOW_WIDTH, y + 28, _more(stage), size=12, anchor="end"))
+    return picture(FLOW_WIDTH, FLOW_TOP + (len(stages) - 1) * FLOW_ROW + 34, title, elements)
 
 
 def _bar(y: float, height: float, passed: tuple[int, int], total: int, css: str) -> str:
-    width, kept_width = (BARS * amount / total for amount in passed)
+    width, kept_width = (FLOW_BARS * amount / total for amount in passed)
     kept_bar = (
-        f'<rect x="{LEFT}" y="{y}" width="{place(kept_width)}" height="{height}"'
+        f'<rect x="{FLOW_LEFT}" y="{y}" width="{place(kept_width)}" height="{height}"'
         f' class="dot {css}"/>'
     )
     width = max(1.0, width - kept_width) if passed[0] > passed[1] else 0
     removed_bar = (
-        f'<rect x="{place(LEFT + kept_width)}" y="{y}" width="{place(width)}" height="{height}"'
-        ' class="dot two"/>'
+        f'<rect x="{place(FLOW_LEFT + kept_width)}" y="{y}" width="{place(width)}"'
+        f' height="{height}" class="dot two"/>'
     )
     words = tooltip(f"{passed[1]:,} of {passed[0]:,}")
     return f"<g>{kept_bar}{removed_bar if width else ''}{words}</g>"

@@ -1,10 +1,8 @@
 """Recipes for a command: found by name, changed, and checked before any work.
 
-Checks of a recipe before torch is loaded and any text is read: names of objectives and families,
-options of the objective, its rows, and settings of the family.
-
-The recipe of continued pretraining. No torch: the parts that follow from the model's folder (its
-head, its objective) are arguments.
+Before torch is loaded and any text is read, names of objectives and families, options of the
+objective, its rows, and settings of the family are checked. Of the recipe of continued pretraining,
+parts that follow from the model's folder (its head, its objective) are therefore arguments.
 """
 
 from __future__ import annotations
@@ -311,23 +309,23 @@ def _static_setting(recipe: Recipe) -> str:
 # ---------------------------------------------------------------------------- continued pretraining
 # A low learning rate avoids forgetting: a share of a run's own rate; for other models a rate for a
 # width of 768, and proportionally more for narrower models.
-SHARE, RATE, WIDTH = 0.3, 1e-4, 768
-LENGTH, BATCH = 128, 64
-SCHEDULE = Schedule(kind="linear", warmup=0.1)
+CONTINUED_SHARE, CONTINUED_RATE, RATE_WIDTH = 0.3, 1e-4, 768
+CONTINUED_LENGTH, CONTINUED_BATCH = 128, 64
+CONTINUED_SCHEDULE = Schedule(kind="linear", warmup=0.1)
 
 
 def of_run(folder: Path, minutes: float) -> Recipe:
     """Return the recipe that continues the pretraining of a run's model, on the embedded text
     unless another text is set later."""
     recipe_of_run = read(folder / RECIPE)
-    rate = SHARE * recipe_of_run.training.optimizer.learning_rate
+    rate = CONTINUED_SHARE * recipe_of_run.training.optimizer.learning_rate
     training = replace(
         recipe_of_run.training,
         budget=Budget(minutes=minutes),
         phases=(),
         ramp=Ramp(),
         optimizer=replace(recipe_of_run.training.optimizer, learning_rate=rate),
-        schedule=SCHEDULE,
+        schedule=CONTINUED_SCHEDULE,
     )
     further = replace(
         recipe_of_run,
@@ -348,8 +346,8 @@ def of_model(
     name: str,
     note: str,
     objective: str,
-    rate: float = RATE,
-    length: int = LENGTH,
+    rate: float = CONTINUED_RATE,
+    length: int = CONTINUED_LENGTH,
 ) -> Recipe:
     """Return the recipe that continues the pretraining of a model from another library."""
     return Recipe(
@@ -361,9 +359,9 @@ def of_model(
         rows=RowChoice(length=length),
         training=Training(
             budget=Budget(minutes=minutes),
-            batch=BATCH,
+            batch=CONTINUED_BATCH,
             optimizer=AdamW(learning_rate=rate),
-            schedule=SCHEDULE,
+            schedule=CONTINUED_SCHEDULE,
         ),
     )
 

@@ -175,7 +175,7 @@ def _first_folded() -> bytes:
 
 
 # ------------------------------------------------------------------------------ words
-MARKS = 4  # marks after a letter that are skipped one by one
+MARKS_SKIPPED = 4  # marks after a letter that are skipped one by one
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ def _edges_by_letter(
     # A new word begins after such a letter and its marks; the last character is a line end.
     letters = np.flatnonzero(single)
     after = letters + 1
-    for _ in range(MARKS):
+    for _ in range(MARKS_SKIPPED):
         after += marks[after]
     if marks[after].any():
         unmarked = np.flatnonzero(~marks)
@@ -295,8 +295,8 @@ WIDE_STOPS = "。！？｡"
 CLOSERS = "\"'”’»›“‘)]}）」』*_"
 # Last characters of a line of prose.
 TERMINALS = STOPS + WIDE_STOPS + "\"'”’»"
-SIZE = 256  # bytes of a passage
-HALF = SIZE // 2
+PASSAGE_BYTES = 256  # bytes of a passage
+HALF_PASSAGE = PASSAGE_BYTES // 2
 FAR = 1 << 62
 
 
@@ -431,22 +431,22 @@ def sentences_of(lines: Lines) -> NDArray[np.int64]:
 
 def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[np.int64]]:
     """Return at most `most` passages of each text, evenly spread, as UTF-8, and (P,) the index of
-    the text of each. A passage has about `SIZE` bytes and ends at a line end or blank if it can."""
+    the text of each. A passage of about `PASSAGE_BYTES` ends at a line end or blank if it can."""
     encoded = [_plain(text).encode("utf-8", "replace") for text in texts]
     joined = b"".join(encoded)
     data = np.frombuffer(joined, np.uint8)
     sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
     starts = starts_of(sizes)
-    counts = np.maximum((sizes + HALF) // SIZE - 1, 0)  # of cuts
+    counts = np.maximum((sizes + HALF_PASSAGE) // PASSAGE_BYTES - 1, 0)  # of cuts
     owners = np.repeat(np.arange(len(texts)), counts)
-    targets = starts[owners] + ranges(np.ones_like(counts), counts) * SIZE
+    targets = starts[owners] + ranges(np.ones_like(counts), counts) * PASSAGE_BYTES
     feeds = np.concatenate([[-FAR], np.flatnonzero(data == 10), [FAR]])
     right = np.searchsorted(feeds, targets)
     cuts = np.where(
         targets - feeds[right - 1] <= feeds[right] - targets, feeds[right - 1], feeds[right]
     )
     for candidates in (np.flatnonzero(data == 32), np.flatnonzero((data & 0xC0) != 0x80) - 1):
-        is_far = np.abs(cuts - targets) >= HALF
+        is_far = np.abs(cuts - targets) >= HALF_PASSAGE
         breaks = np.concatenate([candidates, [FAR]])
         cuts[is_far] = breaks[np.searchsorted(candidates, targets[is_far])]
     begins = np.concatenate([starts[:-1], cuts + 1])

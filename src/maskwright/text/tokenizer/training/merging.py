@@ -182,8 +182,8 @@ def train_bpe(
 
 # ------------------------------------------------------------------------------ WordPiece
 CONTINUATION = "##"
-LEAST = 2  # the lowest floor: what is met once teaches nothing
-FALL = 0.5
+LEAST_COUNT = 2  # the lowest floor: what is met once teaches nothing
+FLOOR_FALL = 0.5
 
 
 def train_wordpiece(
@@ -194,7 +194,7 @@ def train_wordpiece(
     Args:
         words: distinct words and their counts.
         tokens: the maximum number of new tokens.
-        min_frequency: the minimum count of merged pairs; None: a minimum that falls to `LEAST`.
+        min_frequency: the minimum count of merged pairs; None: one that falls to `LEAST_COUNT`.
 
     Returns:
         The merges in order; `token` is the new piece, with `##` where it continues a word.
@@ -203,11 +203,11 @@ def train_wordpiece(
     if min_frequency is not None:
         trainer.run(tokens, min_frequency)
         return trainer.learned
-    floor = max(trainer.table.pairs.values(), default=LEAST)
+    floor = max(trainer.table.pairs.values(), default=LEAST_COUNT)
     while True:
-        floor = max(LEAST, int(floor * FALL))
+        floor = max(LEAST_COUNT, int(floor * FLOOR_FALL))
         trainer.run(tokens, floor)
-        if floor == LEAST or len(trainer.learned) >= tokens:
+        if floor == LEAST_COUNT or len(trainer.learned) >= tokens:
             break
     return trainer.learned
 

@@ -34,7 +34,12 @@ from maskwright.text.tokenizer.file.roles import (
     style_tokens,
 )
 from maskwright.text.tokenizer.tokenizer import Tokenizer
-from maskwright.text.tokenizer.training.merging import LEAST, spell, train_bpe, train_wordpiece
+from maskwright.text.tokenizer.training.merging import (
+    LEAST_COUNT,
+    spell,
+    train_bpe,
+    train_wordpiece,
+)
 from maskwright.text.tokenizer.training.sample import HasText, Sample, WordCounts
 from maskwright.text.tokenizer.training.unigram import train_unigram
 from maskwright.text.tokenizer.unknown import NAMED
@@ -141,7 +146,7 @@ class TokenizerChoice:
     @property
     def floor(self) -> int:
         """The final minimum frequency of pairs and characters."""
-        return LEAST if self.min_frequency is None else self.min_frequency
+        return LEAST_COUNT if self.min_frequency is None else self.min_frequency
 
     @property
     def training(self) -> str:
