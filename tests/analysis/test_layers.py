@@ -14,8 +14,7 @@ import pytest
 import scipy
 import torch
 
-from maskwright.ask.analysis import hidden_states, layers
-from maskwright.ask.analysis import word_senses as senses
+from maskwright.ask.analysis import hidden_states, layers, word_senses
 from maskwright.ask.analysis.hidden_states import ProbedModel, layer_states
 from maskwright.ask.analysis.layers import WAYS, compare_pooling, probe_layers
 from maskwright.ask.analysis.probe import DIVISION, probe
@@ -314,9 +313,9 @@ def test_the_own_sentences_are_cut_for_a_model_of_few_positions(tmp_path: Path) 
     said = io.StringIO()
     probe(tmp_path / "run", tmp_path / "out", stream=said)
     assert "are cut around the word" in said.getvalue() and "in 16 texts" in said.getvalue()
-    assert senses._around([1, 2, 3, 4, 5, 6, 7], [5], 3) == ([5, 6, 7], [1])
-    assert senses._around([1, 2, 3, 4, 5, 6, 7], [2, 3], 4) == ([2, 3, 4, 5], [1, 2])
-    assert senses._around([1, 2, 3], [0], 3) == ([1, 2, 3], [0])
+    assert word_senses._around([1, 2, 3, 4, 5, 6, 7], [5], 3) == ([5, 6, 7], [1])
+    assert word_senses._around([1, 2, 3, 4, 5, 6, 7], [2, 3], 4) == ([2, 3, 4, 5], [1, 2])
+    assert word_senses._around([1, 2, 3], [0], 3) == ([1, 2, 3], [0])
     own = tmp_path / "own.csv"  # of a user's own text nothing is cut without a word
     own.write_text(
         "text,label\n" + "".join(f"the cat {' '.join(WORDS)},{n % 2}\n" for n in range(4))

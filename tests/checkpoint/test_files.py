@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from maskwright.base.errors import CheckpointError, MaskwrightError, StorageError
 from maskwright.base.storage.strict_json import parse_object
-from maskwright.model.checkpoint import files
-from maskwright.model.checkpoint import safe_read as guarded
+from maskwright.model.checkpoint import files, safe_read
 
 TENSORS = {
     "a.weight": torch.arange(6.0).reshape(2, 3),
@@ -326,12 +325,12 @@ def test_only_regular_files_are_opened(tmp_path: Path, make: Callable[[Path], No
 # ------------------------------------------------------------------------------ JSON
 def test_json_too_large_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(b"{}" + b" " * 200)
-    assert guarded.read_json(tmp_path, "config.json") == {}
+    assert safe_read.read_json(tmp_path, "config.json") == {}
     with pytest.raises(CheckpointError, match="too large"):
-        guarded.read_json(tmp_path, "config.json", largest=100)
+        safe_read.read_json(tmp_path, "config.json", largest=100)
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text() | st.booleans() | st.none()))
 def test_json_comes_back(value: dict[str, Any]) -> None:
-    written = guarded.write_json(value)
+    written = safe_read.write_json(value)
     assert parse_object(written, "x", error=CheckpointError, largest=len(written)) == value

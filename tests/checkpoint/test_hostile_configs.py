@@ -196,7 +196,7 @@ def at(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 
     def change(hf: dict[str, Any]) -> None:
         *steps, last = path.split(".")
-        table = hf[layout.OURS]
+        table = hf[layout.CONVENTIONS_KEY]
         for step in steps:
             table = table[int(step)] if isinstance(table, list) else table[step]
         table[last] = value

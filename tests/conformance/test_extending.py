@@ -92,7 +92,7 @@ def joined(arrive: Callable[..., None]) -> None:
 
 
 def test_each_is_one_new_file() -> None:
-    """The page shows a new file of each room, whole: so many lines, all of them added."""
+    """The page shows a new file of each open set, whole: so many lines, all of them added."""
     assert [path for path, _, _ in DIFFS] == [
         f"src/{Path(*module.split('.')[:-1])}/{name.replace('-', '_')}.py"
         for room, name in MEMBERS.items()

@@ -1,4 +1,4 @@
-"""Stores made by the house's own tokenizers hold exactly what these say of each whole document."""
+"""Stores made by our own tokenizers hold exactly what these say of each whole document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The long proofs of this room: memory for a gigabyte, and speed in seconds (make proof)."""
+"""The long proofs of token stores: memory for a gigabyte, and speed in seconds (make proof)."""
 
 from __future__ import annotations
 

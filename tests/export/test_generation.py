@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from checkpoint.small import model_of, small
 from inference.written import generate
 from maskwright.model.families.base.family import family
-from maskwright.model.graph import onnx as written
+from maskwright.model.graph import onnx
 from maskwright.model.graph.graphs import Graph, graphs_of
 from maskwright.model.graph.session import Session
 
@@ -37,7 +37,7 @@ def _by_torch(graph: Graph, folder: Path) -> Callable[[Arrays], Arrays]:
 
 
 def _by_onnx(graph: Graph, folder: Path) -> Callable[[Arrays], Arrays]:
-    return Session(written.write(graph, folder)[0]).run
+    return Session(onnx.write(graph, folder)[0]).run
 
 
 @pytest.mark.parametrize(

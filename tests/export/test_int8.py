@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from maskwright.base.errors import CheckpointError, DataError, IncompatibleError
-from maskwright.model.graph import onnx as written
+from maskwright.model.graph import onnx
 from maskwright.model.graph.graphs import Graph, Port, graphs_of
 from maskwright.model.opening.open import open_merged
 from maskwright.ship.export import folder, int8
@@ -111,7 +111,7 @@ def rewritten(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def write(graph: Graph, folder: Path, *, opset: int = 18) -> list[Path]:
         return [Path(shutil.copy(exported / "model.onnx", folder / "model.onnx"))]
 
-    monkeypatch.setattr(written, "write", write)
+    monkeypatch.setattr(onnx, "write", write)
 
 
 @pytest.mark.usefixtures("rewritten")

@@ -15,7 +15,7 @@ from maskwright.base.errors import CheckpointError, MaskwrightError
 from maskwright.base.storage import commit
 from maskwright.cli.main import main
 from maskwright.model.families.base.family import family
-from maskwright.model.graph import onnx as written
+from maskwright.model.graph import onnx as onnx_writer
 from maskwright.model.graph.graphs import graphs_of
 from maskwright.model.graph.session import Session
 from maskwright.ship.export.folder import compare_graph
@@ -48,7 +48,7 @@ def _exported(
     network = model_of(small(family(name), architecture, **keys))
     for graph in graphs_of(network, decoder_start=0):
         if only in (None, graph.name):
-            (file,) = written.write(graph, folder)
+            (file,) = onnx_writer.write(graph, folder)
             found = compare_graph(graph, Session(file).run, file.stat().st_size, timed=False)
             assert found.difference <= 1e-5 and found.agreement == 1.0, found
 
@@ -106,7 +106,7 @@ def test_a_corrupted_graph_is_refused_and_leaves_nothing(
         (folder / "model.onnx").write_bytes(found.SerializeToString())
         return [folder / "model.onnx"]
 
-    monkeypatch.setattr(written, "write", wrong)
+    monkeypatch.setattr(onnx_writer, "write", wrong)
     with pytest.raises(CheckpointError):
         export_model(model, tmp_path / "out", stream=io.StringIO())
     assert list(tmp_path.iterdir()) == []

@@ -29,7 +29,7 @@ from maskwright.cli.main import main
 from maskwright.cli.show import show
 from maskwright.learn.finetune import command
 from maskwright.learn.finetune.command import finetune_file
-from maskwright.learn.pretrain import continued_pretraining as further
+from maskwright.learn.pretrain import continued_pretraining
 from maskwright.model.checkpoint import fine_tuned, pretrained
 from maskwright.model.opening import folders
 from maskwright.model.opening import open as opening
@@ -83,7 +83,7 @@ OPENERS: dict[str, Callable[[Path], object]] = {
     "finetune model/": lambda out: pretrained.load(out / "model"),
     "probe, attention": ProbedModel.of,
     "generate, fill-mask": open_model,
-    "adapt": further.recipe_of,
+    "adapt": continued_pretraining.recipe_of,
     "show": lambda out: show(str(out), []),
 }
 

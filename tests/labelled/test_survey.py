@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from labelled.tables import loaded, sentence, table_of, understood, write, write_rows
-from maskwright.base.report import document as report
+from maskwright.base.report import document
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.survey import Survey, survey
@@ -136,4 +136,4 @@ def test_tables_are_those_of_the_report() -> None:
     assert second["rows"] == [["a", "20 (50.0%)", "4 (50.0%)"], ["b", "20 (50.0%)", "4 (50.0%)"]]
     for table in (first, second):
         assert all(len(row) == len(table["head"]) for row in table["rows"])
-        assert table["title"] in report.for_terminal(table)
+        assert table["title"] in document.for_terminal(table)

@@ -1,4 +1,4 @@
-"""The import law: the contracts in pyproject.toml, and what is loaded when a room is imported.
+"""The import law: the contracts in pyproject.toml, and what is loaded when a package is imported.
 
 import-linter reads the source; the second half starts a Python and looks at what came in, because
 a package's `__init__` may load more than any single import line says.
@@ -99,7 +99,7 @@ for name in catalogue.names("objectives"): catalogue.load("objectives", name).Op
 """,
         TEXT_ONLY,
     ),
-    "the text wing": ("", TEXT_ONLY),
+    "the text packages": ("", TEXT_ONLY),
     "the control of objectives": ("import maskwright.model.objectives.modules.masked", ("torch",)),
     "a model is built": (
         """
@@ -150,10 +150,10 @@ def torchless_modules() -> list[str]:
 @pytest.fixture(scope="module")
 def loaded() -> dict[str, set[str]]:
     """Which of LOOKED_FOR one fresh Python has loaded after each of IN_TURN."""
-    wing = torchless_modules()
-    assert len(wing) > 20
+    torchless = torchless_modules()
+    assert len(torchless) > 20
     codes = {name: code for name, (code, _) in IN_TURN.items()}
-    codes["the text wing"] = "\n".join(f"import {module}" for module in wing)
+    codes["the text packages"] = "\n".join(f"import {module}" for module in torchless)
     shown = f"\nimport sys; print(*[n for n in {LOOKED_FOR!r} if n in sys.modules], flush=True)\n"
     code = shown.join([*codes.values(), ""])
     result = subprocess.run(

@@ -1,4 +1,4 @@
-"""The law of the house: what a position can feel is what its masks, through the layers, can reach.
+"""What a position can feel is what its masks, through the layers, can reach.
 
 Perturb the input at one place; the output at another moves if and only if the masks let it. The two
 halves are stated apart. *No leak* is exact: not a single bit moves, in training and inference, with
@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from maskwright.model.nn import attention as room
+from maskwright.model.nn import attention
 from maskwright.model.nn.attention import KernelCase
 from maskwright.model.nn.mask import (
     AttentionMask,
@@ -89,7 +89,7 @@ def nudged(vectors: Tensor, place: int) -> Tensor:
 
 def force(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
     cases = [KernelCase(bool(g), bool(d), bool(n)) for g in (0, 1) for d in (0, 1) for n in (0, 1)]
-    monkeypatch.setattr(room, "KERNELS", {("cpu", case): kernel for case in cases})
+    monkeypatch.setattr(attention, "KERNELS", {("cpu", case): kernel for case in cases})
 
 
 @pytest.mark.parametrize("kernel", ["explicit", "sdpa"])

@@ -126,8 +126,8 @@ def test_make_targets_of_the_readme_exist() -> None:
 
 
 def test_the_tree_names_every_package() -> None:
-    rooms = {
+    packages = {
         p.name for p in Path(maskwright.__file__).parent.iterdir() if (p / "__init__.py").is_file()
     }
     tree = README[README.index("src/maskwright/\n") :]
-    assert [room for room in sorted(rooms) if f"{room}/" not in tree] == []
+    assert [package for package in sorted(packages) if f"{package}/" not in tree] == []

@@ -146,9 +146,9 @@ def test_a_command_that_does_not_work_is_found(text: str, says: str) -> None:
 def test_options_settings_and_functions_in_texts_exist() -> None:
     parsers = (cli.parser(), *verbs().values())
     options = {name for parser in parsers for name in parser._option_string_actions}
-    rooms = ("curate.steps", "adapters", "tasks", "objectives")
+    sets = ("curate.steps", "adapters", "tasks", "objectives")
     heads = {*Recipe.__dataclass_fields__, "NAME"}
-    heads |= {name for room in rooms for name in catalogue.names(room)}
+    heads |= {name for open_set in sets for name in catalogue.names(open_set)}
     read = {
         *ReadingOptions.__dataclass_fields__,
         "fold_labels",

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from maskwright.model.nn import attention as room
+from maskwright.model.nn import attention
 from maskwright.model.nn.attention import KERNELS, AttentionContext, KernelCase, attend
 from maskwright.model.nn.mask import AttentionMask
 from nn.test_mask import MASKS
@@ -20,7 +20,7 @@ KERNEL_NAMES = ("explicit", "sdpa")
 
 def choose(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
     cases = [KernelCase(g, d, n) for g in (0, 1) for d in (0, 1) for n in (0, 1)]
-    monkeypatch.setattr(room, "KERNELS", {("cpu", case): kernel for case in cases})
+    monkeypatch.setattr(attention, "KERNELS", {("cpu", case): kernel for case in cases})
 
 
 def inputs(requires_grad: bool = True) -> tuple[Tensor, Tensor, Tensor]:
@@ -95,8 +95,8 @@ def test_the_choice_is_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return run
 
-    monkeypatch.setattr(room, "_explicit", spy("explicit", room._explicit))
-    monkeypatch.setattr(room, "_sdpa", spy("sdpa", room._sdpa))
+    monkeypatch.setattr(attention, "_explicit", spy("explicit", attention._explicit))
+    monkeypatch.setattr(attention, "_sdpa", spy("sdpa", attention._sdpa))
     q, k, v = inputs()
     context = AttentionContext(MASKS["causal"].draw(LENGTH))
     attend(q, k, v, context, scale=1.0, dropout=0.5, training=True)

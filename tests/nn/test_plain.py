@@ -201,8 +201,8 @@ def test_a_network_can_be_exported(make: Callable[[], Transformer], padded: bool
     with kernels.plain(), torch.no_grad():
         program = torch.export.export(scores, traced)
     calls = {node.target for node in program.graph.nodes if node.op == "call_function"}
-    rooms = {call.namespace for call in calls - {operator.getitem}}
-    assert rooms == {"aten"}
+    namespaces = {call.namespace for call in calls - {operator.getitem}}
+    assert namespaces == {"aten"}
     other = (IDS.flip(1) + 1, KEEP.flip(0)) if padded else (IDS.flip(1) + 1,)  # not as traced
     with torch.no_grad():
         wanted = scores(*other)

@@ -11,7 +11,7 @@ import torch
 from maskwright.base.errors import ConfigError, DataError
 from maskwright.model.device.step_cost import cost
 from maskwright.model.families.base.family import family
-from maskwright.model.nn import transformer as nn_heads
+from maskwright.model.nn import transformer
 from maskwright.model.nn.attention import KVCache
 from maskwright.model.nn.config import Attention, Head, Relative, Rotary, Tokens
 from maskwright.model.nn.kernels.linear import spare_rows
@@ -112,7 +112,7 @@ def test_a_head_with_a_norm_and_no_bias() -> None:
 def test_where_the_dropouts_of_a_head_stand(place: str) -> None:
     """The one before the dense layer leaves zeros in its input, the other in its output."""
     config = Head(name="x", kind="token", labels=1, transform="relu", **{place: 0.5})
-    head = nn_heads.HeadModule(config, 1000).train()
+    head = transformer.HeadModule(config, 1000).train()
     with torch.no_grad():
         torch.nn.init.eye_(head.transform.weight)
         head.transform.bias.fill_(3.0)

@@ -18,7 +18,7 @@ import pytest
 import maskwright
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict import file as predict_rows
-from maskwright.ask.predict import predictor as room
+from maskwright.ask.predict import predictor
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import Predictor, load
 from maskwright.ask.predict.rows import stdin_file
@@ -266,7 +266,7 @@ def test_an_array_of_texts_is_refused_and_a_bracket_is_a_text(tuned: Path) -> No
 def test_half_a_surrogate_pair_is_told_by_its_example(
     place: int, tuned: Path, tagger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "PORTION", 2)
+    monkeypatch.setattr(predictor, "PORTION", 2)
     texts = ["a cat"] * 7
     texts[place] = "a \udc80 dog"
     asked: list[tuple[Path, list[Any]]] = [

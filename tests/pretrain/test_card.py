@@ -137,4 +137,4 @@ def test_what_earlier_releases_wrote_is_read() -> None:
 
 
 def test_pages_and_folders_use_one_key() -> None:
-    assert document.OURS == layout.CONVENTIONS_KEY
+    assert document.OUR_MODEL_TYPE == layout.CONVENTIONS_KEY

@@ -15,8 +15,7 @@ from checkpoint.small import model_of, small
 from maskwright import api
 from maskwright.base.errors import IncompatibleError
 from maskwright.cli.main import main
-from maskwright.learn.pretrain import checkpoints, run
-from maskwright.learn.pretrain import continued_pretraining as further
+from maskwright.learn.pretrain import checkpoints, continued_pretraining, run
 from maskwright.learn.recipes.base.find import override, read
 from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, ObjectiveChoice
 from maskwright.model.checkpoint import pretrained
@@ -47,7 +46,7 @@ CASES = {
 def test_what_a_folder_goes_on_with(architecture: str, tmp_path: Path) -> None:
     name, style, objective, drawn = CASES[architecture]
     folder = folder_of(name, architecture, style, tmp_path / "lawyer")
-    made = further.recipe_of(folder, minutes=3)
+    made = continued_pretraining.recipe_of(folder, minutes=3)
     assert made.objective.name == objective and made.name == "lawyer-further"
     assert isinstance(made.model, Folder)
     assert (made.model.path, made.model.architecture) == (str(folder), drawn)
@@ -80,11 +79,11 @@ def test_a_run_goes_on_as_it_was_trained(
     rate = before.training.optimizer.learning_rate
     assert made.training.optimizer.learning_rate == pytest.approx(0.3 * rate)
     ended = folders.newest(out)
-    assert ended.name == "step-00000003" and further.WORTH in said
+    assert ended.name == "step-00000003" and continued_pretraining.WORTH in said
     table = lines(out)
     assert list(table) == ["the new text", "the text before"]
     page = (out / "report.html").read_text()
-    assert page.count(f">{further.WORTH}</caption>") == 1
+    assert page.count(f">{continued_pretraining.WORTH}</caption>") == 1
     worse = table["the text before"][-1].startswith("+")
     assert ("worse-on-other-text" in findings) is worse
     numbers = [[float(cell) for cell in row] for row in table.values()]
@@ -122,7 +121,9 @@ def body_at(out: Path, step: int) -> dict[str, torch.Tensor]:
 
 def adapt(folder: Path, text: Path, out: Path, settings: list[str]) -> str:
     """Continue the pretraining; returns the output."""
-    further.adapt(folder, [str(text)], out, settings=settings, stream=(stream := io.StringIO()))
+    continued_pretraining.adapt(
+        folder, [str(text)], out, settings=settings, stream=(stream := io.StringIO())
+    )
     return stream.getvalue()
 
 
@@ -181,16 +182,16 @@ def test_stopped_in_either_stage_it_ends_alike(
         api.resume(again, stream=(stream := io.StringIO()))
         assert (again / last).read_bytes() == (adapted / last).read_bytes()
         assert json.loads((again / "results.json").read_text()) == tables
-        assert further.WORTH in stream.getvalue()
-        assert further.WORTH in (again / "report.html").read_text()
+        assert continued_pretraining.WORTH in stream.getvalue()
+        assert continued_pretraining.WORTH in (again / "report.html").read_text()
     # What is complete and has its table makes it no second time.
     api.resume(again, stream=(later := io.StringIO()))
-    assert further.WORTH not in later.getvalue()
+    assert continued_pretraining.WORTH not in later.getvalue()
     (again / "results.json").unlink()
     (adapted.parent / "bare").rename(adapted.parent / "moved")
     api.resume(again, stream=(gone := io.StringIO()))
     (adapted.parent / "moved").rename(adapted.parent / "bare")
-    assert "model-before-is-gone" in findings and further.WORTH not in gone.getvalue()
+    assert "model-before-is-gone" in findings and continued_pretraining.WORTH not in gone.getvalue()
 
 
 def test_replaced_tokens_have_a_loss_before_and_after(text: Path, tmp_path: Path) -> None:
@@ -258,7 +259,7 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ):
         folder = folder_of(family_name, architecture, style, tmp_path / family_name)
         with pytest.raises(IncompatibleError) as error:
-            further.recipe_of(folder)
+            continued_pretraining.recipe_of(folder)
         assert error.value.where == str(folder)
     bart, missing = str(tmp_path / "bart"), str(tmp_path / "brat")
     for words in ([bart], [missing, "--text", bart]):

@@ -32,7 +32,7 @@ from benchmarks.serving_load import (
 
 from finetune.test_command import table
 from maskwright.learn.finetune.command import finetune_file
-from maskwright.ship.serve import process as protocol
+from maskwright.ship.serve import process as server_process
 from maskwright.ship.serve import scheduler
 from maskwright.ship.serve.process import DrainingServer
 from serve.servers import server, until
@@ -141,8 +141,8 @@ def test_F96_two_hundred_slow_sockets(
     """They are closed within 15 s, and the 99th percentile of others at most doubles (or stays
     below 50 ms). The control has no deadlines."""
     if not bounded:
-        monkeypatch.setattr(protocol, "HEADER_SECONDS", 1e6)
-        monkeypatch.setattr(protocol, "BODY_SECONDS", 1e6)
+        monkeypatch.setattr(server_process, "HEADER_SECONDS", 1e6)
+        monkeypatch.setattr(server_process, "BODY_SECONDS", 1e6)
     head = b"POST /ask/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     begins = [
         b"",

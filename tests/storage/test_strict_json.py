@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from maskwright.base.errors import CheckpointError, DataError, MaskwrightError, TokenizerError
 from maskwright.base.storage.strict_json import MAX_DEPTH, parse, parse_object
-from maskwright.model.checkpoint import files
-from maskwright.model.checkpoint import safe_read as guarded
+from maskwright.model.checkpoint import files, safe_read
 from maskwright.text.corpus.read import read
 from maskwright.text.tokenizer.file import check
 
@@ -48,7 +47,7 @@ def header(data: bytes, folder: Path) -> dict[str, Any]:
 
 def config(data: bytes, folder: Path) -> dict[str, Any]:
     (folder / "config.json").write_bytes(data)
-    return guarded.read_json(folder, "config.json")
+    return safe_read.read_json(folder, "config.json")
 
 
 DOORS: dict[str, tuple[type[MaskwrightError], Callable[[bytes, Path], dict[str, Any]]]] = {

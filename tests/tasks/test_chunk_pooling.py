@@ -17,7 +17,7 @@ from maskwright.learn.train.settings import AdamW
 from maskwright.model.inference.batches import PACKED
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.scores import scores
-from maskwright.model.nn import transformer as pieces
+from maskwright.model.nn import transformer
 from maskwright.model.nn.config import Head
 from maskwright.model.nn.initialise import build
 from maskwright.model.objectives.modules.supervised import Supervised
@@ -54,7 +54,7 @@ def task(count: int, seed: int = 0) -> EncodedExamples:
 def fresh(over: bool = False, how: Literal["mean", "max"] = "mean", seed: int = 0) -> Supervised:
     point = replace(bert().config, vocabulary_head=None, pooler=False)
     head = Head(
-        name="own", kind="sequence", labels=2, over=pieces.layers_over(point) if over else None
+        name="own", kind="sequence", labels=2, over=transformer.layers_over(point) if over else None
     )
     model = build(replace(point, heads=(head,)), torch.Generator().manual_seed(seed))
     return Supervised(model, Options(pieces=how), VOCABULARY).eval()
@@ -90,10 +90,10 @@ def test_one_vector_of_each_text() -> None:
     generator = torch.Generator().manual_seed(0)
     vectors = torch.randn(7, 4, generator=generator)
     texts = torch.tensor([0, 0, 0, 1, 2, 2, 2])
-    rows, real = pieces.in_rows(vectors, texts)
+    rows, real = transformer.in_rows(vectors, texts)
     assert rows.shape == (3, 3, 4) and real.sum(1).tolist() == [3, 1, 3]
     for how, of in (("mean", lambda v: v.mean(0)), ("max", lambda v: v.amax(0))):
-        found = pieces.pooled(rows, real, how)  # type: ignore[arg-type]
+        found = transformer.pooled(rows, real, how)  # type: ignore[arg-type]
         wanted = torch.stack([of(vectors[texts == n]) for n in range(3)])
         assert torch.allclose(found, wanted)
 
@@ -188,6 +188,6 @@ def test_refusals() -> None:
         EncodedExamples(texts, np.zeros(2), pieces=np.array([1, 1]))
     with pytest.raises(DataError, match="labels"):
         EncodedExamples(texts, np.zeros(3), pieces=np.array([1, 2]))
-    over = pieces.layers_over(bert().config)
+    over = transformer.layers_over(bert().config)
     with pytest.raises(ConfigError, match=r"heads\.own\.over"):
         Head(name="own", kind="token", labels=2, over=over)

@@ -32,7 +32,7 @@ from maskwright.base.report import document
 from maskwright.base.report.document import Table, duration, for_terminal
 from maskwright.base.report.page import write_report
 from maskwright.base.terminal import Say, printer, shell_word
-from maskwright.learn import quickstart_task as labelled
+from maskwright.learn import quickstart_task
 from maskwright.learn.finetune.tune import Settings, tune
 from maskwright.learn.pretrain import build, run
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
@@ -157,14 +157,14 @@ class EncodedTask:
 
 def load_task(tokenizer: Tokenizer, length: int) -> EncodedTask:
     """Collect the messages of this installation and split them by file."""
-    split = labelled.split(labelled.exception_messages(), seed=0)
+    split = quickstart_task.split(quickstart_task.exception_messages(), seed=0)
     order = permute(key("draw", 0), len(split.train), np.arange(min(LABELS, len(split.train))))
     train = [split.train[i] for i in order]
     names = sorted({e.label for e in train})
     test = [e for e in split.test if e.label in names]
     truncated = 0
 
-    def encode(rows: Sequence[labelled.LabelledText]) -> EncodedExamples:
+    def encode(rows: Sequence[quickstart_task.LabelledText]) -> EncodedExamples:
         nonlocal truncated
         ids = [
             tokenizer.frame([int(i) for i in row])[0]
@@ -311,7 +311,7 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     say(f"maskwright quickstart: {minutes:g} minutes asked for; everything goes to {out}\n")
 
     def adjust(recipe: Recipe, prepared: PreparedCorpus) -> Recipe:
-        document.write(out / labelled.MARKER, json.dumps({"minutes": minutes}) + "\n")
+        document.write(out / quickstart_task.MARKER, json.dumps({"minutes": minutes}) + "\n")
         step_seconds = _seconds_per_step(recipe, prepared)
         return sized(recipe, _fit_steps(step_seconds, minutes * 60, time.monotonic() - started))
 

@@ -1,17 +1,15 @@
 """What is there to use: members of open sets, and optional packages.
 
-Open sets: a folder is a registry.
-
-`families`, `objectives`, `adapters`, `tasks`, `recipes`, `verbs` and the like are open sets.
-A module in the folder of a set is a member, and its file name is its name (`openai_gpt.py` is
+`families`, `objectives`, `adapters`, `tasks`, `recipes`, `verbs` and the like are open sets. A
+module in the folder of a set is a member, and its file name is its name (`openai_gpt.py` is
 `openai-gpt`); a recipe is a TOML file. What the members of a set share is in a package beside them,
 `base/`. Another installed package adds a member through an entry point of the group
 `maskwright.families` (or the like) that names its module. No member is imported before it is asked
 for by name, so a list of names does not load torch. Nothing is ever taken from a folder of models
 or data.
 
-Optional packages, and the command that installs them. It names the packages and no extra of
-Maskwright, which is not on an index: that name could be taken by others.
+The command that installs optional packages names these and no extra of Maskwright, which is not on
+an index: that name could be taken by others.
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@ the field's default, at any depth: if `masking` masks spans by default, `masking
 changes the rate of masking spans. A table that names another config than the default one begins
 with the defaults of that config.
 
-Fields of a config by dotted path, as `--set a.b=value` names them: replace, parse, compare.
-
-Configs as TOML documents that read back to equal configs.
+Fields are replaced, parsed and compared by dotted path, as `--set a.b=value` names them. Configs
+written as TOML read back to equal configs.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ A terminal obeys control characters (ECMA-48: ESC, and the C1 controls from U+00
 direction controls of Unicode can make a line read as another one (Boucher and Anderson 2021,
 "Trojan Source"). Here they become the escapes of Python or JSON.
 
-Counts with their nouns (`1 row`, `2,000 rows`), and rounded numbers.
-
 If the reader goes away (a closed pipe), lines are dropped and the work continues.
 """
 

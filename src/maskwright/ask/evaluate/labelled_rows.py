@@ -41,7 +41,7 @@ from maskwright.learn.tasks.base.task_type import (
     task_for,
 )
 from maskwright.model.opening import folders
-from maskwright.text.tables import files as table
+from maskwright.text.tables import files
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.labelled_texts import PAIR
 from maskwright.text.tables.layout import Dataset, Task
@@ -334,7 +334,7 @@ def rows_for(
         rejects: the file to write skipped rows to.
         say: called with what was inferred about the data.
     """
-    loaded = table.load(
+    loaded = files.load(
         data, header=read.header, reading=read.reading, rejects=rejects, learned=False
     )
     names = list(loaded.parts)

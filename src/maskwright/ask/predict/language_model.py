@@ -34,7 +34,7 @@ from maskwright.learn.tasks.base.choices import (
     require_dimensions,
 )
 from maskwright.learn.tasks.base.similarities import unit_vectors
-from maskwright.model.device import choices as engines
+from maskwright.model.device import choices
 from maskwright.model.device.choices import Precision
 from maskwright.model.inference.fill_mask import Hole
 from maskwright.model.inference.generation_settings import (
@@ -66,7 +66,7 @@ class LanguageModel:
         self.precision = opened.precision
         self._active = DEFAULT if opened.has_network and opened.model.is_adapter else None
         self._models: dict[str | None, Engine] = {self._active: opened}
-        if opened.runtime != engines.TORCH:
+        if opened.runtime != choices.TORCH:
             opened.network()  # chooses and compares the engine now, not at the first call
 
     # ------------------------------------------------------------------------------- abilities
@@ -503,7 +503,7 @@ def load(
     *,
     base: Path | str | None = None,
     precision: Precision = "auto",
-    engine: str = engines.TORCH,
+    engine: str = choices.TORCH,
 ) -> LanguageModel:
     """Open the model in `folder`: a run, a checkpoint, a result of `finetune`, a Hugging Face or
     sentence-transformers folder, or an adapter.
@@ -522,7 +522,7 @@ def load(
         IncompatibleError: an adapter lacks its base, or the tokenizer does not match the model.
     """
     _require_precision(precision)
-    engines.require_engine(engine)
+    choices.require_engine(engine)
     return LanguageModel(open_engine(folder, base=base, precision=precision, runtime=engine))
 
 

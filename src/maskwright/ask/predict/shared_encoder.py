@@ -105,7 +105,7 @@ def load_shared(folders: Sequence[Path | str]) -> SharedEncoder:
     """Load fine-tuned models with the same encoder, which is kept in memory once.
 
     Raises:
-        UsageError: there is no folder, or two have the same name, and as in `predict.load`.
+        UsageError: there is no folder, or two have the same name, and as in `language_model.load`.
         IncompatibleError: weights below the heads or the encoding of texts differ, or a task is not
             one of whole texts.
     """

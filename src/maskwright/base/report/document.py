@@ -312,7 +312,7 @@ def write(target: Path, text: str) -> Path:
 
 
 # -------------------------------------------------------------------------- code that opens a model
-OURS, MISREAD = "maskwright", "misread-by-transformers"
+OUR_MODEL_TYPE, MISREAD = "maskwright", "misread-by-transformers"
 NOT_READ = Finding(
     "not-read-by-transformers",
     "its config.json says model_type maskwright: no class of the transformers library is such a "
@@ -322,9 +322,9 @@ NOT_READ = Finding(
 
 def misread(config: Mapping[str, Any]) -> Finding | None:
     """Return what transformers gets wrong about a model with this config.json, None if nothing."""
-    if config.get("model_type") == OURS:
+    if config.get("model_type") == OUR_MODEL_TYPE:
         return NOT_READ
-    own_settings, name = config.get(OURS), architecture(config)
+    own_settings, name = config.get(OUR_MODEL_TYPE), architecture(config)
     recorded = own_settings.get("conventions") if isinstance(own_settings, dict) else None
     conventions = recorded if isinstance(recorded, dict) else {}
     if conventions.get("prediction_offset"):

@@ -4,7 +4,7 @@ Shapes follow from the config alone, so a hostile or mistyped `config.json` can 
 memory requirement before any tensor exists, and the header of a file can be checked before its data
 is read.
 
-The conventions of using a model, in the table `maskwright` of its config.json.
+The table `maskwright` has the conventions of using a model:
 
     "maskwright": {"conventions": {"prediction_offset": 1, "writes": true, …}}
 
@@ -12,11 +12,9 @@ Other libraries ignore the table and keep it when they save the folder. A folder
 defaults (`Conventions()`), as in the library that it comes from. The table `maskwright_taught` of
 earlier releases is read, too.
 
-The layout of a model folder: with the names of a family, or with our own.
-
-A `CheckpointLayout` combines a config with the rules for its tensors and the keys of config.json.
-Files suit both generations of transformers: they have `dtype` and `torch_dtype`, all labels, and
-all token ids, even if null.
+A `CheckpointLayout` combines a config with the rules for its tensors and the keys of config.json,
+with the names of a family or with our own. Files suit both generations of transformers: they have
+`dtype` and `torch_dtype`, all labels, and all token ids, even if null.
 """
 
 from __future__ import annotations
@@ -253,7 +251,7 @@ def read_conventions(config: Mapping[str, Any]) -> Conventions | None:
 
 
 # ------------------------------------------------------------------------------ the layout
-OURS = CONVENTIONS_KEY  # also our model_type
+OUR_MODEL_TYPE = CONVENTIONS_KEY
 OUR_ARCHITECTURE = "Transformer"
 OUR_FORMAT = 1
 WRITTEN_FOR = "4.57.6"
@@ -292,7 +290,7 @@ class CheckpointLayout:
 
     @property
     def model_type(self) -> str:
-        return OURS if self.family is None else self.family.name
+        return OUR_MODEL_TYPE if self.family is None else self.family.name
 
     @property
     def architecture(self) -> str:
@@ -370,7 +368,7 @@ def _family_of(hf: Mapping[str, Any]) -> Family | None:
     """Return the family of a config.json; None if it is our own."""
     model_type = hf.get("model_type")
     families = catalogue.names("families")
-    if model_type == OURS:
+    if model_type == OUR_MODEL_TYPE:
         return None
     if model_type == BAG_OF_WORDS:
         raise IncompatibleError(
@@ -386,7 +384,7 @@ def _family_of(hf: Mapping[str, Any]) -> Family | None:
             "unsupported model type",
             where="config.json: model_type",
             found=repr(model_type),
-            wanted=near(str(model_type)[:64], [*families, OURS]),
+            wanted=near(str(model_type)[:64], [*families, OUR_MODEL_TYPE]),
         )
     return family(model_type)
 
@@ -417,7 +415,8 @@ def about_of(hf: Mapping[str, Any], form: CheckpointLayout) -> About:
 
 def rest_of(hf: Mapping[str, Any], form: CheckpointLayout) -> dict[str, Any]:
     """Return the keys of a config.json that are not determined by the config."""
-    ours = {"model_type", OURS} if form.family is None else {*form.family.hf_config(form.config)}
+    family = form.family
+    ours = {"model_type", CONVENTIONS_KEY} if family is None else {*family.hf_config(form.config)}
     return {key: value for key, value in hf.items() if key not in ours}
 
 
@@ -469,12 +468,12 @@ def _hf(
     our_table = {} if about.conventions is None else conventions_table(about.conventions)
     if form.family is None:
         our_table = {"format": OUR_FORMAT, "config": to_plain(form.config), **our_table}
-        hf |= {"model_type": OURS, "architectures": [OUR_ARCHITECTURE]}
+        hf |= {"model_type": OUR_MODEL_TYPE, "architectures": [OUR_ARCHITECTURE]}
     else:
         hf |= form.family.hf_config(form.config)
         hf.pop("num_labels", None)
     if our_table:
-        hf[OURS] = our_table
+        hf[CONVENTIONS_KEY] = our_table
     classes = _classes(form.config)
     if classes:
         names = about.labels or tuple(f"LABEL_{i}" for i in range(classes))
@@ -533,18 +532,18 @@ def _require_ids(form: CheckpointLayout, ids: Mapping[str, int | None]) -> None:
 
 
 def _our_config(hf: Mapping[str, Any]) -> TransformerConfig:
-    body = hf.get(OURS)
+    body = hf.get(CONVENTIONS_KEY)
     if not isinstance(body, dict) or type(body.get("format")) is not int:
         raise ConfigError(
             "the table of the model's config is missing",
-            where=f"config.json: {OURS}",
+            where=f"config.json: {CONVENTIONS_KEY}",
             found=repr(body),
             wanted='{"format": …, "config": …}',
         )
     if body["format"] != OUR_FORMAT:
         raise CheckpointError(
             "the folder was written in another version of the format",
-            where=f"config.json: {OURS}.format",
+            where=f"config.json: {CONVENTIONS_KEY}.format",
             found=body["format"],
             wanted=OUR_FORMAT,
             do="load it with the version of maskwright that wrote it",

@@ -14,10 +14,9 @@ Names of tensors may have a prefix from a wrapper (parallel training, compilatio
 
 The common prefix is the one without which most names are expected by the config.
 
-Transfer of weights into a model with different heads, with a report of new parameters.
-
-Only heads, pooler and vocabulary head may be new or left out; all other tensors must have equal
-names and shapes. Randomly initialised parameters are always reported.
+`transfer` takes weights into a model with different heads and reports the new parameters. Only
+heads, pooler and vocabulary head may be new or left out; all other tensors must have equal names
+and shapes. Randomly initialised parameters are always reported.
 """
 
 from __future__ import annotations

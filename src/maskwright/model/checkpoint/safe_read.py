@@ -3,7 +3,7 @@
 Names from a file or a user must be plain base names; files must be regular and of bounded size, and
 links may only point to the blobs of a download cache. JSON is read by `strict_json`.
 
-The list of modules of a sentence-transformers folder.
+The list of modules of a sentence-transformers folder is checked in the same way:
 
     modules.json    [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling", …}, …]
 

@@ -7,12 +7,10 @@ of threads, chosen during a run, its last bits; so it is said, with the command 
 
 Denormals, which cost microcode, are flushed in every thread while a run trains (`flushed`).
 
-The memory of this process: kept while it trains, given back where it is not used.
-
-glibc hands buffers above 32 MiB back to the kernel at every free, so a training step pays page
-faults for each of its large activations; three `mallopt` calls keep them. Transparent huge pages
-save the rest. Both change the process for good, so only the training entry points call
-`keep_memory`, never an import.
+Memory is kept while a run trains, and given back where it is not used. glibc hands buffers above 32
+MiB back to the kernel at every free, so a training step pays page faults for each of its large
+activations; three `mallopt` calls keep them. Transparent huge pages save the rest. Both change the
+process for good, so only the training entry points call `keep_memory`, never an import.
 
 Where every step has other shapes, as with sentence pairs or texts of all lengths, kernels that the
 library keeps for each shape come to lie between the large buffers, and a heap that never gives back

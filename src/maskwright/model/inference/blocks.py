@@ -9,16 +9,14 @@ of the network; products have that of `Products`.
 Hooks on a projection or on the output of a sublayer, and keys that an adapter adds in front, are
 applied here, too. A stack with hooks elsewhere (`fits` is False) is called unchanged.
 
-Packed weights: laid out once, for many products with few rows.
-
-`F.linear` finds the weight as it lies and, at 2 to 16 rows, spends most of its time on bringing it
-into blocks; oneDNN can be given the blocks: 1.0 to 2.5 times faster at one row, 1.5 to 3 at eight
-(docs/log.md). Bias, activation and the residual are added while the product is written. But each
-call takes 15 microseconds more than `F.linear`, which is as fast at one row where the weight is
-small, and is taken there. oneDNN compiles each product anew for every number of rows, and keeps the
-last 1,024, of 0.6 MB each: rows of zeros are added up to a few numbers (`sized`). Where the call is
-not there, or does not fit, and for weights that are made under `kernels.plain()`, the same is done
-by PyTorch's own.
+Weights are packed once, for many products with few rows. `F.linear` finds the weight as it lies
+and, at 2 to 16 rows, spends most of its time on bringing it into blocks; oneDNN can be given the
+blocks: 1.0 to 2.5 times faster at one row, 1.5 to 3 at eight (docs/log.md). Bias, activation and
+the residual are added while the product is written. But each call takes 15 microseconds more than
+`F.linear`, which is as fast at one row where the weight is small, and is taken there. oneDNN
+compiles each product anew for every number of rows, and keeps the last 1,024, of 0.6 MB each: rows
+of zeros are added up to a few numbers (`sized`). Where the call is not there, or does not fit, and
+for weights that are made under `kernels.plain()`, the same is done by PyTorch's own.
 
 Nothing here has a gradient, and a weight that changes afterwards is not seen.
 

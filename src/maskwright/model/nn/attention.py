@@ -1,7 +1,6 @@
 """Attention, and the keys and values that it keeps.
 
-The cache: keys and values that were computed before, in buffers of a fixed capacity.
-
+The cache holds keys and values that were computed before, in buffers of a fixed capacity.
 `KVCache.of(config, rows, capacity)` allocates once; each `decode(..., cache=cache)` writes the new
 positions behind the old ones and reads all of them as a view, without copying. What the encoder's
 memory gives to cross-attention is computed on the first step and kept. Rows leave, or take each

@@ -1,4 +1,4 @@
-"""The configuration space: every Transformer of the house is a point in it.
+"""The configuration space: every Transformer here is a point in it.
 
 Nothing here is a family. A choice that excludes others is one field with a type per alternative
 (`positions: Learned | Sinusoidal | None`), never several booleans. `blocks` is explicit, one entry

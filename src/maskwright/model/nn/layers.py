@@ -1,22 +1,19 @@
 """The small parts of a block: feed-forward layer, normalisation, positions.
 
-The position-wise half of a block: up, activation, down; gated or not.
+The feed-forward layer is the position-wise half of a block:
 
-plain   down(drop(activation(up(x))))
-gated   down(drop(activation(gate(x)) * up(x)))           GeGLU and its like, arXiv:2002.05202
+    plain   down(drop(activation(up(x))))
+    gated   down(drop(activation(gate(x)) * up(x)))       GeGLU and its like, arXiv:2002.05202
 
-Layer normalisation, and root-mean-square normalisation without mean and bias.
+Root-mean-square normalisation takes its mean of squares in float32 whatever comes in, because it
+overflows half precision (arXiv:1910.07467). On CPUs PyTorch has no kernel for it and goes over the
+activations a dozen times; here it is three times forward and six back, the derivative written out
+(docs/log.md). Under `kernels.plain()` it is PyTorch's.
 
-The latter takes its mean of squares in float32 whatever comes in, because it overflows half
-precision (arXiv:1910.07467). On CPUs PyTorch has no kernel for it and goes over the activations a
-dozen times; here it is three times forward and six back, the derivative written out (docs/log.md).
-Under `kernels.plain()` it is PyTorch's.
-
-Where a position enters: sines and cosines, rotary angles, buckets of distance.
-
-Learned tables are parameters and are in `stack.py`. Nothing here is a buffer of a module:
-tables are functions of the config, made on the device that asks, so that a model can be built on
-the meta device and filled later.
+Positions enter as sines and cosines, rotary angles or buckets of distance. Learned tables are
+parameters and are in `stack.py`. Nothing here is a buffer of a module: tables are functions of the
+config, made on the device that asks, so that a model can be built on the meta device and filled
+later.
 """
 
 from __future__ import annotations

@@ -5,12 +5,9 @@
     no task, it writes           text      a prompt -> so many new tokens
     no task                      vector    a text -> the pooled states
 
-Other engines are asked for labels and vectors of one text each.
-
-The sides of a measurement: our engine, and the engines that run the model's ONNX graph.
-
-A side needs packages, which are imported when it is opened. Open, it answers a list of items:
-(label, score), a vector, or a written text for each.
+The sides are our engine, and the engines that run the model's ONNX graph; these are asked for
+labels and vectors of one text each. A side needs packages, which are imported when it is opened.
+Open, it answers a list of items: (label, score), a vector, or a written text for each.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ model.json          config, conventions, special ids, task
 tokenizer.json      the tokenizer
 model.safetensors   weights with the names of `nn.Transformer`, in float32 or bfloat16
 
-Check that the browser computes the same scores as Python from the files of a model. Node, if it
-is installed, runs the modules of the browser.
+A check shows that the browser computes the same scores from these files as Python. Node, if it is
+installed, runs the modules of the browser.
 """
 
 from __future__ import annotations

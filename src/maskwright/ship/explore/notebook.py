@@ -7,13 +7,13 @@ style, by their hashes; nothing can be loaded or sent.
 Modules must use the form `import { names } from "./file.js"`, and `export` only before `function`,
 `class` or `const`.
 
-A page of the explorers as the output of a notebook cell.
+A notebook shows the page as the output of a cell:
 
     maskwright.show("runs/mine")                                  Fill masks, with its checkpoints
     maskwright.show(model, "attention", text="She sat down.")     for an opened model
 
-The whole page is in a sandboxed frame. The browser runs the model without a server, also when the
-saved notebook is opened elsewhere.
+It is in a sandboxed frame. The browser runs the model without a server, also when the saved
+notebook is opened elsewhere.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Encoding of the rows of a request, on tokenizer threads, and their computation, on the device
 thread.
 
-The rows of a request are divided into parts of limited size, each of which is a queue item.
-
-Log-probabilities of the tokens of a text.
+The rows of a request are divided into parts of limited size, each of which is a queue item. A row
+may also be answered with the log-probabilities of its tokens.
 """
 
 from __future__ import annotations

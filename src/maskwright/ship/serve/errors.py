@@ -2,8 +2,6 @@
 
 A refusal names the field and the limit, but never a path of this machine or a traceback. Quoted
 parts of a request are truncated, so that no response is longer than 4 KB.
-
-The limits of a server, and the budget of a request.
 """
 
 from __future__ import annotations

@@ -1,6 +1,14 @@
 """The server process, and the protocol of its connections.
 
-HTTP/1.1 with deadlines, based on the h11 protocol of uvicorn, which has none.
+    SIGTERM, SIGINT     accept no connections; respond with `Connection: close`; close idle
+                        connections after a moment; exit with 0 when none is left
+    SIGHUP              as SIGTERM, unless it is ignored (nohup)
+    a second signal     exit at once
+
+No request is lost: connections in the kernel's backlog are accepted before the listener closes, and
+a connection is closed only after a response that announced it, or when it is idle.
+
+The protocol is HTTP/1.1 with deadlines, based on the h11 protocol of uvicorn, which has none:
 
     headers       10 s after the connection was made, or after their first byte
     body          10 s, and 1 s more for each 64 KB received
@@ -14,16 +22,6 @@ response, "100 Continue", which a closed socket rejects.
 
 A connection whose request was refused before its body was read is closed gracefully: the response
 is sent and further input is discarded for a moment, since a reset would destroy the response.
-
-The server process: socket, event loop and signals.
-
-    SIGTERM, SIGINT     accept no connections; respond with `Connection: close`; close idle
-                        connections after a moment; exit with 0 when none is left
-    SIGHUP              as SIGTERM, unless it is ignored (nohup)
-    a second signal     exit at once
-
-No request is lost: connections in the kernel's backlog are accepted before the listener closes, and
-a connection is closed only after a response that announced it, or when it is idle.
 """
 
 from __future__ import annotations

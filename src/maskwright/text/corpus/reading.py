@@ -1,14 +1,9 @@
 """What readers share: the options, the ledger, and the documents that result.
 
-Nothing here is silent: what a policy drops, strips or replaces is counted by the ledger.
+A step of the corpus is `Iterable[Document] -> Iterator[Document]`. A document never has empty text,
+never a NUL and never a lone surrogate, so it can always be encoded as UTF-8.
 
-Document: the input and output of every step of the corpus.
-
-A step is `Iterable[Document] -> Iterator[Document]`. A document never has empty text, never a NUL
-and never a lone surrogate, so it can always be encoded as UTF-8.
-
-Counts of rows read, rows left out and the reasons, and the policy for bad rows.
-
+Nothing is silent: the ledger counts the rows read, and what a policy drops, strips or replaces.
 Every bad row goes through `Ledger.reject`, which applies the policy: strict raises; skip counts the
 row, writes it to the rejects file and stops if too many are bad.
 """

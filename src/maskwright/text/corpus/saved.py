@@ -2,22 +2,22 @@
 
 Folders of the library `datasets`:
 
-dataset_dict.json                    the names of the parts, a folder each
-train/state.json                     {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}
-train/dataset_info.json              what the columns are
-train/data-00000-of-00001.arrow      the rows
-train/cache-1f2e3d.arrow             cached results of user functions: not data
+    dataset_dict.json                   the names of the parts, a folder each
+    train/state.json                    {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}
+    train/dataset_info.json             what the columns are
+    train/data-00000-of-00001.arrow     the rows
+    train/cache-1f2e3d.arrow            cached results of user functions: not data
 
-The folder that `curate` writes, and the files in it that are text.
+Folders that `curate` writes:
 
-clean/text/00000.jsonl.gz, …   the documents: id, text, and a column for each note
-clean/removed/RULE.jsonl.gz    what went, and why: no text to learn from
-clean/card.json, card.md       counts, settings, licences
-clean/page.html, recipe.toml
-clean/MANIFEST.json            written last; its `about` has "made": "curated corpus"
-clean.work/                    next to it: pieces, kept for the next run
+    clean/text/00000.jsonl.gz, …   the documents: id, text, and a column for each note
+    clean/removed/RULE.jsonl.gz    what went, and why: no text to learn from
+    clean/card.json, card.md       counts, settings, licences
+    clean/page.html, recipe.toml
+    clean/MANIFEST.json            written last; its `about` has "made": "curated corpus"
+    clean.work/                    next to it: pieces, kept for the next run
 
-Detect run folders, without importing torch.
+Folders of pretraining runs are recognised without importing torch.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The card of a corpus: its values, and how they are shown.
 
-All numbers are counts, which can be added over cards of the same recipe.
-
-The card of a corpus for readers: in the terminal; as `card.md`, the data card; and as
-`page.html`, which shows what each step and rule removed or changed, with examples.
+All numbers are counts, which can be added over cards of the same recipe. Readers see them in the
+terminal; in `card.md`, the data card; and on `page.html`, which shows what each step and rule
+removed or changed, with examples.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from maskwright.base.config import refuse_other_kind, to_toml
 from maskwright.base.errors import ConfigError, Finding, UsageError, near
 from maskwright.text.curate.step import Step
 
-ROOM = "curate.steps"
+STEPS = "curate.steps"
 # The default recipe. Its order: repairs first, so that rules see the final text and personal
 # details are masked before anything is recorded; then rules about single documents; then steps that
 # need the whole corpus. Perplexity follows the removal of duplicates, which its model would learn
@@ -123,7 +123,7 @@ class CurationRecipe:
 
 def step_names() -> list[str]:
     """Return the names of all steps."""
-    return catalogue.names(ROOM)
+    return catalogue.names(STEPS)
 
 
 def settings_of(name: str) -> type[Step]:
@@ -140,12 +140,12 @@ def settings_of(name: str) -> type[Step]:
             wanted=near(name, step_names()),
             do="maskwright list steps",
         )
-    return catalogue.load(ROOM, name).Settings
+    return catalogue.load(STEPS, name).Settings
 
 
 def summary_of(name: str) -> str:
     """Return the summary of the step `name`, one line."""
-    return str(catalogue.load(ROOM, name).SUMMARY)
+    return str(catalogue.load(STEPS, name).SUMMARY)
 
 
 def choose(

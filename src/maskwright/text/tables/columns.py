@@ -1,16 +1,13 @@
 """The columns of a table: their contents, and the search for their roles.
 
-The contents of columns: the kind of values, how many are distinct, how long texts are, and
-which columns hold lists or flags.
-
-Every cell of a csv file is a text, so texts that spell numbers count as numbers here. A column of
-numbers with a few mistakes stays numeric: the mistakes are refused later, with their lines.
+Contents are the kind of values, how many are distinct, how long texts are, and which columns hold
+lists or flags. Every cell of a csv file is a text, so texts that spell numbers count as numbers
+here. A column of numbers with a few mistakes stays numeric: the mistakes are refused later, with
+their lines.
 
 Multi-label data may be one flag for each class: a list in each cell ([1, 0, 1], "0|1|0", "0 1 0",
 "0110"), a mapping ({"sport": 1, "sea": 0}), or a column for each class. Lists of flags differ from
 lists of class numbers: all have the same length, contain only 0 and 1, and repeat them.
-
-Search for the columns of a layout, and the one table from names of columns to roles.
 
 `ColumnSearch` has the helpers shared by the rules of layouts (`Layout.find`). The first attempt
 uses only names, the likeliest name of a role first. The second, `by_content`, also uses the

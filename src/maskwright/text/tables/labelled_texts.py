@@ -1,11 +1,9 @@
 """Texts with a label: the layouts of their rows, and the classes of a task.
 
-The labels of a row, and the classes of a task: learned from the training rows, named by a file,
-or matched with those of a model.
+The classes are learned from the training rows, named by a file, or matched with those of a model.
 
-Layouts of a text, or of two, and the label: a class, several classes, or a number.
-
-Several task types share them; a layout of a single task type is in its file (`learn/tasks/`).
+The layouts have a text, or two, and the label: a class, several classes, or a number. Several task
+types share them; a layout of a single task type is in its file (`learn/tasks/`).
 """
 
 from __future__ import annotations

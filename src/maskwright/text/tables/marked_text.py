@@ -3,7 +3,7 @@
 Offsets of spans and answers, including those predicted by a model, count the characters of the
 original text, whatever is removed from it.
 
-Convert texts with marked spans, as annotation programs export them, to words with tags:
+Texts with marked spans, as annotation programs export them, become words with tags:
 
     {"text": "John lives in Rome", "label": [[0, 4, "PER"], [14, 18, "LOC"]]}
     {"text": "…", "entities": [{"start": 0, "end": 4, "label": "PER"}]}

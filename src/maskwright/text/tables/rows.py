@@ -2,7 +2,7 @@
 
 A table has the parts `train`, `validation` and `test`, or only `all`, which is divided later.
 
-Examples: one type for each layout of rows.
+Examples have one type for each layout of rows:
 
     TextExample(text, label)              QuestionExample(question, context, answers)
     PairExample(first, second, label)     ChoiceExample(question, choices, label)

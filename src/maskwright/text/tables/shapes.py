@@ -17,7 +17,7 @@ from maskwright.base.terminal import shell_word
 if TYPE_CHECKING:  # the command line asks here before anything heavy is loaded
     from maskwright.text.tables.layout import Layout, Shape
 
-ROOM = "tasks"
+TASKS = "tasks"
 # Roles allowed in every layout: the names of numbered classes, and groups of rows that must stay in
 # one part when parts are sampled.
 COMMON = ("label_name", "group")
@@ -29,7 +29,7 @@ def shapes() -> dict[str, Shape]:
     Raises:
         UsageError: two packages declare the same task, or tasks inferred from the same data.
     """
-    return _shapes(tuple(catalogue.names(ROOM)))
+    return _shapes(tuple(catalogue.names(TASKS)))
 
 
 @functools.cache
@@ -37,7 +37,7 @@ def _shapes(modules: tuple[str, ...]) -> dict[str, Shape]:
     by_name: dict[str, Shape] = {}
     inferred: dict[tuple[str, str], str] = {}
     for module in modules:
-        for shape in getattr(catalogue.load(ROOM, module), "SHAPES", ()):
+        for shape in getattr(catalogue.load(TASKS, module), "SHAPES", ()):
             if shape.name in by_name:
                 raise _declared_twice(shape.name, "for one task", module)
             data = (shape.layout.name, shape.label if shape.layout.has_label_forms else "")
@@ -52,7 +52,7 @@ def _shapes(modules: tuple[str, ...]) -> dict[str, Shape]:
 def _declared_twice(name: str, message_end: str, module: str) -> UsageError:
     return UsageError(
         f"two task types {message_end}",
-        where=f"maskwright.{ROOM}, {module}",
+        where=f"maskwright.{TASKS}, {module}",
         found=name,
         wanted="names of their own, and `inferred` for one of them",
         do="uninstall the package that brings the other",

@@ -1,4 +1,4 @@
-"""Pictures, computed point by point: the only room that writes SVG.
+"""Pictures, computed point by point: the only package that writes SVG.
 
 Read `svg` (the pieces; grids, the weights of a head, points in a plane), then `curves` (lines over
 an axis, histograms).

@@ -307,8 +307,8 @@ def _entries(chart: Chart) -> list[tuple[Line, str, float, int]]:
 HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT = 380, 150
 HISTOGRAM_LEFT, HISTOGRAM_RIGHT, HISTOGRAM_TOP, HISTOGRAM_BOTTOM = 6, 6, 26, 24
 HISTOGRAM_BARS = 40
-TAIL = 0.02  # share of the values that may be beyond each end of the axis
-LONG = 30  # ratio of end and median from which the axis is logarithmic
+HISTOGRAM_TAIL = 0.02  # share of the values that may be beyond each end of the axis
+LONG_TAIL = 30  # ratio of end and median from which the axis is logarithmic
 
 
 def histogram(
@@ -343,7 +343,7 @@ def histogram(
 
 def _ends(values: Sequence[float], low: float | None, high: float | None) -> tuple[float, float]:
     """Return the ends of the axis: most values, the limits, and some values beyond them."""
-    cut = int(TAIL * len(values))
+    cut = int(HISTOGRAM_TAIL * len(values))
     axis_start, axis_end = values[cut], values[len(values) - 1 - cut]
     if low is not None:
         below = values[: bisect.bisect_left(values, low)]
@@ -365,7 +365,7 @@ def _scale(
         padded: whether there is padding before and after the ends.
     """
     middle = values[len(values) // 2]
-    logarithmic = axis_start >= 0 and axis_end > 10 and axis_end > LONG * max(middle, 0.1)
+    logarithmic = axis_start >= 0 and axis_end > 10 and axis_end > LONG_TAIL * max(middle, 0.1)
     bend: Callable[[float], float] = math.log1p if logarithmic else float
     begin, end = bend(axis_start), bend(axis_end)
     room = (end - begin) / 20

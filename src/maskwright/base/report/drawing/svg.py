@@ -102,7 +102,7 @@ def ticks(low: float, high: float, count: int) -> list[float]:
 # ------------------------------------------------------------------------------ a pipeline (`flow`)
 FLOW_WIDTH, FLOW_ROW, FLOW_TOP = 760, 46, 8
 FLOW_LEFT, FLOW_BARS = 168, 360  # where bars begin, and how wide the widest is
-THICK, THIN = 15, 6
+FLOW_THICK, FLOW_THIN = 15, 6
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,10 @@ def flow(title: str, stages: Sequence[FlowStage]) -> Markup:
         y = FLOW_TOP + number * FLOW_ROW
         if number + 1 < len(stages):
             x = FLOW_LEFT + FLOW_BARS * stage.documents[1] / totals[0]
-            band = f"M{FLOW_LEFT} {y + THICK}H{place(x)}V{place(y + FLOW_ROW)}H{FLOW_LEFT}Z"
+            band = f"M{FLOW_LEFT} {y + FLOW_THICK}H{place(x)}V{place(y + FLOW_ROW)}H{FLOW_LEFT}Z"
             elements.append(f'<path d="{band}" class="band one"/>')
-        elements.append(_bar(y, THICK, stage.documents, totals[0], "one"))
-        elements.append(_bar(y + THICK + 2, THIN, stage.bytes, totals[1], "three"))
+        elements.append(_bar(y, FLOW_THICK, stage.documents, totals[0], "one"))
+        elements.append(_bar(y + FLOW_THICK + 2, FLOW_THIN, stage.bytes, totals[1], "three"))
         elements.append(text(0, y + 13, shorten(stage.name, 24), size=14, css="ink"))
         elements.append(text(FLOW_WIDTH, y + 13, _words(stage), size=13, anchor="end", css="ink"))
         elements.append(text(FLOW_WIDTH, y + 28, _more(stage), size=12, anchor="end"))
@@ -163,9 +163,9 @@ def _more(stage: FlowStage) -> str:
 
 
 # ------------------------------------------------------------------------------ small pictures
-SIDE, GAP = 26.0, 2.0
-FAINT = 0.02  # a weight below this is not drawn
-WHOLE, LEAST = 180, 9.0  # usual side of a head's matrix; least side of a cell
+CELL, CELL_GAP = 26.0, 2.0  # sides of a cell and of the space between two
+FAINTEST_WEIGHT = 0.02  # a weight below this is not drawn
+MATRIX_SIDE, LEAST_CELL = 180, 9.0  # usual side of a head's matrix; least side of a cell
 LONGEST_NAME, TITLE = 14, 26  # letters of a name; the height of a title
 
 
@@ -181,20 +181,20 @@ def grid(
     """Draw a grid of cells, empty at 0 and full at `high`; `across` labels the columns."""
     left = 10 + 6.6 * max(map(len, [*rows, across]))
     top = 44.0 if any(columns) else 26.0
-    width = max(left + len(columns) * SIDE + 8, 8.0 * len(title))
-    edge = place(SIDE - GAP)
+    width = max(left + len(columns) * CELL + 8, 8.0 * len(title))
+    edge = place(CELL - CELL_GAP)
     elements = [text(0, 14, title, size=13, css="ink")]
     if across:
         elements.append(text(left - 6, 36, across, size=11, anchor="end"))
     for j, name in enumerate(columns):
         if name:
-            elements.append(text(left + (j + 0.5) * SIDE, 36, name, size=10, anchor="middle"))
+            elements.append(text(left + (j + 0.5) * CELL, 36, name, size=10, anchor="middle"))
     for i, row in enumerate(values):
-        elements.append(text(left - 6, top + (i + 0.65) * SIDE, rows[i], size=11, anchor="end"))
+        elements.append(text(left - 6, top + (i + 0.65) * CELL, rows[i], size=11, anchor="end"))
         for j, value in enumerate(row):
             share = min(1.0, max(0.0, value / (high or 1.0)))
             box = (
-                f'<rect x="{place(left + j * SIDE)}" y="{place(top + i * SIDE)}" width="{edge}"'
+                f'<rect x="{place(left + j * CELL)}" y="{place(top + i * CELL)}" width="{edge}"'
                 f' height="{edge}" rx="2"'
             )
             named = f"{rows[i]}, {columns[j]}: " if rows[i] or columns[j] else ""
@@ -202,7 +202,7 @@ def grid(
                 f'{box} class="cell"/>{box} class="one dot" fill-opacity="{share:.3f}">'
                 f"{tooltip(f'{named}{value:.3f}')}</rect>"
             )
-    return picture(width, top + len(rows) * SIDE + 6, title, elements, sized=True)
+    return picture(width, top + len(rows) * CELL + 6, title, elements, sized=True)
 
 
 def head_weights(title: str, values: Sequence[Sequence[float]], names: Sequence[str]) -> Markup:
@@ -210,7 +210,7 @@ def head_weights(title: str, values: Sequence[Sequence[float]], names: Sequence[
 
     Tokens are named at every size. Almost empty cells are not drawn, to keep pages small.
     """
-    side = max(LEAST, WHOLE / len(names))
+    side = max(LEAST_CELL, MATRIX_SIDE / len(names))
     letters = min(11.0, side)
     short = [shorten(name, LONGEST_NAME) for name in names]
     numbered = [f"{number} {name}" for number, name in enumerate(names, 1)]
@@ -233,7 +233,7 @@ def head_weights(title: str, values: Sequence[Sequence[float]], names: Sequence[
             f' fill-opacity="{min(1.0, value):.2f}">'
             f"{tooltip(f'{numbered[number]} → {numbered[column]}: {value:.2f}')}</rect>"
             for column, value in enumerate(row)
-            if value >= FAINT
+            if value >= FAINTEST_WEIGHT
         ]
         elements.append("</g>")
     width = max(room + full_side + 8, 8.0 * len(title))

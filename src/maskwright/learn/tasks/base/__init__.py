@@ -1,1 +1,1 @@
-"""What every task type shares: `task_type` is the contract, `find` the way to a type by name."""
+"""What task types share: `task_type` has the contract, and the way to a type by name."""

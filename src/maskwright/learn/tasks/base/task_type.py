@@ -34,7 +34,7 @@ from maskwright.model.objectives.supervised import Options, Problem
 from maskwright.text.tables.cell_values import is_empty, text_in, text_of
 from maskwright.text.tables.layout import Dataset, Label, Shape
 from maskwright.text.tables.rows import Row, value_of
-from maskwright.text.tables.shapes import ROOM, shape_of
+from maskwright.text.tables.shapes import TASKS, shape_of
 from maskwright.text.tokenizer.unknown import OTHER_MODEL
 
 if TYPE_CHECKING:
@@ -571,7 +571,7 @@ def task_for(
     if len(fitting) > 1:
         raise UsageError(
             "two modules for one task",
-            where=f"maskwright.{ROOM}",
+            where=f"maskwright.{TASKS}",
             found=task,
             wanted="one of " + ", ".join(module for module, _ in fitting),
             do="uninstall the package that brings the other",
@@ -607,8 +607,8 @@ def task_for_writing(options: Mapping[str, Any]) -> TaskType:
 
 def _types(*, declared_only: bool = False) -> Iterator[tuple[str, str, type[TaskType]]]:
     """Yield (module, task, type) of all tasks that modules declare, or serve for others."""
-    for name in catalogue.names(ROOM):
-        module = catalogue.load(ROOM, name)
+    for name in catalogue.names(TASKS):
+        module = catalogue.load(TASKS, name)
         for shape in getattr(module, "SHAPES", ()):
             yield module.__name__, shape.name, module.TYPE
         served = {} if declared_only else getattr(module, "SERVES", {})

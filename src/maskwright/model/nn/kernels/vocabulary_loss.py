@@ -26,11 +26,10 @@ together, a chunk of targets at a time, in one buffer of bounded size. What make
 Products and exponentials are in the type of the weights; sums and loss in float32 (float64 for
 float64), because a loss read from bfloat16 sums is wrong in the third digit.
 
-KL divergence of two networks' distributions over the vocabulary, a chunk of positions at a time.
-
-As `vocabulary_loss`, and for the same reason: neither network's scores are ever all held. The
-gradient of the own scores is (own - teacher's distribution); the teacher gets none.
-Under `kernels.plain()` all scores of both are held at once, and the gradient is PyTorch's.
+`vocabulary_divergence` is the KL divergence of two networks' distributions over the vocabulary, a
+chunk of positions at a time, so that neither network's scores are ever all held. The gradient of
+the own scores is (own - teacher's distribution); the teacher gets none. Under `kernels.plain()` all
+scores of both are held at once, and the gradient is PyTorch's.
 """
 
 from __future__ import annotations

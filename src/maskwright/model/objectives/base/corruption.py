@@ -11,7 +11,7 @@ depend on the batch, process or resumption of a run. There are four units of sel
 Exactly max(1, round(rate * maskable)) positions of each row are chosen, except by `choose_words`,
 which comes as close to that number as whole words allow, and by `choose_each` and `draw_tokens`.
 
-Ragged arrays of texts, for corruption that changes their lengths.
+For corruption that changes their lengths, texts are ragged arrays:
 
     rows   [CLS] a a a [SEP] [CLS] b b [SEP]  ->  tokens   a a a b b …     one flat array (N,)
            [CLS] c c c c c c [SEP] pad            lengths  3 2 6           per text (S,)

@@ -1,15 +1,11 @@
 """Characters, words, lines and sentences of many texts at once, as arrays.
 
-The characters of many texts as one array, with a line end after each text: their classes, and
-counts by text.
-
-The words of many texts as arrays, without a Python loop over words.
+The characters of the texts are one array, with a line end after each text. There is no Python loop
+over words.
 
 A word is a run of letters, digits and combining marks, with an apostrophe between two of them; in
 scripts without spaces (Han, Kana, Thai, Lao, Khmer, Burmese) every letter is one, with its marks.
 Case is ignored. A word is represented by a 64-bit hash of its characters.
-
-The lines, sentences and passages of many texts as arrays.
 
 A line is the text between two line feeds without outer white space. Blank lines are left out.
 """

@@ -1,3 +1,1 @@
-"""Labelled files of every form to rows: read in the order `rows`, `table`, then one file per
-form.
-"""
+"""Labelled files of further forms to rows, a module for each form or family of forms."""

@@ -1,13 +1,10 @@
 """Special tokens: their roles, and the frames around texts.
 
-Roles of special tokens, and the settings of Hugging Face that assign them.
-
 `tokenizer_config.json` or `special_tokens_map.json` assign strings to the seven roles; for a bare
 `tokenizer.json` the table of well-known strings below does.
 
-Frames of special tokens around texts: the `post_processor` of a `tokenizer.json`.
-
-A frame has two templates, one for a single text and one for a pair:
+A frame is the `post_processor` of a `tokenizer.json`. It has two templates, one for a single text
+and one for a pair:
 
     [CLS] A [SEP]            [CLS] A [SEP] B [SEP]             BERT; B has segment 1
     <s> A </s>               <s> A </s> </s> B </s>            RoBERTa; all segment 0

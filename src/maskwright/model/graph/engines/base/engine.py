@@ -4,7 +4,7 @@ NEEDS       names of the packages that it imports
 PRECISIONS  supported precisions of matrix products, the default first
 load(file, threads, precision) -> Runtime
 
-Runtime      name, bytes    warm(shapes)    run(ids, mask, segments) -> states
+Runtime     name, precision, bytes    warm(shapes)    run(ids, mask, segments) -> states
 """
 
 from __future__ import annotations

@@ -2,17 +2,14 @@
 
 A request names a model or an adapter. If a single model is served, no name is required.
 
-Bodies of requests: typed fields, no unknown fields, and texts without invalid characters.
+Bodies have typed fields, no unknown fields, and texts without invalid characters. Responses are
+embeddings, classes and event streams, all with these headers:
 
-Responses that several dialects share: embeddings, classes, headers and event streams.
-
-Headers of every response:
-
-x-compute-type        cpu or cuda
-x-compute-characters, x-compute-tokens        of all texts
-x-total-time, x-tokenization-time, x-queue-time, x-inference-time, x-compute-time      ms
-x-windows             the number of windows of each text, such as 1,3,1
-x-truncated           the indices of the truncated texts, such as 2,5; "none" without any
+    x-compute-type        cpu or cuda
+    x-compute-characters, x-compute-tokens        of all texts
+    x-total-time, x-tokenization-time, x-queue-time, x-inference-time, x-compute-time      ms
+    x-windows             the number of windows of each text, such as 1,3,1
+    x-truncated           the indices of the truncated texts, such as 2,5; "none" without any
 """
 
 from __future__ import annotations
