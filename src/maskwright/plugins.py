@@ -14,7 +14,7 @@ from typing import Any
 _DEFINED_IN = {
     "base.config": "require",
     "base.errors": "CheckpointError ConfigError DataError IncompatibleError Note UsageError",
-    "base.metrics.intervals": "Estimate estimates_of_means",
+    "base.metrics.intervals": "Estimate",
     "base.randomness": "key:random_key",
     "base.storage.commit": "Staging commit",
     "text.curate.step": "CurationBatch Outcome RuleMeasure:Measure Step",

@@ -128,6 +128,16 @@ def test_a_text_that_gives_its_label_away(
     assert (name or "sign-decides-label") in found_names
 
 
+@pytest.mark.parametrize("sign", ["", "x "])
+def test_texts_without_a_common_sign_are_examined(sign: str, tmp_path: Path) -> None:
+    """The control has a sign that all texts share, and that tells nothing."""
+    titles = [f"{sign}{chr(0x4E00 + n)}{chr(0x5E00 + n)}" for n in range(120)]
+    rows = [{"text": title, "label": NAMES[n % 2]} for n, title in enumerate(titles)]
+    diagnosis = examined(write_rows(tmp_path / "data.jsonl", rows))
+    figures = {check.name: check.figures for check in diagnosis.checks}["leakage"]
+    assert figures["one_sign_decides"] < 0.1 and bool(figures["best_sign"]) is bool(sign)
+
+
 def test_a_frequent_sign_of_uneven_classes_decides_nothing(tmp_path: Path) -> None:
     """The control: nearly all texts of nearly the only class end with a full stop."""
     rows = [{"text": f"{r['text']}.", "label": NAMES[n % 20 == 0]} for n, r in enumerate(clean())]

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from labelled.tables import refusal
 from maskwright.base.errors import DataError
-from maskwright.base.metrics import metrics
+from maskwright.base.metrics import metrics, row_metrics
 from maskwright.base.metrics.intervals import (
     estimate,
     estimate_of_sums,
-    estimates_of_means,
     of_counts,
     of_rows,
     resample_indices,
@@ -228,8 +227,8 @@ def test_all_right_is_not_certain() -> None:
     assert math.isnan(estimate(metrics.matthews, right, right).low), "its resamples say nothing"
     none = estimate(metrics.accuracy, right, 1 - right, resamples=50)
     assert (none.value, none.low) == (0.0, 0.0) and none.high == pytest.approx(0.3244, abs=1e-3)
-    means = estimates_of_means(["f1"], np.ones((5, 1)))
-    assert means["f1"].value == 1.0 and math.isnan(means["f1"].low)
+    mean = row_metrics.means(["f1"], np.ones((5, 1)))["f1"].estimate()
+    assert mean.value == 1.0 and math.isnan(mean.low)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])

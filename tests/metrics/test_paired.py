@@ -50,6 +50,8 @@ def test_shares_by_hand() -> None:
     assert found.value == pytest.approx(5 / 12) and found.rows == 12
     assert found.p == pytest.approx(2 * binomial.cdf(1) - binomial.pmf(1))
     assert found.low < found.value < found.high
+    every = np.full(12, True)
+    assert paired.of_shares(every, ~every).high == 1.0 == -paired.of_shares(~every, every).low
     alike = paired.of_shares(first, first)
     assert (alike.value, alike.p, alike.is_significant) == (0.0, 1.0, False)
 
@@ -311,6 +313,11 @@ def test_equal_predictions_have_no_correlation_and_a_regression_is_judged_beside
 
     assert judged(truth + RANDOM.normal(size=100)) == "good"
     assert judged(RANDOM.normal(size=100)) != "good" and judged(-truth) == "unusable"
+    constant = ArrayMetric("spearman", truth, np.full(100, 0.5))
+    good = ArrayMetric("spearman", truth, truth + RANDOM.normal(size=100))
+    assert constant.gain_over(good) == -good.gain_over(constant)
+    undefined = constant.gain_over(constant)
+    assert math.isnan(undefined.value) and math.isnan(undefined.p), "once 1/1001"
 
 
 @pytest.mark.parametrize("metric", [spearman, pearson])

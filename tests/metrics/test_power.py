@@ -38,6 +38,9 @@ def test_intervals_of_planned_scores() -> None:
     assert half_width(0.8, 120) == (high - low) / 2
     assert smallest_difference(0.8, 480) < smallest_difference(0.8, 120) < 0.2
     assert np.isnan(correlation_half_width(0.8, 4))
+    always_right = smallest_difference(1.0, 120)  # once 0
+    assert always_right == pytest.approx(2.8016**2 / 120, rel=0.02)
+    assert smallest_difference(0.999, 120) == pytest.approx(always_right, rel=0.01)
     generator = np.random.default_rng(0)
     shared, noise = generator.normal(size=(2, 2000, 100))
     ranked = np.argsort(np.argsort(np.stack([shared, 0.8 * shared + 0.6 * noise]))).astype(float)

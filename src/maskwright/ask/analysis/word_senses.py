@@ -25,7 +25,8 @@ from maskwright.ask.analysis.hidden_states import (
     layer_states,
 )
 from maskwright.base.errors import DataError, UsageError
-from maskwright.base.metrics.intervals import Estimate, estimates_of_means
+from maskwright.base.metrics.intervals import Estimate
+from maskwright.base.metrics.row_metrics import means
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.inference.prepared import Prepared
 from maskwright.model.objectives.base.corruption import Sequences
@@ -124,7 +125,7 @@ def tell_senses(
         list(texts),
         apart,
         [_apart(layer, truth) for layer in untrained_vectors],
-        list(estimates_of_means([str(layer) for layer in subject.layers], same_sense).values()),
+        [share.estimate() for share in means(list(map(str, subject.layers)), same_sense).values()],
         float(shares @ ((shares * len(senses) - 1) / (len(senses) - 1))),
         left_vectors[:, :2] * singular_values[:2],
         best,

@@ -79,7 +79,7 @@ def check_leakage(subject: Subject) -> Check:
     is_one = len(sizes) <= FEW_CLASSES and decides[best] >= DECIDES
     if overall >= DECIDES or is_one:
         message = f"{signs[best]!r} alone tells whether the label is {subject.names[best]!r}"
-        evidence = f"precision and recall are {decides[best]:.2f} or more"
+        evidence = f"precision and recall, corrected for chance, are at least {decides[best]:.2f}"
         findings.append(Finding("sign-decides-label", message, evidence, REMEDY, "warning"))
     summary = f"the best single sign of each class tells the label by {overall:.2f} (0: by chance, "
     summary += f"1: surely); {percent(label_named)} of the texts have the name of their label"
@@ -89,13 +89,16 @@ def check_leakage(subject: Subject) -> Check:
 def _deciding_signs(
     texts: Sequence[str], indicators: NDArray[Any]
 ) -> tuple[NDArray[np.float64], list[str]]:
-    """Return for each class (C,) its best sign, or absence of a sign, and the smaller of precision
-    and recall of it, corrected for chance."""
+    """Return for each class (C,) the smaller of precision and recall, corrected for chance, of its
+    best sign or absence of a sign, and that sign; 0 and "" if no sign is in enough texts."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     least = min(LEAST, max(1, len(texts) // 10))
     vectorizer = CountVectorizer(analyzer=signs_of, binary=True, min_df=least)
-    present = vectorizer.fit_transform(texts)  # (N, S)
+    try:
+        present = vectorizer.fit_transform(texts)  # (N, S)
+    except ValueError:  # no sign is in `least` texts
+        return np.zeros(indicators.shape[1]), [""] * indicators.shape[1]
     names = vectorizer.get_feature_names_out()
     sizes = indicators.sum(0)  # (C,)
     with_both = present.T @ indicators  # (S, C)

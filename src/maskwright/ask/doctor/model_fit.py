@@ -43,8 +43,7 @@ def check_model_fit(subject: Subject, model: Model | None) -> Check:
     tokenizer, unknown = model.tokenizer.counting()
     length = room(model.config, LENGTH)
     per_row = len(texts[0])
-    margins = tokenizer.frame_margins(per_row == 2)
-    special = sum(margins) + max(0, per_row - 2)
+    special = sum(tokenizer.frame_margins(per_row == 2))
     encoded = tokenizer.encode_batch([text for row in texts for text in row])
     pieces = np.array([len(ids) for ids in encoded]).reshape(len(texts), per_row).sum(1)
     words = [word for row in texts for text in row for word in text.split()]
@@ -104,7 +103,7 @@ def check_score(subject: Subject, predicted: FoldPredictions | None) -> Check:
         source = "as out of fold" if is_predicted else "assumed"
         summary = f"{described}: an accuracy of {value:.2f} ({source}) is known to ± {half:.3f}; "
         summary += f"a paired test finds a difference of {difference:.3f} in 80 % of cases (if the "
-        summary += f"models differ in {percent(value * (1 - value))} of the rows)"
+        summary += f"models differ in {percent(max(value * (1 - value), difference))} of the rows)"
     if half <= WIDE:
         return Check("score", summary, figures)
     message = f"a score on {described} says little"

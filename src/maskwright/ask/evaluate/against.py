@@ -76,8 +76,9 @@ class ModelComparison:
             "title": f"{names[0]} and {names[1]} on the same rows",
             "head": ["", *names, "difference", "p"],
             "rows": rows,
-            "note": f"95 % intervals; differences are paired by row. {self.measure} decides; p of "
-            "the other metrics is adjusted for all of them (Holm).",
+            "note": "95 % intervals; differences are paired by row. The interval of "
+            f"{self.measure} decides, also where its p disagrees; p of the other metrics is "
+            "adjusted for all of them (Holm).",
         }
 
     @property

@@ -163,7 +163,9 @@ class ComparedPair:
             by_seed = [side.figures(self.measure.name) for side in (self.contender, self.reference)]
             means = [figure(fmean(values.values()), DIGITS) for values in by_seed]
             reason = "the value is equal in all seeds"
-            if min(map(len, by_seed)) < 2:
+            if not all(math.isfinite(value) for side in by_seed for value in side.values()):
+                reason = "the value is not defined in all seeds"
+            elif min(map(len, by_seed)) < 2:
                 reason = "one seed has no spread; use --seeds 3"
             return f"{name} {means[0]}, {reference} {means[1]}; no verdict: {reason}."
         numbers = (

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -275,18 +275,6 @@ def estimate_of_sums(
         raise DataError("there is nothing to compare", found="0 rows", wanted="at least one")
     value = float(figure(counts.sum(0, keepdims=True))[0])
     return Estimate(value, *interval_of_rows(*of_sums(figure, counts), len(counts), resamples))
-
-
-def estimates_of_means(names: Sequence[str], scores: NDArray[Any]) -> dict[str, Estimate]:
-    """Return the means of the columns of `scores` (N, K), by name, with their intervals.
-
-    Raises:
-        DataError: no rows.
-    """
-    return {
-        name: estimate_of_sums(lambda sums: sums[:, 0] / len(scores), scores[:, [column]])
-        for column, name in enumerate(names)
-    }
 
 
 def wilson(share: float, count: int, level: float = LEVEL) -> tuple[float, float]:

@@ -11,7 +11,8 @@ Tests and intervals are paired by row:
     of_groups    one predictor between two groups of rows
 
 Two intervals that overlap do not show that two predictors are equal: rows that are hard for both
-widen both intervals, and cancel in the difference.
+widen both intervals, and cancel in the difference. Whether a difference is significant is decided
+by its interval, with which a p close to 0.05 may disagree.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def of_shares(ours: NDArray[Any], theirs: NDArray[Any], level: float = LEVEL) ->
     half = z * math.sqrt((gained_share + lost_share - middle**2) / (rows + 2))
     fewer = (min(gained, lost), gained + lost, 0.5)
     p = min(1.0, float(2 * scipy.stats.binom.cdf(*fewer) - scipy.stats.binom.pmf(*fewer)))
-    return PairedDifference((gained - lost) / rows, middle - half, middle + half, p, rows)
+    low, high = max(-1.0, middle - half), min(1.0, middle + half)
+    return PairedDifference((gained - lost) / rows, low, high, p, rows)
 
 
 def with_seeds(
@@ -162,7 +164,7 @@ def _resampled(
     p = p_of_draws(value, of_exchanged, rows, resamples, 1, width=width)
     if p > 1 - level and math.isfinite(low):
         low, high = min(low, 0.0), max(high, 0.0)
-    return PairedDifference(value, low, high, p, rows)
+    return PairedDifference(value, low, high, p if math.isfinite(value) else math.nan, rows)
 
 
 # ------------------------------------------------------------------------------ groups of rows

@@ -47,4 +47,4 @@ def smallest_difference(accuracy: float, rows: int) -> float:
         needed += QUANTILE(POWER) * math.sqrt(disagreement - difference**2)
         return needed - difference * math.sqrt(rows)
 
-    return 1.0 if lacking(1.0) > 0 else float(scipy.optimize.brentq(lacking, 0.0, 1.0))
+    return 1.0 if lacking(1.0) > 0 else float(scipy.optimize.brentq(lacking, 1e-9, 1.0))

@@ -53,11 +53,13 @@ class ArrayMetric:
         return ArrayMetric(self.name, self.truth[rows], np.asarray(self.predicted)[rows])
 
     def gain_over(self, rival: RowMetric) -> PairedDifference:
-        """Return how much better this predictor is than the rival, also for errors. A rival without
-        a correlation, as its predictions are all the same, counts as one whose correlation is 0."""
+        """Return how much better this predictor is than the rival, also for errors. If only one has
+        a correlation, as the predictions of the other are all the same, that one counts as 0."""
         assert isinstance(rival, ArrayMetric)
         metric, sides = METRICS[self.name], (self.predicted, rival.predicted)
-        if metric in CORRELATIONS and math.isfinite(self.value) > math.isfinite(rival.value):
+        if metric in CORRELATIONS and math.isfinite(self.value) != math.isfinite(rival.value):
+            if math.isfinite(rival.value):
+                return -rival.gain_over(self)
             interval = self.estimate()
             p = permutation_p(metric, self.truth, self.predicted, RESAMPLES)
             return PairedDifference(interval.value, interval.low, interval.high, p, len(self.truth))

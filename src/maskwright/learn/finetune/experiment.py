@@ -153,8 +153,9 @@ class ExperimentSheet:
 
     @cached_property
     def table(self) -> Table:
-        rows = []
-        for name, values in sorted(self.values.items(), key=lambda item: -float(np.mean(item[1]))):
+        rows, means = [], {n: np.nan_to_num(np.mean(v), nan=-1) for n, v in self.values.items()}
+        for name in sorted(means, key=means.__getitem__, reverse=True):
+            values = self.values[name]
             p = "best" if name == self.best else _shown(self.differences[self.best, name].p)
             mean = TaskMetrics.mean(self.metrics[name]).figures[self.measure].estimate()
             spread = "–" if len(values) == 1 else decimals(float(np.std(values, ddof=1)))
@@ -175,9 +176,10 @@ class ExperimentSheet:
     @property
     def pairs(self) -> Table:
         """The difference of every pair, the clearest first."""
+        defined = [pair for pair in self.differences.items() if not math.isnan(pair[1].p)]
         rows = [
             [name, rival, gap.estimate().render(), _shown(gap.p)]
-            for (name, rival), gap in sorted(self.differences.items(), key=lambda i: i[1].p)
+            for (name, rival), gap in sorted(defined, key=lambda i: i[1].p)
             if (gap.value, name) > (0.0, rival)
         ]
         head = ["better", "than", "by", "p"]
