@@ -21,7 +21,7 @@ from maskwright.ask.analysis.tokens import see, show_tokens, tokenizer_of
 from maskwright.ask.doctor.doctor import doctor
 from maskwright.ask.evaluate.against import ModelComparison, evaluate_against
 from maskwright.ask.evaluate.compare import compare
-from maskwright.ask.evaluate.kind import answers_tasks, is_retrieval_folder
+from maskwright.ask.evaluate.kind import PAIRS, RETRIEVAL, kind_of
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.evaluate.minimal_pairs import PairEvaluation, evaluate_pairs
 from maskwright.ask.evaluate.retrieval import evaluate_retrieval
@@ -197,7 +197,7 @@ def evaluate(
     by: str | None = None,
     generalisation: bool = False,
     against: Path | str | None = None,
-    also: Sequence[Path | str] = (),
+    other_data: Sequence[Path | str] = (),
     stream: TextIO | None = None,
 ) -> TextEvaluation | PairEvaluation | ModelComparison | dict[str, Estimate]:
     """Evaluate a model: without `data` on text, with it on retrieval if it is a folder in BEIR's
@@ -213,27 +213,27 @@ def evaluate(
         Others: as for these functions.
 
     Raises:
-        UsageError: both `data` and `text`, or pairs without `out`.
+        UsageError: both `data` and `text`, pairs without `out`, or a setting without effect.
         IncompatibleError: the model cannot be asked so.
     """
-    if data is None:
-        reading = None if read == DEFAULT_OPTIONS else read.reading
-        return evaluate_text(model, text, reading=reading)
-    if text:
+    if data is not None and text:
         raise UsageError("two things to evaluate on", found="data and text", wanted="one of them")
-    if is_retrieval_folder(Path(data)):
+    of_one: dict[str, Any] = {"base": base, "by": by, "other_data": other_data}
+    of_one["generalisation"] = generalisation
+    settings = {**of_one, "how": how, "part": part, "out": out, "against": against}
+    reading = None if read == DEFAULT_OPTIONS else read.reading
+    settings |= {"dimensions": dimensions, "column": columns, "read": reading}
+    kind = kind_of(Path(model), None if data is None else Path(data), settings)
+    if data is None:
+        return evaluate_text(model, text, reading=reading)
+    if kind == RETRIEVAL:
         return evaluate_retrieval(
             model, data, part=part, dimensions=dimensions, out=out, base=base, stream=stream
         )
-    if answers_tasks(Path(model)):
+    if kind != PAIRS:
         common: dict[str, Any] = {"part": part, "columns": columns, "read": read, "out": out}
-        of_one: dict[str, Any] = {"base": base, "by": by, "also": also}
-        of_one["generalisation"] = generalisation
         if against is None:
             return evaluate_file(model, data, **common, **of_one, stream=stream)
-        if any(of_one.values()):
-            option = ", ".join(of_one)
-            raise UsageError("two models are compared on all rows", where=option, do="leave it out")
         return evaluate_against(model, against, data, **common, stream=stream)
     if out is None:
         raise UsageError("where the outcomes of pairs are written is missing", where="out")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import shutil
+from collections import Counter
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,8 @@ import numpy as np
 import pytest
 
 from finetune.test_command import table, tuned  # noqa: F401 - a fixture
+from maskwright.api import evaluate
+from maskwright.ask.evaluate import slices
 from maskwright.ask.evaluate.against import ModelComparison, evaluate_against
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.base.errors import IncompatibleError, UsageError
@@ -23,8 +28,9 @@ from maskwright.base.metrics.row_metrics import ArrayMetric
 from maskwright.cli.main import main
 from maskwright.learn.finetune import conclusion
 from maskwright.learn.finetune.tune import TrainingResult
+from maskwright.learn.tasks import sequence_to_sequence
 from maskwright.learn.tasks.base.task_type import Encoded, Extent, TaskMetrics, task_for
-from maskwright.text.tables.rows import TextExample
+from maskwright.text.tables.rows import Row, TextExample
 from small_tasks import finetuned
 
 
@@ -83,10 +89,34 @@ def test_models_that_cannot_be_compared_are_refused(
         compared((good, small_task("classification"), data))  # other labels
     with pytest.raises(UsageError):
         compared((good, good, data))
+    for name, value in (("how", "masked"), ("part", "choosing")):
+        with pytest.raises(UsageError) as caught:
+            evaluate(good, data, against=bad, **{name: value})  # type: ignore[arg-type]
+        assert caught.value.where == f"--{name}"
     for more in (["--by", "source"], ["--base", str(bad)]):
         assert (
             main(["evaluate", str(good), "--against", str(bad), "--data", str(data), *more]) == 64
         )
+
+
+def test_texts_that_were_not_judged_are_counted(
+    small_task: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, copy, data = small_task("sequence-to-sequence"), tmp_path / "m", tmp_path / "d.jsonl"
+    shutil.copytree(folder, copy)
+    rows = [{"source": f"the cat sat {n}", "target": f"the dog {n}"} for n in range(4)]
+    data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for judged, said in ((2, 2), (4, None)):
+        monkeypatch.setattr(sequence_to_sequence, "JUDGED", judged)
+        assert compared((folder, copy, data)).num_judged == said
+
+
+def test_values_of_any_type_are_slices() -> None:
+    cells = [date(2026, 1, 1)] * 10 + [math.nan, None]
+    rows = [Row({"day": cell}, "f", number) for number, cell in enumerate(cells)]
+    examples = [TextExample("a", 0, row.where) for row in rows]
+    found = slices.values_of("day", examples, rows, ["day"])
+    assert Counter(found) == {"2026-01-01": 10, "(empty)": 2}
 
 
 def test_a_slice_that_is_worse_is_named(pair: tuple[Path, Path, Path], tmp_path: Path) -> None:
@@ -108,19 +138,19 @@ def test_rows_of_another_domain_are_a_column_of_their_own(
     text, wrong = pair[2].read_text(), tmp_path / "wrong.csv"
     wrong.write_text(text.replace("meow", "?").replace("woof", "meow").replace("?", "woof"))
     out, stream = tmp_path / "out", io.StringIO()
-    evaluate_file(pair[0], pair[2], also=[wrong, pair[2]], out=out, stream=stream)
+    evaluate_file(pair[0], pair[2], other_data=[wrong, pair[2]], out=out, stream=stream)
     content = json.loads((out / "evaluation.json").read_text())
-    ours, also = content["figures"]["accuracy"], content["also"]
-    assert also[str(wrong)]["accuracy"]["value"] == pytest.approx(1 - ours["value"])
+    ours, others = content["figures"]["accuracy"], content["other_data"]
+    assert others[str(wrong)]["accuracy"]["value"] == pytest.approx(1 - ours["value"])
     ours, wrong_figure, same = (
         Estimate(**figures)
-        for figures in (ours, also[str(wrong)]["accuracy"], also[str(pair[2])]["accuracy"])
+        for figures in (ours, others[str(wrong)]["accuracy"], others[str(pair[2])]["accuracy"])
     )
     assert same.minus(ours).low < 0 < same.minus(ours).high
     difference = wrong_figure.minus(ours)
     assert difference.low < difference.value < difference.high < 0
     assert difference.render() in stream.getvalue()
-    line = ["evaluate", str(pair[0]), "--data", str(pair[2]), "--also"]
+    line = ["evaluate", str(pair[0]), "--data", str(pair[2]), "--other-data"]
     assert main([*line, str(tmp_path / "nowhere.csv")]) == 64
     assert main([*line, str(wrong), "--against", str(pair[1])]) == 64
 

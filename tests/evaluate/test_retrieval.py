@@ -168,5 +168,6 @@ def test_a_model_is_evaluated(model: Path, tmp_path: Path, monkeypatch: pytest.M
     assert about["verdict"]["sentence"] in printed.getvalue()
     assert about["by_query"].keys() == {"q1", "q2", "d3"}
     assert about["baseline"]["mrr_at_10"] == 1.0  # without the document "d3" for the query "d3"
+    monkeypatch.setattr(retrieval, "_keyword_ranking", None)  # nothing is searched before
     with pytest.raises(UsageError, match="dimensions"):
         evaluate_retrieval(model, path, dimensions=[10_000], stream=io.StringIO())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,9 @@ def test_the_best_its_equals_and_the_cheapest_of_them() -> None:
     assert gap.p == back.p < 1e-3 and gap.low == -back.high > 0.2
     varied = sheet_of({**right, "c": [0.2, 0.99]}, dict.fromkeys("abc", 1.0))
     assert varied.equals == ["b", "c"], "the control: seeds that differ so much say nothing"
+    undefined = sheet_of({**right, "a": [math.nan]}, dict.fromkeys("abc", 1.0))
+    undefined.values["a"] = [math.nan]
+    assert [row[0] for row in undefined.table["rows"]] == ["b", "c", "a"]
     chosen = {n: {**saved, "validation": [n == "c"]} for n, saved in sheet.saved.items()}
     assert replace(sheet, saved=chosen).best == "c", "by validation data where all have some"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from labelled.tables import loaded, refusal, sentence, table_of, understood, write, write_rows
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.cell_values import is_empty
+from maskwright.text.tables.cell_values import group_name, is_empty
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.layout import Dataset
@@ -408,6 +409,7 @@ def test_a_question_with_choices_may_be_about_a_text() -> None:
 @pytest.mark.parametrize("text", ["", " \t\n", "\u00a0", "\u200b", "\ufeff \u200d", "\u00ad"])
 def test_what_nobody_sees_is_no_text(text: str) -> None:
     assert is_empty(text) and not is_empty(text + ".") and not is_empty("a" + text)
+    assert [group_name(value) for value in (text, None, math.nan, 1.0)] == ["", "", "", "1.0"]
 
 
 def test_lists_of_whole_numbers_have_the_names_beside_them() -> None:

@@ -42,7 +42,7 @@ OPTIONS = {
     "doctor": "data model --column --out --read --task",
     "compare": "recipes --budget --data --out --seeds --set --text",
     "evaluate": """
-        model --against --also --base --by --column --data --dimensions --generalisation --how
+        model --against --base --by --column --data --dimensions --generalisation --how --other-data
         --out --part --read --text
     """,
     "experiment": """
@@ -171,6 +171,7 @@ EARLY = {
     "probe M --data D --task clasification": "'classification'",
     "predict M D --read on_bda=skip": "'on_bad'",
     "predict M D --engine openvin": "'openvino'",
+    "predict M D --also M --base M": "--base",
     "evaluate M --data D --read on_bda=skip": "'on_bad'",
     "evaluate M --data D --how casual": "'causal'",
     "evaluate M --data D --part chosing": "'choosing'",

@@ -20,11 +20,13 @@ from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict import file as predict_rows
 from maskwright.ask.predict import predictor
 from maskwright.ask.predict.file import predict_file
+from maskwright.ask.predict.inputs import require_effect
 from maskwright.ask.predict.predictor import Predictor, load
+from maskwright.ask.predict.remote import RemoteServer
 from maskwright.ask.predict.rows import stdin_file
-from maskwright.ask.predict.uncertain import choose_uncertain
+from maskwright.ask.predict.uncertain import choose_uncertain, uncertain_rows
 from maskwright.ask.predict.write import write_predictions
-from maskwright.base.errors import CheckpointError, DataError, UsageError
+from maskwright.base.errors import CheckpointError, DataError, UsageError, ignore
 from maskwright.base.storage.strict_json import parse
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base.task_type import task_for
@@ -89,6 +91,21 @@ def test_rows_to_label_next_need_probabilities(tagger: Path, tmp_path: Path) -> 
     assert caught.value.where == "--uncertain"
 
 
+def test_settings_without_effect_are_refused_before_a_model_is_opened() -> None:
+    server, right = RemoteServer("http://localhost:9"), {"labels": ["a"], "uncertain": 1}
+    for where, settings in {
+        "--base": {"also": ["M"], "base": "B"},
+        "--engine": {"server": server, "engine": "onnxruntime"},
+        "--labels": {"also": ["M"], **right},
+        "--hypothesis": {"hypothesis": "It is {}."},
+        "--uncertain": {"uncertain": 0},
+    }.items():
+        with pytest.raises(UsageError) as caught:
+            predict_file("M", "rows.csv", io.StringIO(), **settings)  # type: ignore[arg-type]
+        assert caught.value.where == where
+        require_effect({**settings, "also": [], "server": None, **right})  # the control
+
+
 def test_of_several_labels_the_margin_is_the_distance_from_a_threshold() -> None:
     probabilities = np.array([[0.9, 0.25], [0.5, 0.02]], np.float32)
     predictor = SimpleNamespace(
@@ -100,6 +117,10 @@ def test_of_several_labels_the_margin_is_the_distance_from_a_threshold() -> None
     chosen: Any = choose_uncertain(predictor, rows, 2)  # type: ignore[arg-type]
     assert [row.index for row in chosen] == [0, 1]
     assert [row.margin for row in chosen] == pytest.approx([0.1, 0.2], abs=1e-3)
+    pool = [({"uncertain_row": 1}, rows[0])]
+    with pytest.raises(UsageError) as caught:  # before anything is predicted
+        list(uncertain_rows(None, pool, 1, ignore))  # type: ignore[arg-type]
+    assert (caught.value.where, caught.value.found) == ("one", "uncertain_row")
 
 
 def learned(model: Path, folder: Path, names: list[str], rows: list[list[str]]) -> Path:

@@ -68,6 +68,10 @@ def test_the_rows_of_a_file(inference: Path, tmp_path: Path) -> None:
     expected = load(inference).predict(TEXTS, **labelling)
     lines = [json.loads(line) for line in printed.getvalue().splitlines()]
     assert [line["prediction"] for line in lines] == expected
+    with pytest.raises(UsageError) as refused:
+        predict_file(inference, source, printed, labels=["a"], uncertain=1)
+    assert refused.value.where == "--uncertain"
+    assert predict_file(inference, source, printed, **labelling, uncertain=1) == 1, "the control"
     write_predictions(inference, source, tmp_path / "out.csv", **labelling)
     head, *cells = (tmp_path / "out.csv").read_text().splitlines()
     assert head == "n,text,predicted_label,predicted_score"

@@ -15,7 +15,7 @@ from typing import Any
 
 from maskwright.base.errors import Finding
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.rows import BETWEEN, TRAIN, Example, Row, Table, folded, value_of
+from maskwright.text.tables.rows import BETWEEN, TRAIN, Example, Row, Table, folded
 from maskwright.text.tables.splits import draw_rows
 
 # Rows that are compared with each other or predicted; of more rows, as many are drawn.
@@ -87,16 +87,16 @@ class Subject:
         """The names of the classes; empty if the task has none."""
         return () if self.dataset.labels is None else self.dataset.labels.names
 
-    def values(self, column: str, rows: Sequence[Example]) -> list[Any]:
-        """Return the value of each of `rows` in a column of the files."""
-        return [value_of(self.raw_rows[row.where], column) for row in rows]
+    @cached_property
+    def distinct(self) -> list[int]:
+        """The indices of `rows`; of copies with one label, no further evidence, only the first."""
+        keys = [(words_of(row.whole_text), row.answer) for row in self.rows]
+        return sorted(dict(zip(reversed(keys), reversed(range(len(keys))), strict=True)).values())
 
     def drawn(self, count: int = EXAMINED) -> Dataset:
-        """Return at most `count` rows as the only part of a dataset, called `train`; they are
-        drawn proportionally to their classes. Of copies with one label, which are no further
-        evidence, only the first is left."""
-        keys = [(words_of(row.whole_text), row.answer) for row in self.rows]
-        chosen = sorted(dict(zip(reversed(keys), reversed(range(len(keys))), strict=True)).values())
+        """Return at most `count` of the `distinct` rows as the only part of a dataset, called
+        `train`; they are drawn proportionally to their classes."""
+        chosen = self.distinct
         if len(chosen) > count:
             rows = [self.rows[i] for i in chosen]
             drawn = draw_rows([r.whole_text for r in rows], [r.stratum for r in rows], count)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from maskwright.ask.doctor.check import Check, Subject, percent, severity, texts_of, words_of
 from maskwright.base.errors import Finding
 from maskwright.base.terminal import counted
-from maskwright.text.tables.cell_values import is_empty
+from maskwright.text.tables.cell_values import group_name
 from maskwright.text.tables.columns import GROUPS
-from maskwright.text.tables.rows import TRAIN, Example, plain
+from maskwright.text.tables.rows import TRAIN, Example, plain, value_of
 
 COMPARED = 100_000  # rows that are compared for near copies
 SHINGLE, SIMILAR = 3, 0.7
@@ -153,8 +153,8 @@ def _groups_across(subject: Subject) -> Iterator[Finding]:
     columns = subject.dataset.task.columns
     names = [name for name in columns.left_out if plain(name) in GROUPS]
     for name in [columns["group"]] if "group" in columns.roles else names:
-        values = subject.values(name, subject.rows)
-        groups = ["" if is_empty(value) else str(value) for value in values]
+        cells = [value_of(subject.raw_rows[row.where], name) for row in subject.rows]
+        groups = list(map(group_name, cells))
         learned = {
             group for group, side in zip(groups, subject.parts, strict=True) if side == TRAIN
         } - {""}

@@ -55,6 +55,7 @@ class ModelComparison:
         gaps: how much better the first model is, by metric; positive for errors, too.
         p: of no difference; of metrics other than `measure` adjusted for all of them.
         differing: rows with different answers, those first that one model has right.
+        num_judged: number of leading rows in which these were looked for; None: all.
     """
 
     verdict: Verdict
@@ -63,6 +64,7 @@ class ModelComparison:
     gaps: Mapping[str, PairedDifference]
     p: Mapping[str, float]
     differing: Sequence[DifferingRow]
+    num_judged: int | None = None
 
     @property
     def table(self) -> document.Table:
@@ -85,9 +87,10 @@ class ModelComparison:
     def differing_table(self) -> document.Table:
         names = list(self.estimates)
         counts = [sum(row.right == name for row in self.differing) for name in (*names, "neither")]
+        rows = f"Rows{f' (of the first {self.num_judged:,})' if self.num_judged else ''}"
         return {
             "heading": "Where they differ",
-            "title": f"Rows with different answers: {names[0]} alone is right in {counts[0]:,}, "
+            "title": f"{rows} with different answers: {names[0]} alone is right in {counts[0]:,}, "
             f"{names[1]} alone in {counts[1]:,}, neither in {counts[2]:,}",
             "head": ["where", "text", "label", *names],
             "rows": [
@@ -111,6 +114,7 @@ class ModelComparison:
                 for metric, gap in self.gaps.items()
             },
             "differing_rows": len(self.differing),
+            "judged_rows": self.num_judged,
             "rows": [vars(row) for row in self.differing[:WRITTEN_ROWS]],
         }
 
@@ -172,6 +176,7 @@ def evaluate_against(
         gaps,
         {measure: gaps[measure].p, **p},
         differing_rows(names, *reports),
+        judged if (judged := reports[0].num_judged or len(rows)) < len(rows) else None,
     )
     say(f"\n{comparison.verdict.sentence}\n\n{document.for_terminal(comparison.table)}")
     say(comparison.differing_table["title"])

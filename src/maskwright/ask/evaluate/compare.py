@@ -18,7 +18,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -347,15 +347,15 @@ def _collect(
         for seed in range(seeds):
             folder = run_folder(out, candidate.recipe.name, seed)
             run = _run_metrics(candidate, folder, seed)
-            model = open_model(folder)
+            model = cache(partial(open_model, folder))  # only opened if a metric needs it
             if BITS in measures and candidate.is_language_model:
-                run.final["bits_per_byte"] = _bits(candidate, model)
+                run.final["bits_per_byte"] = _bits(candidate, model())
             if MASKED in measures and candidate.fills:
-                run.final["masked_loss"] = _masked_loss(candidate, model, length)
+                run.final["masked_loss"] = _masked_loss(candidate, model(), length)
             if HIDDEN in measures:
-                run.final["hidden"] = _masked_accuracy(candidate, model, length)
+                run.final["hidden"] = _masked_accuracy(candidate, model(), length)
             if score is not None:
-                run.final["pairs"] = score(candidate, folder, model).mean
+                run.final["pairs"] = score(candidate, folder, model()).mean
             runs.append(run)
         recipe = candidate.recipe
         contenders.append(

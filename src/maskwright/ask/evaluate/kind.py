@@ -1,11 +1,59 @@
 """What a model is evaluated on where the user names only data: retrieval, labelled rows, or minimal
-pairs."""
+pairs; and which options have an effect on each."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
+
+from maskwright.base.errors import UsageError, near
+from maskwright.text.tables import rows
 
 PARTS = ("all", "choosing", "reporting")  # of minimal pairs
+ROW_PARTS = (rows.ALL, *rows.PARTS)
+TEXT, PAIRS, RETRIEVAL = "text", "minimal pairs", "a retrieval folder"
+ROWS, TWO_MODELS = "labelled rows", "labelled rows against another model"
+USED = {
+    TEXT: ("read",),
+    PAIRS: ("how", "out", "part"),
+    RETRIEVAL: ("base", "dimensions", "out", "part"),
+    ROWS: ("part", "column", "read", "out", "base", "by", "generalisation", "other_data"),
+    TWO_MODELS: ("part", "column", "read", "out", "against"),
+}
+OPTIONS = sorted({option for names in USED.values() for option in names})
+
+
+def kind_of(model: Path, data: Path | None, options: Mapping[str, Any]) -> str:
+    """Return what a model is evaluated on, one of `USED`; `options` has the values of `OPTIONS`,
+    which are empty where the user gave none.
+
+    Raises:
+        UsageError: an option has no effect there, or there is no such part.
+    """
+    kind = TEXT if data is None else RETRIEVAL if is_retrieval_folder(data) else PAIRS
+    if kind == PAIRS:
+        _require_part(options["part"], {*PARTS, *ROW_PARTS})
+        if answers_tasks(model):
+            kind = TWO_MODELS if options["against"] else ROWS
+    for option in OPTIONS:
+        if options[option] and option not in USED[kind]:
+            raise UsageError(
+                "option has no effect here",
+                where=f"--{option.replace('_', '-')}",
+                found=f"the model is evaluated on {kind}",
+                do="leave it out",
+            )
+    if kind != RETRIEVAL:
+        _require_part(options["part"], PARTS if kind == PAIRS else ROW_PARTS)
+    return kind
+
+
+def _require_part(part: str | None, choices: Collection[str]) -> None:
+    if part is not None and part not in choices:
+        message, do = "no such part of the data", "leave it out for the usual part"
+        wanted = near(part, choices)
+        raise UsageError(message, where="--part", found=repr(part), wanted=wanted, do=do)
 
 
 def is_retrieval_folder(path: Path) -> bool:

@@ -94,7 +94,7 @@ def evaluate_file(
     base: Path | str | None = None,
     by: str | None = None,
     generalisation: bool = False,
-    also: Sequence[Path | str] = (),
+    other_data: Sequence[Path | str] = (),
     stream: TextIO | None = None,
 ) -> dict[str, Estimate]:
     """Evaluate the fine-tuned model in `folder` on the labelled rows of `data`.
@@ -113,7 +113,7 @@ def evaluate_file(
         generalisation: also measure the distance of the weights from those before training, the gap
             to training rows, and a PAC-Bayes bound; the training data must be where `finetune` read
             them.
-        also: files or folders of rows with the same columns, such as of another domain; the
+        other_data: files or folders of rows with the same columns, such as of another domain; the
             metrics are also given for them, with the difference to `data`.
         stream: for the printed report; None: standard output.
 
@@ -128,7 +128,8 @@ def evaluate_file(
     """
     document.reserve(out, NAME)
     home = _result_folder(Path(folder))
-    training_rows = _training_rows(home) if generalisation else []
+    training_data = _training_data(home / recipe.NAME) if generalisation else None
+    training_rows = _traced_rows(home, training_data) if generalisation else []
     say, model = printer(stream), load(folder, base=base)
     rejects = None if out is None else Path(out) / REJECTS
     labelled = rows_for(
@@ -140,13 +141,13 @@ def evaluate_file(
         raise UsageError(message, where="--by", found=task_type.task, do=remedy)
     added = {
         str(path): rows_for(folder, model, path, columns=columns, read=read, say=say)
-        for path in also
+        for path in other_data
     }
     values = [] if by is None else slices.values_of(by, rows, labelled.table_rows, labelled.columns)
     predictions = predict_rows(model, task_type, rows, say)
     for finding in model.findings:
         say(finding.line())
-    baselines, findings = baselines_of(Path(folder), task_type, rows)
+    baselines, findings = baselines_of(home, task_type, rows, training_data)
     compared = {"model": predictions.metrics} | {
         name: task_type.metrics(rows, answers) for name, answers in baselines
     }
@@ -176,7 +177,7 @@ def evaluate_file(
         "findings": [finding.to_json() for finding in findings],
     }
     if shifted:
-        content["also"] = {name: plain_estimates(estimates) for name, estimates in shifted.items()}
+        content["other_data"] = {name: plain_estimates(e) for name, e in shifted.items()}
     metric_table = _metric_table(
         f"{task_type.task}, {counted(len(rows), 'row')}"
         + (f" of {eval_part}" if eval_part else ""),
@@ -247,13 +248,13 @@ def predict_rows(
 
 
 def baselines_of(
-    folder: Path, task_type: TaskType, rows: Sequence[Any]
+    folder: Path, task_type: TaskType, rows: Sequence[Any], training_data: Dataset | None
 ) -> tuple[list[tuple[str, Answers]], list[Finding]]:
     """Return the answers of baselines to the rows, by name, and a finding if some are missing: they
-    are fitted on the training data of the model in `folder`, or are the constant ones recorded."""
-    folder = _result_folder(folder)
+    are fitted on the training data of the result in `folder`, which is read if it is None, or are
+    the constant ones recorded."""
     results = conclusion.read_results(folder / RESULTS)
-    if (data := _training_data(folder / recipe.NAME)) is not None:
+    if (data := training_data or _training_data(folder / recipe.NAME)) is not None:
         names = () if data.labels is None else data.labels.names
         if data.task.name == task_type.task and tuple(names) == task_type.labels:
             parts = {name: data.parts[name] for name in (TRAIN, VALIDATION) if name in data.parts}
@@ -267,10 +268,9 @@ def baselines_of(
     return recorded, [Finding("baselines-not-fitted", message, consequence)]
 
 
-def _training_rows(folder: Path) -> Sequence[Any]:
-    """Return the rows that the network in the result `folder` was trained on."""
+def _traced_rows(folder: Path, data: Dataset | None) -> Sequence[Any]:
+    """Return the rows of the training data if the network in the result `folder` can be traced."""
     file = folder / recipe.NAME
-    data = _training_data(file)
     saved_recipe = None if data is None else recipe.read(file)
     if (
         saved_recipe is None

@@ -89,13 +89,12 @@ def evaluate_retrieval(
     """
     document.reserve(out, NAME)
     say, retrieval = printer(stream), read_retrieval(Path(data), part)
-    reader = _reader(load(folder, base=base).opened())
+    reader = _reader(load(folder, base=base).opened(), dimensions)
     for finding in reader.findings:
         say(finding.line())
     keyword_ranking = _keyword_ranking(retrieval)
     baseline = row_metrics.means(MEASURES, _metrics(keyword_ranking, retrieval))
     if reader.task_type.problem == "number":
-        require_dimensions(dimensions, 1, 1)
         say(f"the first {RERANKED} documents of BM25 for each query are read and sorted")
         _rerank(keyword_ranking, reader, retrieval)
         scores = {1: _metrics(keyword_ranking, retrieval)}
@@ -155,14 +154,24 @@ def evaluate_retrieval(
     return metrics
 
 
-def _reader(engine: Engine) -> Predictor:
-    """Return the predictor of scores for pairs of texts, if there is one, else of embeddings."""
+def _reader(engine: Engine, dimensions: Sequence[int]) -> Predictor:
+    """Return the predictor of scores for pairs of texts, if there is one, else of embeddings; an
+    error if it has fewer `dimensions`, or if the similarity of its vectors is no product."""
     if "predict" in engine.abilities and isinstance(engine.predictor, Predictor):
         task_type = engine.predictor.task_type
         takes_pairs = len(task_type.roles) == 2 or task_type.options.get(UNTOLD)
         if task_type.problem == "number" and takes_pairs:
+            require_dimensions(dimensions, 1, 1)
             return engine.predictor
-    return engine.embedder(None)
+    embedder = engine.embedder(None)
+    similarity, supported = str(embedder.task_type.decoding[COMPARED]), ("cosine", "dot")
+    if similarity not in supported:
+        message, where = "the similarity is no product of vectors", embedder.path
+        raise IncompatibleError(
+            message, where=where, found=similarity, wanted=" or ".join(supported)
+        )
+    require_dimensions(dimensions, 1, embedder.vectors(["a"]).shape[1])
+    return embedder
 
 
 def _rerank(ranking: Ranking, reader: Predictor, retrieval: RetrievalData) -> None:
@@ -181,13 +190,7 @@ def _scores(
     embedder: Predictor, retrieval: RetrievalData, dimensions: Sequence[int], say: Say
 ) -> dict[int, NDArray[np.float64]]:
     """Return number of dimensions -> metrics (Q, 5) of each query, the largest number first."""
-    similarity, supported = str(embedder.task_type.decoding[COMPARED]), ("cosine", "dot")
-    if similarity not in supported:
-        message, where = "the similarity is no product of vectors", embedder.path
-        raise IncompatibleError(
-            message, where=where, found=similarity, wanted=" or ".join(supported)
-        )
-    compared = unit_vectors if similarity == "cosine" else np.asarray
+    compared = unit_vectors if embedder.task_type.decoding[COMPARED] == "cosine" else np.asarray
     notes: dict[str, Finding] = {}
 
     def note(finding: Finding) -> None:
@@ -197,7 +200,6 @@ def _scores(
     queries = _prompted(embedder, QUERY_PROMPTS, say).vectors(query_texts, note)
     reader, full_width = _prompted(embedder, DOCUMENT_PROMPTS, say), queries.shape[1]
     dimensions = dimensions or embedder.task_type.options.get(DIMENSIONS, ())
-    require_dimensions(dimensions, 1, full_width)
     rankings = {
         width: Ranking(len(queries), DEPTH)
         for width in sorted({full_width, *dimensions}, reverse=True)

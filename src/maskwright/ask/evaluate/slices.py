@@ -8,7 +8,6 @@ in at most 5 % of columns that have nothing to do with the errors a slice is cal
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from maskwright.base.metrics.row_metrics import ArrayMetric, SumMetric
 from maskwright.base.report.document import Table
 from maskwright.base.terminal import counted, decimals
 from maskwright.learn.tasks.base.task_type import TaskMetrics
-from maskwright.text.tables.cell_values import is_empty
+from maskwright.text.tables.cell_values import group_name
 from maskwright.text.tables.rows import Row, has_column, value_of
 
 LEAST_ROWS = 10  # of a slice
@@ -141,11 +140,7 @@ def values_of(
             wanted=near(column, columns),
         )
     by_place = {row.where: value_of(row, column) for row in rows}
-    cells = [by_place.get(example.where) for example in examples]
-    values = [
-        "(empty)" if is_empty(cell) else cell if isinstance(cell, str) else json.dumps(cell)
-        for cell in cells
-    ]
+    values = [group_name(by_place.get(example.where)) or "(empty)" for example in examples]
     most = max(Counter(values).values())
     if most < LEAST_ROWS:
         raise UsageError(

@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO, TypedDict, Unpack
 
+from maskwright.ask.predict.inputs import require_effect
 from maskwright.ask.predict.predictor import PORTION, BasePredictor, TaskPredictor, load
 from maskwright.ask.predict.remote import ModelChangedError, RemoteServer, with_server
 from maskwright.ask.predict.rows import PREDICTION, WINDOWS, name_taken, rows_to_answer
@@ -158,12 +159,12 @@ def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePr
     a server.
 
     Raises:
-        UsageError: a setting is unknown, `columns` has an unknown role, or `engine` is not "torch"
-            for several models.
+        UsageError: a setting is unknown or has no effect, or `columns` has an unknown role.
     """
     if unknown := settings.keys() - PredictionSettings.__annotations__.keys():
         similar_names = near(min(unknown), PredictionSettings.__annotations__)
         raise UsageError("no such setting", found=", ".join(sorted(unknown)), wanted=similar_names)
+    require_effect(settings)
     other_folders = listed(settings.get("also", ()))
     labels, engine = settings.get("labels", ()), settings.get("engine", TORCH)
     server, base = settings.get("server"), settings.get("base")
@@ -172,21 +173,13 @@ def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePr
     if server is not None:
         model = with_server(server)
     elif other_folders:
-        if engine != TORCH:
-            message, do = "only torch computes several models together", "leave --engine out"
-            raise UsageError(message, where="--engine", found=engine, wanted=TORCH, do=do)
         model = load_shared([folder, *other_folders])
     else:
         model = load(folder, base=base) if engine == TORCH else _load(engine, folder, base, say)
-    for option in ("labels", "uncertain"):
-        if settings.get(option) and not isinstance(model, TaskPredictor):
-            other_option = "--server" if server is not None else "--also"
-            message, do = "the option is for one model in a folder", "leave one of them out"
-            raise UsageError(message, where=f"--{option}", found=other_option, do=do)
     if labels and isinstance(model, TaskPredictor):
         model = model.with_labels(labels, settings.get("hypothesis"))
     if settings.get("uncertain") is not None:
-        model.require_probabilities("--uncertain")
+        model.require_probabilities("--uncertain", 2)
     if isinstance(model, SharedEncoder):
         _require_same_columns(model, named_columns)
     model = model.with_long_texts(settings.get("long", "as_trained"))

@@ -1,4 +1,4 @@
-"""Convert the inputs of `predict` in Python to an iterator of examples.
+"""The inputs of `predict`: which settings have an effect together, and in Python the examples.
 
     ["a text", …]                     each element is an example; so are tuples and mappings
     {"text": "a text"}                one example, by the names of columns or roles
@@ -17,11 +17,32 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import DataError, UsageError, near
+from maskwright.model.device.choices import TORCH
 from maskwright.text.corpus.files import KINDS
 
 WHERE = "predict"
 # Roles whose value is a list in each example.
 LISTS = ("tokens", "choices")
+OF_ONE_FOLDER = ("base", "engine", "labels", "uncertain")  # settings of one model in a folder
+
+
+def require_effect(settings: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` for one of `PredictionSettings` that others leave without effect, or if
+    no row could be chosen."""
+    idle = {} if settings.get("labels") else {"hypothesis": "name the labels: --labels A,B"}
+    if settings.get("also"):
+        idle |= dict.fromkeys(OF_ONE_FOLDER, "leave it out, or predict with one model at a time")
+    if settings.get("server") is None:
+        idle["server_token"] = "name the --server"
+    else:
+        remedy = "leave it out, or name a model folder in place of --server"
+        idle |= dict.fromkeys(("also", *OF_ONE_FOLDER), remedy)
+    for name, remedy in idle.items():
+        if settings.get(name) not in (None, TORCH, "", [], ()):
+            where = f"--{name.replace('_', '-')}"
+            raise UsageError("option has no effect here", where=where, do=remedy)
+    if (count := settings.get("uncertain")) is not None and count < 1:
+        raise UsageError("no such number", where="--uncertain", found=count, wanted="1 or more")
 
 
 def examples(

@@ -218,7 +218,7 @@ class LanguageModel:
         """Choose `count` of the examples to be labelled next, the least sure first; see
         `uncertain.choose_uncertain`. Arguments and errors as in `predict_proba`."""
         task_predictor = self._task_predictor(long)
-        task_predictor.require_probabilities("uncertain")
+        task_predictor.require_probabilities("uncertain", 2)
         return choose_uncertain(task_predictor, list(task_predictor.rows(given)), count, warn)
 
     @property

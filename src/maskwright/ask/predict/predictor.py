@@ -182,14 +182,16 @@ class BasePredictor(ABC):
         self.require_probabilities("--scores" if threshold is None else "--threshold")
         return self._with_task(self.task_type.with_options(options))
 
-    def require_probabilities(self, where: str) -> None:
-        """Raise a `UsageError` if the task has no probabilities of labels of whole texts."""
+    def require_probabilities(self, where: str, labels: int = 1) -> None:
+        """Raise a `UsageError` if the task has no probabilities of labels of whole texts, or of
+        fewer than `labels` that exclude each other."""
         task_type = self.task_type
-        if not task_type.scores_rows or task_type.problem == "number":
+        too_few = task_type.problem != "multi" and len(task_type.labels) < labels
+        if too_few or not task_type.scores_rows or task_type.problem == "number":
             raise UsageError(
-                "the task has no probabilities of labels of whole texts",
+                "the task has no probabilities of labels of whole texts, or too few labels",
                 where=where,
-                found=task_type.task,
+                found=f"{task_type.task}, number of labels: {len(task_type.labels)}",
                 wanted="classification of texts or pairs, or multi-label",
                 do="leave it out",
             )

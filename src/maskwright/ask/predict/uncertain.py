@@ -27,6 +27,7 @@ from maskwright.base.terminal import counted
 from maskwright.learn.tasks.base.task_type import THRESHOLDS
 from maskwright.text.tables.rows import folded
 
+COLUMNS = ("uncertain_row", "uncertain_margin", "uncertain_reason")
 ROUNDS, BATCH = 10, 1024  # of k-means
 
 
@@ -76,8 +77,8 @@ def choose_uncertain(
 def uncertain_rows(
     predictor: TaskPredictor, rows: Iterable[tuple[dict[str, Any], Any]], count: int, note: Note
 ) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield the `count` rows to label next, of rows as `rows_to_answer` gives them, with further
-    columns: `uncertain_row` (file and line), `uncertain_margin` and `uncertain_reason`.
+    """Yield the `count` rows to label next, of rows as `rows_to_answer` gives them, with `COLUMNS`
+    (the row: file and line).
 
     Raises:
         UsageError: a column has such a name, and as in `choose_uncertain`.
@@ -87,13 +88,13 @@ def uncertain_rows(
     if len(pool) < len(pairs):
         message = f"{counted(len(pairs) - len(pool), 'row')} could not be read"
         note(Finding("rows-not-considered", message, "none of them is chosen"))
+    for values, example in pool:
+        if clashes := set(COLUMNS) & values.keys():
+            raise name_taken(", ".join(sorted(clashes)), example.where)
     for row in choose_uncertain(predictor, [example for _, example in pool], count, note):
         values, example = pool[row.index]
-        cells = {"row": example.where, "margin": row.margin, "reason": row.reason}
-        columns = {f"uncertain_{name}": cell for name, cell in cells.items()}
-        if clashes := columns.keys() & values.keys():
-            raise name_taken(", ".join(sorted(clashes)), example.where)
-        yield values | columns, example
+        cells = example.where, row.margin, row.reason
+        yield values | dict(zip(COLUMNS, cells, strict=True)), example
 
 
 def _margins(

@@ -5,27 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.ask.evaluate.kind import PARTS as PAIR_PARTS
-from maskwright.ask.evaluate.kind import answers_tasks, is_retrieval_folder
-from maskwright.base.errors import UsageError, near
+from maskwright.ask.evaluate.kind import OPTIONS, PAIRS, USED, kind_of
 from maskwright.base.terminal import harmless_lines
 from maskwright.cli import options
 from maskwright.text.tables.reading_options import how_read
-from maskwright.text.tables.rows import PARTS
 
 SUMMARY = "evaluate a model on text, minimal pairs, labelled rows or retrieval"
 GROUP, ORDER = "pretraining", 5
 EXAMPLES = ("MODEL --data FILE", "MODEL --text FILE")
 READING_OPTION = "--read "
-# Which options have an effect on what is evaluated.
-USED = {
-    "text": ("read",),
-    "minimal pairs": ("how", "out", "part"),
-    "a retrieval folder": ("base", "dimensions", "out", "part"),
-    "labelled rows": ("part", "column", "read", "out", "base", "by", "generalisation", "also"),
-    "labelled rows against another model": ("part", "column", "read", "out", "against"),
-}
-OPTIONS = sorted({option for names in USED.values() for option in names})
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +71,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="labelled rows: another fine-tuned model of the same task, compared on the same rows",
     )
     parser.add_argument(
-        "--also",
+        "--other-data",
         action="extend",
         nargs="+",
         type=Path,
@@ -104,37 +92,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     options.require_existing(a.model, "model", a.command)
     options.require_texts(a.text)
-    for path in (a.data, *a.also):
+    for path in (a.data, *a.other_data):
         options.require_existing(path, "data")
     options.require_existing(a.against, "model", a.command)
     columns, read = options.parse_columns(a), how_read(a.read)
-    in_beir_format = a.data is not None and is_retrieval_folder(a.data)
     if a.how is not None:
         from maskwright.model.inference.likelihood_prompts import require_method
 
         require_method(a.how, "--how")
-    choices = (*PAIR_PARTS, *PARTS)
-    if a.part is not None and not in_beir_format and a.part not in choices:
-        raise UsageError(
-            "no such part of the data",
-            where="--part",
-            found=repr(a.part),
-            wanted=near(a.part, choices),
-            do="leave it out for the usual part",
-        )
     dimensions = options.parse_numbers(a.dimensions, "--dimensions")
-    kind = "a retrieval folder" if in_beir_format else "text"
-    if a.data is not None and not in_beir_format:
-        compared = "labelled rows against another model" if a.against else "labelled rows"
-        kind = compared if answers_tasks(a.model) else "minimal pairs"
-    for option in OPTIONS:
-        if getattr(a, option) and option not in (*USED[kind], "read" if a.text else ""):
-            raise UsageError(
-                "option has no effect here",
-                where=f"--{option}",
-                found=f"the model is evaluated on {kind}",
-                do="leave it out",
-            )
+    settings = {option: getattr(a, option) for option in OPTIONS}
+    kind = kind_of(a.model, a.data, settings | ({"read": ()} if a.text else {}))
     options.note_busy(a.threads)
     from maskwright.api import evaluate, evaluate_text
 
@@ -145,11 +113,11 @@ def do(a: argparse.Namespace) -> None:
     if a.data is None:
         return
     out = a.out
-    if kind == "minimal pairs" and out is None:
+    if kind == PAIRS and out is None:
         from maskwright.text.corpus.saved import is_run
 
         out = a.model if is_run(a.model) else options.next_run_folder("evaluation")
-    names = "how", "part", "base", "by", "generalisation", "against", "also"
-    settings = {name: getattr(a, name) for name in names}
-    settings |= {"columns": columns, "read": read, "dimensions": dimensions, "out": out}
+    del settings["column"]
+    settings |= {"columns": columns, "dimensions": dimensions, "out": out}
+    settings["read"] = read if "read" in USED[kind] else how_read(())
     evaluate(a.model, a.data, **settings)

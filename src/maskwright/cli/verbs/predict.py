@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from maskwright.ask.predict.inputs import require_effect
 from maskwright.base.errors import UsageError
 from maskwright.base.terminal import printer, shell_word
 from maskwright.cli import options
@@ -129,7 +130,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    _refuse_idle(a)
+    require_effect(vars(a))
     is_alone = a.model is not None and a.file == STDIN
     if a.server is not None and is_alone and (a.model == STDIN or a.model.exists()):
         a.model, a.file = None, a.model
@@ -187,19 +188,3 @@ def do(a: argparse.Namespace) -> None:
             return
         count = write_predictions(a.model or STDIN, file, a.out, **keywords)
         printer(None)(f"{count:,} predictions: {a.out}")
-
-
-def _refuse_idle(a: argparse.Namespace) -> None:
-    """Refuse options that would have no effect, such as those of a folder if a server answers."""
-    with_server = "leave it out, or name a model folder in place of --server"
-    no_server, no_labels = "name the --server", "name the labels: --labels A,B"
-    for option, value, remedy in (
-        ("--also", a.server and a.also, with_server),
-        ("--base", a.server and a.base, with_server),
-        ("--uncertain", a.server and a.uncertain, with_server),
-        ("--engine", a.server and a.engine != "torch", with_server),
-        ("--server-token", a.server is None and a.server_token is not None, no_server),
-        ("--hypothesis", a.labels is None and a.hypothesis is not None, no_labels),
-    ):
-        if value:
-            raise UsageError("option has no effect here", where=option, do=remedy)

@@ -153,9 +153,9 @@ class ExperimentSheet:
 
     @cached_property
     def table(self) -> Table:
-        rows, means = [], {n: np.nan_to_num(np.mean(v), nan=-1) for n, v in self.values.items()}
-        for name in sorted(means, key=means.__getitem__, reverse=True):
-            values = self.values[name]
+        rows = []
+        ranked = sorted(self.values.items(), key=lambda i: np.nan_to_num(-np.mean(i[1]), nan=1))
+        for name, values in ranked:
             p = "best" if name == self.best else _shown(self.differences[self.best, name].p)
             mean = TaskMetrics.mean(self.metrics[name]).figures[self.measure].estimate()
             spread = "–" if len(values) == 1 else decimals(float(np.std(values, ddof=1)))

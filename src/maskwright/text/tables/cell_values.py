@@ -39,6 +39,11 @@ def is_empty(value: Any) -> bool:
     return value is None or (type(value) is str and INVISIBLE.fullmatch(value) is not None)
 
 
+def group_name(value: Any) -> str:
+    """Return a value as the name of a group of rows; "" if it is empty, as NaN is in parquet."""
+    return "" if is_empty(value) or value != value else str(value)
+
+
 def is_missing(value: Any) -> bool:
     """Whether a value is a word that programs write for a missing one, such as n/a or ?, or nan."""
     if type(value) is float:

@@ -17,6 +17,7 @@ from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables import splits
 from maskwright.text.tables.cell_values import (
     ALIKE,
+    group_name,
     is_empty,
     label_of,
     means_nothing,
@@ -127,7 +128,7 @@ def build(
         examples_by_split[split] = [example for _, example in rows_and_examples]
         if "group" in task.columns.roles:
             group_values = [value_of(row, task.columns["group"]) for row, _ in rows_and_examples]
-            groups[split] = ["" if is_empty(name) else str(name) for name in group_values]
+            groups[split] = list(map(group_name, group_values))
         list_rejected(bad_rows, table.rejects.get(split))
         dropped_rows += [(error.where or "", error.what) for _, error in bad_rows]
         if not rows_and_examples:
