@@ -3,7 +3,7 @@
 - One thread per worker, set before torch is imported, so that `-n 2` on two cores runs as fast as
   it can and sums come out in the same order each time.
 - The shapes and types written in `nn/` and `objectives/` are enforced (jaxtyping with beartype) in
-  the tests of these two rooms and of all families, but for LONG. Elsewhere they are not: a check
+  the tests of these two packages and of all families, but for LONG. Elsewhere they are not: a check
   costs more than the operation that it stands before, three quarters of a test that decodes.
 - Precision "auto" is float32, whatever units the processor has: a test that means bfloat16 asks for
   it. (Processes that a test starts choose by themselves.)

@@ -126,7 +126,7 @@ def test_config_with_odd_values_comes_back(name: str, kind: str) -> None:
     assert member.architecture(config) == kind
 
 
-# Keys that say again what others say, and so cannot change alone (tests/checkpoint/test_spellings).
+# Keys that say again what others say, and so cannot change alone (checkpoint/test_earlier_configs).
 TWICE = {
     "modernbert": {
         *("layer_types", "global_attn_every_n_layers", "num_hidden_layers", "rope_parameters"),

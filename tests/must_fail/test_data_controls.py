@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.data import test_loader, test_pack, test_store, test_tokenize
+from tests.data import test_loader, test_packing, test_store, test_tokenize
 from tests.data.test_loader import Numbers
 from tests.data.toy import corpus, store_of
 
@@ -70,9 +70,9 @@ def test_first_fit_is_not_best_fit(monkeypatch: pytest.MonkeyPatch) -> None:
             gaps[bins[-1]] -= size
         return np.array(bins, dtype=np.int64)
 
-    monkeypatch.setattr(test_pack, "best_fit", first_fit)
+    monkeypatch.setattr(test_packing, "best_fit", first_fit)
     with pytest.raises(AssertionError):
-        test_pack.test_it_is_best_fit_decreasing.hypothesis.inner_test((9, [2, 6, 5, 3, 1, 7]))  # type: ignore[attr-defined]
+        test_packing.test_it_is_best_fit_decreasing.hypothesis.inner_test((9, [2, 6, 5, 3, 1, 7]))  # type: ignore[attr-defined]
 
 
 def test_a_plan_that_loses_a_piece_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_a_plan_that_loses_a_piece_is_seen(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(rows, "_cut", lambda *a: tuple(column[1:] for column in cut(*a)))
     store = store_of(tmp_path, corpus(7, 60))
     with pytest.raises(AssertionError):
-        test_pack.test_long_documents_are_cut_at_rows(store)
+        test_packing.test_long_documents_are_cut_at_rows(store)
 
 
 def test_a_store_that_is_opened_unseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from corpus.test_curated import LICENCES, curate
+from corpus.test_curated_folder import LICENCES, curate
 from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base.config import to_toml
 from maskwright.base.errors import (

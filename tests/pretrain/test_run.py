@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from corpus.test_curated import curate
+from corpus.test_curated_folder import curate
 from maskwright.base.errors import (
     CheckpointError,
     DataError,

@@ -1,4 +1,4 @@
-"""An experiment sheet: models × methods × seeds on one labelled file, with paired verdicts and cost
+"""An experiment sheet: models × methods × seeds on a labelled file, with paired verdicts and cost.
 
     out/
       untrained/NAME/      copies of models with new weights, where `untrained:MODEL` is compared

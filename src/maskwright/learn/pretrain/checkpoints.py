@@ -5,7 +5,7 @@ same bytes. `timings.jsonl` holds seconds, tokens per second and memory. The jou
 before a checkpoint is saved, and resuming truncates it to the checkpoint. If the disk is full,
 lines are kept in memory until the next flush.
 
-A run's checkpoints: each is a Hugging Face folder with the training state.
+Each checkpoint is a Hugging Face folder with the training state:
 
     checkpoints/step-00001200/
         config.json, model.safetensors, tokenizer.json, ...     loads in transformers as it stands

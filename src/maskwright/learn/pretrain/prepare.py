@@ -15,7 +15,7 @@ is stored in `data/held-out-0/` and so on besides, for a table at the end of the
     data/NAME-origin.json     the files that a store was made from, with their hashes
     data/provenance.json      all of that, for the report
 
-`maskwright tokenizer`: train a tokenizer on the user's text, save it, report on it.
+`maskwright tokenizer` trains a tokenizer on the user's text, saves it and reports on it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 `optimizers.py` has their computation. Matrices decay, biases and norms do not
 (google-research/bert, optimization.py).
 
-The learning rate as a pure function of progress; nothing to save, nothing to get out of step.
+The learning rate is a pure function of progress, so nothing of it is saved:
 
     constant           warm-up, then 1
     linear             warm-up, then straight down to `floor` at the end
