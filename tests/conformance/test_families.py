@@ -31,7 +31,7 @@ CONTRACT = {
     *("ARCHITECTURES", "COORDINATES", "CONSTANTS", "SIZES", "config", "weights"),
 }
 
-# families.md; bodies with their pooler where the family has one, else as the class is named.
+# As published; bodies with their pooler where the family has one, else as the class is named.
 PUBLISHED = {
     ("bert", "tiny", "BertModel"): 4_385_920,
     ("bert", "mini", "BertModel"): 11_170_560,

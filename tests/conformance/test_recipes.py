@@ -38,7 +38,7 @@ from tinyrun import text_file
 NAMES = catalogue.names("recipes")
 MINIS = [name for name in NAMES if name.endswith("-mini")]
 
-# families.md; what is saved, with the heads it was pretrained with.
+# As published; what is saved, with the heads it was pretrained with.
 PUBLISHED = {
     "albert-base": 11_813_810,
     "bart-base": 139_420_416,
