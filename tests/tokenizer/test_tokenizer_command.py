@@ -37,7 +37,7 @@ def test_a_place_that_is_taken_is_refused_before_the_work(
     {"folder": out.mkdir, "file": out.touch, "link": lambda: out.symlink_to("nowhere")}[what]()
     with pytest.raises(OutputError) as at_the_end:
         trained("bpe").save(out)
-    monkeypatch.setattr(prepare, "train", lambda *_: pytest.fail("it was trained"))
+    monkeypatch.setattr(prepare, "train_tokenizer", lambda *_: pytest.fail("it was trained"))
     with pytest.raises(OutputError) as at_once:
         run(["the cat sat"], tmp_path)
     assert str(at_once.value) == str(at_the_end.value)
@@ -45,7 +45,7 @@ def test_a_place_that_is_taken_is_refused_before_the_work(
 
 def test_a_free_place_is_trained_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control of the test before."""
-    monkeypatch.setattr(prepare, "train", lambda *_: 1 / 0)
+    monkeypatch.setattr(prepare, "train_tokenizer", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(["the cat sat"], tmp_path)
 
