@@ -51,7 +51,7 @@ def test_the_penalty_is_selected_and_folded_in() -> None:
     vectors = draw.normal(3.0, 0.1, (600, 20))
     classes = (vectors[:, 0] > 3.0).astype(np.int64) + 1  # class 0 has no row
     ones = np.ones(3)
-    strengths = [linear._select_strength(vectors[:n], classes[:n], ones, 5, 0) for n in (20, 600)]
+    strengths = [linear._select_strength(vectors[:n], classes[:n], ones, 0) for n in (20, 600)]
     assert strengths[0] < strengths[1]
 
     def scores(model: tuple[Any, Any], read: np.ndarray[Any, Any] = vectors) -> Any:

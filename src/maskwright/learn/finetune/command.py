@@ -16,7 +16,6 @@ import numpy as np
 from maskwright.base.config import fingerprint, lines_of
 from maskwright.base.errors import DataError, Finding, MaskwrightError, UsageError, near
 from maskwright.base.report import document
-from maskwright.base.storage import commit
 from maskwright.base.terminal import Say, counted, printer
 from maskwright.learn.finetune.cross_validation import (
     FOLDS,
@@ -222,7 +221,7 @@ def finetune_recipe(
         if dry and len(names) > 1:
             say(f"--method auto selects one of {', '.join(names)}; at most, by the last one:")
         elif len(names) > 1:
-            commit.probe_writable(out)
+            require = partial(finetune, opened or model, examples, out, candidates=names, **common)
             selection = select_method(
                 opened or model,
                 examples,
@@ -230,6 +229,7 @@ def finetune_recipe(
                 settings=settings,
                 options=options_of,
                 budget=recipe.budget,
+                require=require,
                 **common,
             )
             methods = [selection.method]

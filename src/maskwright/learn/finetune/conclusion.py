@@ -146,6 +146,7 @@ def advice(
     reads_more: bool,
     lower_cases: bool = False,
     is_selected: bool = False,
+    passes: int = 1,
 ) -> list[str]:
     """Return at most two sentences on what would help.
 
@@ -154,14 +155,14 @@ def advice(
         reads_more: whether the model has positions for longer texts.
         lower_cases: whether the tokenizer does not tell capitals from small letters.
         is_selected: whether the method was selected among all.
+        passes: over the rows in each epoch.
     """
     sentences, rival = list[str](), judged.rival if judged.state == "no better" else ""
     if rival == SPOKEN[AS_IT_IS]:
         alternative = "" if is_selected else ", or try --method embeddings"
         sentences.append(f"Use the model as it is{alternative}.")
     elif rival == SPOKEN["words"] and task_type.head and not is_selected:
-        better = "costs less" if judged.is_usable else "is better on this data"
-        sentences.append(f"Use --method bag-of-words, which {better}.")
+        sentences.append("Use --method bag-of-words, which costs less.")
     extent, num_rows = train.extent, len(train.rows)
     cut_share = 0.0 if extent is None else float((extent.cut > 0).mean())
     if cut_share >= TRUNCATED:
@@ -175,9 +176,10 @@ def advice(
         for training in trainings
     ):
         epochs, (before, after) = 2 * len(trainings[0].losses), trainings[0].losses[-2:]
+        best = ", which was the best one" if all(t.figures for t in trainings) else ""
         sentences.append(
-            f"The training loss was still falling in the last epoch ({before:.3g} to {after:.3g}), "
-            f"which was the best one: try --epochs {epochs}."
+            f"The training loss was still falling in the last epoch ({before:.3g} to {after:.3g})"
+            f"{best}: try --epochs {epochs * passes}."  # where they are named, each is one pass
         )
     if task_type.head == "token" and extent is not None:
         words = sum(len(row.tokens) for row in train.rows)
@@ -199,8 +201,9 @@ def advice(
                 "All rows get the same answer: try more --epochs, another --rate or more rows."
             )
         if num_rows < FEW_ROWS:
-            sentences.append(
-                f"{counted(num_rows, 'training row')} are few: more labels help most "
-                "(--curve 50,100,all shows how much)."
-            )
+            # A tenth of the rows each may become the validation and test parts of the curve.
+            sizes = "".join(f"{size}," for size in (50, 100) if size < 0.8 * num_rows)
+            curve = f" (--curve {sizes}all shows how much)" if sizes else ""
+            few = counted(num_rows, "training row")
+            sentences.append(f"{few} are few: more labels help most{curve}.")
     return sentences[:2]

@@ -91,12 +91,14 @@ def seconds_of_training(
         return 0.0
     rows = data.parts[TRAIN]
     if method.fitted is not None:
+        if not (texts := method.fitted.cost(count, settings)):
+            return 0.0
         vectors, sample = learner.frozen_vectors(machine), rows[:TRIAL_TEXTS]
         vectors(learner.encode(sample[:1]))  # prepares the network
         encoded, begin = learner.encode(sample), time.perf_counter()
         vectors(encoded)
         seconds = (time.perf_counter() - begin) / len(sample)
-        return method.fitted.cost(count, settings) * seconds
+        return texts * seconds
     marks = list[float]()
     clock = StepHook(lambda record: marks.append(time.perf_counter()))
     sample = list(islice(cycle(rows), TRIAL_STEPS * settings.batch))

@@ -26,6 +26,7 @@ import numpy as np
 
 from maskwright.base.errors import Finding, UsageError
 from maskwright.base.terminal import counted
+from maskwright.learn.finetune.conclusion import CONSTANT
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds, FoldOutputs
 from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, SeedResult
 from maskwright.learn.finetune.tune import Settings, TrainingResult
@@ -98,7 +99,8 @@ class OutOfFold:
         data: the dataset with the part `OUT_OF_FOLD`: its rows fold by fold, as the first
             repetition divides them. Rows with the only example of a class are not among them.
         encoded: the encoded rows of this part.
-        results: the answers of each repetition to these rows, without a model.
+        results: the answers of each repetition to these rows, without a model; outputs only of the
+            first one.
         baselines: the answers of the baselines in each repetition, on the same folds.
         task_type: with the options that all out-of-fold outputs choose, for the model of all rows.
     """
@@ -155,21 +157,16 @@ def fold(data: Dataset, num_folds: int, seeds: Sequence[int]) -> list[Folding]:
 
 def cross_validate(
     learner: BaseLearner,
-    data: Dataset,
-    num_folds: int,
-    seeds: Sequence[int],
+    foldings: Sequence[Folding],
     settings: Settings,
     learn: Callable[..., SeedResult],
     finished_seeds: FinishedSeeds,
 ) -> OutOfFold:
-    """Predict every training row of `data` by a model that has not seen it, once for each seed.
+    """Predict every row of the folds by a model that has not seen it, once for each repetition.
 
     Args:
         learn: `Learner.learn` of the learner with its method.
         finished_seeds: saves the outputs for each fold; saved ones are not computed again.
-
-    Raises:
-        DataError: there are fewer rows than folds.
     """
 
     def outputs_of(folding: Folding, number: int) -> FoldOutputs:
@@ -180,8 +177,7 @@ def cross_validate(
             finished_seeds.keep_outputs(name, outputs)
         return outputs
 
-    foldings = fold(data, num_folds, seeds)
-    trained = [[outputs_of(folding, n) for n in range(num_folds)] for folding in foldings]
+    trained = [[outputs_of(f, number) for number in range(len(f.folds))] for f in foldings]
     return join_folds(learner, foldings, trained)
 
 
@@ -217,7 +213,7 @@ def join_folds(
         losses = np.mean([result.losses for result in fold_results], axis=0).tolist()
         seconds = sum(result.seconds for result in fold_results)
         training = TrainingResult(None, [], losses, max(1, len(losses)), seconds)
-        joined = np.concatenate(outputs), _joined(answers, restored)
+        joined = np.empty(0) if results else np.concatenate(outputs), _joined(answers, restored)
         results.append(SeedResult(folding.seed, training, None, task_type, *joined))
     data = foldings[0].data
     rows = [data.parts[TRAIN][i] for i in order]
@@ -225,9 +221,7 @@ def join_folds(
     encoded = learner.encode(rows)
     # A constant that is fitted to the other folds misses its own: its class is rarer in it.
     constants = {
-        name: answers
-        for name, answers in task_type.baselines(data, OUT_OF_FOLD)
-        if len({str(answer) for row in answers for answer in np.atleast_1d(row)}) == 1
+        n: answers for n, answers in task_type.baselines(data, OUT_OF_FOLD) if n in CONSTANT
     }
     raw_outputs = np.concatenate([result.outputs for result in of_saved or trained[0]])
     return OutOfFold(

@@ -334,7 +334,8 @@ def _combine(
 def _with_seeds(combination: Combination, data: Dataset, seeds: int) -> Combination:
     """Return the combination with its number of seeds."""
     recipe = combination.recipe
-    require_used(recipe, _task_type(data, {}))
+    prompt = {} if recipe.prompt is None else {recipe.methods[0].prompt_option: recipe.prompt}
+    require_used(recipe, _task_type(data, prompt))
     eval_part = next(name for name in (TEST, VALIDATION, TRAIN) if name in data.parts)
     if (num_rows := len(data.parts[eval_part])) < SELECTABLE:
         raise UsageError(

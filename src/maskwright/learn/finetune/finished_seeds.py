@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,8 +86,9 @@ class FinishedSeeds:
     def folder(self) -> Path:
         return self.out / FOLDER
 
-    def require_same(self) -> None:
-        """Check that the saved seeds are of this fine-tuning. Call it while holding the lock.
+    def require_same(self, other_methods: Collection[str] = ()) -> None:
+        """Check that the saved seeds are of this fine-tuning, or of one of `other_methods`. Call it
+        while holding the lock.
 
         Raises:
             UsageError: with the settings that differ.
@@ -97,6 +98,8 @@ class FinishedSeeds:
         requested = json.loads(canonical_json(dict(self.about)))
         for folder in sorted(self.folder.glob("seed-*")):
             saved = commit.verify(folder).about
+            if saved["settings"]["method"]["name"] in other_methods:
+                continue
             changes = [_difference(*change) for change in config.differences(saved, requested)]
             if changes:
                 before, after = ("; ".join(values) for values in zip(*changes[:8], strict=True))

@@ -31,7 +31,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from maskwright.base import catalogue
-from maskwright.base.errors import UsageError
+from maskwright.base.errors import DataError, UsageError
 from maskwright.base.report import document
 from maskwright.base.report.document import Table, duration
 from maskwright.base.terminal import counted, decimals, printer, quiet
@@ -178,6 +178,7 @@ def select_method(
     seeds: Sequence[int],
     budget: float | None,
     folds: int,
+    require: Callable[..., object],
     length: int | None = None,
     long: Long = "head",
     machine: Machine | None = None,
@@ -191,18 +192,28 @@ def select_method(
         seeds: of each repetition if there is no other part; else the first one is tried.
         budget: seconds that the trials may take; None: `BUDGET`, or any number if each method is
             trained once.
+        require: checks that the result of `method` with `settings` and `options` can be saved.
         folds, length, long, machine, stream: as for `finetune`.
 
     Raises:
-        DataError: there are fewer rows than folds.
+        DataError: the training rows cannot be divided into folds.
     """
     say, begin = printer(stream), time.perf_counter()
     by_validation = TEST in data.parts and len(data.parts.get(VALIDATION, ())) >= CHOOSING_ROWS
     foldings, num_folds, num_rows = list[Folding](), 1, len(data.parts[TRAIN])
     if not by_validation:
-        foldings = fold(data, folds, seeds if is_cross_validated(data) else seeds[:1])
+        try:
+            foldings = fold(data, folds, seeds if is_cross_validated(data) else seeds[:1])
+        except DataError as error:
+            if not is_cross_validated(data):  # then nothing but the selection needs folds
+                error.where = "--method auto"
+                error.advising("choose a method, such as --method full")
+            raise
         if num_rows < DIVIDED_FROM or is_cross_validated(data):
             num_folds = min(len(folding.folds) for folding in foldings)
+    for method in methods.values():
+        if isinstance(method, Method):
+            require(method=method, settings=settings(method), options=options(method))
     limit = budget or (BUDGET if num_folds > 1 else math.inf)
     within = f" in about {duration(limit)} (--budget)" if math.isfinite(limit) else ""
     say(f"\nselecting a method{within}; if interrupted, the selection begins anew")
@@ -223,7 +234,7 @@ def select_method(
     compared = _plan(timed, num_folds, limit, skipped)
     measure, tried, trials = timed[0].learner.task_type.measure, list[_Candidate](), list[Any]()
     best, best_value, first_seed = timed[0], -math.inf, None
-    num_scored = 0 if by_validation else sum(map(len, foldings[0].folds[:compared]))
+    num_scored = CHOOSING_ROWS if by_validation else sum(map(len, foldings[0].folds[:compared]))
     for candidate in timed:
         name, started = candidate.method.name, time.perf_counter()
         if trials and started - begin > limit:
@@ -239,8 +250,7 @@ def select_method(
             by_repetition = [candidate.metrics(f, range(compared)) for f in foldings]
             metric = TaskMetrics.mean(by_repetition).figures[measure]
             value, score = defined(metric.value), metric.estimate().render()
-        is_tie = value == best_value and not by_validation and num_scored < SELECTABLE
-        if not trials or value > best_value or is_tie:
+        if not trials or value > best_value or (value == best_value and num_scored < SELECTABLE):
             best, best_value, first_seed = candidate, value, result if by_validation else None
         seconds, is_defined = round(time.perf_counter() - started, 1), value > -math.inf
         trial = {"method": name, "value": value if is_defined else None, "score": score}
@@ -256,7 +266,8 @@ def select_method(
         is_nested = compared == num_folds and pairs <= remaining
         is_nested &= best.learner.task_type.head == "sequence"  # outputs of rows can be taken apart
         assurance = NESTED if is_nested else ALMOST_NESTED
-        out_of_fold = _predict_folds(tried, best, foldings, compared, is_nested)
+        preferred = tried[::-1] if num_scored < SELECTABLE else tried
+        out_of_fold = _predict_folds(preferred, best, foldings, compared, is_nested)
     trials += [{"method": name, "not_tried": why} for name, why in skipped.items()]
     usual = {"score": "–", "seconds": math.nan, "not_tried": ""}
     table: Table = {
@@ -299,15 +310,15 @@ def _predict_folds(
     is_nested: bool,
 ) -> OutOfFold:
     """Return predictions for each fold by the method that is best on the others of the `compared`
-    folds. Options of the saved model, such as thresholds, are chosen by the outputs of `best`."""
+    folds, of equals by the first one of `tried`. Options of the saved model, such as thresholds,
+    are chosen by the outputs of `best`."""
     measure = best.learner.task_type.measure
 
     def selected(folding: Folding, number: int) -> FoldOutputs:
         other_folds = [n for n in range(compared) if n != number]
         without = number if is_nested else None
         values = [defined(c.metrics(folding, other_folds, without).values[measure]) for c in tried]
-        winner = tried[values.index(max(values))]  # the cheapest of equals
-        return winner.predict(folding, number)
+        return tried[values.index(max(values))].predict(folding, number)
 
     outputs = [[selected(folding, n) for n in range(len(folding.folds))] for folding in foldings]
     of_best = [best.predict(foldings[0], n) for n in range(len(foldings[0].folds))]

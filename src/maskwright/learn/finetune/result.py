@@ -56,6 +56,7 @@ SHOWN_LABELS = 40
 
 
 FEW_ROWS = 100  # below it, the 95 % interval of an accuracy may be wider than ±0.1
+PASSES = "passes over the rows in each"  # name of the passes of an epoch among the settings
 RESULTS, PAGE, SCRIPT = "results.json", "report.html", "predict.py"
 # The pipelines of transformers that support such a folder, in its last two major releases.
 PIPELINES = ("text-classification", "token-classification")
@@ -190,6 +191,7 @@ class FinetuneResult:
             reads_more=self.learner.reads_more,
             lower_cases=len(cases) == 1,
             is_selected=self.selection is not None,
+            passes=self.facts.get(PASSES, 1),
         )
 
     @cached_property

@@ -10,7 +10,7 @@ baselines without pretraining, such as the most frequent label. A task is a `Tas
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,11 +25,12 @@ from maskwright.base.errors import Finding, MaskwrightError, UsageError
 from maskwright.base.report import document
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
-from maskwright.base.terminal import Say, counted, printer, shell_word
+from maskwright.base.terminal import Say, counted, printer, quiet, shell_word
 from maskwright.learn.finetune.cost import disk_bytes, tell
 from maskwright.learn.finetune.cross_validation import (
     OUT_OF_FOLD,
     cross_validate,
+    fold,
     is_cross_validated,
 )
 from maskwright.learn.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
@@ -45,7 +46,7 @@ from maskwright.learn.finetune.learner import (
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.method_selection import MethodSelection
 from maskwright.learn.finetune.recipe import hash_rows
-from maskwright.learn.finetune.result import PAGE, RESULTS, SCRIPT, FinetuneResult, best_of
+from maskwright.learn.finetune.result import PAGE, PASSES, RESULTS, SCRIPT, FinetuneResult, best_of
 from maskwright.learn.finetune.tune import Settings, passes_of, watching
 from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.choices import LABEL_PROMPT, POOLINGS, PROMPT, Long
@@ -80,6 +81,7 @@ def finetune(
     dry: bool = False,
     on_result: Callable[[FinetuneResult], None] | None = None,
     selection: MethodSelection | None = None,
+    candidates: Collection[str] = (),
 ) -> Path:
     """Fine-tune `model` on the training part of `data` and write the result to `out`. If there is
     no other part, the score comes from a cross-validation.
@@ -96,6 +98,8 @@ def finetune(
         dry: only print the expected cost.
         on_result: receives the result before its files are written.
         selection: how `method` was selected; what was trained for it is not trained again.
+        candidates: the methods among which `method` may be selected: only check that `out` is free
+            for its result.
 
     Returns:
         The model folder; the adapter folder if only a head was trained.
@@ -105,10 +109,12 @@ def finetune(
         OutputError: `out` has other content.
         IncompatibleError: the model has no tokenizer.
     """
-    say = printer(stream)
+    say = quiet if candidates else printer(stream)
     task_type = task_for(data.task.name, () if data.labels is None else data.labels.names, options)
     task_type = task_type.of_data(data)
     require_unfinished(out)
+    foldings = fold(data, folds, seeds) if is_cross_validated(data) else []
+    num_folds = len(foldings[0].folds) if foldings else 0
     if not dry:
         commit.probe_writable(out)
     first_seed, out_of_fold = None, None
@@ -145,7 +151,6 @@ def finetune(
         reason = f"it takes {SELECTABLE}: the last epoch of the first seed is saved"
         say(Finding("too-few-to-select-by", message, reason).line())
     if dry:
-        num_folds = folds if is_cross_validated(data) else 0
         count = len(seeds)
         tell(learner, data, encoded_parts, method, settings, count, out, say, machine, num_folds)
         return out / MODEL
@@ -181,8 +186,8 @@ def finetune(
         facts["teacher"] = f"{called(teacher.folder)}, temperature {settings.temperature:g}"
     if eval_part == OUT_OF_FOLD:
         trained_seeds = seeds[:1]
-        trainings = 1 if out_of_fold is not None else trainings * folds + 1
-        facts |= {"folds": folds, "repetitions": len(seeds)}
+        trainings = 1 if out_of_fold is not None else trainings * num_folds + 1
+        facts |= {"folds": num_folds, "repetitions": len(seeds)}
     else:
         facts["seeds tried"] = len(seeds)
     remaining = sum(not finished_seeds.has(seed) for seed in trained_seeds)
@@ -194,7 +199,9 @@ def finetune(
     with commit.Lock(out / LOCK):
         require_unfinished(out)  # another process may have finished it meanwhile
         commit.sweep(out)
-        finished_seeds.require_same()
+        finished_seeds.require_same({*candidates} - {method.name})
+        if candidates:
+            return out
         learn = partial(
             learner.learn, method=method, say=say, watch=watching(stream), machine=machine
         )
@@ -202,7 +209,7 @@ def finetune(
         with _told_when_stopped(finished_seeds, trainings, say):
             if eval_part == OUT_OF_FOLD:
                 out_of_fold = out_of_fold or cross_validate(
-                    learner, data, folds, seeds, settings, learn, finished_seeds
+                    learner, foldings, settings, partial(learn, say=quiet), finished_seeds
                 )
                 data = out_of_fold.data
                 encoded_parts = {**encoded_parts, OUT_OF_FOLD: out_of_fold.encoded}
@@ -339,7 +346,7 @@ def _facts(learner: BaseLearner, method: Method, settings: Settings, count: int)
             "weight decay": settings.optimizer.decay,
             "warm-up": f"{settings.schedule.warmup:g} of the run",
             "epochs": None if steps else settings.epochs,
-            "passes over the rows in each": None if steps else passes_of(settings, count),
+            PASSES: None if steps else passes_of(settings, count),
             "steps": steps or None,
             "batch": settings.batch,
             "label smoothing": settings.label_smoothing or None,

@@ -42,7 +42,11 @@ if TYPE_CHECKING:
     from maskwright.model.objectives.base.objective import Objective, Vocabulary
 
 METRICS = ("ndcg_at_10", "mrr_at_10")
-SHAPES = (Shape(name="ranking", layout=PAIR, label="number", metrics=METRICS, inferred=False),)
+SHAPES = (
+    Shape(
+        name="ranking", layout=PAIR, label="number", metrics=METRICS, inferred=False, group="first"
+    ),
+)
 
 
 class Reranker(Classification):

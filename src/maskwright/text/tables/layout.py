@@ -207,6 +207,7 @@ class Shape:
             one task for each combination can be.
         in_batch_negatives: whether the other rows of a step serve as negatives, so that a step
             cannot be computed in portions.
+        group: the role whose text names the group of a row, such as its query; "": none.
     """
 
     name: str
@@ -216,6 +217,7 @@ class Shape:
     selectable: tuple[str, ...] = ()
     inferred: bool = True
     in_batch_negatives: bool = False
+    group: str = ""
 
     @property
     def has_classes(self) -> bool:

@@ -43,11 +43,13 @@ def texts_by_role(rows: Sequence[Example]) -> dict[str, list[str]]:
     return texts_of_role
 
 
-def shared_text(rows: Sequence[Example]) -> tuple[str, list[str]] | None:
-    """Return (role, texts) for the role whose text most rows share with other rows, with one text
-    for each row, "" if no other row has it; None if no role groups the rows."""
+def shared_text(rows: Sequence[Example], group: str = "") -> tuple[str, list[str]] | None:
+    """Return (role, texts) for the role `group`, or the one whose text most rows share with others,
+    with one text for each row, "" if no other row has it; None if no role groups the rows."""
     best, most_rows = None, 0
     for role, texts in texts_by_role(rows).items():
+        if role == group:
+            return role, texts
         counts = Counter(texts)
         shared_rows = sum(n for n in counts.values() if n > 1)
         if shared_rows > most_rows and max(counts.values()) <= max(MOST * len(rows), 2):
@@ -135,37 +137,28 @@ def split_dataset(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset
     Raises:
         DataError: too few rows for a part.
     """
-    examples_by_split = dict(dataset.parts)
-    source_split = ALL if ALL in examples_by_split else TRAIN
-    rows = examples_by_split.pop(source_split)
+    parts = dict(dataset.parts)
+    source = ALL if ALL in parts else TRAIN
+    rows = parts.pop(source)
     missing_shares = replace(
         division,
-        validation=0.0 if VALIDATION in examples_by_split else division.validation,
-        test=0.0 if TEST in examples_by_split else division.test,
+        validation=0.0 if VALIDATION in parts else division.validation,
+        test=0.0 if TEST in parts else division.test,
     )
     texts, classes = [e.apart_by for e in rows], _classes_of(rows)
     groups = dict(dataset.groups)
-    own_groups = groups.pop(source_split, None)
-    shared = (
-        shared_text(rows)
-        if own_groups is None and (missing_shares.validation or missing_shares.test)
-        else None
-    )
+    shared, own_groups = None, groups.pop(source, None)
+    if own_groups is None and (missing_shares.validation or missing_shares.test):
+        shared = shared_text(rows, dataset.task.shape.group)
     sampled = split_rows(texts, classes, missing_shares, shared[1] if shared else own_groups)
-    examples_by_split |= {split: [rows[i] for i in indices] for split, indices in sampled.items()}
+    parts |= {split: [rows[i] for i in indices] for split, indices in sampled.items()}
     if own_groups is not None:
         groups |= {split: [own_groups[i] for i in indices] for split, indices in sampled.items()}
-    examples_by_split = {
-        split: examples_by_split[split] for split in PARTS if split in examples_by_split
-    }
-    sampled_splits = tuple(
-        split for split in examples_by_split if split in sampled and split != TRAIN
-    )
     return replace(
         dataset,
-        parts=examples_by_split,
+        parts={split: parts[split] for split in PARTS if split in parts},
         groups=groups,
-        sampled=sampled_splits,
+        sampled=tuple(split for split in PARTS if split in sampled and split != TRAIN),
         together=shared[0] if shared else "",
     )
 
@@ -313,7 +306,7 @@ def fold_rows(dataset: Dataset, num_folds: int, seed: int = 0) -> list[list[int]
     """
     rows = dataset.parts[TRAIN]
     texts, groups = [e.apart_by for e in rows], dataset.groups.get(TRAIN)
-    if groups is None and (shared := shared_text(rows)) is not None:
+    if groups is None and (shared := shared_text(rows, dataset.task.shape.group)) is not None:
         groups = shared[1]
     units = _group_rows(texts, groups)
     if len(units) < num_folds:

@@ -1,10 +1,10 @@
 """Hard negatives for pairs of texts that belong together: other texts that a model takes for close.
 
 For each anchor the candidates are the positives and negatives of all rows. Left out are the
-positives of equal anchors, the anchor itself, and what is too similar to be surely wrong: above
-95 % of the similarity of the anchor's positive (Moreira et al. 2024, arXiv:2407.15831, "top-k with
-percentage to positive threshold"). The search is exhaustive; of equal similarities the text that
-comes first in the rows is taken.
+positives and negatives of equal anchors, the anchor itself, and what is too similar to be surely
+wrong: above 95 % of the similarity of the anchor's positive (Moreira et al. 2024, arXiv:2407.15831,
+"top-k with percentage to positive threshold"). The search is exhaustive; of equal similarities the
+text that comes first in the rows is taken.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ def with_hard_negatives(
     number_of = {text: number for number, text in enumerate(candidates)}
     excluded: dict[str, set[int]] = defaultdict(set)
     for row in rows:
-        excluded[row.anchor].update(
-            number_of[text] for text in (row.anchor, row.positive) if text in number_of
-        )
+        texts = (row.anchor, row.positive, *row.negatives)
+        excluded[row.anchor].update(number_of[text] for text in texts if text in number_of)
     vectors = embed([*(row.anchor for row in rows), *candidates])
     anchors, candidate_vectors = vectors[: len(rows)], vectors[len(rows) :]
     positives = np.array([number_of[row.positive] for row in rows])

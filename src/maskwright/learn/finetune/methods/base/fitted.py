@@ -151,7 +151,7 @@ class FittedMethod(ABC):
     def cost(self, count: int, settings: Settings) -> float:
         """Return how many texts the network computes, for `count` training rows; a text of a
         training step counts as `STEP`."""
-        return float(count)
+        return float(count) if any(self.heads) else 0.0  # without a head nothing is fitted
 
     def steps(self, count: int, settings: Settings) -> int:
         """Return the number of training steps, for the display of progress; 0 if there are none."""

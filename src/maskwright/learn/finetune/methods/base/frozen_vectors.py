@@ -21,6 +21,7 @@ from maskwright.model.inference.encoded import Collation
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.inference.scores import scores
 from maskwright.model.nn.transformer import HeadModule, Transformer
+from maskwright.model.objectives.base.corruption import Sequences
 from maskwright.model.objectives.modules.supervised import Supervised
 from maskwright.model.opening import special_tokens
 
@@ -57,24 +58,25 @@ class FrozenVectors:
         assert isinstance(objective, Supervised)
         self.objective = objective.eval()
         self.collation = collation
-        self._computed: dict[bytes, NDArray[np.float32]] = {}
+        self._computed: dict[tuple[bytes, bytes], NDArray[np.float32]] = {}
 
     def __call__(self, encoded: Encoded) -> NDArray[np.float32]:
-        """Return the vectors (N, D) of the texts, or (M, D) of the labelled tokens, in order. Texts
-        with the same ids are computed once, also over several calls."""
+        """Return the vectors (N, D) of the texts, or (M, D) of the labelled tokens, in order.
+        Nothing is computed if all texts and places were in earlier calls."""
         examples = encoded.examples
-        if not examples.plain or examples.places is not None:
+        if not examples.plain:
             return scores(self.objective, examples, self.collation)
-        ids, ends = examples.texts.tokens, np.cumsum(examples.texts.lengths)[:-1]
+        ids, places = examples.texts.tokens, examples.places
+        if places is None:  # a vector for each text
+            places = Sequences(np.zeros(len(examples), np.int64), np.ones(len(examples), np.int64))
         ids = ids if examples.segments is None else np.stack([ids, examples.segments], 1)
-        keys = [text.tobytes() for text in np.split(ids, ends)]
-        new_indices = {key: n for n, key in enumerate(keys) if key not in self._computed}
-        if new_indices:
-            chosen = np.array([*new_indices.values()])
-            new_examples = examples.chosen(chosen, examples.labels[chosen])
-            vectors = scores(self.objective, new_examples, self.collation)
-            self._computed.update(zip(new_indices, vectors, strict=True))
-        return np.stack([self._computed[key] for key in keys])
+        ends, ends_of_places = (np.cumsum(s.lengths)[:-1] for s in (examples.texts, places))
+        pairs = zip(np.split(ids, ends), np.split(places.tokens, ends_of_places), strict=True)
+        keys = [(text.tobytes(), places_of_text.tobytes()) for text, places_of_text in pairs]
+        if not {*keys} <= self._computed.keys():
+            vectors = scores(self.objective, examples, self.collation)
+            self._computed.update(zip(keys, np.split(vectors, ends_of_places), strict=True))
+        return np.concatenate([self._computed[key] for key in keys])
 
     def scores(self, network: Transformer, encoded: Encoded) -> NDArray[np.float32]:
         """Return the scores (N, L) of the linear head of `network` above these vectors."""

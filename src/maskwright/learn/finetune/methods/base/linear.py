@@ -85,16 +85,13 @@ def _logistic(
     """Fit a multinomial logistic regression with the `factors` of each class on its loss; classes
     without a row get the log-odds of half a row. Return weight and bias."""
     count = len(factors)
-    present, rows_of_class = np.unique(classes, return_counts=True)
+    present = np.unique(classes)
     weight = np.zeros((count, vectors.shape[1]))
     bias = np.full(count, np.log(0.5 / len(classes)))
     if len(present) == 1:
         bias[present] = np.log((len(classes) - 0.5) / len(classes))
         return weight, bias
-    folds = min(FOLDS, int(np.sort(rows_of_class)[-2]))
-    strength = (
-        _select_strength(vectors, classes, factors, folds, seed) if folds > 1 else USUAL_STRENGTH
-    )
+    strength = _select_strength(vectors, classes, factors, seed)
     model = _regressions(vectors, classes, factors, [strength])[0]
     if len(present) == 2:
         weight[present] = np.concatenate([-model.coef_, model.coef_]) / 2
@@ -105,15 +102,20 @@ def _logistic(
 
 
 def _select_strength(
-    vectors: FloatArray, classes: NDArray[np.int64], factors: FloatArray, folds: int, seed: int
+    vectors: FloatArray, classes: NDArray[np.int64], factors: FloatArray, seed: int
 ) -> float:
-    """Return the inverse penalty with the least log loss out of fold."""
+    """Return the inverse penalty with the least log loss out of fold, on at most `SAMPLE` rows; the
+    usual one if fewer than two classes have two rows there."""
     from sklearn.model_selection import StratifiedKFold
 
     random_state = int(key("split", seed)) % (1 << 32)
     if len(classes) > SAMPLE:
         chosen = np.random.default_rng(random_state).permutation(len(classes))[:SAMPLE]
         vectors, classes = vectors[chosen], classes[chosen]
+    counts = np.sort(np.unique(classes, return_counts=True)[1])
+    folds = min(FOLDS, int(counts[-2])) if len(counts) > 1 else 1
+    if folds < 2:
+        return USUAL_STRENGTH
     losses = np.zeros(len(STRENGTHS))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a class with fewer rows than folds
