@@ -207,8 +207,9 @@ def test_answers_drawn_at_random_are_no_reason_to_predict() -> None:
     ("cut", "losses", "rows", "judged", "words"),
     [
         (0.5, [1.0, 0.99], 300, "good", ["--length"]),
-        (0.1, [1.0, 0.5], 300, "good", ["--epochs 4"]),
-        (0.1, [1.0, 0.5], 50, "no better", ["--epochs 4", "more labels"]),
+        (0.1, [1.0, 0.5], 300, "good", ["--epochs 12"]),
+        (0.1, [1.0, 0.5], 50, "no better", ["--epochs 12", "help most."]),
+        (0.1, [], 70, "no better", ["--curve 50,all"]),
         (0.1, [1.0, 0.99], 50, "good", []),
         (0.1, [], 300, "no better", []),
         (0.1, [], 300, "no better than a bag of words", ["--method bag-of-words"]),
@@ -230,6 +231,7 @@ def test_advice_comes_from_facts(
         None,
         Verdict(state, "", rival),  # type: ignore[arg-type]
         reads_more=True,
+        passes=3,
     )
     assert len(sentences) == len(words)
     assert all(word in sentence for word, sentence in zip(words, sentences, strict=True))

@@ -14,7 +14,11 @@ from finetune.test_command import table
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import UsageError
 from maskwright.learn.finetune import learner
+from maskwright.learn.finetune.bag_of_words_learner import BagOfWordsLearner
 from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.finetune.cross_validation import FoldOutputs, divide, fold, join_folds
+from maskwright.learn.tasks.base.task_type import task_for
+from maskwright.text.tables.prepare import prepare
 
 BRIEFLY: dict[str, Any] = {"epochs": 2, "batch": 16, "rate": 1e-2, "folds": 3}
 
@@ -62,11 +66,30 @@ def test_constant_answers_are_those_of_all_rows(model: Path, tmp_path: Path) -> 
     """A majority that is fitted to the other folds would miss most rows of two equal classes."""
     rows = [f"text {n},{'ab'[n % 2]}\n" for n in range(42)]
     (tmp_path / "data.csv").write_text("text,label\n" + "".join(rows))
-    settings = {**BRIEFLY, "folds": 4, "epochs": 1}
-    finetune_file(model, tmp_path / "data.csv", tmp_path / "out", **settings)
+    settings: dict[str, Any] = {"method": "embeddings", "folds": 4, "seeds": 2}
+    said = io.StringIO()
+    finetune_file(model, tmp_path / "data.csv", tmp_path / "out", **settings, stream=said)
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     by_name = {row[0]: row[1] for row in results["table"]["rows"]}
-    assert by_name["majority"].startswith("0.5000")
+    assert by_name["majority"].startswith("0.5000") and said.getvalue().count("fitted in") == 1
+
+
+def test_folds_without_rows_are_left_out_and_constants_have_several_labels(tmp_path: Path) -> None:
+    labels = ["a|b" if n < 12 else "a" for n in range(29)]  # "b" is not worth it in every fold
+    for name, rows in (("few", ["a", "a", "c", "d", "e"]), ("several", labels)):
+        lines = [f"text {n},{label}\n" for n, label in enumerate(rows)]
+        (tmp_path / f"{name}.csv").write_text("text,label\n" + "".join(lines))
+    model, few = tmp_path / "unused", tmp_path / "few.csv"
+    finetune_file(model, few, tmp_path / "out", method="bag-of-words", stream=io.StringIO())
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["folds"] == 2  # of five
+    data = divide(prepare(tmp_path / "several.csv", division=None))
+    bag = BagOfWordsLearner(model, task_for("multi-label", ("a", "b")))
+    foldings = fold(data, 5, [0, 1])
+    outputs = [[FoldOutputs(np.ones((len(f), 2)), [], 0.0) for f in x.folds] for x in foldings]
+    joined = join_folds(bag, foldings, outputs)
+    assert all(len(np.unique(dict(named)["majority"], axis=0)) == 1 for named in joined.baselines)
+    assert [len(result.outputs) for result in joined.results] == [29, 0]  # rows of the first
 
 
 def test_an_interrupted_cross_validation_goes_on(

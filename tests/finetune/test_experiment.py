@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,12 @@ from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.base.metrics.row_metrics import ArrayMetric
 from maskwright.cli.main import main
 from maskwright.learn.finetune import experiment as module
+from maskwright.learn.finetune.cross_validation import divide
 from maskwright.learn.finetune.experiment import ExperimentSheet, experiment
+from maskwright.learn.finetune.recipe import FinetuneRecipe
 from maskwright.learn.tasks.base.task_type import TaskMetrics
 from maskwright.model.opening.open import open_weights
+from maskwright.text.tables.prepare import prepare
 
 
 def sheet_of(right: dict[str, list[float]], costs: dict[str, float]) -> ExperimentSheet:
@@ -134,6 +138,14 @@ def test_mistakes_are_found_before_any_work(
     with pytest.raises(MaskwrightError) as caught:
         experiment(named, data, out, methods=methods, stream=io.StringIO())
     assert caught.value.where == where and not out.exists()
+
+
+def test_a_prompt_is_an_option_of_the_task(tmp_path: Path) -> None:
+    data = divide(prepare(table(tmp_path / "data.csv", "classification", 60), division=None))
+    for method in ("prompted", "embeddings"):  # the control has no prompt
+        recipe = FinetuneRecipe(model="m", data="d", method=method, prompt="{text} is")
+        with nullcontext() if method == "prompted" else pytest.raises(UsageError):
+            module._with_seeds(module.Combination("", recipe, None), data, 1)
 
 
 def test_too_few_rows_to_compare_on_are_refused(model: Path, tmp_path: Path) -> None:

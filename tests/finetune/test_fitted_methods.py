@@ -27,7 +27,7 @@ from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.conclusion import AS_IT_IS
 from maskwright.learn.finetune.method import FITTED, Method, names
 from maskwright.learn.finetune.methods import contrastive
-from maskwright.learn.finetune.methods.base import linear
+from maskwright.learn.finetune.methods.base import frozen_vectors, linear
 from maskwright.model.graph.session import Session
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.inference.likelihood import prompt_scores
@@ -45,7 +45,7 @@ def test_fitted_methods_are_an_open_set() -> None:
     assert fitted is not None and Method(METHOD).head_alone and Method("probe").fitted is None
 
 
-def test_the_penalty_is_selected_and_folded_in() -> None:
+def test_the_penalty_is_selected_and_folded_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise dimensions and few rows need a strong penalty, many rows a weak one."""
     draw = np.random.default_rng(0)
     vectors = draw.normal(3.0, 0.1, (600, 20))
@@ -67,6 +67,10 @@ def test_the_penalty_is_selected_and_folded_in() -> None:
     moved = 1e3 * vectors - 50
     again = scores(linear.fit_linear(moved, classes, "single", 3), moved)
     np.testing.assert_allclose(again, scores(many), atol=1e-5)
+    monkeypatch.setattr(linear, "SAMPLE", 50)
+    rare = np.where(np.arange(600) < 2, 2, 0)  # which the sample has not
+    assert linear._select_strength(vectors, rare, ones, 0) == linear.USUAL_STRENGTH
+    assert np.isfinite(scores(linear.fit_linear(vectors, rare, "single", 3))).all()
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +141,14 @@ def test_the_graph_has_the_head(
 @pytest.mark.parametrize(
     "kind", ["pair-classification", "multi-label", "regression", "similarity", "tagging"]
 )
-def test_tasks(model: Path, tmp_path: Path, kind: str) -> None:
+def test_tasks(model: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed, compute = list[int](), frozen_vectors.scores
+
+    def record(objective: Any, examples: EncodedExamples, *args: Any) -> Any:
+        computed.append(len(examples))
+        return compute(objective, examples, *args)
+
+    monkeypatch.setattr(frozen_vectors, "scores", record)
     said, pooling = io.StringIO(), {} if kind == "tagging" else {"pooling": "mean"}
     if kind == "tagging":
         texts = table(tmp_path / "data.csv", "classification").read_text().splitlines()[1:]
@@ -152,6 +163,7 @@ def test_tasks(model: Path, tmp_path: Path, kind: str) -> None:
         data = table(tmp_path / "data.csv", kind, 200)
     finetuned(model, data, tmp_path / "out", method=METHOD, stream=said, **pooling)
     results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert sum(computed) == 200 and said.getvalue().count("fitted in") == 1
     if kind in ("multi-label", "regression", "tagging"):  # linear in what the words are
         assert results["seeds"][0][results["measure"]] > 0.6, said.getvalue()
 
@@ -185,6 +197,8 @@ def test_labels_are_compared_behind_a_prompt(models: dict[str, Path], tmp_path: 
     """The probabilities are those of the labels behind the prompt, divided by those behind texts
     without content; the network stays as it is."""
     data, out = table(tmp_path / "data.csv", "classification", 240), tmp_path / "out"
+    line = ["finetune", str(models["gpt2"]), "--data", str(data), "--method", "prompted"]
+    assert main([*line, "--prompt", "{text} says", "--out", str(out), "--dry-run"]) == 0
     finetuned(models["gpt2"], data, out, method="prompted", prompt="{text} says")
     predictor, texts = load(out), ["the cat sat", "a dog ran far"]
     encoded = predictor.encode([predictor.row(text, "") for text in texts])

@@ -12,8 +12,8 @@ import pytest
 
 from finetune.test_command import table
 from finetune.test_fitted_methods import parts
-from maskwright.base.errors import DataError, MaskwrightError, UsageError
-from maskwright.learn.finetune import command, learner, method_selection
+from maskwright.base.errors import DataError, MaskwrightError, StoppedError, UsageError
+from maskwright.learn.finetune import command, learner, method_selection, run
 from maskwright.learn.finetune.bag_of_words_learner import BagOfWordsLearner
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.cross_validation import FoldOutputs, fold
@@ -145,9 +145,17 @@ def test_a_tie_is_decided_by_cost_only_where_rows_can_show_it(
     data = table(tmp_path / "data.csv", "classification", rows)
     monkeypatch.setattr(method_selection, "defined", lambda value: 0.5)
     set_costs(monkeypatch, full=90.0, contrastive=90.0)
+    preferred, predict_folds = list[str](), method_selection._predict_folds
+
+    def record(candidates: Any, *args: Any) -> Any:
+        preferred.append(candidates[0].method.name)
+        return predict_folds(candidates, *args)
+
+    monkeypatch.setattr(method_selection, "_predict_folds", record)
     finetune_file(model, data, tmp_path / "out", **BRIEFLY, folds=3, budget=100)
     first, *_, last = tried(tmp_path / "out")
     assert results_of(tmp_path / "out")["method"] == (first if is_cheapest else last)
+    assert preferred == [first if is_cheapest else last]  # in each fold, too
 
 
 @pytest.mark.parametrize(
@@ -173,6 +181,50 @@ def test_mistakes_are_told_before_any_work(
     with pytest.raises(kind) as error:
         finetune_file(model, data, tmp_path / "out", **{**BRIEFLY, **settings})
     assert error.value.where == where and not any((tmp_path / "out").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "count", "kind", "where"),
+    [
+        ({}, 40, InterruptedError, "the trials"),  # the control
+        ({"class_weights": "balanced"}, 40, UsageError, "seed-0"),
+        ({"num_bytes": 1e18}, 40, StoppedError, "out"),
+        ({"labels": "one row each"}, 6, DataError, "--method auto"),
+    ],
+)
+def test_what_cannot_be_saved_is_found_before_the_selection(
+    settings: dict[str, Any],
+    count: int,
+    kind: type[Exception],
+    where: str,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (data := tmp_path / "data").mkdir()
+    table(data / "test.csv", "classification", 40)
+    rows = table(data / "train.csv", "classification", count)
+    if settings.pop("labels", ""):
+        lines = [f"text {n},{label}" for n, label in enumerate(("meow", "woof"))]
+        rows.write_text("\n".join(["text,label", *lines, ""]))
+    else:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(learner.Learner, "_predict", raise_error(KeyboardInterrupt()))
+            finetune_file(model, data, tmp_path / "out", method="embeddings", stream=io.StringIO())
+    num_bytes = settings.pop("num_bytes", 0.0)
+    monkeypatch.setattr(run, "disk_bytes", lambda *_: num_bytes)
+    work = raise_error(InterruptedError("the trials"))
+    monkeypatch.setattr(method_selection, "seconds_of_training", work)
+    with pytest.raises(kind) as error:
+        finetune_file(model, data, tmp_path / "out", method="auto", **settings)
+    assert str(getattr(error.value, "where", error.value)).endswith(where)
+
+
+def raise_error(error: BaseException) -> Any:
+    def fail(*args: Any, **options: Any) -> None:
+        raise error
+
+    return fail
 
 
 def test_a_task_with_one_method_is_trained_as_ever(model: Path, tmp_path: Path) -> None:

@@ -273,6 +273,13 @@ def test_pairs_that_share_nothing_are_divided_as_ever() -> None:
     assert any("group=premise" in note for note in list(map(str, survey(few).findings)))
     kept = divided(pairs(300, first=30, second=1), {"group": "premise"})
     assert not shared(kept, "first")
+    # Of a ranking, a query without all of its texts has another score.
+    rows = [{**row, "label": n % 2} for n, row in enumerate(pairs(300, first=60, second=1))]
+    queries = build(table := table_of(*rows), infer(table, task="ranking"))
+    assert not shared(splits.split_dataset(queries, SplitOptions(test=0.1)), "first")
+    queries.parts["train"] = queries.parts.pop("all")
+    folds = splits.fold_rows(queries, 3)
+    assert sorted(len(rows) for rows in folds) == [60, 120, 120]
 
 
 def test_aspects_are_no_texts_to_be_shared() -> None:

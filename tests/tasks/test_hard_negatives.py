@@ -49,6 +49,8 @@ def test_the_most_similar_wrong_texts_are_mined() -> None:
             assert text not in {*positives, row.anchor}
             assert similarity[text] <= 0.95 * similarity[row.positive] + 1e-6
     assert finding.name == "hard-negatives"
+    again, _ = with_hard_negatives([*mined[:1], *rows[1:]], 1, embed)
+    assert again[0].negatives == ("near", "far", "p")  # which are not mined again
     (single,), _ = with_hard_negatives(rows[:1], 2, embed)  # the control: there is nothing to mine
     assert single.negatives == ("p", "p")
 
