@@ -133,8 +133,7 @@ def test_texts_without_a_common_sign_are_examined(sign: str, tmp_path: Path) -> 
     """The control has a sign that all texts share, and that tells nothing."""
     titles = [f"{sign}{chr(0x4E00 + n)}{chr(0x5E00 + n)}" for n in range(120)]
     rows = [{"text": title, "label": NAMES[n % 2]} for n, title in enumerate(titles)]
-    diagnosis = examined(write_rows(tmp_path / "data.jsonl", rows))
-    figures = {check.name: check.figures for check in diagnosis.checks}["leakage"]
+    figures = examined(write_rows(tmp_path / "data.jsonl", rows)).checks[0].figures
     assert figures["one_sign_decides"] < 0.1 and bool(figures["best_sign"]) is bool(sign)
 
 

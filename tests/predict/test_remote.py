@@ -97,7 +97,6 @@ def test_the_command(
     for wrong, told in (
         (["predict", str(source), "--server", tasks_server.url], "classes"),
         (["predict", "nobody", str(source), "--server", tasks_server.url], "404"),
-        ([*ask, "--also", folder], "--also"),
         (["predict", "masks", str(source), "--server", tasks_server.url], "fine-tuned"),
         (["predict"], "predict"),
     ):

@@ -95,7 +95,7 @@ def test_settings_without_effect_are_refused_before_a_model_is_opened() -> None:
     server, right = RemoteServer("http://localhost:9"), {"labels": ["a"], "uncertain": 1}
     for where, settings in {
         "--base": {"also": ["M"], "base": "B"},
-        "--engine": {"server": server, "engine": "onnxruntime"},
+        "--also": {"server": server, "also": ["M"]},
         "--labels": {"also": ["M"], **right},
         "--hypothesis": {"hypothesis": "It is {}."},
         "--uncertain": {"uncertain": 0},

@@ -15,7 +15,7 @@ from typing import Any
 
 from maskwright.base.errors import Finding
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.rows import BETWEEN, TRAIN, Example, Row, Table, folded
+from maskwright.text.tables.rows import BETWEEN, TRAIN, Example, Table, folded
 from maskwright.text.tables.splits import draw_rows
 
 # Rows that are compared with each other or predicted; of more rows, as many are drawn.
@@ -76,11 +76,6 @@ class Subject:
     def parts(self) -> list[str]:
         """The part of each row."""
         return [split for split, rows in self.dataset.parts.items() for _ in rows]
-
-    @cached_property
-    def raw_rows(self) -> dict[str, Row]:
-        """The rows of the files by their locations."""
-        return {row.where: row for row in self.table.rows}
 
     @property
     def names(self) -> Sequence[str]:

@@ -152,9 +152,9 @@ def _groups_across(subject: Subject) -> Iterator[Finding]:
     another part are members."""
     columns = subject.dataset.task.columns
     names = [name for name in columns.left_out if plain(name) in GROUPS]
+    raw_rows = {row.where: row for row in subject.table.rows}
     for name in [columns["group"]] if "group" in columns.roles else names:
-        cells = [value_of(subject.raw_rows[row.where], name) for row in subject.rows]
-        groups = list(map(group_name, cells))
+        groups = [group_name(value_of(raw_rows[row.where], name)) for row in subject.rows]
         learned = {
             group for group, side in zip(groups, subject.parts, strict=True) if side == TRAIN
         } - {""}
