@@ -16,10 +16,8 @@ Besides its first line, a message has up to four parts: where (path, line, field
 do (what the user can do). The command line prints it without a traceback. Control characters in
 names and values are escaped.
 
-Findings: results of checks that the user should know.
-
-A check returns findings and prints nothing. A finding becomes a line on the terminal, plain values
-in a JSON file, or a sentence on a page (`report/`).
+Results of checks that the user should know are findings. A check prints nothing; a finding becomes
+a line on the terminal, plain values in a JSON file, or a sentence on a page (`report/`).
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 A multiplication and its addition are two operations. Only matrix products are counted, which is all
 that matters beyond tiny models; a layer that is used twice (`weights_of`) is counted twice.
-Attention is counted dense, as it is computed, whatever its mask hides.
-
-Of a training step also the bytes that the forward pass keeps for the backward pass, at the least.
+Attention is counted dense, as it is computed, whatever its mask hides. Of a training step, the
+bytes that the forward pass keeps for the backward pass are counted, too, at the least.
 
 An objective may own several networks: each is counted on what it reads, three times its forward
 where it is trained and once where it only answers (a teacher); a last layer only at the positions

@@ -3,10 +3,9 @@
 A path is a run (its newest checkpoint), a fine-tuning (its model) or a model folder; `Model` is the
 content of an opened one.
 
-Generation settings in folders of transformers: generation_config.json, else the same keys of
-config.json, and `task_specific_params` if they are for a single task.
-
-An encoder-decoder then generates with them, as `pipeline` of that library does.
+Generation settings in folders of transformers are generation_config.json, else the same keys of
+config.json, and `task_specific_params` if they are for a single task. An encoder-decoder generates
+with them, as `pipeline` of that library does.
 """
 
 from __future__ import annotations

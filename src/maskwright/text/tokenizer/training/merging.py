@@ -1,15 +1,12 @@
 """Vocabularies that are learned by merging pairs: BPE and WordPiece.
 
-Byte-pair encoding with an end-of-word marker that is a symbol of its own.
+BPE starts from characters and merges the most frequent adjacent pair, again and again (Sennrich et
+al. 2016, https://arxiv.org/abs/1508.07909). The end-of-word marker `</w>` is a separate symbol at
+first, so `est` is the same symbol with and without it (the `tokenizers` library attaches it to the
+last character). Ties are broken by string order, so the result depends on the counts alone.
 
-Sennrich et al. 2016 (https://arxiv.org/abs/1508.07909): start from characters, merge the most
-frequent adjacent pair, repeat. The marker `</w>` is a separate symbol at first, so `est` is the
-same symbol with and without it (the `tokenizers` library attaches it to the last character). Ties
-are broken by string order, so the result depends on the counts alone.
-
-WordPiece as it was published: merge the pair that raises the likelihood of the text most.
-
-Schuster and Nakajima 2012; the score is that of the usual account of BERT's vocabulary,
+WordPiece merges the pair that raises the likelihood of the text most (Schuster and Nakajima 2012);
+the score is that of the usual account of BERT's vocabulary,
 
     score(x, y) = count(xy) / (count(x) * count(y))
 
@@ -17,10 +14,10 @@ so a pair is merged because its parts are rarely met apart, not because it is fr
 `tokenizers` library's `WordPieceTrainer` is BPE underneath (it merges by count) and gives another
 vocabulary. Equal scores go to the more frequent pair, then to the one that sorts first.
 
-The score favours pairs of rare symbols, and a floor under the counts is the guard. With a fixed
-low floor the vocabulary fills with rare names (on 5 MB of child-level English, 8,192 pieces, floor
-2: 3.6 pieces a word). With `min_frequency=None` the floor starts at half of the largest count and
-is halved whenever no pair is left above it, down to 2: 1.48 pieces a word, where BPE has 1.49.
+The score favours pairs of rare symbols, and a floor under the counts is the guard. With a fixed low
+floor the vocabulary fills with rare names (on 5 MB of child-level English, 8,192 pieces, floor 2:
+3.6 pieces a word). With `min_frequency=None` the floor starts at half of the largest count and is
+halved whenever no pair is left above it, down to 2: 1.48 pieces a word, where BPE has 1.49.
 
 Why the heap may be stale: a merge of x and y lowers count(x) and count(y) and so *raises* the score
 of every other pair that holds x or y. Those are pushed again at once. A score can also fall (a pair
