@@ -12,8 +12,8 @@ import pytest
 
 from finetune.test_command import table
 from finetune.test_fitted_methods import parts
-from maskwright.base.errors import DataError, MaskwrightError, StoppedError, UsageError
-from maskwright.learn.finetune import command, learner, method_selection, run
+from maskwright.base.errors import DataError, StoppedError, UsageError
+from maskwright.learn.finetune import command, cross_validation, learner, method_selection, run
 from maskwright.learn.finetune.bag_of_words_learner import BagOfWordsLearner
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.cross_validation import FoldOutputs, fold
@@ -165,66 +165,41 @@ def test_a_tie_is_decided_by_cost_only_where_rows_can_show_it(
         ({"budget": 9.0, "method": "full"}, 60, UsageError, "--budget"),
         ({}, 4, DataError, "--folds"),
         ({"measure": "spearman"}, 60, UsageError, "--measure"),
+        ({"test": 40}, 4, DataError, "--method auto"),
+        ({"bytes": 1e18}, 60, StoppedError, "out"),
+        ({"epochs": 2}, 60, UsageError, "unfinished/seed-0-fold-1"),
+        ({}, 60, KeyboardInterrupt, "work"),  # the control
     ],
 )
 def test_mistakes_are_told_before_any_work(
     settings: dict[str, Any],
     rows: int,
-    kind: type[MaskwrightError],
+    kind: type[BaseException],
     where: str,
     model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(method_selection, "seconds_of_training", lambda *_: pytest.fail("work"))
-    data = table(tmp_path / "data.csv", "classification", rows)
-    with pytest.raises(kind) as error:
-        finetune_file(model, data, tmp_path / "out", **{**BRIEFLY, **settings})
-    assert error.value.where == where and not any((tmp_path / "out").glob("*"))
+    def work(*args: Any) -> None:
+        raise KeyboardInterrupt("work")
 
-
-@pytest.mark.parametrize(
-    ("settings", "count", "kind", "where"),
-    [
-        ({}, 40, InterruptedError, "the trials"),  # the control
-        ({"class_weights": "balanced"}, 40, UsageError, "seed-0"),
-        ({"num_bytes": 1e18}, 40, StoppedError, "out"),
-        ({"labels": "one row each"}, 6, DataError, "--method auto"),
-    ],
-)
-def test_what_cannot_be_saved_is_found_before_the_selection(
-    settings: dict[str, Any],
-    count: int,
-    kind: type[Exception],
-    where: str,
-    model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     (data := tmp_path / "data").mkdir()
-    table(data / "test.csv", "classification", 40)
-    rows = table(data / "train.csv", "classification", count)
-    if settings.pop("labels", ""):
-        lines = [f"text {n},{label}" for n, label in enumerate(("meow", "woof"))]
-        rows.write_text("\n".join(["text,label", *lines, ""]))
-    else:
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(learner.Learner, "_predict", raise_error(KeyboardInterrupt()))
-            finetune_file(model, data, tmp_path / "out", method="embeddings", stream=io.StringIO())
-    num_bytes = settings.pop("num_bytes", 0.0)
+    settings, out = {**BRIEFLY, **settings}, tmp_path / "out"
+    for name, count in (("train", rows), ("test", settings.pop("test", 0))):
+        if count:
+            table(data / f"{name}.csv", "classification", count)
+    num_bytes = settings.pop("bytes", 0)
     monkeypatch.setattr(run, "disk_bytes", lambda *_: num_bytes)
-    work = raise_error(InterruptedError("the trials"))
+    if is_unfinished := kind is KeyboardInterrupt or where.startswith("unfinished"):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(cross_validation, "join_folds", work)
+            finetune_file(model, data, out, **{**BRIEFLY, "method": "full"})
     monkeypatch.setattr(method_selection, "seconds_of_training", work)
     with pytest.raises(kind) as error:
-        finetune_file(model, data, tmp_path / "out", method="auto", **settings)
+        finetune_file(model, data, out, **settings)
     assert str(getattr(error.value, "where", error.value)).endswith(where)
-
-
-def raise_error(error: BaseException) -> Any:
-    def fail(*args: Any, **options: Any) -> None:
-        raise error
-
-    return fail
+    assert (out / "unfinished").exists() is is_unfinished
+    assert kind is not DataError or not out.exists()
 
 
 def test_a_task_with_one_method_is_trained_as_ever(model: Path, tmp_path: Path) -> None:

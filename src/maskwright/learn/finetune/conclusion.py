@@ -204,6 +204,5 @@ def advice(
             # A tenth of the rows each may become the validation and test parts of the curve.
             sizes = "".join(f"{size}," for size in (50, 100) if size < 0.8 * num_rows)
             curve = f" (--curve {sizes}all shows how much)" if sizes else ""
-            few = counted(num_rows, "training row")
-            sentences.append(f"{few} are few: more labels help most{curve}.")
+            sentences.append(f"{num_rows} training rows are few: more labels help most{curve}.")
     return sentences[:2]

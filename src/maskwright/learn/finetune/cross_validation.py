@@ -99,8 +99,7 @@ class OutOfFold:
         data: the dataset with the part `OUT_OF_FOLD`: its rows fold by fold, as the first
             repetition divides them. Rows with the only example of a class are not among them.
         encoded: the encoded rows of this part.
-        results: the answers of each repetition to these rows, without a model; outputs only of the
-            first one.
+        results: the answers of each repetition to these rows, and the outputs of the first.
         baselines: the answers of the baselines in each repetition, on the same folds.
         task_type: with the options that all out-of-fold outputs choose, for the model of all rows.
     """

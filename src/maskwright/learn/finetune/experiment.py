@@ -48,7 +48,7 @@ from maskwright.learn.finetune.method import AUTO, Method
 from maskwright.learn.finetune.recipe import FinetuneRecipe, hash_rows, hashes, without_effect
 from maskwright.learn.finetune.result import FinetuneResult
 from maskwright.learn.pretrain.run import LOCK
-from maskwright.learn.tasks.base.task_type import TaskMetrics, TaskReport, TaskType, task_for
+from maskwright.learn.tasks.base.task_type import TaskMetrics, TaskReport, task_of
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.fine_tuned import is_finished
 from maskwright.model.nn import initialise
@@ -256,7 +256,7 @@ def experiment(
                 say(f"{name} … ({out / ANSWERS / _file_name(name)}.log)")
                 saved[name] = _learn(combination, saved[name], out)
             record = saved[name]
-            task_type = _task_type(dataset, record["options"])
+            task_type = task_of(dataset, record["options"])
             # Out of fold, they are training rows.
             rows = dataset.parts.get(record["part"], dataset.parts[TRAIN])
             rows = [rows[number] for number in record["order"]]
@@ -335,7 +335,7 @@ def _with_seeds(combination: Combination, data: Dataset, seeds: int) -> Combinat
     """Return the combination with its number of seeds."""
     recipe = combination.recipe
     prompt = {} if recipe.prompt is None else {recipe.methods[0].prompt_option: recipe.prompt}
-    require_used(recipe, _task_type(data, prompt))
+    require_used(recipe, task_of(data, prompt))
     eval_part = next(name for name in (TEST, VALIDATION, TRAIN) if name in data.parts)
     if (num_rows := len(data.parts[eval_part])) < SELECTABLE:
         raise UsageError(
@@ -348,11 +348,6 @@ def _with_seeds(combination: Combination, data: Dataset, seeds: int) -> Combinat
     fitted = recipe.methods[0].fitted
     is_seeded = fitted is None or fitted.seeded or is_cross_validated(data)
     return replace(combination, recipe=replace(recipe, seeds=seeds if is_seeded else 1))
-
-
-def _task_type(data: Dataset, options: Mapping[str, Any]) -> TaskType:
-    labels = () if data.labels is None else data.labels.names
-    return task_for(data.task.name, labels, options).of_data(data)
 
 
 def _saved(combination: Combination, data: Dataset, out: Path) -> dict[str, Any]:

@@ -42,7 +42,7 @@ from maskwright.learn.finetune.recipe import hash_rows, hashes
 from maskwright.learn.finetune.tune import Settings, Watch, watching
 from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.choices import Long
-from maskwright.learn.tasks.base.task_type import TaskType, task_for
+from maskwright.learn.tasks.base.task_type import TaskType, task_of
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.opening.folders import Model
 from maskwright.text.tables import splits
@@ -239,8 +239,7 @@ def measure_curve(
     say = printer(stream)
     commit.require_own(out, LINES, beside=(REJECTS,))
     commit.probe_writable(out)
-    task_type = task_for(data.task.name, () if data.labels is None else data.labels.names, options)
-    task_type = task_type.of_data(data)
+    task_type = task_of(data, options)
     eval_part = TEST if TEST in data.parts else VALIDATION
     total = len(data.parts[TRAIN])
     label_counts = sorted({count or total for count in counts})

@@ -51,7 +51,7 @@ from maskwright.learn.finetune.method import FITTED, Method
 from maskwright.learn.finetune.recipe import FinetuneRecipe, without_effect
 from maskwright.learn.finetune.tune import Settings, defined, watching
 from maskwright.learn.tasks.base.choices import Long
-from maskwright.learn.tasks.base.task_type import Encoded, TaskMetrics, TaskType, task_for
+from maskwright.learn.tasks.base.task_type import Encoded, TaskMetrics, TaskType, task_of
 from maskwright.model.device.machine import Machine
 from maskwright.model.opening.folders import Model
 from maskwright.text.tables.layout import Dataset
@@ -217,14 +217,13 @@ def select_method(
     limit = budget or (BUDGET if num_folds > 1 else math.inf)
     within = f" in about {duration(limit)} (--budget)" if math.isfinite(limit) else ""
     say(f"\nselecting a method{within}; if interrupted, the selection begins anew")
-    labels = () if data.labels is None else data.labels.names
     timed, skipped = list[_Candidate](), dict[str, str]()
     for name, method in methods.items():
         if isinstance(method, str):
             skipped[name] = method
             continue
-        task_type = task_for(data.task.name, labels, options(method)).of_data(data)
-        learner, trained = learner_of(model, task_type, method, length, long), settings(method)
+        task_type, trained = task_of(data, options(method)), settings(method)
+        learner = learner_of(model, task_type, method, length, long)
         seconds = seconds_of_training(learner, data, num_rows, method, trained, machine)
         # Fixed vectors are computed once for all folds.
         seconds *= 1 / num_folds if method.head_alone else len(foldings) or 1

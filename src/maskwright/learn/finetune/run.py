@@ -51,7 +51,7 @@ from maskwright.learn.finetune.tune import Settings, passes_of, watching
 from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.choices import LABEL_PROMPT, POOLINGS, PROMPT, Long
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
-from maskwright.learn.tasks.base.task_type import task_for
+from maskwright.learn.tasks.base.task_type import task_of
 from maskwright.model.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish, is_finished
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.inference.prepared import prepare
@@ -98,8 +98,7 @@ def finetune(
         dry: only print the expected cost.
         on_result: receives the result before its files are written.
         selection: how `method` was selected; what was trained for it is not trained again.
-        candidates: the methods among which `method` may be selected: only check that `out` is free
-            for its result.
+        candidates: methods of a selection that follows: only check that `out` is free for `method`.
 
     Returns:
         The model folder; the adapter folder if only a head was trained.
@@ -110,8 +109,7 @@ def finetune(
         IncompatibleError: the model has no tokenizer.
     """
     say = quiet if candidates else printer(stream)
-    task_type = task_for(data.task.name, () if data.labels is None else data.labels.names, options)
-    task_type = task_type.of_data(data)
+    task_type = task_of(data, options)
     require_unfinished(out)
     foldings = fold(data, folds, seeds) if is_cross_validated(data) else []
     num_folds = len(foldings[0].folds) if foldings else 0

@@ -579,6 +579,12 @@ def task_for(
     return fitting[0][1](task, tuple(labels), options or {})
 
 
+def task_of(data: Dataset, options: Mapping[str, Any] | None = None) -> TaskType:
+    """Return the type that serves the task of `data`; args and errors as in `task_for`."""
+    labels = () if data.labels is None else data.labels.names
+    return task_for(data.task.name, labels, options).of_data(data)
+
+
 def task_for_head(
     head: str, labels: Sequence[str], problem: Problem, options: Mapping[str, Any]
 ) -> TaskType:

@@ -64,8 +64,6 @@ class FrozenVectors:
         """Return the vectors (N, D) of the texts, or (M, D) of the labelled tokens, in order.
         Nothing is computed if all texts and places were in earlier calls."""
         examples = encoded.examples
-        if not examples.plain:
-            return scores(self.objective, examples, self.collation)
         ids, places = examples.texts.tokens, examples.places
         if places is None:  # a vector for each text
             places = Sequences(np.zeros(len(examples), np.int64), np.ones(len(examples), np.int64))
