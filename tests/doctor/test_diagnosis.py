@@ -212,4 +212,8 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     rows = [{"text": row["text"], "label": "same"} for row in clean(50)]
     with pytest.raises(DataError, match=r"data\.jsonl"):
         api.doctor(write_rows(tmp_path / "data.jsonl", rows), stream=io.StringIO())
-    assert cli.main(["doctor", str(tmp_path / "nowhere.csv")]) == 64
+    with pytest.raises(DataError, match=r"data\.jsonl"):
+        api.doctor(write_rows(tmp_path / "data.jsonl", rows[:1]), stream=io.StringIO())
+    (tmp_path / "run.json").write_text("{}")
+    for path in (tmp_path / "nowhere.csv", tmp_path):
+        assert cli.main(["doctor", str(path)]) == 64

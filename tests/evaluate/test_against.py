@@ -117,8 +117,11 @@ def test_values_of_any_type_are_slices() -> None:
 
 
 def test_a_slice_that_is_worse_is_named(pair: tuple[Path, Path, Path], tmp_path: Path) -> None:
-    stream = io.StringIO()
+    stream, plain_stream = io.StringIO(), io.StringIO()
+    evaluate_file(pair[0], pair[2], stream=plain_stream)
     evaluate_file(pair[0], pair[2], by="source", out=tmp_path / "out", stream=stream)
+    assert "not used: 'source'" in plain_stream.getvalue()
+    assert "not used" not in stream.getvalue()
     content = json.loads((tmp_path / "out" / "evaluation.json").read_text())["slices"]
     standings = {part["value"]: part["standing"] for part in content["slices"]}
     assert standings == {"'web'": "worse", "'print'": "better"}
@@ -162,7 +165,8 @@ def test_the_verdict_needs_the_training_data_for_more_than_the_constant_answer(
         return content
 
     found = evaluated(pair[0], "a")
-    assert found["baselines"].keys() == {"majority", "words"} and found["names"] == []
+    assert found["baselines"].keys() == {"majority", "words"}
+    assert "baselines-not-fitted" not in found["names"]
     assert found["verdict"]["rival"] == conclusion.spoken("words")
     assert evaluated(pair[1], "b")["verdict"]["state"] != "good"
     assert evaluated(pair[1], "c")["test"]["other_uses"] == 2
@@ -175,6 +179,9 @@ def test_the_verdict_needs_the_training_data_for_more_than_the_constant_answer(
     recipe.write_text("\n".join(changed))
     found = evaluated(moved, "d")
     assert found["baselines"].keys() == {"majority"} and "baselines-not-fitted" in found["names"]
+    with pytest.raises(UsageError) as caught:
+        evaluate_file(moved, pair[2], generalisation=True, stream=io.StringIO())
+    assert caught.value.where == "--generalisation" and str(data) in str(caught.value.found)
     (moved / "results.json").unlink()
     assert evaluated(moved, "e")["baselines"] == {}
 

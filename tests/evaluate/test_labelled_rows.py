@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,16 +141,41 @@ def test_a_table_in_memory_is_no_list_of_paths(
 
 
 def test_what_it_learned_from_flatters_a_model(model: Path, tmp_path: Path, data: Path) -> None:
-    mine = table(tmp_path / "mine.csv", "classification", 60)
-    finetune_file(model, mine, tmp_path / "out", seeds=1, epochs=1, stream=io.StringIO())
-    for asked, told in ((mine, True), (data, False)):
+    """Whatever the file is called, and where it was moved; the control has other texts."""
+    training = table(tmp_path / "training.csv", "classification", 60)
+    said = io.StringIO()
+    finetune_file(model, training, tmp_path / "out", seeds=1, epochs=1, stream=said)
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert said.getvalue().count(results["verdict"]["sentence"]) == 1
+    rows = [[f"{row['text']} a cat", row["label"]] for row in read(data)]
+    new = rows_of(tmp_path / "new.csv", rows)
+    rows[:5] = [[row["text"], row["label"]] for row in read(training)[:5]]
+    some, moved = rows_of(tmp_path / "some.csv", rows), training.with_name("moved.csv")
+    for path, expected in ((training, "warning"), (new, ""), (some, "note"), (moved, "warning")):
+        if path == moved:
+            training.rename(moved)
         said = io.StringIO()
-        evaluate_file(tmp_path / "out" / "model", asked, stream=said)
-        assert ("the figures flatter it" in said.getvalue()) is told
+        evaluate_file(tmp_path / "out" / "model", path, stream=said)
+        (severity,) = re.findall("(.*): the model was trained on", said.getvalue()) or [""]
+        assert severity == expected, path
         assert "(as in the training data)" in said.getvalue()
     said = io.StringIO()
     evaluate_file(tmp_path / "out", data, columns={"text": ["text"]}, stream=said)
     assert "as text (as given)" in said.getvalue()
+
+
+def test_rows_without_labels_are_for_predict(
+    tuned: tuple[Path, str],  # noqa: F811
+    data: Path,
+    tmp_path: Path,
+) -> None:
+    for column, advised in (("text", True), ("label", False), ("", False)):
+        rows = [[row[column]] for row in read(data)] if column else []
+        path = rows_of(tmp_path / "rows.csv", rows, (column or "text",))
+        with pytest.raises(DataError) as caught:
+            evaluate_file(tuned[0], path, stream=io.StringIO())
+        assert ("maskwright predict" in str(caught.value.do)) is advised
+    assert "1 file, 0 rows" in str(caught.value.found), "a header is no row"
 
 
 def test_by_the_command_line(

@@ -103,6 +103,11 @@ def test_a_folder_is_read(tmp_path: Path) -> None:
     assert is_retrieval_folder(path) and not is_retrieval_folder(tmp_path)
     assert list(data.queries) == ["q1", "q2", "d3"] and data.documents == CORPUS
     assert data.grades[0] == {0: 2, 3: 1} and data.num_queries == 4
+    (path / "queries.jsonl").unlink()
+    assert is_retrieval_folder(path), "without queries, which is refused then"
+    with pytest.raises(DataError) as caught:
+        read_retrieval(path)
+    assert caught.value.where == str(path / "queries.jsonl")
 
 
 HEADER = "query-id\tcorpus-id\tscore"
@@ -133,6 +138,7 @@ def test_faults_are_refused_before_a_model_is_opened(
     with pytest.raises(DataError) as refused:
         evaluate_retrieval(tmp_path / "no-model", path)
     assert where in str(refused.value.where)
+    assert ("query-id" in str(refused.value.do)) is (lines.get("qrels") == ["q1\td1\t1"])
 
 
 def test_an_unknown_part_and_a_missing_corpus_are_refused(tmp_path: Path) -> None:

@@ -117,6 +117,9 @@ def test_models_and_methods_are_compared_and_kept(
     assert not bool((weights[0] == weights[1]).any()), "the control: nothing was trained"
     with pytest.raises(UsageError, match="epochs 1"):
         experiment(models, data, out, seeds=1, settings={"folds": 2, "epochs": 2})
+    data.write_text(data.read_text().replace("meow", "miaow"))
+    with pytest.raises(UsageError, match="changed after"):
+        experiment(models, data, out, seeds=1, settings={"folds": 2, "epochs": 1, "threads": 1})
 
 
 @pytest.mark.parametrize(
@@ -124,6 +127,7 @@ def test_models_and_methods_are_compared_and_kept(
     [
         (["bag-of-words"], ["full"], "models and --method"),
         (["MODEL", "MODEL"], ["full"], "models and --method"),
+        (["MODEL", "bag-of-words"], ["bag-of-words"], "models and --method"),
         (["MODEL", "bag-of-words"], ["fulll"], "--method"),
         (["MODEL", "nowhere"], ["full"], "nowhere"),
         (["MODEL", "bag-of-words"], ["contrastive"], "--method"),

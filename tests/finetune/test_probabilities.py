@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -144,8 +145,10 @@ def test_a_row_below_the_threshold_gets_no_label(results: dict[str, Path], tmp_p
     np.testing.assert_allclose(total, 1, atol=1e-5)
     assert sum("lower the threshold" in line for line in said) == 1
     assert maskwright.load(result).predict(TEXTS, threshold=1.0)[0]["label"] is None
-    with pytest.raises(UsageError, match="--threshold"):
-        load(result).deciding(1.5)
+    for threshold in (1.5, math.nan):
+        with pytest.raises(ConfigError) as caught:
+            load(result).deciding(threshold)
+        assert caught.value.where == "--threshold"
 
 
 # ------------------------------------------------------------------------------ the objective
@@ -231,6 +234,7 @@ def test_weights_that_are_none_are_refused(
     with pytest.raises(error) as refused:
         finetuned(model, data, tmp_path / "out", class_weights=str(path))
     assert where in str(refused.value.where) and not (tmp_path / "out").exists()
+    assert "\n  do:" in str(refused.value)
 
 
 def test_weights_and_smoothing_need_classes(model: Path, tmp_path: Path) -> None:

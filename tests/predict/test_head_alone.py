@@ -93,13 +93,21 @@ def test_the_base_may_move_and_be_laid_beside_it(
         (results["probe"] / "base").symlink_to(moved)
         assert load(results["probe"]).predict(TEXTS) == wanted
         (results["probe"] / "base").unlink()
+        (results["probe"] / "base").symlink_to(model)  # the run of which the base is the checkpoint
+        assert load(results["probe"]).predict(TEXTS) == wanted
+        (results["probe"] / "base").unlink()
+        assert load(results["probe"], base=moved).predict(TEXTS) == wanted
         shutil.rmtree(both / "base-model")
         (both / "base-model").mkdir()
         shutil.copytree(moved, both / "base-model", dirs_exist_ok=True)
         config = both / "base-model" / "config.json"
         config.write_text(config.read_text().replace("{", "{ ", 1))
-        with pytest.raises(IncompatibleError, match="base-model"):
-            load(both / "probe")
+        for named in (None, both / "base-model"):
+            with pytest.raises(IncompatibleError, match="base-model"):
+                load(both / "probe", base=named)
+        with pytest.raises(UsageError) as unused:
+            load(model, base=moved)
+        assert unused.value.where == "--base"
     finally:
         moved.rename(results["base"])
     assert load(results["probe"]).predict(TEXTS) == wanted
@@ -134,3 +142,10 @@ def test_it_is_asked_measured_and_not_trained_on(
     assert "adapter.json" in capsys.readouterr().err
     again = ["finetune", str(results["base"]), "--data", str(data), "--out", str(out)]
     assert main(again) == 64 and "there already" in capsys.readouterr().err
+    for path in (out, out / "adapter"):
+        assert main(["show", str(path)]) == 0 and str(out / "adapter") in capsys.readouterr().out
+    assert main(["show", str(out / "adapter" / "adapter.json")]) == 64
+    assert f"maskwright show {out}\n" in capsys.readouterr().err
+    incomplete = shutil.copytree(out, tmp_path / "incomplete")
+    (incomplete / "adapter" / "adapter.safetensors").unlink()
+    assert main(["show", str(incomplete)]) == 65

@@ -26,7 +26,7 @@ from maskwright.ask.predict.remote import RemoteServer
 from maskwright.ask.predict.rows import stdin_file
 from maskwright.ask.predict.uncertain import choose_uncertain, uncertain_rows
 from maskwright.ask.predict.write import write_predictions
-from maskwright.base.errors import CheckpointError, DataError, UsageError, ignore
+from maskwright.base.errors import CheckpointError, ConfigError, DataError, UsageError, ignore
 from maskwright.base.storage.strict_json import parse
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base.task_type import task_for
@@ -79,7 +79,7 @@ def test_rows_to_label_next_are_uncertain_and_different(
     copies = [*unknown, *unknown]
     assert {copies[row.index] for row in language_model.uncertain(copies, 20)} == {*unknown}
     for count in (0, 21):
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises(ConfigError) as caught:
             language_model.uncertain(copies, count)
         assert caught.value.where == "--uncertain"
 
@@ -92,15 +92,19 @@ def test_rows_to_label_next_need_probabilities(tagger: Path, tmp_path: Path) -> 
 
 
 def test_settings_without_effect_are_refused_before_a_model_is_opened() -> None:
-    server, right = RemoteServer("http://localhost:9"), {"labels": ["a"], "uncertain": 1}
+    server, right = (
+        RemoteServer("http://localhost:9"),
+        {"labels": ["a"], "uncertain": 1, "threshold": 0.5},
+    )
     for where, settings in {
         "--base": {"also": ["M"], "base": "B"},
         "--also": {"server": server, "also": ["M"]},
         "--labels": {"also": ["M"], **right},
         "--hypothesis": {"hypothesis": "It is {}."},
         "--uncertain": {"uncertain": 0},
+        "--threshold": {"threshold": 1.5},
     }.items():
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises((UsageError, ConfigError)) as caught:
             predict_file("M", "rows.csv", io.StringIO(), **settings)  # type: ignore[arg-type]
         assert caught.value.where == where
         require_effect({**settings, "also": [], "server": None, **right})  # the control

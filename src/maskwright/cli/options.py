@@ -50,8 +50,8 @@ def add_base(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=None,
         metavar="FOLDER",
-        help="the model that an adapter folder belongs to, where it does not lie where the adapter "
-        "says",
+        help="the model that an adapter or a head saved alone belongs to, where it does not lie "
+        "where they say",
     )
 
 
@@ -197,7 +197,7 @@ def next_run_folder(name: str) -> Path:
 
 
 def require_existing(path: Path | None, kind: str, command: str = "") -> None:
-    """Refuse a path that does not exist, and a file in place of a model folder.
+    """Refuse a path that does not exist, a file in place of a model folder, and the reverse.
 
     Args:
         command: an example that works, shown with the error.
@@ -208,6 +208,10 @@ def require_existing(path: Path | None, kind: str, command: str = "") -> None:
     model = kind == "model"
     file = model and path is not None and path.is_file()
     if path is None or (path.exists() and not file):
+        markers = ("run.json", "task.json", "config.json")  # of runs, results and models
+        if kind in ("data", "file") and path and any((path / name).is_file() for name in markers):
+            problem, remedy = "the folder of a model or a run is no data", "name a file with rows"
+            raise UsageError(problem, where=path, do=remedy)
         return
     do = "name a folder on this machine; nothing is downloaded" if model and not file else command
     if model and str(path) in catalogue.names("recipes"):

@@ -11,13 +11,14 @@ from maskwright.base.config import to_toml
 from maskwright.base.errors import UsageError
 from maskwright.base.report import page
 from maskwright.base.report.document import number
-from maskwright.base.storage.commit import numbered
+from maskwright.base.storage.commit import numbered, verify
 from maskwright.base.terminal import shell_word
 from maskwright.learn.pretrain import checkpoints
 from maskwright.learn.pretrain.session import RUN
 from maskwright.learn.recipes.base.find import find, override, require_settings
+from maskwright.model.adapters.base.folder import base_named
 from maskwright.model.checkpoint import layout
-from maskwright.model.checkpoint.fine_tuned import TASK, require_finished
+from maskwright.model.checkpoint.fine_tuned import ADAPTER, TASK, read_task, require_finished
 from maskwright.model.checkpoint.layout import num_parameters
 from maskwright.model.checkpoint.safe_read import read_json
 from maskwright.model.families.base.family import Family, family
@@ -34,13 +35,21 @@ def show(name_or_path: str, settings: list[str]) -> str:
         UsageError: it is none of these.  ConfigError: settings that `pretrain` would refuse.
     """
     path = Path(name_or_path)
-    require_finished(path)
+    home = require_finished(path)
     if is_run(path) and not settings:
         return _show_run(path)
     if (path / "config.json").is_file():
         return _show_model(path)
-    if (path / TASK).is_file() and not settings:
-        return _show_model(folders.model_folder(path))
+    if home is not None and not settings:
+        record, adapter = read_task(home), home / ADAPTER
+        if record is None or not record.attached:
+            return _show_model(folders.model_folder(home))
+        verify(adapter)
+        return (
+            f"result {home}\n  {record.kind}: {', '.join(record.labels) or 'no labels'}\n"
+            f"  what was learned is in {adapter}, beside the model {base_named(adapter)}\n"
+            f"  next: maskwright predict {shell_word(home)} FILE"
+        )
     if name_or_path in catalogue.names("recipes") or path.suffix == ".toml" or is_run(path):
         recipe = override(find(name_or_path), settings)
         if settings:  # else a recipe is shown as it is, also one that waits for a setting
@@ -62,6 +71,9 @@ def _other(path: Path) -> tuple[str, str]:
         return "a tokenizer", f'see a text as it does: maskwright tokens {shell_word(path)} "TEXT"'
     if is_curated(path):
         return "a curated corpus", f"its card is {path / 'card.md'}, its page {path / 'page.html'}"
+    for folder in path.parents:
+        if is_run(folder) or any((folder / name).is_file() for name in (TASK, "config.json")):
+            return f"a part of {folder}", f"maskwright show {shell_word(folder)}"
     return ("a folder" if path.is_dir() else "a file"), "maskwright list recipes"
 
 

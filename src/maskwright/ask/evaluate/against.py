@@ -14,7 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from maskwright.ask.evaluate.labelled_rows import plain_estimates, predict_rows, rows_for
+from maskwright.ask.evaluate.labelled_rows import (
+    plain_estimates,
+    predict_rows,
+    read_training_data,
+    rows_for,
+)
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import IncompatibleError, UsageError, shorten
 from maskwright.base.metrics.intervals import Estimate
@@ -179,6 +184,9 @@ def evaluate_against(
         judged if (judged := reports[0].num_judged or len(rows)) < len(rows) else None,
     )
     say(f"\n{comparison.verdict.sentence}\n\n{document.for_terminal(comparison.table)}")
+    for name, path in zip(names, paths, strict=True):
+        for finding in read_training_data(path, data).rows_among(rows):
+            say(finding.of(name).line())
     say(comparison.differing_table["title"])
     if out is not None:
         facts = {"models": list(map(str, paths)), "data": dict(hashes(Path(data)))}

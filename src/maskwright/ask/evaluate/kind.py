@@ -57,9 +57,9 @@ def _require_part(part: str | None, choices: Collection[str]) -> None:
 
 
 def is_retrieval_folder(path: Path) -> bool:
-    """Whether a folder has the corpus and the queries of BEIR's format."""
-    names = [file.name for file in path.iterdir()] if path.is_dir() else []
-    return all(any(n.startswith(f"{file}.jsonl") for n in names) for file in ("corpus", "queries"))
+    """Whether a folder has the corpus, and the queries or the judgements, of BEIR's format."""
+    stems = {file.name.partition(".jsonl")[0] for file in path.iterdir()} if path.is_dir() else {}
+    return "corpus" in stems and ("queries" in stems or "qrels" in stems)
 
 
 def answers_tasks(model: Path) -> bool:

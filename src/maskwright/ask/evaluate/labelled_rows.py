@@ -28,7 +28,7 @@ from maskwright.base.terminal import Say, counted, printer, quiet
 from maskwright.learn.finetune import conclusion, page, recipe
 from maskwright.learn.finetune.cross_validation import divide
 from maskwright.learn.finetune.finished_seeds import REJECTS
-from maskwright.learn.finetune.recipe import hashes
+from maskwright.learn.finetune.recipe import FinetuneRecipe, hashes
 from maskwright.learn.finetune.result import RESULTS
 from maskwright.learn.tasks.base.task_type import (
     SECOND,
@@ -127,13 +127,12 @@ def evaluate_file(
         IncompatibleError: the model was not fine-tuned for a task.
     """
     document.reserve(out, NAME)
-    home = _result_folder(Path(folder))
-    training_data = _training_data(home / recipe.NAME) if generalisation else None
-    training_rows = _traced_rows(home, training_data) if generalisation else []
+    training = read_training_data(folder, data)
+    home, training_rows = training.home, _training_rows(training) if generalisation else []
     say, model = printer(stream), load(folder, base=base)
     rejects = None if out is None else Path(out) / REJECTS
     labelled = rows_for(
-        folder, model, data, part=part, columns=columns, read=read, rejects=rejects, say=say
+        folder, model, data, part=part, columns=columns, read=read, rejects=rejects, by=by, say=say
     )
     rows, task_type = labelled.examples, labelled.task_type
     if by is not None and not task_type.by_row:
@@ -147,7 +146,10 @@ def evaluate_file(
     predictions = predict_rows(model, task_type, rows, say)
     for finding in model.findings:
         say(finding.line())
-    baselines, findings = baselines_of(home, task_type, rows, training_data)
+    baselines, findings = baselines_of(training, task_type, rows)
+    findings += training.rows_among(rows)
+    for name, addition in added.items():
+        findings += [finding.of(name) for finding in training.rows_among(addition.examples)]
     compared = {"model": predictions.metrics} | {
         name: task_type.metrics(rows, answers) for name, answers in baselines
     }
@@ -210,7 +212,7 @@ def evaluate_file(
         metric_table["note"] += f" Warning: {report.one_sided}."
     for finding in findings:
         say(finding.line())
-        metric_table["note"] += f" Note: {finding}."
+        metric_table["note"] += f" {finding.severity.capitalize()}: {finding}."
     if out is not None:
         facts = {"model": folders.called(Path(folder)), "data": dict(hashes(Path(data)))}
         shown_page = page.render(
@@ -247,65 +249,84 @@ def predict_rows(
     return Predictions(encoded, outputs, answers, task_type.metrics(rows, answers))
 
 
+class TrainingData(NamedTuple):
+    """The data that the result in `home` was trained on, as its `recipe` says; None with a `fault`
+    if they cannot be read again."""
+
+    home: Path
+    recipe: FinetuneRecipe | None
+    data: Dataset | None
+    fault: str = ""
+
+    def rows_among(self, rows: Sequence[Any]) -> list[Finding]:
+        """Return a finding if the model was trained on some of `rows`."""
+        training_rows = [] if self.data is None else self.data.parts[TRAIN]
+        texts = {row.whole_text for row in training_rows}
+        if not (count := sum(row.whole_text in texts for row in rows)):
+            return []
+        name, shown = "evaluated-on-training-data", counted(len(rows), "evaluated row")
+        message = f"the model was trained on {count:,} of {shown}, so the figures flatter it"
+        return [Finding(name, message, severity="warning" if 10 * count > len(rows) else "note")]
+
+
+def read_training_data(folder: Path | str, evaluated: Path | str) -> TrainingData:
+    """Read the training data of the model in `folder` again, from the path in its recipe, else from
+    `evaluated`, if the rows there have the recorded hash."""
+    home, saved_recipe, fault = _result_folder(Path(folder)), None, "are not recorded"
+    try:
+        saved_recipe = recipe.read(home / recipe.NAME)
+        is_there, reading = Path(saved_recipe.data).exists(), vars(saved_recipe.read)
+        columns, task = saved_recipe.columns or None, saved_recipe.task
+        fault = f"({saved_recipe.data}) {'have changed' if is_there else 'are not there'}"
+        for path in filter(Path.exists, map(Path, (saved_recipe.data, evaluated))):
+            data = prepare(path, columns=columns, task=task, division=None, **reading)
+            data = divide(data, 0 if saved_recipe.curve else saved_recipe.folds)
+            if recipe.hash_rows(data) == saved_recipe.made_from.get("data"):
+                return TrainingData(home, saved_recipe, data)
+    except (MaskwrightError, OSError):
+        pass  # `fault` says why
+    return TrainingData(home, saved_recipe, None, fault)
+
+
 def baselines_of(
-    folder: Path, task_type: TaskType, rows: Sequence[Any], training_data: Dataset | None
+    training: TrainingData, task_type: TaskType, rows: Sequence[Any]
 ) -> tuple[list[tuple[str, Answers]], list[Finding]]:
     """Return the answers of baselines to the rows, by name, and a finding if some are missing: they
-    are fitted on the training data of the result in `folder`, which is read if it is None, or are
-    the constant ones recorded."""
-    results = conclusion.read_results(folder / RESULTS)
-    if (data := training_data or _training_data(folder / recipe.NAME)) is not None:
+    are fitted on the training data, or are the constant ones that the result records."""
+    results = conclusion.read_results(training.home / RESULTS)
+    if (data := training.data) is not None:
         names = () if data.labels is None else data.labels.names
         if data.task.name == task_type.task and tuple(names) == task_type.labels:
             parts = {name: data.parts[name] for name in (TRAIN, VALIDATION) if name in data.parts}
             baselines = task_type.baselines(replace(data, parts={**parts, TEST: [*rows]}), TEST)
             return [pair for pair in baselines if pair[0] != results.get("is_baseline")], []
     recorded = conclusion.constant_baselines(results, rows)
-    reason = "is not at its path, or has changed" if results else "is not recorded"
-    message = f"the training data of the model {reason}"
+    message = f"the training data of the model {training.fault or 'are of another task'}"
     compared = "only the same answer for every row" if recorded else "no baseline"
     consequence = f"{compared} is compared"
     return recorded, [Finding("baselines-not-fitted", message, consequence)]
 
 
-def _traced_rows(folder: Path, data: Dataset | None) -> Sequence[Any]:
-    """Return the rows of the training data if the network in the result `folder` can be traced."""
-    file = folder / recipe.NAME
-    saved_recipe = None if data is None else recipe.read(file)
-    if (
-        saved_recipe is None
-        or not saved_recipe.methods[0].opens_network
-        or saved_recipe.made_from.get("model")
-        != fingerprint(hashes(folders.model_folder(Path(saved_recipe.model))))
-    ):
-        raise UsageError(
-            "the training of this model cannot be traced",
-            where="--generalisation",
-            found=file,
-            wanted="a network; and its training data and the model before training, unchanged, at "
-            "the paths in this file",
-            do="leave the option out",
-        )
-    assert data is not None
-    return data.parts[TRAIN]
-
-
-def _training_data(file: Path) -> Dataset | None:
-    """Read the data of a fine-tuning again as its recipe in `file` says; None if that is not
-    possible, or if rows have changed."""
-    try:
-        saved_recipe = recipe.read(file)
-        data = prepare(
-            Path(saved_recipe.data),
-            columns=saved_recipe.columns or None,
-            task=saved_recipe.task,
-            division=None,
-            **vars(saved_recipe.read),
-        )
-        data = divide(data, 0 if saved_recipe.curve else saved_recipe.folds)
-    except (MaskwrightError, OSError):
-        return None
-    return data if recipe.hash_rows(data) == saved_recipe.made_from.get("data") else None
+def _training_rows(training: TrainingData) -> Sequence[Any]:
+    """Return the rows that the network was trained on, which starts from a model that is there."""
+    fault, saved_recipe = f"the training data {training.fault}", training.recipe
+    if saved_recipe is not None:
+        model, recorded = Path(saved_recipe.model), saved_recipe.made_from.get("model")
+        if not saved_recipe.methods[0].opens_network:
+            fault = f"the method {saved_recipe.method}, which has no network"
+        elif not model.exists():
+            fault = f"the model before training ({model}) is not there"
+        elif recorded != fingerprint(hashes(folders.model_folder(model))):
+            fault = f"the model before training ({model}) has changed"
+        elif training.data is not None:
+            return training.data.parts[TRAIN]
+    raise UsageError(
+        "the training of this model cannot be traced",
+        where="--generalisation",
+        found=fault,
+        wanted="a network, with its training data and the model before training, unchanged",
+        do="leave the option out",
+    )
 
 
 def _result_folder(folder: Path) -> Path:
@@ -324,6 +345,7 @@ def rows_for(
     columns: Mapping[str, str | Sequence[str]] | None = None,
     read: TableReadingOptions = DEFAULT_OPTIONS,
     rejects: Path | None = None,
+    by: str | None = None,
     say: Say,
 ) -> LabelledRows:
     """Read the rows of a part of `data` as examples of the model's task. Errors as in
@@ -332,6 +354,7 @@ def rows_for(
     Args:
         parts: the first of these that `data` has is read, unless `part` names one.
         rejects: the file to write skipped rows to.
+        by: a column that the caller uses.
         say: called with what was inferred about the data.
     """
     loaded = files.load(
@@ -340,8 +363,9 @@ def rows_for(
     names = list(loaded.parts)
     part_name = part or next((n for n in parts if n in names), names[0])
     if part_name not in names:
+        expected, remedy = near(part_name, names), "leave --part out for the usual one"
         raise UsageError(
-            "no such part of the data", where=data, found=part_name, wanted=near(part_name, names)
+            "no such part of the data", where=data, found=part_name, wanted=expected, do=remedy
         )
     part_table = replace(
         loaded,
@@ -351,16 +375,8 @@ def rows_for(
     )
     model, by_role = _as_pair_task(model, part_table, as_names(columns), read.no_label)
     task_type, task = model.task_type, _infer_task(model, part_table, data, by_role, read.no_label)
-    for line in task.columns.lines():
+    for line in task.columns.lines(by):
         say(line)
-    recipe_file = _result_folder(Path(folder)) / recipe.NAME
-    if (
-        part_name in (ALL, TRAIN)
-        and recipe_file.is_file()
-        and recipe.read(recipe_file).made_from.get("files") == fingerprint(hashes(Path(data)))
-    ):
-        message = "these are the files that the model learned from, so the figures flatter it"
-        say(Finding("evaluated-on-training-data", message).line())
     learned_from = loaded.parts.get(TRAIN, []) if part_name != TRAIN else []
     unlabelled = hidden_by(part_table.first, learned_from, task.columns)
     if unlabelled is not None and (learned_from or unlabelled not in task_type.labels):
@@ -451,7 +467,14 @@ def _infer_task(
         for role, names in (model.columns | model.targets).items()
         if all(has_column(name, asked_of.columns) for name in names)
     }
-    task = infer(asked_of, {**trained_columns, **columns}, model.task_type.task, no_label)
+    named_columns = {**trained_columns, **columns}
+    try:
+        task = infer(asked_of, named_columns, model.task_type.task, no_label)
+    except DataError as error:
+        if named_columns.keys() & {"label", *model.targets}:
+            raise
+        remedy = "add the labels, or name their column (--column ROLE=NAME); "
+        raise error.advising(f"{remedy}maskwright predict is for rows without labels") from None
     task.columns.why.update(
         dict.fromkeys(trained_columns.keys() - set(columns), "as in the training data")
     )

@@ -61,8 +61,8 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
     """
     folder, out = Path(folder), Path(out)
     home = require_finished(folder) or folder
-    record, model = read_task(home), open_head_alone(home / ADAPTER)
-    if record is None or model is None or model.tokenizer is None:
+    record, head_alone = read_task(home), open_head_alone(home / ADAPTER)
+    if record is None or head_alone is None or head_alone.loaded.tokenizer is None:
         raise UsageError(
             "not a head that was saved alone",
             where=folder,
@@ -73,8 +73,8 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
     problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None
     task = replace(record, attached=False).render()
     pretrained.save(
-        model.model,
-        model.tokenizer.padding(),
+        head_alone.loaded.model,
+        head_alone.loaded.tokenizer.padding(),
         out / MODEL,
         About(labels=task_type.labels, problem_type=problem),
         more={TASK: task.encode()},

@@ -12,10 +12,12 @@ table would yield its column names, which are texts too.)
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from maskwright.base.config import require
 from maskwright.base.errors import DataError, UsageError, near
 from maskwright.model.device.choices import TORCH
 from maskwright.text.corpus.files import KINDS
@@ -27,8 +29,8 @@ OF_ONE_FOLDER = ("base", "engine", "labels", "uncertain")  # settings of one mod
 
 
 def require_effect(settings: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` for one of `PredictionSettings` that others leave without effect, or if
-    no row could be chosen."""
+    """Raise a `UsageError` for one of `PredictionSettings` that others leave without effect, or a
+    `ConfigError` for a number that is out of range for any rows."""
     idle = {} if settings.get("labels") else {"hypothesis": "name the labels: --labels A,B"}
     if settings.get("also"):
         idle |= dict.fromkeys(OF_ONE_FOLDER, "leave it out, or predict with one model at a time")
@@ -41,8 +43,9 @@ def require_effect(settings: Mapping[str, Any]) -> None:
         if settings.get(name) not in (None, TORCH, "", [], ()):
             where = f"--{name.replace('_', '-')}"
             raise UsageError("option has no effect here", where=where, do=remedy)
-    if (count := settings.get("uncertain")) is not None and count < 1:
-        raise UsageError("no such number", where="--uncertain", found=count, wanted="1 or more")
+    for name, low, high in (("threshold", 0, 1), ("uncertain", 1, math.inf)):
+        if (value := settings.get(name)) is not None:
+            require(f"--{name}", value, low, high)
 
 
 def examples(

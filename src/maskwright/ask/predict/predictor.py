@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.ask.predict.inputs import examples
+from maskwright.base.config import require
 from maskwright.base.errors import (
     CheckpointError,
     DataError,
@@ -168,16 +169,14 @@ class BasePredictor(ABC):
                 "probabilities".
 
         Raises:
-            UsageError: the threshold is no probability, or the task has no probabilities of labels.
+            ConfigError: the threshold is no probability.
+            UsageError: the task has no probabilities of labels.
         """
         if threshold is None and not all_scores:
             return self
         options: dict[str, Any] = {ALL_PROBABILITIES: all_scores}
         if threshold is not None:
-            if not 0.0 <= threshold <= 1.0:
-                raise UsageError(
-                    "no probability", where="--threshold", found=threshold, wanted="0 to 1"
-                )
+            require("--threshold", threshold, 0.0, 1.0)
             options[LEAST_PROBABILITY] = threshold
         self.require_probabilities("--scores" if threshold is None else "--threshold")
         return self._with_task(self.task_type.with_options(options))

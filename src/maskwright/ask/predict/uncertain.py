@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from maskwright.ask.predict.predictor import TaskPredictor
 from maskwright.ask.predict.rows import name_taken
-from maskwright.base.errors import Finding, Note, UsageError, ignore
+from maskwright.base.config import out_of_range
+from maskwright.base.errors import Finding, Note, ignore
 from maskwright.base.terminal import counted
 from maskwright.learn.tasks.base.task_type import THRESHOLDS
 from maskwright.text.tables.rows import folded
@@ -48,7 +49,7 @@ def choose_uncertain(
     next; the least sure first.
 
     Raises:
-        UsageError: there are fewer different rows.
+        ConfigError: there are fewer different rows.
     """
     from sklearn.cluster import MiniBatchKMeans
 
@@ -56,7 +57,7 @@ def choose_uncertain(
     indices = sorted(first_of_text.values())
     if not 1 <= count <= len(indices):
         valid_range = f"1 to {len(indices):,}, the number of different rows"
-        raise UsageError("no such number", where="--uncertain", found=count, wanted=valid_range)
+        raise out_of_range("--uncertain", count, valid_range)
     pool = [rows[i] for i in indices]
     probabilities = predictor.probabilities(pool, note)
     vectors = predictor.vectors_of(pool)
@@ -81,7 +82,7 @@ def uncertain_rows(
     (the row: file and line).
 
     Raises:
-        UsageError: a column has such a name, and as in `choose_uncertain`.
+        UsageError: a column has such a name.  ConfigError: as in `choose_uncertain`.
     """
     pairs = list(rows)
     pool = [(values, example) for values, example in pairs if example is not None]

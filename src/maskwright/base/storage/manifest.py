@@ -177,11 +177,12 @@ def require_as_saved(
                 do=CHANGED,
             )
         if digest != facts["sha256"]:
+            size = path.stat().st_size if data is None else len(data)
             raise error(
                 "a file is not the one that was saved",
                 where=path,
-                found=f"sha256 {digest}",
-                wanted=f"sha256 {facts['sha256']}",
+                found=f"{size:,} bytes, sha256 {digest}",
+                wanted=f"{facts['bytes']:,} bytes, sha256 {facts['sha256']}",
                 do=CHANGED,
             )
         return digest

@@ -167,10 +167,10 @@ class ExperimentSheet:
             "title": f"{self.measure} on {self.rows}",
             "head": ["", self.measure, "± seeds", "p", *columns],
             "rows": rows,
-            "note": "p: of no difference to the best, by rows and seeds, adjusted for all "
-            f"{len(self.differences) // 2} pairs (Holm). CPU: reading, training and evaluation of "
-            "all seeds. Trained: parameters. Without validation data the best is chosen by these "
-            "rows and flattered by them.",
+            "note": "p: of no difference to the best, by rows and seeds, adjusted for "
+            f"{counted(len(self.differences) // 2, 'pair')} (Holm). CPU: reading, training and "
+            "evaluation of all seeds. Trained: parameters. Without validation data the best is "
+            "chosen by these rows and flattered by them.",
         }
 
     @property
@@ -294,7 +294,9 @@ def _combine(
     """Return the combinations; their recipes refuse unknown methods and settings."""
     paths = {name: Path(name.removeprefix(UNTRAINED)) for name in models if name != BAG_OF_WORDS}
     pairs = [(n, m) for n in models for m in ([n] if n == BAG_OF_WORDS else methods)]
-    if not paths or len(pairs) < 2 or len(set(pairs)) < len(pairs):
+    is_repeated = len(set(pairs)) < len(pairs)
+    pairs = list(dict.fromkeys((m if m == BAG_OF_WORDS else n, m) for n, m in pairs))
+    if not paths or len(pairs) < 2 or is_repeated:
         raise UsageError(
             "these are not two or more different combinations",
             where="models and --method",
@@ -343,7 +345,8 @@ def _with_seeds(combination: Combination, data: Dataset, seeds: int) -> Combinat
             where=recipe.data,
             found=f"{counted(num_rows, 'row')} in the {eval_part} part",
             wanted=f"{SELECTABLE} or more",
-            do="add rows, or name one file without parts, which is cross-validated",
+            do="add rows"
+            + (", or leave the parts out for a cross-validation" if eval_part != TRAIN else ""),
         )
     fitted = recipe.methods[0].fitted
     is_seeded = fitted is None or fitted.seeded or is_cross_validated(data)
@@ -365,8 +368,11 @@ def _saved(combination: Combination, data: Dataset, out: Path) -> dict[str, Any]
     saved = parse_object(file.read_bytes(), file, error=DataError, largest=LARGEST)
     changes = list(differences(saved.get("about"), json.loads(json.dumps(about))))
     if changes:
+        is_same = {name for name, _, _ in changes} <= {"data", "model"}
         raise UsageError(
-            "the folder holds another experiment",
+            "the data or the model changed after the experiment in this folder began"
+            if is_same
+            else "the folder holds another experiment",
             where=file,
             found="; ".join(f"{setting} {shorten(str(old))}" for setting, old, _ in changes),
             wanted="; ".join(f"{setting} {shorten(str(new))}" for setting, _, new in changes),

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -47,6 +48,7 @@ TRAINING = (
 READING = ("length", "pooling", "precision", "device")
 BALANCED = "balanced"  # weights of classes that make up for their frequencies
 LARGEST_WEIGHTS = 16 << 20  # bytes of a file of weights
+WEIGHTS_ADVICE = 'write a weight for each label, such as {"rare": 5, "frequent": 1}'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,9 +339,11 @@ def read_class_weights(path: Path | str) -> dict[str, float]:
             "no such file of weights",
             where="--class-weights",
             found=path,
-            wanted=f'{BALANCED}, or a JSON file such as {{"rare": 5, "frequent": 1}}',
+            wanted=f"{BALANCED}, or a JSON file",
+            do=WEIGHTS_ADVICE,
         )
-    weights = parse_object(Path(path).read_bytes(), path, error=DataError, largest=LARGEST_WEIGHTS)
+    error = partial(DataError, do=WEIGHTS_ADVICE)
+    weights = parse_object(Path(path).read_bytes(), path, error=error, largest=LARGEST_WEIGHTS)
     invalid = {
         label: weight
         for label, weight in weights.items()
@@ -347,7 +351,7 @@ def read_class_weights(path: Path | str) -> dict[str, float]:
         or not (isinstance(weight, int | float) and 0 <= weight < math.inf)
     }
     if invalid or not any(weights.values()):
-        raise DataError(
+        raise error(
             "the weights of classes are not valid",
             where=f"{path}: {', '.join(invalid)}" if invalid else path,
             found=invalid or weights,

@@ -211,7 +211,6 @@ class FinetuneResult:
     def write(self, say: Say) -> None:
         """Print the results of the seeds and write the files of the best one."""
         best, table = self.best, self.table()
-        say(f"\n{self.verdict.sentence}")
         say("\n" + document.for_terminal(table))
         if (calibration := self.calibration) is not None:
             say(calibration.sentence)

@@ -237,9 +237,9 @@ def _require(home: Path, name: str, manifest: Manifest) -> None:
     if not path.is_file():
         raise _unlike(path, f"not complete: {name} is missing")
     sha256 = manifest.files[name]["sha256"]
-    if hash_file(path) != sha256:
+    if (digest := hash_file(path)) != sha256:
         problem = "a file does not belong to this fine-tuning"
-        raise _unlike(path, problem, expected=f"sha256 {sha256}")
+        raise _unlike(path, problem, f"sha256 {digest}", f"sha256 {sha256}")
 
 
 def _first_difference(record: TaskRecord | None, other_record: TaskRecord | None) -> str:

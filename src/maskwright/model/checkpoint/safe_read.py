@@ -24,7 +24,7 @@ from typing import Any
 
 from maskwright.base.errors import CheckpointError, StorageError, UsageError, near_path
 from maskwright.base.storage.files import links_outside
-from maskwright.base.storage.manifest import require_as_saved
+from maskwright.base.storage.manifest import REMEDY, require_as_saved
 from maskwright.base.storage.strict_json import parse, parse_object
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -77,7 +77,7 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
     except (OSError, RuntimeError) as error:
         found_instead = getattr(error, "strerror", None) or error
         raise CheckpointError(
-            "a file of the model cannot be read", where=path, found=found_instead
+            "a file of the model cannot be read", where=path, found=found_instead, do=REMEDY
         ) from error
     if is_outside:
         raise CheckpointError(
@@ -87,7 +87,7 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
             do="replace it by the file itself",
         )
     if not stat.S_ISREG(status.st_mode):
-        raise CheckpointError("not a regular file", where=path)
+        raise CheckpointError("not a regular file", where=path, do=REMEDY)
     if largest is not None and status.st_size > largest:
         raise CheckpointError(
             "a file of the model is too large",

@@ -195,6 +195,7 @@ class Model:
         folder: the path as given by the caller: a run, fine-tuning, adapter or model.
         home: the fine-tuning folder that the model belongs to, else the given folder.
         path: the folder of the weights.
+        base: the folder of the model under a head that was saved alone; None for other models.
         is_adapter: whether it is an adapter that was opened with its base.
         task: the content of `task.json`; None if it was not fine-tuned here.
         about: label names and other information of the folder.
@@ -212,6 +213,7 @@ class Model:
     folder: Path
     home: Path
     path: Path
+    base: Path | None = None
     is_adapter: bool = False
     task: TaskRecord | None = None
     about: About = field(default_factory=About)

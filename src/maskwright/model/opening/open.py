@@ -70,63 +70,67 @@ from maskwright.text.corpus.saved import RECIPE, is_run
 
 
 # ------------------------------------------------------------------------------ a head alone
-def is_head_alone(folder: Path) -> bool:
-    """Whether `folder` contains a head without its model."""
-    return folder.is_dir() and folder_of_adapters.base_of(folder) is not None
+@dataclass(frozen=True)
+class AdaptedModel:
+    """A base model with an adapter or a head merged into it, and the folder of the base."""
+
+    loaded: pretrained.PretrainedModel
+    base: Path
 
 
-def open_head_alone(folder: Path) -> PretrainedModel | None:
+def open_head_alone(folder: Path, base: Path | str | None = None) -> AdaptedModel | None:
     """Load the head in `folder` with its base model; None if `folder` is not a separate head.
+
+    Args:
+        base: the folder of the base; None to search where the head says.
 
     Raises:
         CheckpointError: the head is damaged, or its base does not exist.
         IncompatibleError: the model at the path of the base is a different one.
     """
-    base = folder_of_adapters.base_of(folder) if folder.is_dir() else None
-    if base is None:
+    reference = folder_of_adapters.base_of(folder) if folder.is_dir() else None
+    if reference is None:
         return None
-    loaded = pretrained.load(_found(base, folder))
+    base_folder = _find_base(reference, folder, base)
+    loaded = pretrained.load(base_folder)
     generator = torch.Generator().manual_seed(0)  # all initial values are overwritten
-    model = initialise.build(base.config, generator)
+    model = initialise.build(reference.config, generator)
     load_matching(loaded.model, model, heads=False)
     attach(model, folder).merge()
     family = loaded.about.family  # some heads belong to no family
-    if family is not None and not families.family(family).belongs(base.config):
+    if family is not None and not families.family(family).belongs(reference.config):
         family = None
-    return replace(loaded, model=model.eval(), config=base.config, about=About(family=family))
+    loaded = replace(
+        loaded, model=model.eval(), config=reference.config, about=About(family=family)
+    )
+    return AdaptedModel(loaded, base_folder)
 
 
-def base_folder(folder: Path) -> Path | None:
-    """Return the folder of the base of the head in `folder`; None as for `open_head_alone`.
-
-    Raises:
-        CheckpointError, IncompatibleError: as `open_head_alone`.
-    """
-    base = folder_of_adapters.base_of(folder) if folder.is_dir() else None
-    return None if base is None else _found(base, folder)
-
-
-def _found(base: BaseReference, folder: Path) -> Path:
-    """Return the first of the possible folders that contains the base."""
-    folders = [candidate for candidate in base.paths if os.path.isdir(candidate)]  # of any length
-    matching = (candidate for candidate in folders if fingerprint(candidate) == base.sha256)
-    if (folder_of_base := next(matching, None)) is not None:
-        return folder_of_base
-    link_path, recorded_path, _ = base.paths
-    remedy = f"put it there again, or link it: ln -s FOLDER {shlex.quote(str(link_path))}"
-    if folders:
+def _find_base(reference: BaseReference, folder: Path, base: Path | str | None) -> Path:
+    """Return `base`, else the first of the possible folders, that contains the base."""
+    paths = reference.paths if base is None else (safe_read.model_folder(base),)
+    others = []
+    for path in filter(os.path.isdir, paths):  # of any length
+        candidate = folders.model_folder(path)
+        if (digest := fingerprint(candidate)) == reference.sha256:
+            return candidate
+        others.append((candidate, digest))
+    link_path, recorded_path, _ = reference.paths
+    remedy = "put it there again, name it (--base FOLDER), or link it: ln -s FOLDER "
+    remedy += shlex.quote(str(link_path))
+    if others:
         raise IncompatibleError(
             "the model under this head is not the one it was trained on",
-            where=folders[0],
-            found=f"sha256 {fingerprint(folders[0])}",
-            wanted=f"sha256 {base.sha256}",
+            where=others[0][0],
+            found=f"sha256 {others[0][1]}",
+            wanted=f"sha256 {reference.sha256}",
             do=remedy,
         )
     raise CheckpointError(
         "the model under this head is not there",
         where=recorded_path,
         found="no such folder",
-        wanted=f"the model that {folder.parent} was fine-tuned from, sha256 {base.sha256}",
+        wanted=f"the model that {folder.parent} was fine-tuned from, sha256 {reference.sha256}",
         do=remedy,
     )
 
@@ -199,14 +203,6 @@ def conventions_of_run(run: Path, stacks: int) -> Conventions:
 
 
 # ------------------------------------------------------------------------------ any folder
-@dataclass(frozen=True)
-class AdaptedModel:
-    """A base model with an adapter merged into it, and the folder of the base."""
-
-    loaded: pretrained.PretrainedModel
-    base: Path
-
-
 def is_adapter(folder: Path) -> bool:
     """Whether the folder has an adapter in the format of `peft`, and no model."""
     return (folder / CONFIG).is_file() and not (folder / pretrained.CONFIG).exists()
@@ -228,6 +224,7 @@ def open_adapter(folder: Path | str, base: Path | str | None = None) -> AdaptedM
     config = safe_read.read_json(folder, CONFIG)
     require_kind(config, folder / CONFIG)
     base_folder = _base(folder, config) if base is None else safe_read.model_folder(base)
+    base_folder = folders.model_folder(base_folder)
     loaded = pretrained.load(base_folder)
     tensors = files.open_file(safe_read.regular_file(folder, WEIGHTS))
     names = {name.removeprefix(ROOT): entry.shape for name, entry in tensors.entries.items()}
@@ -361,25 +358,17 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
     """Open the model in `folder` on the best device.
 
     Args:
-        base: the folder of an adapter's base; None for the one that the adapter names.
+        base: the folder of the base of an adapter or a separate head; None for the one it names.
 
     Raises:
-        UsageError: no such folder, or a `base` for a folder that is not an adapter.
+        UsageError: no such folder, or a `base` for a model with all its weights.
         CheckpointError: a run without a checkpoint, an unfinished fine-tuning, or a damaged or
             missing file; the message names it.
         ConfigError, TokenizerError, IncompatibleError, ResourceError: as `pretrained.load`.
     """
     given_path = Path(folder)
     home = home_of(given_path)
-    adapter = is_adapter(home)
-    if base is not None and not adapter:
-        raise UsageError(
-            "only an adapter has a base",
-            where="--base",
-            found=f"{folder} is none",
-            do="leave it out",
-        )
-    if adapter:
+    if is_adapter(home):
         adapted = open_adapter(home, base)
         message = f"the adapter is opened on its base, {adapted.base}"
         findings = [Finding("adapter-on-base", message)]
@@ -392,8 +381,16 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
                 )
             )
         return _model(adapted.loaded, given_path, adapted.base, home, findings=findings)
-    if (separate_head := open_head_alone(home / ADAPTER)) is not None:
-        return _model(separate_head, given_path, home, home)
+    if (head_alone := open_head_alone(home / ADAPTER, base)) is not None:
+        return _model(head_alone.loaded, given_path, home, home, base=head_alone.base)
+    if base is not None:
+        raise UsageError(
+            "the model has no base",
+            where="--base",
+            found=f"{folder} has all its weights",
+            wanted="an adapter, or a head that was saved alone",
+            do="leave it out",
+        )
     model_folder = home / MODEL
     path = model_folder if model_folder.is_dir() else folders.model_folder(home)
     with _advice_of_run(home):
@@ -452,6 +449,7 @@ def _model(
     path: Path,
     home: Path,
     *,
+    base: Path | None = None,
     positions: int = 0,
     findings: Sequence[Finding] = (),
     device: bool = True,
@@ -471,6 +469,7 @@ def _model(
         folder=folder,
         home=home,
         path=path,
+        base=base,
         is_adapter=is_adapter(home),
         task=task,
         about=loaded.about,
@@ -518,7 +517,7 @@ def open_merged(folder: Path | str, *, base: Path | str | None = None) -> Model:
     model = open_model(folder, base=base)
     network, findings = model.network, list(model.findings)
     has_adapter = model.task is not None and model.task.attached
-    if has_adapter and not is_head_alone(model.home / ADAPTER):
+    if has_adapter and model.base is None:
         # Load it again, to get the adapter as an object that can be merged.
         loaded = pretrained.load(model.path)
         adapter = attach(loaded.model, model.home / ADAPTER, family=loaded.about.family)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from maskwright.base import catalogue
 from maskwright.base.errors import DataError, UsageError
-from maskwright.model.checkpoint.fine_tuned import ADAPTER
+from maskwright.base.terminal import shell_word
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -91,15 +91,13 @@ def work_of(model: LanguageModel, folder: Path, base: Path | None = None) -> Wor
         IncompatibleError: it answers nothing, or has no tokenizer.
     """
     from maskwright.learn.tasks.base import sentence_transformers_folder
-    from maskwright.model.opening import open
 
     opened = model.model
-    below = open.base_folder(opened.home / ADAPTER)
     config = opened.config
     common: dict[str, Any] = {
         "folder": str(folder.resolve()),
         "base": None if base is None else str(base.resolve()),
-        "model": str((below or opened.path).resolve()),
+        "model": str((opened.base or opened.path).resolve()),
         "longest": min(config.longest or 512, 512) - opened.positions,
         "decoder": config.encoder is None,
     }
@@ -150,7 +148,7 @@ def items_of(model: LanguageModel, work: Work, data: Path | None) -> tuple[list[
             "rows of this task are not made up",
             where="--data",
             found=f"a task that reads {names}",
-            do=f"name a file with rows of it: maskwright bench {work.folder} --data FILE",
+            do=f"name a file of rows: maskwright bench {shell_word(work.folder)} --data FILE",
         )
     tokenizer = model.model.tokenizer
     most = work.longest - sum(tokenizer.frame_margins()) - work.tokens

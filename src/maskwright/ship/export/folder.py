@@ -43,14 +43,14 @@ from maskwright.base.version import VERSION
 from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
 from maskwright.model.checkpoint import files as weights
 from maskwright.model.checkpoint import layout, pretrained
-from maskwright.model.checkpoint.fine_tuned import ADAPTER, TASK
+from maskwright.model.checkpoint.fine_tuned import TASK
 from maskwright.model.checkpoint.layout import About
 from maskwright.model.checkpoint.safe_read import LARGEST_JSON, MODULES, modules_of, regular_file
 from maskwright.model.graph.graphs import Graph, Ids, Port, Vectors, graphs_of
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.modules.supervised import Contrast
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
-from maskwright.model.opening import open, special_tokens
+from maskwright.model.opening import special_tokens
 from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model
 from maskwright.ship.export.target import ABOUT, Report
@@ -246,7 +246,7 @@ def predictor_of(model: Model) -> Predictor | None:
 def as_folder(model: Model) -> Model:
     """Return the model with labels and problem type, which a head that was saved without its
     base has only in the record of its task."""
-    if not open.is_head_alone(model.home / ADAPTER) or (answers := predictor_of(model)) is None:
+    if model.base is None or (answers := predictor_of(model)) is None:
         return model
     task_type = answers.task_type
     problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None

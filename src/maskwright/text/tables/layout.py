@@ -178,16 +178,15 @@ class Columns:
             used_columns.add("answer_start")  # where each of them begins
         return [name for name in self.described if name not in used_columns and "." not in name]
 
-    def lines(self) -> list[str]:
-        """Return one line for each role, and one for unused columns."""
+    def lines(self, further: str | None = None) -> list[str]:
+        """Return one line for each role, and one for unused columns other than `further`."""
         in_cells = {name for name, column in self.described.items() if column.in_cells}
         sentences = [
             f"using column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))} as {role} "
             f"({self.why[role]}{'; its cells hold lists' if in_cells & {*names} else ''})"
             for role, names in self.roles.items()
         ]
-        if self.left_out:
-            left_out = self.left_out
+        if left_out := [name for name in self.left_out if name != further]:
             unlisted = f" and {len(left_out) - LISTED:,} more" if len(left_out) > LISTED else ""
             sentences.append(f"not used: {', '.join(map(repr, left_out[:LISTED]))}{unlisted}")
         return sentences

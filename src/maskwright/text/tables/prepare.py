@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import DataError, UsageError
+from maskwright.base.terminal import counted
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables import splits
 from maskwright.text.tables.cell_values import (
@@ -273,12 +274,14 @@ def _refuse_one_answer(examples: Sequence[Example], rows: Sequence[Row], columns
     """Raise DataError if all training rows have the same answer, unless it is a text."""
     first_example = examples[0]
     is_one_text_answer = first_example.has_text_answer and first_example.repeated
-    if len({e.repeated for e in examples}) == 1 and len(examples) > 1 and not is_one_text_answer:
+    may_be_alone = len(examples) == 1 and not first_example.stratified
+    if len({e.repeated for e in examples}) == 1 and not may_be_alone and not is_one_text_answer:
         role = columns.layout.answer_role
         raise DataError(
             "all labels are the same",
             where=f"{rows[0].file}, column {columns[role]!r}",
-            found=f"{shown_answer(_spelled(rows[0], columns)[0])} in all {len(examples):,} rows",
+            found=f"only {shown_answer(_spelled(rows[0], columns)[0])} in "
+            + counted(len(examples), "row"),
             wanted="at least two different answers",
             do=f"add rows with another, or name another column (--column {role}=…)",
         )

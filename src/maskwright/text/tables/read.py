@@ -73,7 +73,7 @@ def read_rows(
                 counts.hashes[source.shown] = opened.finish()
             if counts.documents == documents_before:
                 counts.empty_files.append(source.shown)
-        ledger.finish("the data have 0 rows", "row below the header")
+        ledger.finish("the data have 0 rows", "row")
 
 
 def _refuse_many(count: int, row: Row) -> None:
@@ -253,6 +253,7 @@ def _table(
         names = list(header)
     else:
         _refuse_data_as_header(names, file, line)
+        ledger.counts.rows -= 1  # the header
     first_row = next(rows, None)
     if first_row is None:
         return

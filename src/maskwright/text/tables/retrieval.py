@@ -82,6 +82,7 @@ def read_retrieval(folder: Path, split: str | None = None) -> RetrievalData:
             where=judgements_path,
             found=f"{counted(len(grades), 'judged query', 'judged queries')}, no score above 0",
             wanted="a score above 0 for a relevant document",
+            do="correct the scores",
         )
     for query in judged:
         if not queries[query]:
@@ -126,7 +127,8 @@ def _texts(folder: Path, name: str) -> dict[str, str]:
     """Return id -> title and text, as they are embedded."""
     paths, texts = [folder / f"{name}{ending}" for ending in ENDINGS], dict[str, str]()
     if (path := next(filter(Path.is_file, paths), None)) is None:
-        raise DataError("the file is missing", where=folder / name, wanted=f"{name} of BEIR")
+        expected, remedy = f"{name} of BEIR", "put it there"
+        raise DataError("the file is missing", where=folder / name, wanted=expected, do=remedy)
     for row in read_rows(find_all(path)):
         for column in ("_id", "text", "title"):
             if not isinstance(row.values.get(column, "" if column == "title" else None), str):
@@ -140,10 +142,14 @@ def _texts(folder: Path, name: str) -> dict[str, str]:
 
 def _judgements(path: Path) -> Iterator[tuple[Row, int]]:
     """Yield each row with its grade."""
-    for row in read_rows(find_all(path)):
+    expected = f"a header with {', '.join(COLUMNS)}, with tabs between"
+    try:
+        rows = list(read_rows(find_all(path)))
+    except DataError as error:  # its advice on a header is for tables with any columns
+        raise error.advising(f"add {expected}") if "header" in str(error.do) else error from None
+    for row in rows:
         for column in COLUMNS:
             if column not in row.values:
-                expected = f"a header with {', '.join(COLUMNS)}, with tabs between"
                 raise cell_error("the column is missing", row, column, expected, "add the header")
         grade = str(row.values[COLUMNS[2]]).strip()
         if not grade.removeprefix("-").isdecimal():

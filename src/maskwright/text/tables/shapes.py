@@ -122,7 +122,7 @@ def require_selectable(metric: str, task: str | None = None) -> None:
     """Check that epochs of `task` (None: of any task) can be selected by a metric.
 
     Raises:
-        UsageError: they cannot; the error suggests near names.
+        UsageError: they cannot; the error lists those that can.
     """
     task_shapes = shapes().values() if task is None else (shape_of(task),)
     selectable_metrics = dict.fromkeys(name for shape in task_shapes for name in shape.choosable)
@@ -131,6 +131,6 @@ def require_selectable(metric: str, task: str | None = None) -> None:
             "no such metric to select by",
             where="--measure",
             found=metric,
-            wanted=near(metric, selectable_metrics),
-            do=f"choose one of: {', '.join(selectable_metrics)}",
+            wanted=f"one of {', '.join(map(repr, selectable_metrics))}",
+            do="leave it out for the usual one of the task",
         )

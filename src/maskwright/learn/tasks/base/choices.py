@@ -52,8 +52,9 @@ def require_choice(value: str, choices: Iterable[str], where: str) -> None:
     """
     choices = tuple(choices)
     if value not in choices:
+        expected, remedy = near(str(value), choices), "choose one of these, or leave it out"
         raise UsageError(
-            "no such choice", where=where, found=repr(value), wanted=near(str(value), choices)
+            "no such choice", where=where, found=repr(value), wanted=expected, do=remedy
         )
 
 

@@ -48,7 +48,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
             wanted="an adapter on its base, or a fine-tuning with one",
             do="export the model as it is, to another target",
         )
-    base = model.path if model.is_adapter else _base_of(model.home / ADAPTER)
+    base = model.path if model.is_adapter else model.base or _base_of(model.home / ADAPTER)
     changes = {}
     if base is None:
         message = "the base of the adapter was not found, so it is unknown how far weights moved"
@@ -63,13 +63,9 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
 
 
 def _base_of(adapter: Path) -> Path | None:
-    """Return the folder of the base of an adapter, or of a head saved without its base; None if it
-    is unknown or does not exist."""
+    """Return the folder of the base of an adapter; None if it is unknown or does not exist."""
     from maskwright.model.adapters.base.folder import base_named
-    from maskwright.model.opening import open
 
-    if (base := open.base_folder(adapter)) is not None:
-        return base
     base_name = base_named(adapter)
     return Path(base_name) if isinstance(base_name, str) and Path(base_name).is_dir() else None
 

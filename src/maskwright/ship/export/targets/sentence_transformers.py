@@ -137,15 +137,13 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
 def _pooled_states(model: Model, pooling: str, note: Note) -> Predictor:
     """Return a predictor that pools the states of a model not trained to embed, with a warning."""
     from maskwright.ask.predict.predictor import of_vectors
-    from maskwright.model.checkpoint.fine_tuned import ADAPTER
-    from maskwright.model.opening import open
 
-    if (base := open.base_folder(model.home / ADAPTER)) is not None:
+    if model.base is not None:
         raise IncompatibleError(
             "a head that was learned for a task makes no vectors",
             where=model.home,
             wanted="a model that makes vectors, or any other encoder or decoder",
-            do=f"export the model below it: {base}",
+            do=f"export the model below it: {model.base}",
         )
     if model.num_stacks == 2:
         raise IncompatibleError(
