@@ -92,10 +92,8 @@ def test_rows_to_label_next_need_probabilities(tagger: Path, tmp_path: Path) -> 
 
 
 def test_settings_without_effect_are_refused_before_a_model_is_opened() -> None:
-    server, right = (
-        RemoteServer("http://localhost:9"),
-        {"labels": ["a"], "uncertain": 1, "threshold": 0.5},
-    )
+    server = RemoteServer("http://localhost:9")
+    right = {"labels": ["a"], "uncertain": 1, "threshold": 0.5}
     for where, settings in {
         "--base": {"also": ["M"], "base": "B"},
         "--also": {"server": server, "also": ["M"]},
