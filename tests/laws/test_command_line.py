@@ -629,8 +629,9 @@ def test_an_empty_folder_of_a_refused_command_goes(
     def left(*names: str) -> bool:
         monkeypatch.setattr("maskwright.api.evaluate_file", refused(*names))
         (tmp_path / "task.json").touch()
-        command = ["evaluate", str(tmp_path), "--data", str(tmp_path), "--out", str(out)]
-        assert cli.main(command) == 65
+        (tmp_path / "data.csv").touch()
+        command = ["evaluate", str(tmp_path), "--data", str(tmp_path / "data.csv")]
+        assert cli.main([*command, "--out", str(out)]) == 65
         return out.exists()
 
     assert not left() and not left("run.lock", "prepared/x.lock")

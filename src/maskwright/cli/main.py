@@ -125,6 +125,7 @@ class Parser(argparse.ArgumentParser):
                 where=option_name(action),
                 found=repr(shorten(text)),
                 wanted=WANTED[action.type],
+                do="write such a value, or leave the option out",
             ) from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -210,8 +210,8 @@ def require_existing(path: Path | None, kind: str, command: str = "") -> None:
     if path is None or (path.exists() and not file):
         markers = ("run.json", "task.json", "config.json")  # of runs, results and models
         if kind in ("data", "file") and path and any((path / name).is_file() for name in markers):
-            problem, remedy = "the folder of a model or a run is no data", "name a file with rows"
-            raise UsageError(problem, where=path, do=remedy)
+            message, remedy = "the folder of a model or a run is no data", "name the data"
+            raise UsageError(message, where=path, wanted="rows or texts", do=remedy)
         return
     do = "name a folder on this machine; nothing is downloaded" if model and not file else command
     if model and str(path) in catalogue.names("recipes"):
