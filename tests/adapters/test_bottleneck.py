@@ -10,7 +10,6 @@ import torch
 from checkpoint.small import model_of, small
 from maskwright.model.adapters.base.adapter import attach
 from maskwright.model.adapters.bottleneck import Bottleneck
-from maskwright.model.adapters.modules.bottleneck import BottleneckModule
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.transformer import Transformer
 
@@ -21,18 +20,11 @@ from maskwright.model.nn.transformer import Transformer
 def test_figures_of_bert_base(
     after: Literal["both", "feed_forward"], count: int, share: float
 ) -> None:
-    """64 units, two in each layer: 2.2 % of a BERT-base."""
     with torch.device("meta"):
         model = Transformer(family("bert").size("base"))
     adapter = attach(Bottleneck(width=64, after=after), model, torch.Generator().manual_seed(0))
     assert sum(p.numel() for p in adapter.trainable().values()) == count
     assert round(100 * count / 109_482_240, 1) == share
-
-
-def test_it_follows_every_half_of_a_layer() -> None:
-    model = model_of(small(family("t5")))
-    adapter = attach(Bottleneck(width=2), model, torch.Generator().manual_seed(0))
-    assert len(list(adapter.places())) == 3 * 2 + 2 * 3  # cross-attention has one, too
 
 
 def test_it_is_what_the_first_lines_say() -> None:
@@ -44,7 +36,6 @@ def test_it_is_what_the_first_lines_say() -> None:
     )
     assert torch.equal(half(x), before)
     branch = dict(adapter.places())["encoder.blocks.0.feed_forward"]
-    assert isinstance(branch, BottleneckModule)
     assert 0.0 < float(branch.down.detach().abs().max()) <= 0.02
     with torch.no_grad():
         branch.up.normal_()

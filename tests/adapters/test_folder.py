@@ -13,7 +13,13 @@ import torch
 
 from checkpoint.small import model_of, small
 from maskwright.base import catalogue
-from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
+from maskwright.base.errors import (
+    CheckpointError,
+    ConfigError,
+    IncompatibleError,
+    OutputError,
+    UsageError,
+)
 from maskwright.model.adapters.base import folder
 from maskwright.model.adapters.base.adapter import Adapter, attach
 from maskwright.model.adapters.prefix import Prefix
@@ -65,9 +71,8 @@ def test_beside_a_model_of_no_family_it_is_in_our_own_form(
 
 def test_names_are_those_of_the_family(tmp_path: Path) -> None:
     """An ELECTRA whose tokens are as wide as the model has the shape of a BERT."""
-    config = small(
-        family("electra"), "ElectraForTokenClassification", embedding_size=16, hidden_size=16
-    )
+    sizes = {"embedding_size": 16, "hidden_size": 16}
+    config = small(family("electra"), "ElectraForTokenClassification", **sizes)
     network = model_of(config)
     adapter = adapted(network, "lora")
     for name in ("electra", "bert"):
@@ -106,17 +111,6 @@ def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
     assert folder.load(same, tmp_path / "a").active
 
 
-@pytest.mark.parametrize("method", ["prefix", "lora"])
-def test_a_damaged_file_is_refused(method: str, tmp_path: Path) -> None:
-    folder.save(adapted(model(), method), tmp_path / "a", base="base")
-    (weights,) = (tmp_path / "a").glob("*.safetensors")
-    data = bytearray(weights.read_bytes())
-    data[-1] ^= 1
-    weights.write_bytes(data)
-    with pytest.raises(CheckpointError, match="damaged"):
-        folder.load(model(), tmp_path / "a")
-
-
 def change(path: Path, **values: object) -> None:
     """Write a setting as someone might who knows no manifest."""
     (path / "MANIFEST.json").unlink()
@@ -148,15 +142,21 @@ def test_a_config_that_is_wrong_is_refused(
     assert "adapters" not in dict(network.named_children())
 
 
-def test_a_folder_is_never_half_written_or_overwritten(tmp_path: Path) -> None:
+def test_a_folder_is_never_half_written_overwritten_or_damaged(tmp_path: Path) -> None:
     adapter = adapted(model(), "prefix")
     folder.save(adapter, tmp_path / "a", base="base")
-    with pytest.raises(Exception, match="already exists"):
+    with pytest.raises(OutputError):
         folder.save(adapter, tmp_path / "a", base="base")
     folder.save(adapter, tmp_path / "a", base="base", replace=True)
     with torch.no_grad():
         next(iter(adapter.trainable().values())).fill_(float("inf"))
-    with pytest.raises(CheckpointError, match="not finite"):
+    with pytest.raises(CheckpointError):
         folder.save(adapter, tmp_path / "b", base="base")
     assert not (tmp_path / "b").exists()
-    assert isinstance(folder.load(model(), tmp_path / "a").settings, Prefix)
+    assert folder.load(model(), tmp_path / "a").settings == Prefix()
+    (weights,) = (tmp_path / "a").glob("*.safetensors")
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(CheckpointError):
+        folder.load(model(), tmp_path / "a")

@@ -26,8 +26,6 @@ def layers_in(names: list[str]) -> set[str]:
 
 
 def test_worked_figures_of_the_decay() -> None:
-    """2e-5 with 0.95 in a BERT-base: 1.081e-5 in the first layer, 1.9e-5 in the last, 2e-5 in the
-    head."""
     with torch.device("meta"):
         base = Transformer(family("bert").size("base", "BertForSequenceClassification"))
     factors = freeze.learning_rate_factors(base, 0.95)

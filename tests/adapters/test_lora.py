@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from checkpoint.small import model_of, small
+from conformance.test_adapters import stir
 from maskwright.base.errors import ConfigError, UsageError
-from maskwright.learn.train.optimizers import Parameters
 from maskwright.model.adapters.base.adapter import Adapter, attach
+from maskwright.model.adapters.base.settings import Settings
 from maskwright.model.adapters.lora import LoRA
-from maskwright.model.adapters.modules.lora import LowRank
+from maskwright.model.adapters.prefix import Prefix
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.transformer import Transformer
 
@@ -33,35 +33,30 @@ def lora(model: Transformer, *heads: str, **options: Any) -> Adapter:
     adapter = attach(LoRA(**options), model, generator(), heads=heads)
     with torch.no_grad():
         for _, branch in adapter.places():
-            assert isinstance(branch, LowRank)
             branch.B.normal_(0.0, 0.1, generator=generator())
     return adapter
 
 
 def test_figures_of_bert_base() -> None:
-    """One matrix of 768 × 768 with rank 8: 12,288 numbers, 48 times fewer."""
     with torch.device("meta"):
         model = Transformer(family("bert").size("base"))
     adapter = attach(LoRA(rank=8), model, generator())
     sizes = {sum(p.numel() for p in branch.parameters()) for _, branch in adapter.places()}
     assert sizes == {12_288} and 768 * 768 / 12_288 == 48
-    assert len(list(adapter.places())) == 2 * 12
     assert adapter.share() == "294,912 of 109,777,152 parameters train (0.27 %)"
 
 
-def test_the_product_is_the_papers() -> None:
+@pytest.mark.parametrize("settings", [LoRA(), Prefix(length=4)], ids=["lora", "prefix"])
+def test_a_copy_of_the_model_has_a_copy_of_the_adapter(settings: Settings) -> None:
     model = bert()
-    query = model.get_submodule("encoder.blocks.1.attention.query")
-    x = torch.randn(3, 5, 24, generator=generator())
-    base = query(x)
-    adapter = lora(model, rank=3, alpha=6.0, targets=("query",))
-    branch = dict(adapter.places())["encoder.blocks.1.attention.query"]
-    assert isinstance(branch, LowRank)
-    assert branch.A.shape == (3, 24) and branch.B.shape == (24, 3)
-    assert 0.0 < float(branch.A.detach().abs().max()) <= 24**-0.5  # Kaiming-uniform
-    wanted = base + 2.0 * F.linear(F.linear(x, branch.A), branch.B)
-    torch.testing.assert_close(query(x), wanted, rtol=1e-6, atol=1e-6)
-    assert not torch.allclose(query(x), base)
+    adapter = attach(settings, model, generator())
+    stir(adapter)
+    before, twin = model.encode(TOKENS), copy.deepcopy(model)
+    adapter.detach()
+    assert torch.equal(twin.encode(TOKENS), before)
+    assert not torch.equal(model.encode(TOKENS), before)
+    twin.get_submodule("adapters.default").detach()
+    assert torch.equal(twin.encode(TOKENS), bert().encode(TOKENS))
 
 
 def test_dropout_falls_on_the_branch_and_only_in_training() -> None:
@@ -92,9 +87,7 @@ def test_targets_are_endings_of_paths(targets: tuple[str, ...], count: int) -> N
 @pytest.mark.parametrize(
     ("targets", "heads", "where"),
     [
-        (("querry",), (), "lora.targets"),
-        (("gate",), (), "lora.targets"),
-        (("pooler",), (), "lora.targets"),  # no part of a layer
+        *(((target,), (), "lora.targets") for target in ("querry", "gate", "pooler")),
         (("query",), ("classifier",), "heads"),
     ],
 )
@@ -118,21 +111,7 @@ def test_a_setting_out_of_range_is_refused(options: dict[str, Any]) -> None:
     assert refused.value.where == f"lora.{next(iter(options))}"
 
 
-def test_layers_that_share_weights_share_the_pair() -> None:
-    model = bert("albert")
-    adapter = lora(model, targets=("query",))
-    (place,) = adapter.places()
-    calls: list[int] = []
-    hook = model.get_submodule(place[0]).register_forward_hook(lambda *_: calls.append(1))
-    attached = model.encode(TOKENS)
-    assert len(calls) == 3  # one module, three layers
-    hook.remove()
-    adapter.merge()
-    torch.testing.assert_close(model.encode(TOKENS), attached, rtol=1e-6, atol=2e-6)
-
-
 def test_in_bfloat16() -> None:
-    """A fresh pair changes no bit, and gradients flow past the frozen projection."""
     model = bert().bfloat16()
     with torch.no_grad():
         before = model.encode(TOKENS)
@@ -143,39 +122,6 @@ def test_in_bfloat16() -> None:
     found = {n for n, p in adapter.trainable().items() if p.grad is not None and p.grad.any()}
     assert found == lora_b  # A has none as long as B is zero
     assert all(p.dtype == torch.bfloat16 for p in adapter.trainable().values())
-
-
-def test_the_loops_parameters_are_the_adapters() -> None:
-    """What flattens a module for the optimizer finds the pairs and the head, and nothing else."""
-    model = bert("bert", "BertForSequenceClassification")
-    adapter = lora(model, "classifier")
-    parameters = Parameters(model, torch.bfloat16)
-    total = sum(p.numel() for p in adapter.trainable().values())
-    assert len(parameters.masters) == total
-    model.head("classifier", model.encode(TOKENS)[:, 0]).float().square().sum().backward()
-    parameters.zero_untouched()
-    parameters.masters.add_(parameters.gradient, alpha=-0.1)
-    parameters.publish()
-    after = model.encode(TOKENS)
-    adapter.merge()
-    torch.testing.assert_close(model.encode(TOKENS), after, rtol=0.1, atol=0.1)
-
-
-def test_a_copy_of_the_model_has_a_copy_of_the_adapter() -> None:
-    model = bert()
-    adapter = lora(model)
-    before = model.encode(TOKENS)
-    twin = copy.deepcopy(model)
-    with torch.no_grad():
-        for parameter in adapter.trainable().values():
-            parameter.zero_()
-    assert torch.equal(twin.encode(TOKENS), before)
-    assert not torch.equal(model.encode(TOKENS), before)
-    second = twin.get_submodule("adapters.default")
-    assert isinstance(second, Adapter)
-    second.detach()
-    assert torch.equal(twin.encode(TOKENS), bert().encode(TOKENS))
-    assert not torch.equal(twin.encode(TOKENS), before)
 
 
 def test_a_merged_adapter_goes_out_before_those_that_came_after() -> None:

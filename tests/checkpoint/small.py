@@ -32,91 +32,45 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 Tensors = dict[str, torch.Tensor]
 
+NAMES = {"id2label": {"0": "no", "1": "yes", "2": "perhaps"}}
 ENCODER: dict[str, Any] = {
-    "vocab_size": 61,
-    "hidden_size": 24,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 40,
-    "max_position_embeddings": 32,
-    "id2label": {"0": "no", "1": "yes", "2": "perhaps"},
+    **{"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4},
+    **{"intermediate_size": 40, "max_position_embeddings": 32, **NAMES},
+}
+DECODER = {"vocab_size": 61, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_positions": 32}
+ROPE = {
+    "full_attention": {"rope_type": "default", "rope_theta": 500.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
 }
 SMALL: dict[str, dict[str, Any]] = {
     "bert": ENCODER,
     "roberta": {
-        **ENCODER,
-        "max_position_embeddings": 34,
-        "type_vocab_size": 1,
-        "layer_norm_eps": 1e-5,
-        "pad_token_id": 1,
+        **{**ENCODER, "max_position_embeddings": 34, "type_vocab_size": 1},
+        **{"layer_norm_eps": 1e-5, "pad_token_id": 1},
     },
     "electra": {**ENCODER, "embedding_size": 16},
     "albert": {**ENCODER, "embedding_size": 16},
     "distilbert": {
-        "vocab_size": 61,
-        "dim": 24,
-        "n_layers": 3,
-        "n_heads": 4,
-        "hidden_dim": 40,
-        "max_position_embeddings": 32,
-        "id2label": {"0": "no", "1": "yes", "2": "perhaps"},
+        **{"vocab_size": 61, "dim": 24, "n_layers": 3, "n_heads": 4, "hidden_dim": 40},
+        **{"max_position_embeddings": 32, **NAMES},
     },
-    "gpt2": {
-        "vocab_size": 61,
-        "n_embd": 24,
-        "n_layer": 3,
-        "n_head": 4,
-        "n_inner": 40,
-        "n_positions": 32,
-    },
-    "openai-gpt": {
-        "id2label": {"0": "no", "1": "yes", "2": "perhaps"},
-        "vocab_size": 61,
-        "n_embd": 24,
-        "n_layer": 3,
-        "n_head": 4,
-        "n_positions": 32,
-    },
+    "gpt2": {**DECODER, "n_inner": 40},
+    "openai-gpt": {**DECODER, **NAMES},
     "modernbert": {
-        "id2label": {"0": "no", "1": "yes", "2": "perhaps"},
-        "vocab_size": 61,
-        "hidden_size": 24,
-        "num_hidden_layers": 5,
-        "num_attention_heads": 3,
-        "intermediate_size": 20,
-        "max_position_embeddings": 32,
-        "local_attention": 4,
+        **{**ENCODER, "num_hidden_layers": 5, "num_attention_heads": 3, "intermediate_size": 20},
         "layer_types": [["full_attention", "sliding_attention"][i % 2] for i in range(5)],
-        "global_attn_every_n_layers": 2,
-        "rope_parameters": {
-            "full_attention": {"rope_type": "default", "rope_theta": 500.0},
-            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
-        },
-        "global_rope_theta": 500.0,
-        "local_rope_theta": 50.0,
+        **{"local_attention": 4, "global_attn_every_n_layers": 2, "rope_parameters": ROPE},
+        **{"global_rope_theta": 500.0, "local_rope_theta": 50.0},
     },
     "t5": {
-        "vocab_size": 61,
-        "d_model": 24,
-        "d_kv": 10,
-        "d_ff": 40,
-        "num_layers": 3,
-        "num_decoder_layers": 2,
-        "num_heads": 4,
-        "relative_attention_num_buckets": 8,
-        "relative_attention_max_distance": 10,
+        **{"vocab_size": 61, "d_model": 24, "d_kv": 10, "d_ff": 40, "num_heads": 4},
+        **{"num_layers": 3, "num_decoder_layers": 2},
+        **{"relative_attention_num_buckets": 8, "relative_attention_max_distance": 10},
     },
     "bart": {
-        "id2label": {"0": "no", "1": "yes", "2": "perhaps"},
-        "vocab_size": 61,
-        "d_model": 24,
-        "encoder_layers": 3,
-        "encoder_attention_heads": 4,
-        "encoder_ffn_dim": 40,
-        "decoder_layers": 2,
-        "decoder_attention_heads": 3,
-        "decoder_ffn_dim": 36,
-        "max_position_embeddings": 32,
+        **{"vocab_size": 61, "d_model": 24, "max_position_embeddings": 32, **NAMES},
+        **{"encoder_layers": 3, "encoder_attention_heads": 4, "encoder_ffn_dim": 40},
+        **{"decoder_layers": 2, "decoder_attention_heads": 3, "decoder_ffn_dim": 36},
     },
 }
 
@@ -129,24 +83,17 @@ def small(family: Family, architecture: str | None = None, **keys: Any) -> Trans
 
 def twin(*, causal: bool) -> TransformerConfig:
     """The twins of row A2: equal but for who may see whom, and the bias of the vocabulary head."""
-    attention = Attention(
-        heads=4, head_width=24, pattern="causal" if causal else "bidirectional", dropout=0.1
-    )
-    norm = Norm(eps=1e-5)
+    pattern = "causal" if causal else "bidirectional"
     block = Block(
-        attention=attention,
+        attention=Attention(heads=4, head_width=24, pattern=pattern, dropout=0.1),
         feed_forward=FeedForward(width=256, activation="relu"),
-        norm=norm,
+        norm=Norm(eps=1e-5),
         placement="pre",
         dropout=0.1,
     )
     blocks, weights_of = layers(block, 2)
-    stack = Stack(
-        embeddings=Embeddings(positions=Sinusoidal(length=48), dropout=0.1),
-        blocks=blocks,
-        weights_of=weights_of,
-        final_norm=True,
-    )
+    entry = Embeddings(positions=Sinusoidal(length=48), dropout=0.1)
+    stack = Stack(embeddings=entry, blocks=blocks, weights_of=weights_of, final_norm=True)
     return TransformerConfig(
         width=96,
         tokens=Tokens(vocabulary=62, width=96),
@@ -167,7 +114,6 @@ def model_of(config: TransformerConfig, seed: int = 0) -> Transformer:
 
 
 def member_of(kind: str) -> Family:
-    """The family that has an architecture of that name."""
     return next(member for member in map(family, SMALL) if kind in member.architectures)
 
 
@@ -192,7 +138,6 @@ def tensors_of(folder: Path) -> Tensors:
 
 
 def rewritten(folder: Path, change: Callable[[Tensors], object]) -> Path:
-    """The folder after `change` of its tensors."""
     tensors = tensors_of(folder)
     change(tensors)
     (folder / files.WEIGHTS).write_bytes(b"".join(files.chunks(tensors)))
@@ -205,6 +150,5 @@ def config_json(folder: Path) -> dict[str, Any]:
 
 
 def changed(folder: Path, **keys: Any) -> Path:
-    """The folder with other keys in its config.json."""
     (folder / "config.json").write_text(json.dumps({**config_json(folder), **keys}))
     return folder

@@ -9,15 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from checkpoint.small import (
-    SMALL,
-    Tensors,
-    changed,
-    config_json,
-    model_of,
-    rewritten,
-    small,
-)
+from checkpoint.small import SMALL, Tensors, changed, config_json, model_of, rewritten, small
 from checkpoint.small import saved as save_plain
 from maskwright.base.errors import CheckpointError, ConfigError
 from maskwright.model.checkpoint import files, pretrained
@@ -51,25 +43,24 @@ def test_either_spelling_of_cadence_and_theta_means_the_same(left_out: tuple[str
     assert MODERN.config(neither) != small(MODERN)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("layer_types", ["full_attention"] * 3 + ["sliding_attention"] * 2),
-        ("layer_types", ["sliding_attention"] * 5),
-        ("layer_types", ["full_attention", "sliding_attention"]),
-        ("layer_types", "full_attention"),
-        ("layer_types", ["full_attention", "chunked_attention"] * 2),
-        ("global_attn_every_n_layers", 3),
-        ("global_rope_theta", 501.0),
-        ("rope_parameters", {"full_attention": {"rope_type": "yarn", "rope_theta": 500.0}}),
-        ("rope_parameters", {"full_attention": {"rope_theta": -1}}),
-        ("rope_parameters", [500.0]),
-        ("rope_scaling", {"factor": 2.0}),
-        ("num_hidden_layers", 2000),
-        ("num_attention_heads", 8),  # rotary positions turn pairs
-        ("classifier_bias", True),
-        ("classifier_pooling", "max"),
+FULL, NEAR = "full_attention", "sliding_attention"
+CONTRADICTIONS: dict[str, list[Any]] = {
+    "layer_types": [[FULL] * 3 + [NEAR] * 2, [NEAR] * 5, [FULL, NEAR], FULL, [FULL, "chunked"] * 2],
+    "global_attn_every_n_layers": [3],
+    "global_rope_theta": [501.0],
+    "rope_parameters": [
+        *({FULL: {"rope_type": "yarn", "rope_theta": 500.0}}, {FULL: {"rope_theta": -1}}, [500.0]),
     ],
+    "rope_scaling": [{"factor": 2.0}],
+    "num_hidden_layers": [2000],
+    "num_attention_heads": [8],  # rotary positions turn pairs
+    "classifier_bias": [True],
+    "classifier_pooling": ["max"],
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(key, value) for key, values in CONTRADICTIONS.items() for value in values]
 )
 def test_what_the_two_would_read_differently_is_refused(key: str, value: Any) -> None:
     kind = {"architectures": ["ModernBertForSequenceClassification"]}
@@ -81,15 +72,10 @@ def test_what_the_two_would_read_differently_is_refused(key: str, value: Any) ->
 @pytest.mark.parametrize(
     ("member", "key"),
     [
-        (BERT, "position_embedding_type"),
-        (BERT, "is_decoder"),
-        (BERT, "hidden_act"),
-        (GPT2, "add_cross_attention"),
-        (T5, "is_gated_act"),
-        (T5, "is_encoder_decoder"),
-        (BART, "normalize_before"),
-        (MODERN, "rope_scaling"),
-        (MODERN, "sparse_prediction"),
+        *((BERT, key) for key in ("position_embedding_type", "is_decoder", "hidden_act")),
+        *((T5, key) for key in ("is_gated_act", "is_encoder_decoder")),
+        *((MODERN, key) for key in ("rope_scaling", "sparse_prediction")),
+        *((GPT2, "add_cross_attention"), (BART, "normalize_before")),
     ],
 )
 def test_null_is_as_if_the_key_were_not_there(member: Family, key: str) -> None:
@@ -97,8 +83,7 @@ def test_null_is_as_if_the_key_were_not_there(member: Family, key: str) -> None:
 
 
 def test_null_for_the_theta_of_the_nearby_layers_is_that_of_the_others() -> None:
-    """What the older generation computes; the newer cannot build such a model. A file without the
-    key has the default."""
+    """What the older generation computes; the newer cannot build such a model."""
     old = {k: v for k, v in SMALL["modernbert"].items() if k not in (*NEW, "local_rope_theta")}
     read = MODERN.read(MODERN.config({**old, "local_rope_theta": None}))
     assert (read["global_rope_theta"], read["local_rope_theta"]) == (500.0, 500.0)
@@ -109,9 +94,8 @@ def test_null_for_the_theta_of_the_nearby_layers_is_that_of_the_others() -> None
         MODERN.config(both)
     turns = {"rope_type": "default", "rope_theta": 500.0}
     alike = {"full_attention": turns, "sliding_attention": turns}
-    assert (
-        MODERN.read(MODERN.config({**both, "rope_parameters": alike}))["rope_parameters"] == alike
-    )
+    read = MODERN.read(MODERN.config({**both, "rope_parameters": alike}))
+    assert read["rope_parameters"] == alike
 
 
 @pytest.mark.parametrize("width", [2, 3, 7, 128])
@@ -146,19 +130,17 @@ def test_what_matters_in_training_alone_is_kept_aside(
     ("key", "value"),
     [
         ("summary_type", "mean"),
-        ("summary_use_proj", False),
-        ("summary_use_proj", None),
-        ("summary_activation", "tanh"),
-        ("summary_activation", None),
+        *(("summary_use_proj", value) for value in (False, None)),
+        *(("summary_activation", value) for value in ("tanh", None)),
     ],
 )
-def test_a_summary_concerns_only_who_has_one(key: str, value: Any) -> None:
-    for kind in ELECTRA.architectures:
-        if kind == "ElectraForMultipleChoice":
-            with pytest.raises(ConfigError, match=key):
-                small(ELECTRA, kind, **{key: value})
-        else:
-            assert small(ELECTRA, kind, **{key: value}) == small(ELECTRA, kind)
+@pytest.mark.parametrize("kind", ELECTRA.architectures)
+def test_a_summary_concerns_only_who_has_one(kind: str, key: str, value: Any) -> None:
+    if kind == "ElectraForMultipleChoice":
+        with pytest.raises(ConfigError, match=key):
+            small(ELECTRA, kind, **{key: value})
+    else:
+        assert small(ELECTRA, kind, **{key: value}) == small(ELECTRA, kind)
 
 
 # ------------------------------------------------------------------------------ tied or scaled
@@ -193,7 +175,6 @@ def test_a_shared_but_unscaled_head_is_written_in_the_older_form(tmp_path: Path)
 # ------------------------------------------------------------------------------ old exports
 @pytest.mark.parametrize(("member", "name"), [(T5, "T5WithLMHeadModel"), (BART, "BartForMaskedLM")])
 def test_a_class_may_have_the_name_it_had_once(tmp_path: Path, member: Family, name: str) -> None:
-    """As google-t5/t5-3b says of itself."""
     today = next(kind for kind in member.architectures if kind.endswith("ConditionalGeneration"))
     folder = changed(saved(tmp_path / "m", small(member, today)), architectures=[name])
     loaded = pretrained.load(folder)
@@ -203,7 +184,6 @@ def test_a_class_may_have_the_name_it_had_once(tmp_path: Path, member: Family, n
 
 
 def test_names_that_old_exports_carry(tmp_path: Path) -> None:
-    """Copies of the token table, and a table of distances that nothing reads."""
     folder = saved(tmp_path / "m", t5())
 
     def old(tensors: Tensors) -> None:
@@ -254,30 +234,22 @@ def test_classes_that_nobody_named() -> None:
 
 # ------------------------------------------------------------------------------ token ids
 TEXT = ["the cat sat on the mat", "a dog ran to the sea"] * 3
+ENDS = {"decoder_start": "end", "forced_eos": "end", "bos": "begin"}
+FRAME = {"cls": "classify", "bos": "classify", "sep": "separator", "eos": "separator"}
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "style", "roles"),
     [
         ("t5", "T5ForConditionalGeneration", "t5", {"decoder_start": "pad", "eos": "end"}),
-        (
-            "bart",
-            "BartForConditionalGeneration",
-            "roberta",
-            {"decoder_start": "end", "forced_eos": "end", "bos": "begin"},
-        ),
-        (
-            "modernbert",
-            "ModernBertForMaskedLM",
-            "bert",
-            {"cls": "classify", "bos": "classify", "sep": "separator", "eos": "separator"},
-        ),
+        ("bart", "BartForConditionalGeneration", "roberta", ENDS),
+        ("modernbert", "ModernBertForMaskedLM", "bert", FRAME),
     ],
 )
 def test_ids_that_a_family_asks_for(
     tmp_path: Path, name: str, kind: str, style: str, roles: dict[str, str]
 ) -> None:
-    choice = TokenizerChoice(kind="unigram", vocabulary=160, style=style)  # type: ignore[arg-type]
+    choice = TokenizerChoice(kind="unigram", vocabulary=160, style=style)
     words = train(TEXT, choice)
     config = small(family(name), kind, vocab_size=words.vocabulary_size)
     folder = saved(tmp_path / "m", config, words)

@@ -73,10 +73,7 @@ def test_shards_and_index_hold_the_same(tmp_path: Path) -> None:
     for name, content in made.items():
         data = content if isinstance(content, bytes) else b"".join(content())
         (tmp_path / name).write_bytes(data)
-    assert sorted(made)[:2] == [
-        "model-00001-of-00004.safetensors",
-        "model-00002-of-00004.safetensors",
-    ]
+    assert sorted(made)[0] == "model-00001-of-00004.safetensors"
     assert json.loads((tmp_path / files.INDEX).read_text())["metadata"] == {"total_size": 280}
     opened = files.open_folder(tmp_path)
     assert all(torch.equal(opened.read(name), tensors[name]) for name in tensors)
@@ -138,7 +135,6 @@ def test_F89_a_header_that_cannot_be_right(tmp_path: Path, header: Any) -> None:
     ],
 )
 def test_F89_a_hole_and_an_overlap_of_equal_size(tmp_path: Path, header: Any) -> None:
-    """The bytes add up to the file's length, but two tensors share some and some belong to none."""
     data = b"\0" * 8 * len(header)
     with pytest.raises(CheckpointError):
         files.open_file(with_header(tmp_path / "m", header, data))
@@ -165,7 +161,6 @@ def test_F89_every_truncation_is_noticed(tmp_path: Path) -> None:
 
 
 def test_F89_flipped_bits_give_a_file_or_a_refusal(tmp_path: Path) -> None:
-    """A flip in the header is refused, or still says where every byte belongs; nothing else."""
     whole = written(tmp_path / "whole").read_bytes()
     draw, path, refused = random.Random(0), tmp_path / "flipped", 0
     for _ in range(600):
@@ -199,8 +194,7 @@ def forbidden(*_: object, **__: object) -> None:
 def test_weights_that_may_not_be_read_are_a_refusal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root may read all, so the system's answer is made here: of a file, of what is read later, of
-    a folder."""
+    """Root may read all, so the system's answer is made here."""
     path = written(tmp_path / files.WEIGHTS)
     opened = files.open_folder(tmp_path)
     monkeypatch.setattr(files, "open", forbidden, raising=False)
@@ -246,20 +240,10 @@ def test_a_folder_without_weights_says_what_it_has(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------------------ F92: names
 TRAVERSALS = [
-    "../secret.safetensors",
-    "/etc/secret.safetensors",
-    "..\\secret.safetensors",
-    "C:\\secret.safetensors",
-    "sub/m.safetensors",
-    "m\0.safetensors",
-    "%2e%2e%2fsecret.safetensors",
-    "..safetensors",
-    "-m.safetensors",
-    "",
-    " m.safetensors",
-    "m.safetensors\n",
-    "ｍ.safetensors",
-    "a" * 200 + ".safetensors",
+    *("../secret.safetensors", "/etc/secret.safetensors", "..\\secret.safetensors"),
+    *("C:\\secret.safetensors", "sub/m.safetensors", "m\0.safetensors", "..safetensors"),
+    *("%2e%2e%2fsecret.safetensors", "-m.safetensors", "", " m.safetensors", "m.safetensors\n"),
+    *("ｍ.safetensors", "a" * 200 + ".safetensors"),
 ]
 
 
@@ -297,22 +281,21 @@ def test_F92_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     folder.mkdir()
     outside = written(tmp_path / "secret.safetensors", {"w": torch.zeros(2)})
     (folder / files.WEIGHTS).symlink_to(outside)
-    with pytest.raises(CheckpointError, match="leads out"):
+    with pytest.raises(CheckpointError):
         files.open_folder(folder)
-    inside = written(folder / "inner.safetensors", {"w": torch.ones(2)})
-    (folder / files.WEIGHTS).unlink()
-    (folder / files.WEIGHTS).symlink_to(inside)
-    assert torch.equal(files.open_folder(folder).read("w"), torch.ones(2))
 
 
-def test_a_download_cache_may_keep_its_blobs_beside(tmp_path: Path) -> None:
-    folder = tmp_path / "models--x" / "snapshots" / "abc"
-    blobs = tmp_path / "models--x" / "blobs"
-    folder.mkdir(parents=True)
-    blobs.mkdir()
-    written(blobs / "123", {"w": torch.ones(2)})
-    (folder / files.WEIGHTS).symlink_to("../../blobs/123")
-    assert torch.equal(files.open_folder(folder).read("w"), torch.ones(2))
+@pytest.mark.parametrize("blob", ["snapshots/abc/inner.safetensors", "blobs/123"])
+def test_a_folder_and_a_download_cache_may_keep_their_blobs_beside(
+    tmp_path: Path, blob: str
+) -> None:
+    cache = tmp_path / "models--x"
+    for folder in ("snapshots/abc", "blobs"):
+        (cache / folder).mkdir(parents=True)
+    written(cache / blob, {"w": torch.ones(2)})
+    (cache / "snapshots/abc" / files.WEIGHTS).symlink_to(f"../../{blob}")
+    opened = files.open_folder(cache / "snapshots/abc")
+    assert torch.equal(opened.read("w"), torch.ones(2))
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])

@@ -16,15 +16,8 @@ from maskwright.model.families.base.family import family
 from maskwright.model.nn.transformer import Transformer
 
 WRAPPERS = (
-    "module.",
-    "_orig_mod.",
-    "model.",
-    "_orig_mod.module.",
-    "module._orig_mod.model.",
-    "_fsdp_wrapped_module.",
-    "base_model.model.",
-    "student.",
-    "net.a.b.c.",
+    *("module.", "_orig_mod.", "model.", "_orig_mod.module.", "module._orig_mod.model."),
+    *("_fsdp_wrapped_module.", "base_model.model.", "student.", "net.a.b.c."),
 )
 
 

@@ -10,19 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from checkpoint.small import model_of, small
-from inference.written import generate
+from inference.written import WRITERS, generate, untrained
 from maskwright import api
 from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base.budget import Budget
-from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
+from maskwright.base.errors import CheckpointError, IncompatibleError
 from maskwright.learn.pretrain import checkpoints, run
-from maskwright.learn.pretrain.checkpoints import conventions_of
-from maskwright.learn.recipes.base.find import read
 from maskwright.learn.recipes.base.recipe import (
     Evaluation,
     FamilyModel,
@@ -31,17 +27,13 @@ from maskwright.learn.recipes.base.recipe import (
     RowChoice,
 )
 from maskwright.learn.train.settings import AdamW
-from maskwright.model.checkpoint import pretrained
-from maskwright.model.checkpoint.layout import Conventions
-from maskwright.model.families.base.family import family
-from maskwright.model.inference import likelihood as text_likelihood
 from maskwright.model.inference.fill_mask import TokenCandidate, fill
 from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import open_model
 from maskwright.model.opening.special_tokens import opening
 from maskwright.text.tokenizer.file.roles import Style
-from maskwright.text.tokenizer.training.train import TokenizerChoice, train
+from maskwright.text.tokenizer.training.train import TokenizerChoice
 from tinyrun import recipe
 
 TEXTS = [
@@ -50,18 +42,10 @@ TEXTS = [
     "a bird sang in the old tree all day .",
 ]
 SIGNS: dict[Style, str] = {"roberta": "<mask>", "bert": "[MASK]"}
-BART = {
-    "d_model": 48,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 96,
-    "decoder_ffn_dim": 96,
-    "max_position_embeddings": 32,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-}
+CONFIG = "config.json"
+SIDE = {"layers": 1, "attention_heads": 2, "ffn_dim": 96}
+BART = {f"{side}_{key}": size for side in ("encoder", "decoder") for key, size in SIDE.items()}
+BART |= {"d_model": 48, "max_position_embeddings": 32, "dropout": 0.0, "attention_dropout": 0.0}
 
 
 def chosen(folder: Path, style: Style, steps: int, objective: str = "denoising") -> Recipe:
@@ -74,9 +58,7 @@ def chosen(folder: Path, style: Style, steps: int, objective: str = "denoising")
         base,
         corpus=replace(base.corpus, held_out_text=(str(held_out),)),
         tokenizer=TokenizerChoice(kind="wordpiece", vocabulary=120, style=style),
-        model=FamilyModel(
-            family="bart", architecture="BartForConditionalGeneration", settings=BART
-        ),
+        model=FamilyModel(family="bart", architecture=WRITERS["bart"], settings=BART),
         objective=ObjectiveChoice(name=objective, options={}),
         rows=RowChoice(length=24),
         training=replace(
@@ -97,7 +79,6 @@ def written(folder: Path, text: str, **keys: Any) -> str:
 
 
 def candidates(folder: Path, text: str) -> list[TokenCandidate]:
-    """Of the only hole."""
     (hole,) = api.fill_mask(folder, text)
     return list(hole.candidates)
 
@@ -118,7 +99,6 @@ def masked_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-# ------------------------------------------------------------------------------ holes
 def test_a_hole_is_filled_as_was_learned(made: tuple[Style, Path]) -> None:
     style, out = made
     for text in TEXTS:
@@ -126,13 +106,6 @@ def test_a_hole_is_filled_as_was_learned(made: tuple[Style, Path]) -> None:
         hidden = " ".join([*words[:2], SIGNS[style], *words[3:]])
         first, *_ = candidates(out, hidden)
         assert first.token == words[2] and first.probability > 0.6
-
-
-def test_a_checkpoint_fills_as_its_run(made: tuple[Style, Path]) -> None:
-    """Whose folder is no run says in config.json what its decoder begins with."""
-    style, out = made
-    text = f"a bird {SIGNS[style]} in the old {SIGNS[style]} all day ."
-    assert api.fill_mask(out, text) == api.fill_mask(folders.newest(out), text)
 
 
 @pytest.mark.interop
@@ -145,12 +118,10 @@ def test_holes_are_those_of_the_reference_library(made: tuple[Style, Path]) -> N
     for text in ("the cat {} on the mat and purred .", "{} bird sang", "the dog ran after the {}"):
         theirs = pipeline(text.format(SIGNS[style]), top_k=5)
         ours = candidates(out, text.format(SIGNS[style]))
-        assert [c.token for c in ours] == tokenizer.convert_ids_to_tokens(
-            [answer["token"] for answer in theirs]
-        )
-        assert [c.probability for c in ours] == pytest.approx(
-            [answer["score"] for answer in theirs], abs=1e-5
-        )
+        tokens = tokenizer.convert_ids_to_tokens([answer["token"] for answer in theirs])
+        assert [c.token for c in ours] == tokens
+        scores = [answer["score"] for answer in theirs]
+        assert [c.probability for c in ours] == pytest.approx(scores, abs=1e-5)
 
 
 def test_an_encoder_trained_alone_is_asked_alone(masked_alone: Path) -> None:
@@ -165,22 +136,7 @@ def test_an_encoder_trained_alone_is_asked_alone(masked_alone: Path) -> None:
         written(masked_alone, "the cat")
 
 
-def test_what_has_no_mask_token_is_to_write(tmp_path: Path) -> None:
-    words = train(TEXTS * 3, TokenizerChoice(kind="unigram", vocabulary=160, style="t5"))
-    config = small(family("t5"), "T5ForConditionalGeneration", vocab_size=words.vocabulary_size)
-    pretrained.save(model_of(config), words, tmp_path / "t5")
-    with pytest.raises(UsageError, match=r"no gap[\s\S]*<extra_id_0>"):
-        api.fill_mask(tmp_path / "t5", "the cat <mask> on the mat .")
-    words = train(TEXTS * 3, TokenizerChoice(kind="byte-bpe", vocabulary=300, style="gpt2"))
-    config = small(family("bart"), "BartForConditionalGeneration", vocab_size=words.vocabulary_size)
-    pretrained.save(model_of(config), words, tmp_path / "bart")
-    with pytest.raises(IncompatibleError, match="bart"):
-        api.fill_mask(tmp_path / "bart", "the cat <mask> on the mat .")
-
-
-# ------------------------------------------------------------------------------ writing
 def test_a_text_is_written_as_was_learned(made: tuple[Style, Path]) -> None:
-    """With its first word once, and without the tokens of its frame."""
     style, out = made
     for text in TEXTS:
         assert written(out, text) == text
@@ -193,7 +149,6 @@ def test_a_text_is_written_as_was_learned(made: tuple[Style, Path]) -> None:
 
 @pytest.mark.interop
 def test_it_is_what_the_reference_library_writes(made: tuple[Style, Path]) -> None:
-    """Of its own accord too: it finds in the folder what to begin and to end with."""
     transformers = pytest.importorskip("transformers")
     _, out = made
     folder = folders.newest(out)
@@ -202,12 +157,8 @@ def test_it_is_what_the_reference_library_writes(made: tuple[Style, Path]) -> No
     tokenizer = loaded.tokenizer
     for text in (*TEXTS, "the cat", "a dog sat in the tree ."):
         read = torch.tensor([tokenizer.frame(tokenizer.encode(text))[0]])
-        keys = {
-            "max_new_tokens": 20,
-            "do_sample": False,
-            "num_beams": 1,
-            "forced_eos_token_id": None,
-        }
+        keys = {"max_new_tokens": 20, "do_sample": False, "num_beams": 1}
+        keys["forced_eos_token_id"] = None
         begun = torch.tensor([[loaded.extra["decoder_start_token_id"], *opening(tokenizer)]])
         made_there = theirs.generate(read, decoder_input_ids=begun, **keys)[0]
         assert written(out, text) == tokenizer.decode(made_there.tolist())
@@ -220,49 +171,35 @@ def test_a_folder_says_what_its_decoder_was_trained_with(made: tuple[Style, Path
     folder = folders.newest(out)
     tokenizer = open_model(folder).tokenizer
     first, last = {"roberta": ("<s>", "</s>"), "bert": ("[CLS]", "[SEP]")}[style]
-    wanted = {
-        "decoder_start_token_id": last,
-        "eos_token_id": last,
-        "forced_eos_token_id": last,
-        "bos_token_id": first,
-    }
-    for name in ("config.json", "generation_config.json"):
+    ends = ("decoder_start_token_id", "eos_token_id", "forced_eos_token_id")
+    wanted = {"bos_token_id": first, **dict.fromkeys(ends, last)}
+    for name in (CONFIG, "generation_config.json"):
         said = json.loads((folder / name).read_text())
         assert {key: said[key] for key in wanted} == {k: tokenizer.id(t) for k, t in wanted.items()}
 
 
 def test_an_encoder_says_nothing_new_of_its_frame(tmp_path: Path) -> None:
     """The stand-ins are for what writes: a BERT has no end, and its folder says so."""
-    words = train(TEXTS * 3, TokenizerChoice(kind="wordpiece", vocabulary=120, style="bert"))
-    config = small(family("bert"), "BertForMaskedLM", vocab_size=words.vocabulary_size)
-    pretrained.save(model_of(config), words, tmp_path / "bert")
-    said = json.loads((tmp_path / "bert" / "config.json").read_text())
-    assert said["bos_token_id"] is None and said["eos_token_id"] is None
+    out, choice = tmp_path / "m", {"kind": "wordpiece", "vocabulary": 120, "style": "bert"}
+    config = json.loads((untrained(out, "bert", "BertModel", TEXTS, **choice) / CONFIG).read_text())
+    assert config["bos_token_id"] is None and config["eos_token_id"] is None
 
 
 def test_the_start_that_the_recipe_chose(tmp_path: Path) -> None:
-    """Which is not the family's: the run and its folders know it."""
-    base = chosen(tmp_path, "roberta", 40)
+    base = chosen(tmp_path, "roberta", 10)
     begins = replace(base, objective=ObjectiveChoice(name="denoising", options={"start": "begin"}))
     run.pretrain(begins, tmp_path / "run", stream=io.StringIO())
     loaded = open_model(tmp_path / "run")
     tokenizer = loaded.tokenizer
     source, end = tokenizer.frame(tokenizer.encode(TEXTS[0]))[0], tokenizer.end
-    assert tokenizer.begin is not None and end is not None
-    for name in ("config.json", "generation_config.json"):
+    for name in (CONFIG, "generation_config.json"):
         said = json.loads((folders.newest(tmp_path / "run") / name).read_text())
         assert said["decoder_start_token_id"] == tokenizer.begin
     closed = tuple(i for i in tokenizer.special_ids if i != end)
-    right, wrong = (
-        generate(
-            loaded.network,
-            [[token, *opening(tokenizer)]],
-            20,
-            GenerationSettings(temperature=1.0),
-            forbidden=closed,
-            sources=[source],
-            end=end,
-        )[0]
+    how: Any = {"forbidden": closed, "sources": [source], "end": end}
+    warm = GenerationSettings(temperature=1.0)
+    ((right,), (wrong,)) = (
+        generate(loaded.network, [[token, *opening(tokenizer)]], 20, warm, **how)
         for token in (tokenizer.begin, end)
     )
     assert written(tmp_path / "run", TEXTS[0], temperature=1.0) == tokenizer.decode(right)
@@ -277,55 +214,23 @@ def test_samples_of_a_run_show_no_frame(made: tuple[Style, Path]) -> None:
     assert not set("<>[]") & set(sample["text"])
 
 
-# ------------------------------------------------------------------------------ refusals
-def test_an_encoder_is_told_apart_before_its_prompt_is_read(tmp_path: Path) -> None:
-    words = train(TEXTS * 3, TokenizerChoice(kind="wordpiece", vocabulary=120, style="bert"))
-    config = small(family("bert"), "BertForMaskedLM", vocab_size=words.vocabulary_size)
-    pretrained.save(model_of(config), words, tmp_path / "bert")
-    for prompt in ("", "the cat"):
-        with pytest.raises(IncompatibleError, match=r"an encoder[\s\S]*fill-mask"):
-            written(tmp_path / "bert", prompt)
-
-
-def test_a_run_without_a_checkpoint_is_to_be_resumed(tmp_path: Path) -> None:
-    begun = chosen(tmp_path, "roberta", 2)
-    out = tmp_path / "run"
-    run.pretrain(begun, out, stream=io.StringIO())
+@pytest.mark.parametrize("there", [False, True])
+def test_a_run_without_a_checkpoint_is_to_be_resumed(
+    models: dict[str, Path], there: bool, tmp_path: Path
+) -> None:
+    out = shutil.copytree(models["bart"], tmp_path / "run")
     shutil.rmtree(out / "checkpoints")
     (out / "metrics.jsonl").unlink()
-    for there in (False, True):
-        for question in (
-            lambda: evaluate_text(out, []),
-            lambda: api.fill_mask(out, "the <mask>"),
-            lambda: written(out, "the"),
-        ):
-            with pytest.raises(CheckpointError, match="run") as caught:
-                question()
-            assert f"maskwright resume {out}" in str(caught.value)
-        if not there:
-            (out / "checkpoints").mkdir()
-    run.resume(out, stream=io.StringIO())  # which is no empty promise
-    assert folders.newest(out).name == "step-00000002"
-
-
-def test_a_run_with_a_damaged_checkpoint_is_no_young_run(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    run.pretrain(chosen(tmp_path, "roberta", 2), out, stream=io.StringIO())
-    for folder in (out / "checkpoints").iterdir():
-        (folder / "model.safetensors").unlink()
-    with pytest.raises(MaskwrightError, match="checkpoints"):
-        api.fill_mask(out, "the <mask>")
-
-
-def test_the_likelihood_of_a_text_is_that_of_what_was_trained(masked_alone: Path) -> None:
-    """Of an encoder trained alone the decoder knows nothing."""
-    made = read(masked_alone / run.RECIPE)
-    loaded = open_model(masked_alone)
-    tokenizer = loaded.tokenizer
-    assert text_likelihood.scoring_method(loaded.network, loaded.conventions) == "masked"
-    told = text_likelihood.scores(loaded.network, tokenizer, TEXTS, "masked")
-    assert np.isfinite(told).all()
-    # The control: an objective of two stacks, and a folder of which no run tells anything.
-    both = replace(made, objective=ObjectiveChoice(name="denoising", options={}))
-    for other in (conventions_of(both, 2), Conventions()):
-        assert text_likelihood.scoring_method(loaded.network, other) == "sequence-to-sequence"
+    if there:
+        (out / "checkpoints").mkdir()
+    for question in (
+        lambda: evaluate_text(out, []),
+        lambda: api.fill_mask(out, "the <mask>"),
+        lambda: written(out, "the"),
+    ):
+        with pytest.raises(CheckpointError) as caught:
+            question()
+        assert f"maskwright resume {out}" in str(caught.value)
+    if there:
+        run.resume(out, stream=io.StringIO())  # which is no empty promise
+        assert folders.newest(out).name == "step-00000002"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-import maskwright
 from checkpoint.small import model_of, small
 from inference.test_together import on
-from inference.written import Written, generate, written
-from maskwright.ask.predict.language_model import LanguageModel
+from inference.written import Written, writer, written
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.model.families.base.family import family
 from maskwright.model.inference.generation import Generation, Prompt, distribution
-from maskwright.model.inference.generation_settings import GenerationKeywords, GenerationSettings
+from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.inference.text_generation import generation_of, prompts_of, write
 from maskwright.model.nn.attention import KVCache
@@ -110,57 +107,30 @@ def agree(
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("name", POINTS)
 def test_rows_are_what_they_are_alone(name: str, whole: bool) -> None:
-    """At every point that writes, encoders too; most texts outgrow what is read at once."""
     network = point(name, deviation=0.4)
     one_way = network.decoder is None
     assert agree(network, context=16, bidirectional_prefix=whole, one_way=one_way)
 
 
 @pytest.mark.parametrize(
-    ("name", "architecture"),
-    [
-        ("gpt2", "GPT2LMHeadModel"),
-        ("t5", "T5ForConditionalGeneration"),
-        ("bart", "BartForConditionalGeneration"),
-    ],
+    ("methods", "readings"),
+    [(["lora", "ia3", "bottleneck", "lora"], 1), (["prefix", "prompt", "lora"], 3)],
+    ids=["mixed", "apart"],
 )
-def test_families_that_write(name: str, architecture: str) -> None:
-    network = model_of(small(family(name), architecture))
-    assert all(agree(network, seed) for seed in range(2))
-
-
-def adapted(methods: Sequence[str]) -> tuple[Prepared, list[Prepared]]:
-    base = model_of(small(family("gpt2"), "GPT2LMHeadModel"))
+def test_rows_of_adapters_that_mix_are_one_reading(methods: list[str], readings: int) -> None:
+    base = writer("gpt2")
     body = prepare(base, precision="float32")
-    found = []
-    for number, method in enumerate(methods):
-        own = model_of(small(family("gpt2"), "GPT2LMHeadModel"))
-        made = on(base, own, method, number)
-        found.append(prepare(made, precision="float32", like=body))
-    return body, found
-
-
-def test_rows_of_several_adapters_are_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    body, networks = adapted(["lora", "ia3", "bottleneck", "lora"])
+    adapted = [on(base, writer("gpt2"), method, n) for n, method in enumerate(methods)]
+    networks = [None, *(prepare(one, precision="float32", like=body) for one in adapted)]
     writing = Generation(body)
-    for prompt in drawn(1, 8, False, [None, *networks]):
+    for prompt in drawn(1, 8, False, networks):
         writing.add(prompt)
-    writing.step()
-    assert len(writing._pools) == 1
-    assert agree(body, 1, [None, *networks])
+    assert len(writing._pools) == readings
+    assert agree(body, 1, networks)
     # The control: they write different texts.
     (prompt, *_) = drawn(1, 1, False, [None])
-    texts = {alone(body, replace(prompt, network=each)).text for each in (None, *networks)}
+    texts = {alone(body, replace(prompt, network=network)).text for network in networks}
     assert len(texts) > 2
-
-
-def test_what_cannot_be_mixed_is_written_apart() -> None:
-    body, networks = adapted(["prefix", "prompt", "lora"])
-    writing = Generation(body)
-    for prompt in drawn(1, 8, False, [None, *networks]):
-        writing.add(prompt)
-    assert len(writing._pools) == 3
-    assert agree(body, 1, [None, *networks])
 
 
 def test_a_cancelled_row_changes_no_other() -> None:
@@ -173,48 +143,23 @@ def test_a_cancelled_row_changes_no_other() -> None:
     assert any(len(found[n].ids) < len(wanted[n].ids) for n in (1, 4, 9))
 
 
-def moved(join: Callable[..., None]) -> Callable[..., None]:
-    def wrong(self: KVCache, other: KVCache, *, front: int = 0) -> None:
+def test_controls_keys_out_of_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    join = KVCache.join
+
+    def moved(self: KVCache, other: KVCache, *, front: int = 0) -> None:
         before = self.rows
         join(self, other, front=front)
         for buffer in self.layers:
             buffer[:, before:] = buffer[:, before:].roll(1, 3)
 
-    return wrong
+    def unordered(self: KVCache, rows: Sequence[int]) -> None:
+        self.layers = [buffer[:, : len(rows)] for buffer in self.layers]
 
-
-def test_controls_keys_out_of_place(monkeypatch: pytest.MonkeyPatch) -> None:
     network = point("rotary decoder", deviation=0.4)
-    assert agree(network, context=16)
-    with monkeypatch.context() as broken:
-        broken.setattr(KVCache, "join", moved(KVCache.join))
-        assert not agree(network, context=16)
-    with monkeypatch.context() as broken:
-        broken.setattr(KVCache, "reorder", lambda self, rows: _cut(self, len(rows)))
-        assert not agree(network, context=16)
-
-
-def _cut(cache: KVCache, count: int) -> None:
-    cache.layers = [buffer[:, :count] for buffer in cache.layers]
-
-
-def test_one_forward_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step of rows that write is one product of all of them."""
-    network = prepare(point("pre-norm decoder"), precision="float32")
-    writing, sizes = Generation(network), []
-    for prompt in drawn(2, 6, False, [None]):
-        writing.add(replace(prompt, settings=GenerationSettings(tokens=20), end=None))
-    writing.step()
-    monkeypatch.setattr(Prepared, "scores", _recorded(sizes, Prepared.scores))
-    writing.step()
-    writing.add(drawn(3, 1, False, [None])[0])
-    writing.step()
-    assert sizes == [6, 6, 1]
-    assert writing.rows == 7
-
-
-def _recorded(sizes: list[int], scores: Any) -> Any:
-    return lambda self, hidden: (sizes.append(len(hidden)), scores(self, hidden))[1]
+    for method, broken_method in (("join", moved), ("reorder", unordered)):
+        with monkeypatch.context() as broken:
+            broken.setattr(KVCache, method, broken_method)
+            assert not agree(network, context=16)
 
 
 def test_log_probabilities_are_the_models() -> None:
@@ -243,20 +188,8 @@ def test_log_probabilities_are_the_models() -> None:
         assert float(distribution(scores, settings).max().log()) > one.top_logprobs[0][1]
 
 
-def test_equal_prompts_are_told_apart_by_their_copy() -> None:
-    network = prepare(point("pre-norm decoder", deviation=0.4), precision="float32")
-    settings = GenerationSettings(tokens=9, seed=1)
-    wanted = generate(network, [[5, 6]] * 3, 9, settings)
-    writing, found = Generation(network), {}
-    rows = [writing.add(Prompt(ids=[5, 6], settings=settings), copy) for copy in range(3)]
-    while writing.rows:
-        for piece in writing.step():
-            found.setdefault(piece.row, []).append(piece.id)
-    assert [found[row] for row in rows] == wanted and wanted[0] != wanted[1]
-
-
 def test_refusals() -> None:
-    network = prepare(model_of(small(family("gpt2"), "GPT2LMHeadModel")), precision="float32")
+    network = prepare(writer("gpt2"), precision="float32")
     usual = Prompt(ids=[1], settings=GenerationSettings())
     writing = Generation(network)
     for wrong, where in (
@@ -266,7 +199,7 @@ def test_refusals() -> None:
         ({"source": [1]}, "sources"),
     ):
         with pytest.raises(UsageError) as refused:
-            writing.add(replace(usual, **wrong))  # type: ignore[arg-type]
+            writing.add(replace(usual, **wrong))
         assert refused.value.where == where
     assert writing.rows == 0 and writing.step() == []
     writing.cancel(writing.add(usual))
@@ -286,17 +219,7 @@ def test_prompts_of_texts_are_what_write_goes_on_from(name: str, models: dict[st
     rows = {}
     for prompt, copy in zip(prompts_of(model, texts, settings), (0, 0, 1, 0), strict=True):
         rows[writing.add(prompt, copy)] = prompt.decode(prompt.prefix) if prompt.prefix else ""
-        for piece in writing.step():
-            rows[piece.row] += piece.text
     while writing.rows:
         for piece in writing.step():
             rows[piece.row] += piece.text
     assert list(rows.values()) == wanted and wanted[1] != wanted[2]
-
-
-def test_each_setting_is_a_keyword_and_shown() -> None:
-    names = [field.name for field in fields(GenerationSettings)]
-    assert names == list(GenerationKeywords.__annotations__)
-    for function in (LanguageModel.generate, LanguageModel.stream, maskwright.generate):
-        shown = inspect.signature(function).parameters
-        assert shown.keys() >= {*names} and shown["tokens"].default == GenerationSettings().tokens

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -10,19 +9,12 @@ import pytest
 import torch
 
 import rounding
-from checkpoint.small import model_of, small
-from inference.written import beam_search, generate, uncached
+from conformance.test_adapters import attach, stir
+from inference.written import WRITERS, beam_search, generate, uncached, writer
 from maskwright.base.errors import DataError
-from maskwright.model.adapters.base.adapter import Settings, attach
-from maskwright.model.adapters.bottleneck import Bottleneck
-from maskwright.model.adapters.ia3 import IA3
-from maskwright.model.adapters.lora import LoRA
-from maskwright.model.adapters.prefix import Prefix
-from maskwright.model.adapters.prompt import PromptTuning
-from maskwright.model.families.base.family import family
 from maskwright.model.inference import growing_rows
 from maskwright.model.inference.blocks import fits
-from maskwright.model.inference.growing_rows import ContextReader, GrowingRows
+from maskwright.model.inference.growing_rows import ContextReader
 from maskwright.model.inference.prepared import prepare, prepared
 from maskwright.model.inference.text_generation import spans
 from maskwright.model.nn.attention import KVCache
@@ -73,7 +65,6 @@ def agree(network: Transformer, **options: Any) -> bool:
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("name", POINTS)
 def test_every_point_that_writes(name: str, whole: bool) -> None:
-    """Encoders too, read from left to right; windows, and prompts seen whole."""
     network = point(name, deviation=0.4)
     assert agree(network, whole=whole)
     assert not prepared(network).writer.plain
@@ -81,7 +72,6 @@ def test_every_point_that_writes(name: str, whole: bool) -> None:
 
 @pytest.mark.parametrize("name", ["pre-norm decoder", "rotary decoder", "relative encoder-decoder"])
 def test_controls_a_cache_out_of_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys one place further on, or rows that are not reordered, are noticed."""
     network = point(name, deviation=0.4)
     advance, reorder = KVCache.advance, KVCache.reorder
     with monkeypatch.context() as broken:
@@ -95,7 +85,6 @@ def test_controls_a_cache_out_of_place(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_controls_a_bias_out_of_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Distances of the query beside the one that asks are noticed, in the steps alone too."""
     network = point("relative encoder-decoder", deviation=0.4)
     buckets = growing_rows.relative_buckets
     for steps_alone in (False, True):
@@ -112,14 +101,12 @@ def test_controls_a_bias_out_of_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["t5", "bart"])
 def test_spans_with_a_cache_and_without(name: str) -> None:
-    architecture = {"t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGeneration"}
-    network = model_of(small(family(name), architecture[name]))
-    writer, asked = prepare(network, precision="float32"), ([0, 30], {30, 31, 1}, {0}, 4)
+    network, asked = writer(name), ([0, 30], {30, 31, 1}, {0}, 4)
     for source in SOURCES[:2]:
         with uncached():
             wanted = spans(network, source, *asked)
         assert len(wanted) == 4
-        for model in (network, writer):
+        for model in (network, prepare(network, precision="float32")):
             found = spans(model, source, *asked)
             assert [span.ids for span in found] == [span.ids for span in wanted]
             for one, other in zip(found, wanted, strict=True):
@@ -128,31 +115,20 @@ def test_spans_with_a_cache_and_without(name: str) -> None:
     assert spans(network, SOURCES[0], *asked) != spans(network, SOURCES[1], *asked)
 
 
-ADAPTERS: dict[str, Callable[[], Settings]] = {
-    "lora": lambda: LoRA(rank=2, targets=("query", "value", "up")),
-    "ia3": IA3,
-    "bottleneck": lambda: Bottleneck(width=4),
-    "prefix": lambda: Prefix(length=3),
-    "prompt": lambda: PromptTuning(length=3),
-}
-
-
-@pytest.mark.parametrize("kind", ADAPTERS)
-@pytest.mark.parametrize("family_name", ["gpt2", "t5", "bart"])
-def test_adapters_act_as_on_the_network(family_name: str, kind: str) -> None:
-    architecture = {"t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGeneration"}
-    network = model_of(small(family(family_name), architecture.get(family_name, "GPT2LMHeadModel")))
+@pytest.mark.parametrize("method", ["lora", "ia3", "bottleneck", "prefix", "prompt"])
+@pytest.mark.parametrize("name", WRITERS)
+def test_adapters_act_as_on_the_network(name: str, method: str) -> None:
+    network = writer(name)
     before = scores_of(network, True)[-1]
-    adapter = attach(ADAPTERS[kind](), network, torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        for parameter in adapter.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    adapter = attach(network, method)
+    for seed in range(9):
+        stir(adapter, seed)
     assert agree(network)
     acted = scores_of(network, True)[-1]
     assert not torch.allclose(before, acted, atol=1e-2), "the control: the adapter does something"
     # Vectors in front of what a stack reads have no place in a cache; an encoder's do no harm.
     stack = network.decoder
-    assert stack is not None and fits(stack) == (kind != "prompt" or family_name != "gpt2")
+    assert stack is not None and fits(stack) == (method != "prompt" or name != "gpt2")
 
 
 def test_weights_are_those_of_the_preparation() -> None:
@@ -161,17 +137,7 @@ def test_weights_are_those_of_the_preparation() -> None:
     wanted = generate(writer, TEXTS, 6)
     assert wanted == generate(network, TEXTS, 6)
     with torch.no_grad():
-        for parameter in network.decoder.parameters():  # type: ignore[union-attr]
+        for parameter in network.decoder.parameters():
             parameter.mul_(-3)
     assert generate(network, TEXTS, 6) != wanted
     assert beam_search(prepare(network), TEXTS, 6, 2) == beam_search(network, TEXTS, 6, 2)
-
-
-def test_narrow_products_stay_near() -> None:
-    """In bfloat16 the scores are near those of float32; they come as float32."""
-    network = point("pre-norm decoder", deviation=0.2)
-    narrow, wide = (prepare(network, precision=t) for t in ("bfloat16", "float32"))
-    found = [ready.scores(GrowingRows(ready, TEXTS, 9).read(TEXTS)) for ready in (narrow, wide)]
-    assert found[0].dtype == torch.float32
-    error = (found[0] - found[1]).abs().max() / found[1].abs().max()
-    assert 0 < error < 0.05

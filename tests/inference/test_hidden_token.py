@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -12,31 +13,24 @@ from maskwright.model.batch import Batch
 from maskwright.model.inference import likelihood
 from maskwright.model.inference.likelihood import _HiddenTokens
 from maskwright.model.nn.initialise import build
-from maskwright.text.store.rows import Rows
 from nn.points import attention, block, config, stack
+from toys import FixedRows
 
 MASK = 7
 
 
-class Counting:
+class Counting(FixedRows):
     """Rows in which every token is the one before it plus one, modulo 6."""
 
-    length, fingerprint, description = 12, "", "rows that count"
-
-    def __len__(self) -> int:
-        return 40
-
-    def rows(self, indices: np.ndarray, epoch: int) -> Rows:
-        tokens = (indices[:, None] + np.arange(self.length)) % 6
-        first = np.zeros(tokens.shape, bool)
-        first[:, 0] = True
-        return Rows(
-            tokens=tokens.astype(np.int64),
-            positions=np.broadcast_to(np.arange(self.length), tokens.shape).copy(),
-            documents=np.ones(tokens.shape, np.int32),
-            special=np.zeros(tokens.shape, bool),
-            starts_word=first,
-            ids=np.asarray(indices),
+    def __init__(self) -> None:
+        super().__init__(40, 12)
+        plain, shape = self.all, self.all.tokens.shape
+        self.all = replace(
+            plain,
+            tokens=(plain.ids[:, None] + np.arange(self.length)) % 6,
+            positions=np.broadcast_to(np.arange(self.length), shape).copy(),
+            documents=np.ones(shape, np.int32),
+            special=np.zeros(shape, bool),
         )
 
 
@@ -48,7 +42,6 @@ def batch_of(reads: likelihood.Reads, number: int = 0) -> Batch:
 
 def test_both_ways_are_asked_the_same_tokens_and_see_none_of_them() -> None:
     both, one = batch_of("both sides"), batch_of("one side")
-    assert both.targets is not None and both.index is not None and one.index is not None
     assert torch.equal(both.targets, one.targets)
     assert torch.equal(both.index, one.index + 1), "a causal model is read off one place before"
     assert (both.tokens.flatten()[both.index] == MASK).all()
@@ -67,15 +60,13 @@ def test_both_ways_are_asked_the_same_tokens_and_see_none_of_them() -> None:
 def test_what_is_named_first_is_counted(
     reads: likelihood.Reads, knows: bool, wanted: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model that knows the rule names all of them; one that says nothing names its fair share."""
     place = {"both sides": -1, "one side": 0}[reads]
 
     def scores(self: _HiddenTokens, batch: Batch) -> torch.Tensor:
-        assert batch.index is not None
         before = batch.tokens.flatten()[batch.index + place]
         made = torch.zeros(len(before), 31)
         if knows:  # where the one before is hidden too, it is told by the one before that
-            known = torch.where(before == MASK, batch.targets - 1, before)  # type: ignore[operator]
+            known = torch.where(before == MASK, batch.targets - 1, before)
             made[torch.arange(len(before)), (known + 1) % 6] = 1.0
         return made
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from maskwright.model.inference import blocks
-from maskwright.model.inference.blocks import FUSED, PackedWeight
+from maskwright.model.inference.blocks import PackedWeight
 from maskwright.model.nn.layers import ACTIVATIONS
 
 DRAW = torch.Generator().manual_seed(0)
@@ -38,12 +38,7 @@ def test_rows_are_of_few_sizes() -> None:
     assert sizes[:17] == list(range(17)) and len(set(sizes)) == 17 + 5 * 8 + 3 * 16
 
 
-def test_every_activation_has_a_fused_form() -> None:
-    assert set(FUSED) == set(ACTIVATIONS)
-
-
 def test_a_change_afterwards_is_not_seen() -> None:
-    """At one row, where `F.linear` is taken, as at several."""
     weight = WEIGHT.clone()
     product = PackedWeight(weight)
     if not product.fits:

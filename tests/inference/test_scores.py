@@ -13,7 +13,6 @@ from finetune.test_command import table
 from maskwright.ask.predict.predictor import load
 from maskwright.learn.finetune import learner
 from maskwright.learn.finetune.command import finetune_file
-from maskwright.model.inference.prepared import Prepared
 
 TEXTS = ["the cat sat on the mat", "a dog", "the big red hat", "one cat and a dog ran", "a dog"]
 
@@ -21,8 +20,6 @@ TEXTS = ["the cat sat on the mat", "a dog", "the big red hat", "one cat and a do
 @pytest.mark.parametrize(
     ("task", "options"),
     [
-        ("classification", {}),
-        ("classification", {"pooling": "mean"}),
         ("classification", {"method": "prefix"}),
         ("multi-label", {}),
         ("regression", {"pooling": "mean"}),
@@ -47,14 +44,3 @@ def test_prepared_scores_are_the_plain_ones(
     assert np.allclose(made._read(alone)[0], prepared[3], atol=1e-6)
     # The control: the next text's scores are others.
     assert not np.allclose(np.roll(prepared, 1, 0), plain, rtol=1e-5, atol=2e-6)
-
-
-def test_what_is_asked_is_prepared_once(model: Path, tmp_path: Path) -> None:
-    data = table(tmp_path / "data.csv", "classification")
-    finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, batch=16, stream=io.StringIO())
-    made = load(tmp_path / "out")
-    assert made._read is made._read
-    closed = made._read.__closure__
-    assert closed is not None
-    objectives = [c.cell_contents for c in closed if hasattr(c.cell_contents, "product")]
-    assert [type(each.product) for each in objectives] == [Prepared]

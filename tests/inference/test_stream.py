@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint.small import model_of, small
-from inference.written import generate, rows_of, written
+from inference.written import generate, rows_of, writer, written
 from maskwright.base.errors import UsageError
-from maskwright.model.families.base.family import family
 from maskwright.model.inference.generation import stream
 from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.growing_text import BYTE, GrowingText
@@ -26,10 +24,7 @@ KINDS = ["byte-bpe", "unigram", "wordpiece", "bpe", "character"]
 @pytest.fixture(scope="module")
 def tokenizers() -> dict[str, Tokenizer]:
     texts = [" ".join(TEXT[n:] + TEXT[:n]) for n in range(len(TEXT))] * 3
-    return {
-        kind: train(texts, TokenizerChoice(kind=kind, vocabulary=300))  # type: ignore[arg-type]
-        for kind in KINDS
-    }
+    return {kind: train(texts, TokenizerChoice(kind=kind, vocabulary=300)) for kind in KINDS}
 
 
 def bytes_in_names(ids: Sequence[int]) -> str:
@@ -49,18 +44,16 @@ def bytes_in_names(ids: Sequence[int]) -> str:
 
 
 def pieces(decode: Callable[[Sequence[int]], str], ids: list[int], **options: object) -> list[str]:
-    text = GrowingText(decode, **options)  # type: ignore[arg-type]
+    text = GrowingText(decode, **options)
     return [*(text.add(token) for token in ids), text.end()]
 
 
-# ------------------------------------------------------------------------------ pieces
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_pieces_are_the_text(
     tokenizers: dict[str, Tokenizer], kind: str, data: st.DataObject
 ) -> None:
-    """Of any ids, broken characters among them, behind any others."""
     tokenizer = tokenizers[kind]
     token = st.integers(0, tokenizer.vocabulary_size - 1)
     ids = data.draw(st.lists(token, max_size=24))
@@ -72,12 +65,10 @@ def test_pieces_are_the_text(
 
 def test_a_character_comes_when_it_is_complete(tokenizers: dict[str, Tokenizer]) -> None:
     tokenizer = tokenizers["byte-bpe"]
-    ids = [tokenizer.id(sign) for sign in "ðŁĺĢ"]  # the four bytes of a smile
-    assert None not in ids
-    found = pieces(tokenizer.decode, [i for i in ids if i is not None])
-    assert found == ["", "", "", "😀", ""]
+    ids = [i for sign in "ðŁĺĢ" if (i := tokenizer.id(sign)) is not None]  # a smile's four bytes
+    assert pieces(tokenizer.decode, ids) == ["", "", "", "😀", ""]
     # The control: decoding as it comes shows half of one.
-    assert tokenizer.decode([i for i in ids[:2] if i is not None]) == "\ufffd"
+    assert tokenizer.decode(ids[:2]) == "\ufffd"
 
 
 @settings(max_examples=200, deadline=None)
@@ -93,15 +84,12 @@ def test_control_bytes_that_are_not_held_back() -> None:
     assert BYTE.fullmatch("<0xE2>") and not BYTE.fullmatch("<0xe2> ")
 
 
-# ------------------------------------------------------------------------------ stop strings
 LETTERS = st.text("ab¶", max_size=12)
 
 
 @settings(max_examples=300, deadline=None)
 @given(LETTERS, st.lists(st.text("ab¶", min_size=1, max_size=4), min_size=1, max_size=3), st.data())
 def test_text_ends_before_a_string(text: str, stop: list[str], data: st.DataObject) -> None:
-    """Whatever the tokens are: nothing that is shown has such a string, or a part of one that
-    follows."""
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     tokens = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     growing = GrowingText(lambda ids: "".join(tokens[i] for i in ids), stop=stop)
@@ -120,9 +108,8 @@ def test_text_ends_before_a_string(text: str, stop: list[str], data: st.DataObje
 
 def model_and_words() -> tuple[Transformer, Callable[[Sequence[int]], str]]:
     """A model of 64 tokens, spelled so that strings cross their borders."""
-    network = model_of(small(family("gpt2"), "GPT2LMHeadModel", vocab_size=64))
     spelled = [f"{'xyz'[i % 3]}{'é😀'[i % 2]}{'uv'[i // 32]}" for i in range(64)]
-    return network, lambda ids: "".join(spelled[i] for i in ids)
+    return writer("gpt2", vocab_size=64), lambda ids: "".join(spelled[i] for i in ids)
 
 
 PROMPTS = [[5, 6, 7], [9], [11, 12, 13, 14, 15]]
@@ -148,37 +135,26 @@ def test_rows_stop_by_themselves_and_stay_as_they_are_alone() -> None:
     assert any(len(row.text) < len(whole) for row, whole in zip(found, free, strict=True))
 
 
-def test_pieces_of_rows_are_what_is_written() -> None:
+def test_a_row_ends_with_its_end_token_or_its_number_of_tokens() -> None:
     network, decode = model_and_words()
     free = generate(network, PROMPTS, 12, GenerationSettings(seed=1))
     end = free[1][6]
-    shown = [""] * 3
-    reasons: list[str | None] = [None] * 3
-    counts = [12, 12, 4]
-    prompts = [
-        prompt
-        for ids, count in zip(PROMPTS, counts, strict=True)
-        for prompt in rows_of(
-            [ids], GenerationSettings(tokens=count, seed=1), decode=decode, end=end
-        )
-    ]
-    for piece in stream(network, prompts):
-        assert reasons[piece.row] is None, "a row that ended says nothing more"
-        shown[piece.row] += piece.text
-        reasons[piece.row] = piece.finished
-    cut = [ids[: ids.index(end)] if end in ids else ids for ids in free]
-    assert shown == [decode(ids[:count]) for ids, count in zip(cut, counts, strict=True)]
-    assert reasons[1] == "end" and "length" in reasons
+    settings = GenerationSettings(tokens=12, seed=1)
+    rows = written(network, rows_of(PROMPTS, settings, decode=decode, end=end))
+    for ids, row in zip(free, rows, strict=True):
+        cut = ids[: ids.index(end)] if end in ids else ids
+        assert (row.ids, row.text) == (cut, decode(cut))
+        assert row.finished == ("end" if end in ids else "length")
+    assert {row.finished for row in rows} == {"end", "length"}
 
 
-def test_a_string_of_stop_is_not_empty() -> None:
+@pytest.mark.parametrize("stop", [["a", ""], "ab"])
+def test_a_string_of_stop_is_not_empty(stop: list[str] | str) -> None:
     network, decode = model_and_words()
-    for stop in (["a", ""], "ab"):
-        settings = GenerationSettings(tokens=3, stop=stop)
-        with pytest.raises(UsageError) as refused:
-            list(stream(network, rows_of(PROMPTS, settings, decode=decode)))
-        assert refused.value.where == "stop"
-    assert written(network, []) == []
+    settings = GenerationSettings(tokens=3, stop=stop)
+    with pytest.raises(UsageError) as refused:
+        list(stream(network, rows_of(PROMPTS, settings, decode=decode)))
+    assert refused.value.where == "stop"
 
 
 def test_a_stream_that_is_left_leaves_the_model_as_it_was() -> None:
@@ -186,5 +162,5 @@ def test_a_stream_that_is_left_leaves_the_model_as_it_was() -> None:
     network.train()
     taken = stream(network, rows_of(PROMPTS, GenerationSettings(seed=2), decode=decode))
     next(taken)
-    taken.close()  # type: ignore[attr-defined]
+    taken.close()
     assert network.training

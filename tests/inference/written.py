@@ -5,17 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checkpoint.small import model_of, small
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.families.base.family import family
 from maskwright.model.inference import generation, prepared
 from maskwright.model.inference.beam import beam_steps, finished
 from maskwright.model.inference.generation import Prompt, stream
 from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.growing_text import Piece, Reason
+from maskwright.model.nn.transformer import Transformer
+from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 GREEDY = GenerationSettings(temperature=0.0)
+WRITERS = {
+    "gpt2": "GPT2LMHeadModel",
+    "t5": "T5ForConditionalGeneration",
+    "bart": "BartForConditionalGeneration",
+}
+
+
+def writer(name: str, seed: int = 0, **keys: Any) -> Transformer:
+    """A small model of a family that writes."""
+    return model_of(small(family(name), WRITERS[name], **keys), seed)
+
+
+def untrained(
+    folder: Path, name: str, architecture: str, texts: Sequence[str], **choice: Any
+) -> Path:
+    """The folder of a small model with random weights, and with a tokenizer of the texts."""
+    words = train([*texts] * 3, TokenizerChoice(**choice))
+    config = small(family(name), architecture, vocab_size=words.vocabulary_size)
+    pretrained.save(model_of(config), words, folder)
+    return folder
 
 
 @contextmanager
@@ -35,7 +61,6 @@ def generate(
     cached: bool = True,
     **how: Any,
 ) -> list[list[int]]:
-    """The new ids of each prompt."""
     with nullcontext() if cached else uncached():
         return generation.generate(model, prompts, replace(settings, tokens=tokens), **how)
 
@@ -78,7 +103,6 @@ def rows_of(
 
 
 def written(model: Any, prompts: Sequence[Prompt], **how: Any) -> list[Written]:
-    """All that each row gets; see `stream`."""
     rows = [Written() for _ in prompts]
     for piece in stream(model, prompts, **how):
         rows[piece.row].add(piece)

@@ -30,12 +30,12 @@ LAYER_NORM, RMS = Norm(eps=1e-5), Norm(kind="rms", eps=1e-6)
 
 
 def attention(pattern: str = "bidirectional", **fields: object) -> Attention:
-    return Attention(heads=2, head_width=8, pattern=pattern, **fields)  # type: ignore[arg-type]
+    return Attention(heads=2, head_width=8, pattern=pattern, **fields)
 
 
 def block(mixer: Attention, placement: str = "post", **fields: object) -> Block:
     defaults = {"feed_forward": FeedForward(width=32), "norm": LAYER_NORM}
-    return Block(attention=mixer, placement=placement, **(defaults | fields))  # type: ignore[arg-type]
+    return Block(attention=mixer, placement=placement, **(defaults | fields))
 
 
 def stack(*blocks: Block, **fields: object) -> Stack:
@@ -43,7 +43,7 @@ def stack(*blocks: Block, **fields: object) -> Stack:
         "embeddings": Embeddings(positions=Learned(length=LENGTH)),
         "weights_of": tuple(range(len(blocks))),
     }
-    return Stack(blocks=blocks, **(defaults | fields))  # type: ignore[arg-type]
+    return Stack(blocks=blocks, **(defaults | fields))
 
 
 def config(**fields: object) -> TransformerConfig:
@@ -52,32 +52,25 @@ def config(**fields: object) -> TransformerConfig:
         "tokens": Tokens(vocabulary=VOCABULARY, width=WIDTH),
         "vocabulary_head": VocabularyHead(),
     }
-    return TransformerConfig(**(defaults | fields))  # type: ignore[arg-type]
+    return TransformerConfig(**(defaults | fields))
 
 
 def _two_stacks(positions: Relative | None, placement: str, norm: Norm, final: bool) -> dict:
-    plain = {"bias": positions is None, "scaled": positions is None}
-    entry = Embeddings(
-        positions=Learned(length=LENGTH, offset=2) if positions is None else None,
-        norm=norm if positions is None else None,
-    )
-    inner = FeedForward(width=32, bias=positions is None)
-    encoder = block(
-        attention(positions=positions, **plain), placement, norm=norm, feed_forward=inner
-    )
-    decoder = block(
-        attention("causal", positions=positions, **plain),
-        placement,
-        norm=norm,
-        feed_forward=inner,
-        cross_attention=attention(**plain),
-    )
+    learned = positions is None
+    plain = {"bias": learned, "scaled": learned}
+    table = Learned(length=LENGTH, offset=2) if learned else None
+    entry = Embeddings(positions=table, norm=norm if learned else None)
+    parts = {"norm": norm, "feed_forward": FeedForward(width=32, bias=learned)}
+    encoder = block(attention(positions=positions, **plain), placement, **parts)
+    reading = attention("causal", positions=positions, **plain)
+    decoder = block(reading, placement, cross_attention=attention(**plain), **parts)
     return {
         "encoder": stack(encoder, encoder, embeddings=entry, final_norm=final),
         "decoder": stack(decoder, decoder, embeddings=entry, final_norm=final),
     }
 
 
+PAIRED = Embeddings(positions=Learned(length=LENGTH), segments=2, norm=LAYER_NORM)
 GATED = FeedForward(width=24, gated=True, bias=False)
 TURNING = Rotary(theta=100.0)
 BARE = Norm(eps=1e-5, bias=False)
@@ -95,11 +88,7 @@ ALTERNATING = (
 
 POINTS: dict[str, TransformerConfig] = {
     "post-norm encoder": config(
-        encoder=stack(
-            POST,
-            POST,
-            embeddings=Embeddings(positions=Learned(length=LENGTH), segments=2, norm=LAYER_NORM),
-        ),
+        encoder=stack(POST, POST, embeddings=PAIRED),
         vocabulary_head=VocabularyHead(transform="gelu", norm=LAYER_NORM, bias=True),
         pooler=True,
         heads=(
@@ -116,13 +105,7 @@ POINTS: dict[str, TransformerConfig] = {
         vocabulary_head=VocabularyHead(tied=False, bias=True),
     ),
     "shared narrow encoder": config(
-        encoder=stack(
-            POST,
-            POST,
-            POST,
-            weights_of=(0, 0, 0),
-            embeddings=Embeddings(positions=Learned(length=LENGTH), segments=2, norm=LAYER_NORM),
-        ),
+        encoder=stack(POST, POST, POST, weights_of=(0, 0, 0), embeddings=PAIRED),
         tokens=Tokens(vocabulary=VOCABULARY, width=8),
         vocabulary_head=VocabularyHead(transform="gelu_new", norm=LAYER_NORM, bias=True),
     ),
@@ -152,7 +135,7 @@ def model_of(name: str, seed: int = 0, deviation: float = 0.2, **options: object
     generator = torch.Generator().manual_seed(seed)
     return build(
         POINTS[name], generator, distribution="normal", deviation=deviation, **options
-    ).eval()  # type: ignore[arg-type]
+    ).eval()
 
 
 def tokens(rows: int = 3, length: int = 12, seed: int = 0) -> torch.Tensor:

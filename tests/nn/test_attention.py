@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ def inputs(requires_grad: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     shape = (ROWS, LENGTH, HEADS, WIDTH)
     made = [torch.randn(shape, generator=generator) for _ in range(3)]
-    return tuple(x.transpose(1, 2).requires_grad_(requires_grad) for x in made)  # type: ignore[return-value]
+    return tuple(x.transpose(1, 2).requires_grad_(requires_grad) for x in made)
 
 
 def by_definition(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scale: float) -> Tensor:
@@ -47,14 +48,13 @@ def by_definition(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scale: f
 
 @pytest.mark.parametrize("kernel", KERNEL_NAMES)
 @pytest.mark.parametrize("name", MASKS)
-@pytest.mark.parametrize("scale", [1.0, 0.5])
 def test_kernels_are_the_definition(
-    monkeypatch: pytest.MonkeyPatch, kernel: str, name: str, scale: float
+    monkeypatch: pytest.MonkeyPatch, kernel: str, name: str
 ) -> None:
     choose(monkeypatch, kernel)
     q, k, v = inputs()
-    out = attend(q, k, v, AttentionContext(MASKS[name].draw(LENGTH)), scale=scale)
-    wanted = by_definition(q, k, v, MASKS[name], scale)
+    out = attend(q, k, v, AttentionContext(MASKS[name].draw(LENGTH)), scale=0.3)
+    wanted = by_definition(q, k, v, MASKS[name], 0.3)
     torch.testing.assert_close(out.double(), wanted, atol=1e-6, rtol=1e-6)
 
 
@@ -88,15 +88,12 @@ def test_F50_a_blind_query_gets_zeros_and_gives_no_gradient(
 def test_the_choice_is_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
 
-    def spy(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def run(*arguments: object) -> Tensor:
-            taken.append(name)
-            return kernel(*arguments)
+    def spy(name: str, kernel: Callable[..., Tensor], *arguments: object) -> Tensor:
+        taken.append(name)
+        return kernel(*arguments)
 
-        return run
-
-    monkeypatch.setattr(attention, "_explicit", spy("explicit", attention._explicit))
-    monkeypatch.setattr(attention, "_sdpa", spy("sdpa", attention._sdpa))
+    for name in (f"_{kernel}" for kernel in KERNEL_NAMES):
+        monkeypatch.setattr(attention, name, partial(spy, name[1:], getattr(attention, name)))
     q, k, v = inputs()
     context = AttentionContext(MASKS["causal"].draw(LENGTH))
     attend(q, k, v, context, scale=1.0, dropout=0.5, training=True)
@@ -114,7 +111,6 @@ def test_weights_on_demand() -> None:
     q, k, v = inputs()
     context = AttentionContext(MASKS["packed causal"].draw(LENGTH), weights=[])
     out = attend(q, k, v, context, scale=0.5)
-    assert context.weights is not None
     (weights,) = context.weights
     assert weights.shape == (ROWS, HEADS, LENGTH, LENGTH)
     torch.testing.assert_close(weights.sum(-1), torch.ones(ROWS, HEADS, LENGTH))
@@ -130,9 +126,9 @@ def test_dropout_of_weights_keeps_the_expectation() -> None:
     context = AttentionContext(MASKS["causal"].draw(LENGTH))
     still = attend(q, k, v, context, scale=0.5, dropout=0.5, training=False)
     torch.manual_seed(0)
-    many = [attend(q, k, v, context, scale=0.5, dropout=0.5, training=True) for _ in range(1500)]
+    many = [attend(q, k, v, context, scale=0.5, dropout=0.5, training=True) for _ in range(600)]
     assert not torch.equal(many[0], still)
-    mean, spread = torch.stack(many).mean(0), torch.stack(many).std(0) / math.sqrt(1500)
+    mean, spread = torch.stack(many).mean(0), torch.stack(many).std(0) / math.sqrt(600)
     assert ((mean - still).abs() < 5 * spread + 1e-6).all()
 
 

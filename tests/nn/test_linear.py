@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from unittest.mock import Mock
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -38,27 +41,25 @@ def test_only_the_gradients_that_are_wanted() -> None:
     assert x.grad is None and bias.grad is None and weight.grad is not None
 
 
+@pytest.fixture
+def asked_again() -> Iterator[None]:
+    """Whether the call is there is asked in the test, and after it."""
+    room._has_call.cache_clear()
+    yield
+    room._has_call.cache_clear()
+
+
+@pytest.mark.usefixtures("asked_again")
 def test_without_the_call_it_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(*arguments: object) -> torch.Tensor:
-        raise RuntimeError("not built in")
-
-    room._has_call.cache_clear()
-    monkeypatch.setattr(room, "_call", gone)
-    try:
-        x, weight, bias = given(40, 16)
-        assert torch.equal(linear(x, weight, bias), F.linear(x, weight, bias))
-    finally:
-        room._has_call.cache_clear()
+    monkeypatch.setattr(room, "_call", Mock(side_effect=RuntimeError("not built in")))
+    x, weight, bias = given(40, 16)
+    assert torch.equal(linear(x, weight, bias), F.linear(x, weight, bias))
 
 
+@pytest.mark.usefixtures("asked_again")
 def test_a_call_that_answers_otherwise_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control of the probe."""
-    room._has_call.cache_clear()
     monkeypatch.setattr(room, "_call", lambda x, w, b, r: F.linear(x, w, b) + 1)
-    try:
-        assert not room._has_call()
-    finally:
-        room._has_call.cache_clear()
+    assert not room._has_call()
 
 
 def test_spare_rows_leave_few_sizes() -> None:

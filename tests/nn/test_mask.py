@@ -114,22 +114,8 @@ def test_an_open_mask_costs_nothing() -> None:
     assert visible_of(None) is None
 
 
-def test_a_drawing_is_made_once() -> None:
-    calls = []
-
-    def rule(row: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-        calls.append(1)
-        return key <= query
-
-    mask_at_size = AttentionMask(rule, "counted").draw(4)
-    assert mask_at_size.bias(torch.float32) is mask_at_size.bias(torch.float32)
-    assert mask_at_size.for_sdpa(torch.float32)["attn_mask"] is mask_at_size.bias(torch.float32)
-    assert mask_at_size.blind is None and len(calls) == 1
-
-
 def test_blind_queries_are_named() -> None:
     mask_at_size = same_document(DOCUMENTS).draw(8)
-    assert mask_at_size.blind is not None
     assert mask_at_size.blind[:, 0, :, 0].nonzero().tolist() == [[0, 7]]
     assert torch.isfinite(mask_at_size.bias(torch.float32)[0, 0, 7]).all()
 
@@ -144,11 +130,6 @@ def test_composition_is_that_of_sets(ids: list[int], sign: str) -> None:
         assert torch.equal(both.draw(size).dense, left & right if sign == "&" else left | right)
 
 
-def test_cross_attention_between_documents() -> None:
-    mask = same_document(torch.tensor([[1, 1, 2]]), torch.tensor([[1, 2, 2, 0]]))
-    assert picture(mask, 3, 4) == ["█···", "█···", "·██·"]
-
-
 def test_masks_of_different_batches_do_not_join() -> None:
     with pytest.raises(DataError, match="3 rows"):
         same_document(DOCUMENTS) & real(torch.ones(3, 8, dtype=torch.bool))
@@ -157,13 +138,13 @@ def test_masks_of_different_batches_do_not_join() -> None:
 def test_reach_goes_through_layers() -> None:
     assert reach([window(1, 1)] * 2, 6)[0, 0].tolist() == [True, True, True, False, False, False]
     assert torch.equal(reach([causal] * 4, 6), causal.draw(6).dense)
-    packed = reach([bidirectional & same_document(DOCUMENTS)] * 3, 8)
-    assert torch.equal(
-        packed, same_document(DOCUMENTS).draw(8).dense | torch.eye(8, dtype=torch.bool)
-    )
+    packed, itself = same_document(DOCUMENTS), torch.eye(8, dtype=torch.bool)
+    assert torch.equal(reach([bidirectional & packed] * 3, 8), packed.draw(8).dense | itself)
 
 
-def test_pattern_of_a_config() -> None:
+def test_pictures() -> None:
+    between = same_document(torch.tensor([[1, 1, 2]]), torch.tensor([[1, 2, 2, 0]]))
+    assert picture(between, 3, 4) == ["█···", "█···", "·██·"]
     assert picture(pattern("causal"), 3) == ["█··", "██·", "███"]
     assert picture(pattern("bidirectional", (1, 0)), 3) == ["█··", "██·", "·██"]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from maskwright.model.batch import Batch
 from maskwright.model.nn.config import Head, TransformerConfig
 from maskwright.model.nn.initialise import build
 from maskwright.model.nn.transformer import Transformer
@@ -63,3 +64,7 @@ def make(name: str, model: Transformer, networks: Any = None, **options: Any) ->
 
 def epochs(rows: Rows, epoch: int = 0) -> np.ndarray:
     return np.full(len(rows), epoch, dtype=np.int64)
+
+
+def corrupted(made: Objective, rows: Rows, epoch: int = 0) -> Batch:
+    return made.corrupt(rows, epochs(rows, epoch), 0)

@@ -9,6 +9,7 @@ from maskwright.base import randomness
 from maskwright.model.objectives.base import corruption
 
 ROWS, LENGTH = 200, 64
+GEOMETRIC = corruption.geometric(0.2, 10)
 
 
 def keys(epoch: int = 0, purpose: str = "mask") -> np.ndarray:
@@ -34,13 +35,9 @@ def test_tokens_are_chosen_in_the_exact_number() -> None:
 def test_one_token_is_still_a_target_and_no_token_is_none() -> None:
     maskable = np.zeros((2, 8), dtype=bool)
     maskable[0, 3] = True
-    for chosen in (
-        corruption.choose_tokens(maskable, 0.15, keys()[:2]),
-        corruption.choose_words(maskable, maskable, 0.15, keys()[:2]),
-        corruption.choose_spans(
-            maskable, maskable, 0.15, keys()[:2], lengths=corruption.geometric(0.2, 10)
-        )[0],
-    ):
+    spans, _ = corruption.choose_spans(maskable, maskable, 0.15, keys()[:2], lengths=GEOMETRIC)
+    tokens = corruption.choose_tokens(maskable, 0.15, keys()[:2])
+    for chosen in (tokens, corruption.choose_words(maskable, maskable, 0.15, keys()[:2]), spans):
         assert chosen.sum() == 1 and chosen[0, 3]
 
 
@@ -57,14 +54,12 @@ def test_rows_are_masked_alike_in_any_batch() -> None:
     part = corruption.choose_words(maskable[50:60], starts[50:60], 0.15, keys()[50:60])
     assert np.array_equal(whole[50:60], part)
     maskable[::2, 20:] = False  # rows of unequal budgets
-    lengths = corruption.geometric(0.2, 10)
-    spans = corruption.choose_spans(maskable, starts, 0.15, keys(), lengths=lengths)
+    spans = corruption.choose_spans(maskable, starts, 0.15, keys(), lengths=GEOMETRIC)
     for row in range(0, 60, 7):
-        one = slice(row, row + 1)
-        alone = corruption.choose_spans(
-            maskable[one], starts[one], 0.15, keys()[one], lengths=lengths
-        )
-        assert np.array_equal(spans[0][one], alone[0]) and np.array_equal(spans[1][one], alone[1])
+        facts = (table[row : row + 1] for table in (maskable, starts))
+        alone = corruption.choose_spans(*facts, 0.15, keys()[row : row + 1], lengths=GEOMETRIC)
+        assert np.array_equal(spans[0][row], alone[0][0])
+        assert np.array_equal(spans[1][row], alone[1][0])
 
 
 def word_is_whole(chosen: np.ndarray, maskable: np.ndarray, starts: np.ndarray) -> bool:
@@ -89,9 +84,7 @@ def test_words_are_chosen_whole_and_near_the_budget() -> None:
 
 def test_spans_meet_the_budget_exactly_and_stay_between_separators() -> None:
     maskable, starts = rows()
-    chosen, span = corruption.choose_spans(
-        maskable, starts, 0.15, keys(), lengths=corruption.geometric(0.2, 10)
-    )
+    chosen, span = corruption.choose_spans(maskable, starts, 0.15, keys(), lengths=GEOMETRIC)
     assert (chosen.sum(axis=1) == 9).all()
     assert not (chosen & ~maskable).any()
     for row in range(ROWS):
@@ -105,9 +98,8 @@ def test_spans_in_rows_with_little_text_are_whole_words() -> None:
     maskable, starts = np.zeros((ROWS, 512), dtype=bool), np.zeros((ROWS, 512), dtype=bool)
     maskable[:, 1:13] = True
     starts[:, 1:13:2] = True  # six words of two pieces
-    chosen, span = corruption.choose_spans(
-        maskable, starts, 0.5, keys(), lengths=corruption.inverse(3)
-    )
+    lengths = corruption.inverse(3)
+    chosen, span = corruption.choose_spans(maskable, starts, 0.5, keys(), lengths=lengths)
     assert (chosen.sum(axis=1) == 6).all()
     words = corruption.word_numbers(maskable, starts)
     for row in range(ROWS):
@@ -119,7 +111,6 @@ def test_spans_in_rows_with_little_text_are_whole_words() -> None:
 
 
 def test_every_position_is_equally_likely_to_begin_a_span() -> None:
-    """Of spans of one token each: as `choose_tokens`."""
     maskable = np.ones((20_000, 20), dtype=bool)
     maskable[:, 5:9] = False
     many = randomness.key("mask", 1, 0, np.arange(20_000))
@@ -131,9 +122,8 @@ def test_every_position_is_equally_likely_to_begin_a_span() -> None:
 
 def test_all_of_a_row_can_be_chosen() -> None:
     maskable, starts = rows()
-    chosen, _ = corruption.choose_spans(
-        maskable, starts, 1.0, keys(), lengths=corruption.uniform(3)
-    )
+    lengths = corruption.uniform(3)
+    chosen, _ = corruption.choose_spans(maskable, starts, 1.0, keys(), lengths=lengths)
     assert np.array_equal(chosen, maskable)
 
 
@@ -172,8 +162,6 @@ def test_each_position_by_itself_is_chosen_with_its_probability() -> None:
 
 
 def test_draws_with_replacement_fall_together() -> None:
-    """k draws among n places hit n (1 - (1 - 1/n)^k) of them: 128 tokens at 15 % give 17.7, not
-    19."""
     maskable = np.ones((4_000, 128), dtype=bool)
     maskable[:, :2] = False
     many = randomness.key("mask", 1, 0, np.arange(len(maskable)))
@@ -197,16 +185,8 @@ def replaced(unit: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np
     chosen[:, :10] = True
     many = randomness.key("replace", 1, 0, np.arange(len(tokens)))
     each = np.broadcast_to(np.arange(LENGTH), tokens.shape) if unit is None else unit
-    new = corruption.replace_tokens(
-        tokens,
-        chosen,
-        each,
-        many,
-        mask_id=4,
-        ordinary=np.arange(5, 100),
-        mask_rate=0.8,
-        random_rate=0.1,
-    )
+    how = {"mask_id": 4, "ordinary": np.arange(5, 100), "mask_rate": 0.8, "random_rate": 0.1}
+    new = corruption.replace_tokens(tokens, chosen, each, many, **how)
     return tokens, chosen, new
 
 

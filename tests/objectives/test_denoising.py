@@ -8,7 +8,6 @@ from math import exp, factorial
 
 import numpy as np
 import pytest
-import torch
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.objectives.base.corruption import Sequences, Texts, texts_of
@@ -17,6 +16,7 @@ from maskwright.model.objectives.denoising import Options
 from maskwright.model.objectives.modules import denoising as modules
 from maskwright.model.objectives.modules.denoising import Denoising
 from maskwright.text.store.rows import Rows
+from objectives.by_hand import corrupted
 from objectives.texts import BEGIN, END, MASK, SPECIAL, blocks, epochs, read, rows_of
 from toys import bert, encoder_decoder
 
@@ -28,11 +28,10 @@ MIX = {"infilling": 0.3, "masking": 0.1, "deletion": 0.1, "permutation": 1.0, "r
 
 
 def objective(vocabulary: Vocabulary = VOCABULARY, **options: float) -> Denoising:
-    return Denoising(MODEL, Options(**{**NOTHING, **options}), vocabulary)  # type: ignore[arg-type]
+    return Denoising(MODEL, Options(**{**NOTHING, **options}), vocabulary)
 
 
 def damaged(clean: Rows, seed: int = 0, epoch: int = 0, **options: float) -> list[list[int]]:
-    """The texts without their frames, after the damage."""
     texts = texts_of(clean, epochs(clean, epoch), seed)
     text = objective(**options).damage(texts)
     return [part.tolist() for part in np.split(text.tokens, np.cumsum(text.lengths)[:-1])]
@@ -92,7 +91,6 @@ def test_span_lengths_follow_the_poisson_distribution() -> None:
 
 
 def test_every_place_is_covered_alike() -> None:
-    """But for the ends, which only a span that begins or ends there covers."""
     count, length = 2000, 60
     clean = blocks(count, length)
     after = damaged(clean, infilling=0.3)
@@ -151,14 +149,11 @@ def test_of_a_text_that_would_vanish_a_token_stays(length: int) -> None:
 
 def test_budgets_of_a_mix_are_met_at_once_and_no_token_is_taken_twice() -> None:
     clean = blocks(40, 100)
-    counts = Counter()
-    for row, after in zip(
-        clean.tokens, damaged(clean, infilling=0.3, masking=0.1, deletion=0.2), strict=True
-    ):
+    mixed = damaged(clean, infilling=0.3, masking=0.1, deletion=0.2)
+    for row, after in zip(clean.tokens, mixed, strict=True):
         kept = [t for t in after if t != MASK]
         assert len(kept) == 40 and set(kept) <= set(row)
-        counts[after.count(MASK)] += 1
-    assert min(counts) > 10  # ten masked tokens, and a mask for each span
+        assert after.count(MASK) > 10  # ten masked tokens, and a mask for each span
 
 
 def test_random_tokens_take_the_place_of_some_masks() -> None:
@@ -193,10 +188,8 @@ def test_sentences_stay_whole_and_all_orders_are_equally_likely() -> None:
 
 def test_a_share_of_the_sentences_moves_and_the_others_stay() -> None:
     clean = rows_of([[[-100 * (i + 3) for i in range(10)]]] * 300)
-    moved = [
-        np.sum(np.array(a) != row)
-        for a, row in zip(damaged(clean, permutation=0.3), clean.tokens, strict=True)
-    ]
+    after = np.array(damaged(clean, permutation=0.3))
+    moved = (after != clean.tokens).sum(1).tolist()
     assert max(moved) == 3 and set(moved) == {0, 2, 3}  # three are shuffled among themselves
 
 
@@ -223,28 +216,15 @@ def test_a_text_begins_at_an_evenly_drawn_token() -> None:
 
 def test_rotation_turns_its_share_of_the_texts() -> None:
     clean = blocks(4000, 100)
-    turned = np.mean(
-        [a[0] != row[0] for a, row in zip(damaged(clean, rotation=0.4), clean.tokens, strict=True)]
-    )
+    turned = (np.array(damaged(clean, rotation=0.4))[:, 0] != clean.tokens[:, 0]).mean()
     assert turned == pytest.approx(0.4 * 0.99, abs=4.5 * np.sqrt(0.24 / 4000))
 
 
 # ------------------------------------------------------------------------------ keys and neighbours
-
-
 def test_a_text_is_damaged_alike_beside_any_neighbour() -> None:
     one, other = [*range(300, 340)], [*range(500, 530)]
     alone, beside = rows_of([[one]], framed=True), rows_of([[one, other]], framed=True)
     assert damaged(alone, **MIX)[0] == damaged(beside, **MIX)[0]
-
-
-def test_no_document_feels_another() -> None:
-    one = rows_of([[[5, 6, 7, 8, 9], [10, 11, 12, 13]]], framed=True)
-    two = replace(one, tokens=np.where((one.documents == 2) & ~one.special, 20, one.tokens))
-    made = objective(infilling=0.3).eval()
-    states = [made.target_states(made.corrupt(r, epochs(r), 0)) for r in (one, two)]
-    assert torch.equal(states[0][:7], states[1][:7])
-    assert not torch.equal(states[0][7:], states[1][7:])
 
 
 # --------------------------------------------------------------------------------------- refusals
@@ -265,9 +245,7 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_a_wrong_budget_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: one token too many."""
     budget = modules.budget_of_lengths
-    monkeypatch.setattr(
-        modules, "budget_of_lengths", lambda lengths, rate: budget(lengths, rate) + 1
-    )
+    monkeypatch.setattr(modules, "budget_of_lengths", lambda *about: budget(*about) + 1)
     with pytest.raises(AssertionError):
         test_infilling_covers_exactly_its_budget(63, 3.0)
 
@@ -287,6 +265,6 @@ def test_an_empty_batch_of_texts_is_no_accident() -> None:
     blank = rows_of([[[300, 301]]])
     blank = replace(blank, documents=np.zeros_like(blank.documents))
     made = objective(**MIX)
-    batch = made.corrupt(blank, epochs(blank), 0)
+    batch = corrupted(made, blank)
     assert made.counts(batch) == {"denoising": 0}
     assert isinstance(made.damage(texts_of(blank, epochs(blank), 0)), Sequences)

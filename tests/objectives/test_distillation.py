@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 from torch.nn import functional
 
 from maskwright.base.errors import ConfigError, IncompatibleError
-from maskwright.model.nn.config import Learned, Stack, TransformerConfig
+from maskwright.model.nn.config import Block, TransformerConfig
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import encode
 from maskwright.model.objectives.modules.distillation import (
@@ -18,94 +20,80 @@ from maskwright.model.objectives.modules.distillation import (
     alternate_layers,
     start_from,
 )
-from objectives.by_hand import epochs, framed, make, of
+from objectives.by_hand import corrupted, framed, make, of
 from toys import bert, gpt2
+
+
+def with_layers(config: TransformerConfig, blocks: Sequence[Block]) -> TransformerConfig:
+    """The config with these layers, each with weights of its own."""
+    ((name, stack),) = config.stacks.items()
+    layers = replace(stack, blocks=tuple(blocks), weights_of=tuple(range(len(blocks))))
+    return replace(config, **{name: layers})
 
 
 def deep(model: Transformer, count: int) -> TransformerConfig:
     """The model's config with `count` layers, and dropout."""
-    ((name, stack),) = model.config.stacks.items()
-    block = replace(stack.blocks[0], dropout=0.1)
-    deeper = replace(stack, blocks=(block,) * count, weights_of=tuple(range(count)))
-    return with_stack(model.config, name, deeper)
-
-
-def with_stack(config: TransformerConfig, name: str, stack: Stack) -> TransformerConfig:
-    if name == "encoder":
-        return replace(config, encoder=stack)
-    return replace(config, decoder=stack)
+    (stack,) = model.config.stacks.values()
+    return with_layers(model.config, [replace(stack.blocks[0], dropout=0.1)] * count)
 
 
 def student_config(teacher: TransformerConfig, kept: int) -> TransformerConfig:
-    """The teacher's config with `kept` of its stack's layers, each with weights of its own."""
-    ((name, stack),) = teacher.stacks.items()
-    blocks = tuple(stack.blocks[i] for i in alternate_layers(len(stack.blocks), kept))
-    return with_stack(teacher, name, replace(stack, blocks=blocks, weights_of=tuple(range(kept))))
+    (stack,) = teacher.stacks.values()
+    chosen = alternate_layers(len(stack.blocks), kept)
+    return with_layers(teacher, [stack.blocks[i] for i in chosen])
+
+
+def equal(one: nn.Module, other: nn.Module) -> bool:
+    weights = dict(other.named_parameters())
+    return all(torch.equal(weight, weights[name]) for name, weight in one.named_parameters())
 
 
 def distillation(**options: object) -> Distillation:
     teacher = of(deep(bert(), 4), seed=1, deviation=0.4)
     student = of(student_config(teacher.config, 2))
-    made = make("distillation", student, {"teacher": teacher}, teacher="there", **options)
-    assert isinstance(made, Distillation)
-    return made
+    return make("distillation", student, {"teacher": teacher}, teacher="there", **options)
 
 
 @pytest.mark.parametrize(
     ("count", "kept", "layers"),
-    [
-        (12, 6, (0, 2, 4, 7, 9, 11)),  # as published
-        (24, 2, (0, 23)),
-        (4, 2, (0, 3)),
-        (4, 4, (0, 1, 2, 3)),
-        (6, 1, (0,)),
-    ],
+    [(12, 6, (0, 2, 4, 7, 9, 11)), (24, 2, (0, 23)), (4, 4, (0, 1, 2, 3)), (6, 1, (0,))],
 )
 def test_alternate_layers(count: int, kept: int, layers: tuple[int, ...]) -> None:
     assert alternate_layers(count, kept) == layers
 
 
 def test_a_student_is_its_teachers_layers() -> None:
-    """Run the teacher's tables, layers 0, 2, 4, 7, 9, 11 and head by themselves: the student."""
     teacher = of(deep(bert(), 12), seed=3, deviation=0.3).eval()
     student = of(student_config(teacher.config, 6)).eval()
     before = student.logits(student.encode(torch.arange(5, 17)[None]))
     start_from(student, teacher)
-    assert teacher.encoder is not None and student.encoder is not None
     for own, layer in enumerate((0, 2, 4, 7, 9, 11)):
-        theirs = dict(teacher.encoder.blocks[str(layer)].named_parameters())
-        for name, parameter in student.encoder.blocks[str(own)].named_parameters():
-            assert torch.equal(parameter, theirs[name])
+        assert equal(student.encoder.blocks[str(own)], teacher.encoder.blocks[str(layer)])
     after = student.logits(student.encode(torch.arange(5, 17)[None]))
     assert torch.equal(student.tokens.weight, teacher.tokens.weight)
     assert not torch.allclose(before, after)
 
 
+def silu(block: Block) -> Block:
+    return replace(block, feed_forward=replace(block.feed_forward, activation="silu"))
+
+
+def more_heads(block: Block) -> Block:
+    return replace(block, attention=replace(block.attention, heads=4, head_width=4))
+
+
 @pytest.mark.parametrize(
     ("change", "where"),
     [
-        (
-            lambda b: replace(
-                b,
-                attention=replace(
-                    b.attention, heads=b.attention.heads * 2, head_width=b.attention.head_width // 2
-                ),
-            ),
-            "attention.heads",
-        ),
-        (
-            lambda b: replace(b, feed_forward=replace(b.feed_forward, activation="silu")),
-            "feed_forward.activation",
-        ),
-        (lambda b: replace(b, placement="pre"), "placement"),
+        (more_heads, "attention.heads"),
+        (silu, "feed_forward.activation"),
+        (lambda block: replace(block, placement="pre"), "placement"),
     ],
 )
 def test_equal_shapes_that_mean_something_else(change: Any, where: str) -> None:
     teacher = of(deep(bert(), 4), seed=3)
     config = student_config(teacher.config, 2)
-    assert config.encoder is not None
-    blocks = tuple(map(change, config.encoder.blocks))
-    student = of(replace(config, encoder=replace(config.encoder, blocks=blocks)))
+    student = of(with_layers(config, [change(block) for block in config.encoder.blocks]))
     with pytest.raises(IncompatibleError) as refused:
         start_from(student, teacher)
     assert refused.value.where == f"model: {where}"
@@ -114,9 +102,7 @@ def test_equal_shapes_that_mean_something_else(change: Any, where: str) -> None:
 def test_equal_tables_of_positions_that_begin_elsewhere() -> None:
     """RoBERTa's first position stands in row 2 of its table, BERT's in row 0."""
     config = deep(bert(), 2)
-    assert config.encoder is not None
     table = config.encoder.embeddings.positions
-    assert isinstance(table, Learned)
     shifted = replace(table, length=table.length - 2, offset=2)
     entry = replace(config.encoder.embeddings, positions=shifted)
     teacher = of(replace(config, encoder=replace(config.encoder, embeddings=entry)))
@@ -130,68 +116,56 @@ def test_equal_tables_of_positions_that_begin_elsewhere() -> None:
 def test_shared_layers_and_missing_parts() -> None:
     """A teacher of one shared layer, with a pooler; a student without pooler and segments."""
     config = deep(bert("BertForPreTraining"), 4)
-    assert config.encoder is not None
     teacher = of(replace(config, encoder=replace(config.encoder, weights_of=(0,) * 4)), seed=1)
     small = student_config(teacher.config, 2)
-    assert small.encoder is not None
     bare = replace(small.encoder, embeddings=replace(small.encoder.embeddings, segments=0))
     student = of(replace(small, encoder=bare, pooler=False, heads=()))
     start_from(student, teacher)
-    assert student.encoder is not None and teacher.encoder is not None
-    for block in student.encoder.blocks.values():
-        for name, parameter in block.named_parameters():
-            assert torch.equal(
-                parameter, dict(teacher.encoder.blocks["0"].named_parameters())[name]
-            )
+    shared = teacher.encoder.blocks["0"]
+    assert all(equal(block, shared) for block in student.encoder.blocks.values())
 
 
+def losses_by_hand(made: Distillation, own: Tensor, wanted: Tensor) -> dict[str, float]:
+    """The two beside the teacher, by PyTorch."""
+    scores, theirs = made.product.logits(own), made.teacher.logits(wanted)
+    softened = functional.kl_div(
+        (scores / 2).log_softmax(-1), (theirs / 2).softmax(-1), reduction="sum"
+    )
+    near = functional.cosine_embedding_loss(own, wanted, torch.ones(len(own)), reduction="sum")
+    return {"divergence": float(softened), "cosine": float(near)}
+
+
+@torch.no_grad()
 def test_the_three_losses_are_pytorchs() -> None:
-    made = distillation(initialise=False).eval()
-    rows = framed(6, 24)
-    batch = made.corrupt(rows, epochs(rows), 0)
-    assert batch.index is not None and batch.targets is not None
-    with torch.no_grad():
-        loss = made(batch)
-        own = encode(made.product, batch).view(-1, 16)[batch.index]
-        wanted = encode(made.teacher, batch).view(-1, 16)[batch.index]
-        scores, theirs = made.product.logits(own), made.teacher.logits(wanted)
-        text = functional.cross_entropy(scores, batch.targets, reduction="sum")
-        softened = functional.kl_div(
-            (scores / 2).log_softmax(-1), (theirs / 2).softmax(-1), reduction="sum"
-        )
-        near = functional.cosine_embedding_loss(own, wanted, torch.ones(len(own)), reduction="sum")
-    sums = {name: float(part.total) for name, part in loss.parts.items()}
-    assert sums["masked"] == pytest.approx(float(text), rel=1e-5)
-    assert sums["divergence"] == pytest.approx(float(softened), rel=1e-4)
-    assert sums["cosine"] == pytest.approx(float(near), rel=1e-5)
+    made, rows = distillation(initialise=False).eval(), framed(6, 24)
+    batch = corrupted(made, rows)
+    loss, n = made(batch), len(batch.targets)
+    own, wanted = (
+        encode(network, batch).view(-1, 16)[batch.index] for network in (made.product, made.teacher)
+    )
+    text = functional.cross_entropy(made.product.logits(own), batch.targets, reduction="sum")
+    sums = {"masked": float(text), **losses_by_hand(made, own, wanted)}
+    assert {name: float(part.total) for name, part in loss.parts.items()} == pytest.approx(
+        sums, rel=1e-4
+    )
     weights = {name: part.weight for name, part in loss.parts.items()}
     assert weights == {"masked": 2.0, "divergence": 5.0 * 4, "cosine": 1.0}
-    n = len(own)
     assert made.counts(batch) == {"masked": n, "divergence": n, "cosine": n}
-    mean = 2 * float(text) / n + 5 * 4 * float(softened) / n + float(near) / n
+    mean = sum(weights[name] * total / n for name, total in sums.items())
     assert float(loss.scaled(made.counts(batch))) == pytest.approx(mean, rel=1e-4)
 
 
+@torch.no_grad()
 def test_compared_everywhere_as_published() -> None:
     """distiller.py: the text at its targets, divergence and cosine wherever there is text."""
-    made = distillation(initialise=False, everywhere=True).eval()
-    rows = framed(6, 24)
+    made, rows = distillation(initialise=False, everywhere=True).eval(), framed(6, 24)
     rows.documents[:, 20:] = 0  # padding, where nothing is compared
     rows.special[:, 20:] = True
-    batch = made.corrupt(rows, epochs(rows), 0)
-    assert batch.targets is not None
-    with torch.no_grad():
-        loss = made(batch)
-        own, wanted = (encode(m, batch)[:, :20].flatten(0, 1) for m in (made.product, made.teacher))
-        softened = functional.kl_div(
-            (made.product.logits(own) / 2).log_softmax(-1),
-            (made.teacher.logits(wanted) / 2).softmax(-1),
-            reduction="sum",
-        )
-        near = functional.cosine_embedding_loss(own, wanted, torch.ones(len(own)), reduction="sum")
-    assert float(loss.parts["divergence"].total) == pytest.approx(float(softened), rel=1e-4)
-    assert float(loss.parts["cosine"].total) == pytest.approx(float(near), rel=1e-5)
-    targets = batch.targets.numel()
+    batch = corrupted(made, rows)
+    own, wanted = (encode(m, batch)[:, :20].flatten(0, 1) for m in (made.product, made.teacher))
+    loss, targets = made(batch), batch.targets.numel()
+    for name, total in losses_by_hand(made, own, wanted).items():
+        assert float(loss.parts[name].total) == pytest.approx(total, rel=1e-4)
     assert made.counts(batch) == {"masked": targets, "divergence": 120, "cosine": 120}
     assert targets < 120
 
@@ -211,8 +185,7 @@ def test_the_teacher_never_moves_and_never_drops() -> None:
     made = distillation().train()
     assert made.product.training and not made.teacher.training
     assert not any(n.startswith("teacher.") for n, p in made.named_parameters() if p.requires_grad)
-    rows = framed(4, 24)
-    batch = made.corrupt(rows, epochs(rows), 0)
+    batch = corrupted(made, framed(4, 24))
     with torch.no_grad():
         one, two = (encode(made.teacher, batch) for _ in range(2))
         own, again = (encode(made.product, batch) for _ in range(2))
@@ -227,30 +200,22 @@ def test_a_causal_student() -> None:
     teacher = of(deep(gpt2(), 4), seed=1, deviation=0.4)
     student = of(student_config(teacher.config, 2))
     made = make("distillation", student, {"teacher": teacher}, teacher="there", alpha_clm=0.5)
-    rows = framed(4, 17)
-    batch = made.corrupt(rows, epochs(rows), 0)
+    batch = corrupted(made, framed(4, 17))
     loss = made(batch)
-    assert {n: p.weight for n, p in loss.parts.items()} == {
-        "causal": 0.5,
-        "divergence": 20.0,
-        "cosine": 1.0,
-    }
+    weights = {name: part.weight for name, part in loss.parts.items()}
+    assert weights == {"causal": 0.5, "divergence": 20.0, "cosine": 1.0}
     assert made.counts(batch) == dict.fromkeys(loss.parts, 4 * 16)
     assert made.is_language_model and not distillation().is_language_model
 
 
 def test_without_the_cosine_widths_may_differ() -> None:
     teacher = of(deep(bert(), 2), seed=1)
-    config = teacher.config
-    assert config.encoder is not None
-    block = config.encoder.blocks[0]
+    block = teacher.config.encoder.blocks[0]
     narrow = replace(block, attention=replace(block.attention, heads=1))
-    narrow_stack = replace(config.encoder, blocks=(narrow,) * 2)
-    student = of(replace(config, width=8, encoder=narrow_stack))
+    student = of(replace(with_layers(teacher.config, [narrow] * 2), width=8))
     given = {"teacher": teacher}
     made = make("distillation", student, given, teacher="x", initialise=False, alpha_cos=0.0)
-    rows = framed(4, 16)
-    batch = made.corrupt(rows, epochs(rows), 0)
+    batch = corrupted(made, framed(4, 16))
     assert set(made(batch).parts) == set(made.counts(batch)) == {"masked", "divergence"}
     with pytest.raises(IncompatibleError, match="alpha_cos"):
         make("distillation", student, given, teacher="x", initialise=False)

@@ -14,30 +14,24 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
 from maskwright.model.inference.held_out_loss import evaluate, evaluation_batches
 from maskwright.model.nn import mask
-from maskwright.model.nn.mask import causal
-from maskwright.model.objectives.base.objective import encode
+from maskwright.model.nn.mask import AttentionMask, causal
 from maskwright.model.objectives.masked import Options as Masking
 from maskwright.model.objectives.modules.hybrid import Hybrid
-from maskwright.text.store.rows import Rows
-from objectives.by_hand import epochs, framed, make, of, rows_of
-from toys import CLS, PAD, SEP, VOCABULARY, bert, gpt2
+from objectives.by_hand import corrupted, framed, make, of, rows_of
+from toys import CLS, PAD, SEP, VOCABULARY, FixedRows, bert, gpt2
 
 
 def hybrid(**options: object) -> Hybrid:
-    made = make("hybrid", bert(), **options).eval()
-    assert isinstance(made, Hybrid)
-    return made
+    return make("hybrid", bert(), **options).eval()
 
 
 def by_hand() -> tuple[Hybrid, Batch]:
     line = [CLS, 10, 11, SEP, CLS, 12, 13, 14, SEP, PAD]
-    rows = rows_of(*[line] * 16)
     made = hybrid(causal_share=0.5, masking=Masking(rate=1.0, mask_rate=1.0, random_rate=0.0))
-    return made, made.corrupt(rows, epochs(rows), 0)
+    return made, corrupted(made, rows_of(*[line] * 16))
 
 
 def test_rows_by_hand() -> None:
-    """All of the text masked, or nothing; each target one place after where it is predicted."""
     _, batch = by_hand()
     kinds = set()
     for row, prefix in enumerate(batch.prefix.tolist()):
@@ -61,72 +55,51 @@ def test_rows_by_hand() -> None:
 def test_shares_and_counts() -> None:
     rows = framed(4000, 12)
     made = hybrid()
-    batch = made.corrupt(rows, epochs(rows), 0)
+    batch = corrupted(made, rows)
     share = float((batch.prefix == 0).float().mean())
     assert abs(share - 1 / 16) < 4 * np.sqrt(1 / 16 * 15 / 16 / 4000)
     causal_rows = int((batch.prefix == 0).sum())
     assert made.counts(batch) == {"masked": 2 * (4000 - causal_rows), "causal": 11 * causal_rows}
-    later = made.corrupt(rows, epochs(rows, 1), 0)
+    later = corrupted(made, rows, 1)
     assert not torch.equal(later.prefix, batch.prefix)  # another kind in another epoch
 
 
 def test_a_token_without_one_before_it_is_never_masked() -> None:
-    """Rows that begin with text: nothing could predict their first token."""
-    tokens = np.random.default_rng(0).integers(5, 50, (50, 12))
-    rows = rows_of(*tokens.tolist())
+    rows = rows_of(*np.random.default_rng(0).integers(5, 50, (50, 12)).tolist())
     rows.documents[:, :6], rows.documents[:, 6:] = 1, 2
     made = hybrid(causal_share=0.5, masking=Masking(rate=1.0, mask_rate=1.0, random_rate=0.0))
-    batch = made.corrupt(rows, epochs(rows), 0)
+    batch = corrupted(made, rows)
     assert set((batch.index % 12).tolist()) == {0, 1, 2, 3, 4, 6, 7, 8, 9, 10}
 
 
 def test_the_same_weights_are_scored_both_ways() -> None:
-    """Each part equals a plain computation of its kind, with nothing of ours but the stack."""
     made = hybrid(causal_share=0.25)
-    rows = framed(24, 16)
-    batch = made.corrupt(rows, epochs(rows), 0)
+    batch = corrupted(made, framed(24, 16))
     model = made.product
-    assert batch.index is not None and batch.targets is not None and batch.prefix is not None
-    with torch.no_grad():
-        loss = made(batch)
-        for name, mine, visible in (
-            ("causal", batch.prefix == 0, causal),
-            ("masked", batch.prefix != 0, None),
-        ):
-            logits = model.logits(model.encode(batch.tokens[mine], visible=visible))
-            wanted = torch.full((24, 16), -100)
-            wanted.view(-1)[batch.index] = batch.targets
-            total = functional.cross_entropy(
-                logits.view(-1, logits.shape[-1]), wanted[mine].view(-1), reduction="sum"
-            )
-            assert float(loss.parts[name].total) == pytest.approx(float(total), rel=1e-5)
-            assert loss.parts[name].weight == {"masked": 0.75, "causal": 0.25}[name]
-            # The control: read the other way, the same weights say something else.
-            other = causal if visible is None else None
-            logits = model.logits(model.encode(batch.tokens[mine], visible=other))
-            total = functional.cross_entropy(
-                logits.view(-1, logits.shape[-1]), wanted[mine].view(-1), reduction="sum"
-            )
-            assert float(loss.parts[name].total) != pytest.approx(float(total), rel=1e-6)
+    both_ways = {"causal": (batch.prefix == 0, causal), "masked": (batch.prefix != 0, None)}
+    loss = made(batch)
 
+    def total(name: str, visible: AttentionMask | None) -> float:
+        rows_of_kind, _ = both_ways[name]
+        logits = model.logits(model.encode(batch.tokens[rows_of_kind], visible=visible))
+        wanted = torch.full((24, 16), -100)
+        wanted.view(-1)[batch.index] = batch.targets
+        flat, targets = logits.flatten(0, 1), wanted[rows_of_kind].flatten()
+        return functional.cross_entropy(flat, targets, reduction="sum").item()
 
-def test_a_causal_row_cannot_see_its_target() -> None:
-    made = hybrid(causal_share=0.5)
-    rows = framed(16, 16)
-    batch = made.corrupt(rows, epochs(rows), 0)
-    vectors = made.product.tokens(batch.tokens).detach().requires_grad_()
-    hidden = encode(made.product, replace(batch, tokens=vectors))
-    (gradient,) = torch.autograd.grad(hidden[:, 5].square().sum(), vectors)
-    seen = gradient.abs().sum(-1)[:, 6:].sum(1) > 0
-    assert torch.equal(seen, batch.prefix != 0)
+    for name, (_, visible) in both_ways.items():
+        part = loss.parts[name].total.item()
+        assert part == pytest.approx(total(name, visible), rel=1e-5)
+        assert loss.parts[name].weight == {"masked": 0.75, "causal": 0.25}[name]
+        # The control: read the other way, the same weights say something else.
+        other = causal if visible is None else None
+        assert part != pytest.approx(total(name, other), rel=1e-6)
 
 
 def test_z_loss_is_part_of_both_losses() -> None:
-    rows = framed(16, 16)
     plain, kept = (hybrid(causal_share=0.25, z_loss=z) for z in (0.0, 0.01))
     kept.load_state_dict(plain.state_dict())
-    batch = plain.corrupt(rows, epochs(rows), 0)
-    assert batch.targets is not None
+    batch = corrupted(plain, framed(16, 16))
     model = plain.product
     scores = model.logits(plain.target_states(batch))
     penalty = 0.01 * scores.logsumexp(-1).square().sum()
@@ -136,40 +109,20 @@ def test_z_loss_is_part_of_both_losses() -> None:
 
 def test_refusals() -> None:
     config = bert().config
-    assert config.encoder is not None
     block = config.encoder.blocks[0]
     one_way = replace(block, attention=replace(block.attention, pattern="causal"))
-    stack = replace(config.encoder, blocks=(block, one_way))
-    for where, network in (
-        ("model", gpt2()),
-        ("encoder.blocks.1.attention", of(replace(config, encoder=stack))),
-    ):
+    mixed = replace(config, encoder=replace(config.encoder, blocks=(block, one_way)))
+    for where, network in {"model": gpt2(), "encoder.blocks.1.attention": of(mixed)}.items():
         with pytest.raises(IncompatibleError) as refused:
             make("hybrid", network)
         assert refused.value.where == where
-
-
-class Memory:
-    """Rows that are at hand."""
-
-    fingerprint = description = "rows at hand"
-
-    def __init__(self, rows: Rows) -> None:
-        self.given, self.length = rows, rows.tokens.shape[1]
-
-    def __len__(self) -> int:
-        return len(self.given.tokens)
-
-    def rows(self, indices: np.ndarray, epoch: int) -> Rows:
-        return self.given.take(indices)
 
 
 def test_held_out_losses_of_the_two_sorts_add_up_to_the_whole() -> None:
     made, batch = by_hand()
     sorts = made.sorts(batch)
     assert set(sorts) == {"masked", "causal"} and (sorts["masked"] ^ sorts["causal"]).all()
-    line = [CLS, *range(10, 20), SEP]
-    source = Memory(rows_of(*[line] * 64))
+    source = FixedRows()
     found = evaluate(hybrid(causal_share=0.5), source, rows=64)
     assert set(found.sorts) == {"masked", "causal"}
     counts = {"masked": 0, "causal": 0}
@@ -185,7 +138,6 @@ def test_held_out_losses_of_the_two_sorts_add_up_to_the_whole() -> None:
 
 @pytest.mark.parametrize("seen", [False, True])
 def test_an_encoder_that_was_taught_so_writes_as_it_was_trained(seen: bool) -> None:
-    """Each token is the likeliest by the states that a causal row, or one with a prefix, has."""
     made = hybrid()
     network = made.product.eval()
     start = [CLS, 10, 11]

@@ -26,7 +26,6 @@ MASKING: dict[str, dict[str, Any]] = {
 
 
 def options(recipe: Recipe) -> Any:
-    """As they are read when a run begins."""
     return build.resolved(recipe).objective.checked
 
 
@@ -40,49 +39,34 @@ def test_a_mask_rate_leaves_the_rest_of_the_masking_alone(name: str, setting: st
     assert {n: getattr(found.masking, n) for n in MASKING[name]} == MASKING[name]
 
 
-@pytest.mark.parametrize(
-    ("name", "setting", "says"),
-    [
-        ("bert-mini", "rate=2", "0 < rate <= 1"),
-        ("bert-mini", "final_rate=2", "0 < rate <= 1"),
-        ("bert-mini", "mask_rate=0.95", "together at most 1"),
-        ("bert-mini", "span_stop=2", "span_stop < 1"),
-        ("bert-mini", "ngram_longest=0", "1 to 1000"),
-        ("bert-mini", "independent=true with_replacement=true", "not both"),
-        ("spanbert-mini", "masking.independent=true", 'unit = "token"'),
-        ("spanbert-mini", "masking.rate=2", "0 < rate <= 1"),
-        ("spanbert-mini", "masking.with_replacement=true", 'unit = "token"'),
-        ("spanbert-mini", "masking.raet=0.3", "'rate'"),
-        ("spanbert-mini", "maksing=0.3", "'masking'"),
-        ("spanbert-mini", "maksing.rate=0.3", "'masking'"),
-        ("spanbert-mini", "boundary_weight=-1", "0 to"),
-        ("spanbert-mini", "position_width=0", "1 to"),
-        ("spanbert-mini", "max_pair_targets=0", "1 to"),
-        ("electra-mini", "discriminator_weight=-1", "0 to"),
-        ("electra-mini", "generator_size=2", "0 < share <= 1"),
-        ("bert-nsp-mini", "masking.rate=2", "0 < rate <= 1"),
-        ("albert-mini", "masking.rate=2", "0 < rate <= 1"),
-        ("bart-mini", "infilling=0.6 masking=0.5", "at most 1"),
-        ("bart-mini", "deletion=1.0 infilling=0", "deletion < 1"),
-        ("bart-mini", "rotation=2", "0 to 1"),
-        ("bart-mini", "mean_span=0", "more than 0"),
-        ("t5-mini", "rate=1", "0 < rate < 1"),
-        ("t5-mini", "mean_span=0", "1 to 1000"),
-        ("prefix-lm-mini", "shortest=0.6 longest=0.4", "shortest <= longest"),
-        ("hybrid-mini", "causal_share=1", "causal_share < 1"),
-        ("hybrid-mini", "z_loss=-1", "0 to 1"),
-        ("distilbert-mini", 'alpha_cos=-1 teacher="x"', "0 to"),
-        ("distilbert-mini", 'temperature=0 teacher="x"', "temperature <= 1000"),
+BERT = ["rate=2", "final_rate=2", "mask_rate=0.95", "span_stop=2", "ngram_longest=0"]
+BART = ["rotation=2", "mean_span=0"]
+OUT_OF_RANGE = {
+    "bert-mini": ["independent=true with_replacement=true", *BERT],
+    "spanbert-mini": [
+        *("masking.independent=true", "masking.rate=2", "masking.with_replacement=true"),
+        *("masking.raet=0.3", "maksing=0.3", "maksing.rate=0.3"),
+        *("boundary_weight=-1", "position_width=0", "max_pair_targets=0"),
     ],
+    "electra-mini": ["discriminator_weight=-1", "generator_size=2"],
+    "bert-nsp-mini": ["masking.rate=2"],
+    "albert-mini": ["masking.rate=2"],
+    "bart-mini": ["infilling=0.6 masking=0.5", "deletion=1.0 infilling=0", *BART],
+    "t5-mini": ["rate=1", "mean_span=0"],
+    "prefix-lm-mini": ["shortest=0.6 longest=0.4"],
+    "hybrid-mini": ["causal_share=1", "z_loss=-1"],
+    "distilbert-mini": ['alpha_cos=-1 teacher="x"', 'temperature=0 teacher="x"'],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"), [(name, each) for name, all_of in OUT_OF_RANGE.items() for each in all_of]
 )
-def test_a_value_out_of_range_is_named_by_the_path_it_was_set_at(
-    name: str, setting: str, says: str
-) -> None:
+def test_a_value_out_of_range_is_named_by_the_path_it_was_set_at(name: str, setting: str) -> None:
     paths = [f"objective.options.{part}" for part in setting.split()]
     with pytest.raises(ConfigError) as caught:
         options(override(find(name), paths))
-    where = paths[0].split("=")[0].replace("maksing.rate", "maksing")
-    assert caught.value.where == where and says in str(caught.value.wanted)
+    assert caught.value.where == paths[0].split("=")[0].replace("maksing.rate", "maksing")
 
 
 @pytest.mark.parametrize("name", ["sentence-pair", "sentence-order"])

@@ -18,18 +18,9 @@ from maskwright.model.objectives.modules.causal import Causal
 from maskwright.model.objectives.modules.prefix_lm import PrefixLM
 from maskwright.model.objectives.prefix_lm import Options
 from maskwright.text.store.rows import Rows
-from nn.points import (
-    DECODERS,
-    ENCODERS,
-    LOCAL,
-    PAIRS,
-    VOCABULARY,
-    block,
-    config,
-    model_of,
-)
+from nn.points import DECODERS, ENCODERS, LOCAL, PAIRS, VOCABULARY, block, config, model_of
 from nn.points import stack as stack_of
-from objectives.by_hand import of
+from objectives.by_hand import corrupted, of
 from objectives.texts import epochs, rows_of
 from toys import VOCABULARY as KNOWN
 
@@ -46,42 +37,38 @@ def rows(count: int, length: int, seed: int = 0) -> Rows:
 def test_what_follows_the_prefix_is_wanted_and_nothing_else() -> None:
     clean = rows(6, 11)
     batch = objective(model_of("pre-norm decoder")).corrupt(clean, epochs(clean), 0)
-    assert batch.tokens.shape == (6, 10) and batch.prefix is not None
+    assert batch.tokens.shape == (6, 10)
     wanted = [
         (row * 10 + place - 1, int(clean.tokens[row, place]))
         for row, begin in enumerate(batch.prefix.tolist())
         for place in range(begin, 11)
     ]
     index = torch.arange(60) if batch.index is None else batch.index
-    assert batch.targets is not None
     assert list(zip(index.tolist(), batch.targets.tolist(), strict=True)) == wanted
 
 
 def test_every_length_of_prefix_is_equally_likely() -> None:
     clean = rows(20_000, 9)
     made = objective(model_of("pre-norm decoder"))
-    lengths = made.corrupt(clean, epochs(clean), 0).prefix
-    assert lengths is not None
+    lengths = corrupted(made, clean).prefix
     shares = np.bincount(lengths.numpy(), minlength=9)[1:] / 20_000
     assert len(shares) == 8 and lengths.min() == 1
     assert np.abs(shares - 1 / 8).max() < 4.5 * np.sqrt(1 / 8 * 7 / 8 / 20_000)
     half = objective(made.product, shortest=0.5, longest=0.5).corrupt(clean, epochs(clean), 0)
-    assert half.prefix is not None and (half.prefix == 4).all()
+    assert (half.prefix == 4).all()
 
 
 def test_a_short_row_keeps_a_target() -> None:
-    clean = rows_of([[[5, 6]], [[7, 8, 9, 10, 11, 12]]])
     made = objective(model_of("pre-norm decoder"), shortest=1.0)
-    batch = made.corrupt(clean, epochs(clean), 0)
-    assert batch.prefix is not None and batch.prefix.tolist() == [1, 5]
-    assert batch.targets is not None and batch.targets.tolist() == [6, 12]
+    batch = corrupted(made, rows_of([[[5, 6]], [[7, 8, 9, 10, 11, 12]]]))
+    assert batch.prefix.tolist() == [1, 5]
+    assert batch.targets.tolist() == [6, 12]
 
 
 def felt(made: PrefixLM, length: int) -> torch.Tensor:
     """(output, input): which places notice that a token is changed, with half a row as prefix."""
-    clean = rows(1, length + 1, seed=3)
-    batch = replace(made.corrupt(clean, epochs(clean), 0), index=torch.arange(length))
-    assert batch.prefix is not None and batch.prefix.tolist() == [length // 2]
+    batch = replace(corrupted(made, rows(1, length + 1, seed=3)), index=torch.arange(length))
+    assert batch.prefix.tolist() == [length // 2]
     states, columns = made.target_states(batch), []
     for place in range(length):
         tokens = batch.tokens.clone()
@@ -119,23 +106,17 @@ def test_a_prefix_opens_the_windows_of_a_decoder_and_no_others(side: str) -> Non
 def test_a_prefix_of_one_token_leaves_every_target_and_is_causal() -> None:
     clean, model = rows(3, 11), model_of("pre-norm decoder")
     made = objective(model, longest=0.0)
-    batch = made.corrupt(clean, epochs(clean), 0)
+    batch = corrupted(made, clean)
     assert batch.index is None and made.counts(batch) == {"prefix-lm": 30}
-    (ours,), (theirs,) = (
-        o(b).parts.values()
-        for o, b in (
-            (made, batch),
-            (Causal(model, causal.Options(), KNOWN), replace(batch, prefix=None)),
-        )
-    )
-    torch.testing.assert_close(ours.total, theirs.total)
+    plain = Causal(model, causal.Options(), KNOWN)(replace(batch, prefix=None))
+    torch.testing.assert_close(made(batch).parts["prefix-lm"].total, plain.parts["causal"].total)
 
 
 def test_documents_of_a_row_do_not_see_each_other() -> None:
     one = rows_of([[[5, 6, 7, 8], [9, 10, 11, 12, 13]]])
     two = replace(one, tokens=np.where(one.documents == 1, 20, one.tokens))
     made = objective(model_of("pre-norm decoder"), shortest=0.7, longest=0.7)
-    states = [made.target_states(made.corrupt(r, epochs(r), 0)) for r in (one, two)]
+    states = [made.target_states(corrupted(made, r)) for r in (one, two)]
     assert len(states[0]) > 1 and torch.equal(states[0], states[1])
 
 

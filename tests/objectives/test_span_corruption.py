@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +22,8 @@ from maskwright.model.objectives.base.corruption import Sequences, compositions
 from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.model.objectives.modules.span_corruption import SpanCorruption
 from maskwright.model.objectives.span_corruption import Options
-from maskwright.text.store.rows import Rows
 from nn.points import POINTS
+from objectives.by_hand import corrupted
 from objectives.texts import END, PAD, blocks, epochs, read, rows_of
 from toys import bert
 
@@ -32,16 +34,12 @@ VOCABULARY = Vocabulary(
 )
 
 
-def model(name: str = "relative encoder-decoder", size: int = SIZE) -> Transformer:
-    point = replace(POINTS[name], tokens=Tokens(vocabulary=size, width=16))
-    return build_model(point, torch.Generator().manual_seed(0))
-
-
-MODEL = model()
+POINT = replace(POINTS["relative encoder-decoder"], tokens=Tokens(vocabulary=SIZE, width=16))
+MODEL = build_model(POINT, torch.Generator().manual_seed(0))
 
 
 def objective(vocabulary: Vocabulary = VOCABULARY, **options: float) -> SpanCorruption:
-    return SpanCorruption(MODEL, Options(**options), vocabulary)  # type: ignore[arg-type]
+    return SpanCorruption(MODEL, Options(**options), vocabulary)
 
 
 def spans_of(ids: list[int]) -> dict[int, list[int]]:
@@ -65,7 +63,6 @@ def mended(inputs: list[int], targets: list[int]) -> list[int]:
     return [t for i in inputs[:-1] for t in (gaps[i] if i in SENTINELS else [i])]
 
 
-# ---------------------------------------------------------------------------------------- lengths
 def reference_lengths(inputs: int, rate: float, mean: float) -> tuple[int, int]:
     """The published rule (random_spans_helper), written out: raw tokens, targets."""
 
@@ -92,7 +89,7 @@ def test_lengths_are_those_of_the_reference_rule(rate: float, mean: float) -> No
 @pytest.mark.parametrize("length", [*range(1, 40), 63, 64, 65, 127, 200, 568])
 def test_every_length_gives_exactly_its_lengths_and_back_its_text(length: int) -> None:
     made, clean = objective(), blocks(3, length)
-    batch = made.corrupt(clean, epochs(clean), 0)
+    batch = corrupted(made, clean)
     for row, (inputs, decoder, targets) in zip(clean.tokens, read(batch), strict=True):
         if length > 1:
             expected = span_corruption.lengths_of(made.options, length)
@@ -101,7 +98,6 @@ def test_every_length_gives_exactly_its_lengths_and_back_its_text(length: int) -
         assert decoder == [PAD, *targets[:-1]]
 
 
-# ---------------------------------------------------------------------------------------- by hand
 def test_the_worked_example() -> None:
     """The <X> sat on the <Y> and purred loudly.  <X> cat <Y> mat"""
     words = ["The", "cat", "sat", "on", "the", "mat", "and", "purred", "loudly", "."]
@@ -122,21 +118,13 @@ def test_gaps_at_the_edges_of_neighbouring_texts_stay_apart() -> None:
 
 
 def test_a_golden_sample() -> None:
-    clean = rows_of([[list(range(300, 320))]])
-    ((inputs, _, targets),) = read(
-        objective(rate=0.3, mean_span=2.0).corrupt(clean, epochs(clean), 0)
-    )
-    assert (inputs, targets) == GOLDEN
+    """Six of twenty are hidden, in three spans."""
+    made = objective(rate=0.3, mean_span=2.0)
+    ((inputs, _, targets),) = read(corrupted(made, rows_of([[list(range(300, 320))]])))
+    assert inputs == [*range(300, 311), 199, 314, 198, 317, 318, 197, END]
+    assert targets == [199, 311, 312, 313, 198, 315, 316, 197, 319, END]
 
 
-# Six of twenty are hidden, in three spans.
-GOLDEN = (
-    [*range(300, 311), 199, 314, 198, 317, 318, 197, END],
-    [199, 311, 312, 313, 198, 315, 316, 197, 319, END],
-)
-
-
-# ------------------------------------------------------------------------------------ distribution
 def test_every_segmentation_is_equally_likely() -> None:
     count = 30_000
     totals, parts = np.full(count, 6), np.full(count, 3)
@@ -150,18 +138,10 @@ def test_every_segmentation_is_equally_likely() -> None:
     assert max(abs(n / count - 0.1) for n in seen.values()) < bound
 
 
-def hidden_share(clean: Rows, made: SpanCorruption) -> np.ndarray:
-    """How often each place of a row is hidden."""
-    batch = made.corrupt(clean, epochs(clean), 0)
-    hidden = [
-        np.isin(row, targets)
-        for row, (_, _, targets) in zip(clean.tokens, read(batch), strict=True)
-    ]
-    return np.stack(hidden).mean(0)
-
-
 def test_places_in_the_middle_are_hidden_at_the_rate() -> None:
-    share = hidden_share(blocks(400, 40), objective(rate=0.3, mean_span=2.0))
+    clean, made = blocks(400, 40), objective(rate=0.3, mean_span=2.0)
+    texts = zip(clean.tokens, read(corrupted(made, clean)), strict=True)
+    share = np.stack([np.isin(row, targets) for row, (_, _, targets) in texts]).mean(0)
     assert share.mean() == pytest.approx(0.3, abs=1e-9)  # an exact budget
     assert share[0] == 0 and share[-1] == 1  # a visible piece comes first, a hidden one last
     bound = 4.5 * np.sqrt(0.3 * 0.7 / 400)
@@ -179,9 +159,6 @@ def test_a_biased_cut_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         test_places_in_the_middle_are_hidden_at_the_rate()
 
 
-# ------------------------------------------------------------------------------ keys and neighbours
-
-
 def test_packed_documents_are_corrupted_apart() -> None:
     texts = [[[*range(300, 320)], [*range(400, 409)], [500, 501]], [[*range(600, 630)], [700]]]
     clean = rows_of(texts, framed=True)
@@ -193,11 +170,10 @@ def test_packed_documents_are_corrupted_apart() -> None:
 
 
 def test_no_document_feels_another() -> None:
-    """Every id of the second document is changed; the first one's states stay, bit for bit."""
     one = rows_of([[[*range(300, 320)], [*range(400, 412)]]], framed=True)
     two = replace(one, tokens=np.where((one.documents == 2) & ~one.special, 900, one.tokens))
     made = objective()
-    states = [made.target_states(made.corrupt(r, epochs(r), 0)) for r in (one, two)]
+    states = [made.target_states(corrupted(made, r)) for r in (one, two)]
     first = span_corruption.lengths_of(made.options, 20)[1]
     assert torch.equal(states[0][:first], states[1][:first])
     assert not torch.equal(states[0][first:], states[1][first:])
@@ -210,34 +186,35 @@ def test_a_dropped_document_mask_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
         test_no_document_feels_another()
 
 
-# --------------------------------------------------------------------------------------- refusals
-def test_what_does_not_fit_is_refused() -> None:
-    few = objective(replace(VOCABULARY, sentinels=SENTINELS[:3]))
-    for where, build in {
-        "model": lambda: SpanCorruption(bert(), Options(), VOCABULARY),
-        "tokenizer": lambda: objective(replace(VOCABULARY, end=None)),
-    }.items():
-        with pytest.raises(IncompatibleError) as refused:
-            build()
-        assert refused.value.where == where
-    for wanted, build in {
-        "1 or more": lambda: objective(replace(VOCABULARY, sentinels=())),
-        "28 or more": lambda: few.corrupt(blocks(1, 568), np.zeros(1, np.int64), 0),
-    }.items():
-        with pytest.raises(IncompatibleError) as refused:
-            build()
-        assert (refused.value.where, refused.value.wanted) == ("tokenizer", wanted)
-
-
-def test_a_decoder_that_sees_its_targets_is_refused() -> None:
-    point = POINTS["relative encoder-decoder"]
-    assert point.decoder is not None
-    block = point.decoder.blocks[0]
+def leaking() -> Transformer:
+    """A decoder that sees its targets."""
+    block = POINT.decoder.blocks[0]
     seeing = replace(block, attention=replace(block.attention, pattern="bidirectional"))
-    leaking = replace(point, decoder=replace(point.decoder, blocks=(seeing, seeing)))
+    return build_model(replace(POINT, decoder=replace(POINT.decoder, blocks=(seeing, seeing))))
+
+
+@pytest.mark.parametrize(
+    ("model", "where"), [(bert, "model"), (leaking, "decoder.blocks.0.attention")]
+)
+def test_a_model_that_does_not_fit_is_refused(model: Callable[[], Transformer], where: str) -> None:
     with pytest.raises(IncompatibleError) as refused:
-        SpanCorruption(build_model(leaking), Options(), VOCABULARY)
-    assert refused.value.where == "decoder.blocks.0.attention"
+        SpanCorruption(model(), Options(), VOCABULARY)
+    assert refused.value.where == where
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"end": None}, None),
+        ({"sentinels": ()}, "1 or more"),
+        ({"sentinels": SENTINELS[:3]}, "28 or more"),
+    ],
+)
+def test_a_tokenizer_that_does_not_fit_is_refused(changes: Any, wanted: str | None) -> None:
+    with pytest.raises(IncompatibleError) as refused:
+        made = objective(replace(VOCABULARY, **changes))
+        made.corrupt(blocks(1, 568), np.zeros(1, np.int64), 0)
+    assert refused.value.where == "tokenizer" and wanted in (None, refused.value.wanted)
 
 
 def test_a_rate_near_one_is_answered_at_once() -> None:

@@ -112,15 +112,12 @@ def test_a_text_read_over_all_its_tokens(pooling: str, body: str) -> None:
     given, head = examples(np.zeros(12, dtype=np.int64)), objective.product.head
     with torch.no_grad():
         states = [alone(objective, given, n) for n in range(12)]
-        means, places = (
-            torch.cat([head("own", of(s)) for s in states])
-            for of in (
-                lambda s: s.mean(1) if pooling == "mean" else s.amax(1),
-                lambda s: s[:, 0 if body == "encoder" else -1],
-            )
-        )
+        pooled = [s.mean(1) if pooling == "mean" else s.amax(1) for s in states]
+        wanted = torch.cat([head("own", vector) for vector in pooled])
+        place = 0 if body == "encoder" else -1
+        places = torch.cat([head("own", s[:, place]) for s in states])
     found = torch.from_numpy(scores(objective, given, READINGS[body]))
-    torch.testing.assert_close(found, means, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
     assert not torch.allclose(found, places, atol=1e-2), "the control: one place says another thing"
 
 
@@ -132,7 +129,7 @@ def test_which_choice_answers() -> None:
         each = [objective.product.head("own", alone(objective, given, n)[:, 0]) for n in range(15)]
     wanted = torch.cat(each).view(5, 3)[torch.from_numpy(order)]
     torch.testing.assert_close(objective.scores(batch), wanted, rtol=1e-4, atol=1e-5)
-    assert batch.labels is not None and objective.counts(batch) == {"class": 5}
+    assert objective.counts(batch) == {"class": 5}
     by_hand = F.cross_entropy(wanted, batch.labels, reduction="sum")
     assert objective(batch).parts["class"].total.item() == pytest.approx(by_hand.item(), rel=1e-5)
 
@@ -142,9 +139,7 @@ def test_tokens_that_have_a_class() -> None:
     batch, _ = examples(np.zeros(6, dtype=np.int64)).batch(np.arange(6), READINGS["encoder"])
     index = torch.tensor([1, 4, 30])
     batch = replace(batch, index=index, targets=torch.tensor([0, 2, 1]))
-    hidden = last_states(objective.product, batch).reshape(-1, objective.product.config.width)[
-        index
-    ]
+    hidden = last_states(objective.product, batch).flatten(0, 1)[index]
     wanted = F.cross_entropy(objective.product.head("own", hidden), batch.targets, reduction="sum")
     total = objective(batch).parts["class"].total
     assert total.item() == pytest.approx(wanted.item(), rel=1e-5)
@@ -152,7 +147,6 @@ def test_tokens_that_have_a_class() -> None:
 
 
 def test_the_ends_of_an_answer() -> None:
-    """Each end is one of the places of its own text, and nobody else's."""
     objective = supervised("encoder", "span", 2)
     batch, _ = examples(np.zeros(6, dtype=np.int64)).batch(np.arange(6), READINGS["encoder"])
     index = torch.arange(30)
@@ -163,9 +157,7 @@ def test_the_ends_of_an_answer() -> None:
     for text in range(3):
         inside = logs[texts == text].exp().sum(0)
         torch.testing.assert_close(inside, torch.ones(2))
-    hidden = last_states(objective.product, batch).reshape(-1, objective.product.config.width)[
-        index
-    ]
+    hidden = last_states(objective.product, batch).flatten(0, 1)[index]
     plain = objective.product.head("own", hidden)
     wanted = torch.zeros(())
     for text, (begin, end) in enumerate(ends.tolist()):

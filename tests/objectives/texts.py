@@ -50,7 +50,6 @@ def blocks(count: int, length: int) -> Rows:
 
 def read(batch: Batch) -> list[tuple[list[int], list[int], list[int]]]:
     """(encoder's tokens, decoder's tokens, targets) of every document of a batch, in order."""
-    assert batch.decoder_tokens is not None and batch.targets is not None
     encoder, decoder = batch.documents, batch.decoder_documents
     encoder = (batch.tokens * 0 + 1 if encoder is None else encoder).numpy()
     decoder = (batch.decoder_tokens * 0 + 1 if decoder is None else decoder).numpy()

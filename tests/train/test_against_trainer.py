@@ -28,8 +28,7 @@ STEPS, BATCH, RATE = 50, 8, 5e-3
 
 
 def batches() -> list[Batch]:
-    """Fifty corrupted batches, every position of a row in one document (no packing on their
-    side)."""
+    """Every position of a row is in one document: nothing is packed on their side."""
     source = FixedRows(count=STEPS * BATCH)
     objective = Masked(bert(), masked.Options(), VOCABULARY)
     made = []
@@ -42,17 +41,11 @@ def batches() -> list[Batch]:
 
 
 def theirs(folder: Path, made: list[Batch], *, rate: float = RATE) -> list[float]:
-    """Losses of the reference Trainer."""
-
     def as_dictionary(batch: Batch) -> dict[str, torch.Tensor]:
         labels = torch.full(batch.tokens.shape, -100)
-        assert batch.index is not None and batch.targets is not None and batch.documents is not None
         labels.view(-1)[batch.index] = batch.targets
-        return {
-            "input_ids": batch.tokens,
-            "attention_mask": (batch.documents > 0).long(),
-            "labels": labels,
-        }
+        seen = (batch.documents > 0).long()
+        return {"input_ids": batch.tokens, "attention_mask": seen, "labels": labels}
 
     losses: list[float] = []
 
@@ -65,25 +58,14 @@ def theirs(folder: Path, made: list[Batch], *, rate: float = RATE) -> list[float
             losses.append(float(loss))
             return loss
 
+    quiet = {"save_strategy": "no", "report_to": [], "logging_strategy": "no", "disable_tqdm": True}
+    adam = {"weight_decay": 0.01, "adam_epsilon": 1e-8, "max_grad_norm": 1.0}
+    rates = {"learning_rate": rate, "lr_scheduler_type": "linear", "warmup_steps": 5}
+    size = {"per_device_train_batch_size": 1, "max_steps": STEPS, "use_cpu": True}
     trainer = Sequential(
         model=transformers.BertForMaskedLM.from_pretrained(folder),
-        args=transformers.TrainingArguments(
-            output_dir=str(folder / "out"),
-            per_device_train_batch_size=1,
-            max_steps=STEPS,
-            learning_rate=rate,
-            weight_decay=0.01,
-            adam_epsilon=1e-8,
-            max_grad_norm=1.0,
-            lr_scheduler_type="linear",
-            warmup_steps=5,
-            save_strategy="no",
-            report_to=[],
-            logging_strategy="no",
-            disable_tqdm=True,
-            use_cpu=True,
-        ),
-        train_dataset=[as_dictionary(b) for b in made],  # type: ignore[arg-type]
+        args=transformers.TrainingArguments(str(folder / "out"), **quiet, **adam, **rates, **size),
+        train_dataset=[as_dictionary(b) for b in made],
         data_collator=lambda items: items[0],
     )
     trainer.train()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
 
@@ -11,15 +9,11 @@ from maskwright.base.errors import ConfigError, ResourceError
 from maskwright.model.device import machine
 
 
-@pytest.mark.parametrize("device", ["foo", "meta", "cdua:0"])
-def test_a_device_of_no_known_kind_is_refused(device: str) -> None:
-    with pytest.raises(ConfigError, match="cpu, cuda"):
+@pytest.mark.parametrize("device", ["foo", "meta", "cdua:0", "cpu:x"])
+def test_a_device_of_no_known_kind_or_number_is_refused(device: str) -> None:
+    with pytest.raises(ConfigError):
         machine.choose(device=device)
     assert machine.choose("float32", "cpu").device == torch.device("cpu")
-
-
-def test_cores_that_others_keep_busy() -> None:
-    assert 0 <= machine.busy_cores(0.01) <= (os.cpu_count() or 1)
 
 
 @pytest.mark.parametrize(
@@ -50,15 +44,6 @@ def test_a_run_that_others_slow_down_says_so_once(
         assert told.line().endswith("maskwright resume x --set training.threads=1")
 
 
-def test_a_seed_is_that_of_pytorch() -> None:
-    machine.seed(torch.device("cpu"), 7)
-    ours = torch.rand(5)
-    torch.manual_seed(7)
-    assert torch.equal(ours, torch.rand(5))
-    machine.seed(torch.device("cpu"), 8)
-    assert not torch.equal(ours, torch.rand(5))
-
-
 def test_one_of_several_gpus_is_the_one_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -68,8 +53,3 @@ def test_one_of_several_gpus_is_the_one_that_is_asked(monkeypatch: pytest.Monkey
     assert chosen == [torch.device("cuda:1")]
     with pytest.raises(ResourceError, match="no such CUDA device"):
         machine.choose("float32", "cuda:2")
-
-
-def test_a_device_without_a_number_is_refused() -> None:
-    with pytest.raises(ConfigError, match="cpu:x"):
-        machine.choose(device="cpu:x")

@@ -26,27 +26,15 @@ def train(folder: Path, toml: Path, processes: int) -> Path:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     out = folder / f"run-{processes}"
-    command = [
-        sys.executable,
-        "-m",
-        "maskwright.cli.main",
-        "pretrain",
-        str(toml),
-        "--out",
-        str(out),
-    ]
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        f"--nproc-per-node={processes}",
-        "--master-addr=127.0.0.1",
-        f"--master-port={port}",
-    ]
+    command = ["-m", "maskwright.cli.main", "pretrain", str(toml), "--out", str(out)]
     if processes > 1:
-        command = launch + command[1:]
+        where = ["--master-addr=127.0.0.1", f"--master-port={port}"]
+        launch = ["-m", "torch.distributed.run", f"--nproc-per-node={processes}", *where]
+        command = launch + command
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, env=environment, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return out
 

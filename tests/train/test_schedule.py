@@ -16,11 +16,33 @@ from maskwright.learn.recipes.base.find import find, override
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train.settings import Phase, Ramp, Schedule
 
+HALF = math.sqrt(0.25)
+COSINE = {"kind": "cosine", "warmup": 0.016, "floor": 0.1}  # GPT-BERT's
+STABLE = {"kind": "stable-decay", "decay": 0.2}
+CONSTANT = {"kind": "constant", "warmup": 0.1, "cooldown": 0.2}
 
-def test_linear_by_hand() -> None:
-    schedule = Schedule(kind="linear", warmup=0.1)
-    factors = [schedule.factor(s, 100) for s in (0, 5, 10, 55, 100)]
-    assert factors == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0])
+
+@pytest.mark.parametrize(
+    ("settings", "factors"),
+    [
+        ({"kind": "linear", "warmup": 0.1}, {0: 0, 50: 0.5, 100: 1, 550: 0.5, 1000: 0}),
+        ({"kind": "inverse-sqrt", "warmup": 0.04}, {40: 1, 160: 0.5}),
+        (STABLE | {"warmup": 0.1}, {100: 1, 500: 1, 800: 1, 850: 1 - HALF, 1000: 0}),
+        (COSINE, {1000: 0.1}),
+        (
+            COSINE | {"cooldown": 0.016},
+            {0: 0, 8: 0.5, 16: 1, 500: 0.55, 984: 0.1, 992: 0.05, 1000: 0},
+        ),
+        (CONSTANT, {50: 0.5, 100: 1, 800: 1, 900: 0.5}),
+        (
+            STABLE | {"floor": 0.5, "cooldown": 0.1},
+            {700: 1, 750: 0.5 + 0.5 * (1 - HALF), 900: 0.5, 950: 0.25},
+        ),
+    ],
+)
+def test_factors_by_hand(settings: Any, factors: dict[int, float]) -> None:
+    schedule = Schedule(**settings)
+    assert [schedule.factor(step, 1000) for step in factors] == pytest.approx([*factors.values()])
 
 
 def test_cosine_equals_torch() -> None:
@@ -34,16 +56,6 @@ def test_cosine_equals_torch() -> None:
         reference.step()
 
 
-def test_inverse_square_root_and_stable_decay_by_hand() -> None:
-    inverse = Schedule(kind="inverse-sqrt", warmup=0.04)
-    assert inverse.factor(4, 100) == pytest.approx(1.0)
-    assert inverse.factor(16, 100) == pytest.approx(0.5)
-    stable = Schedule(kind="stable-decay", warmup=0.1, decay=0.2)
-    assert [stable.factor(s, 100) for s in (10, 50, 80)] == pytest.approx([1.0, 1.0, 1.0])
-    assert stable.factor(85, 100) == pytest.approx(1 - math.sqrt(0.25))
-    assert stable.factor(100, 100) == 0.0
-
-
 def test_T5s_rate_is_a_held_inverse_square_root() -> None:
     total, held = 2**19, 10_000
     schedule = Schedule(kind="held-inverse-sqrt", warmup=held / total)
@@ -51,23 +63,6 @@ def test_T5s_rate_is_a_held_inverse_square_root() -> None:
         assert 0.01 * schedule.factor(step, total) == pytest.approx(max(step, held) ** -0.5)
     # The control: one that warms up is another one before it is warm.
     assert Schedule(kind="inverse-sqrt", warmup=held / total).factor(1, total) < 0.01
-
-
-def test_a_cosine_that_cools_down_by_hand() -> None:
-    """GPT-BERT's: warm-up 1.6 %, cosine to a tenth, the last 1.6 % straight to 0."""
-    schedule = Schedule(kind="cosine", warmup=0.016, floor=0.1, cooldown=0.016)
-    factors = [schedule.factor(s, 1000) for s in (0, 8, 16, 500, 984, 992, 1000)]
-    assert factors == pytest.approx([0.0, 0.5, 1.0, 0.55, 0.1, 0.05, 0.0])
-    plain = Schedule(kind="cosine", warmup=0.016, floor=0.1)
-    assert plain.factor(1000, 1000) == pytest.approx(0.1)
-
-
-def test_every_kind_cools_down_from_where_it_stands() -> None:
-    trapezoid = Schedule(kind="constant", warmup=0.1, cooldown=0.2)
-    assert [trapezoid.factor(s, 100) for s in (5, 10, 80, 90)] == pytest.approx([0.5, 1, 1, 0.5])
-    stable = Schedule(kind="stable-decay", decay=0.2, floor=0.5, cooldown=0.1)
-    factors = [stable.factor(s, 100) for s in (70, 75, 90, 95)]
-    assert factors == pytest.approx([1.0, 0.5 + 0.5 * (1 - math.sqrt(0.25)), 0.5, 0.25])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +98,6 @@ def test_factors_stay_between_zero_and_one(kind: Any, warmup: float, cooldown: f
         assert all(0.0 <= schedule.factor(s, total) <= 1.0 for s in range(total + 1))
 
 
-# ------------------------------------------------------------------------------ phases
 TWO = '[{"until": 0.5, "length": 16, "batch": 64}, {"until": 0.75, "length": 32, "batch": 32}]'
 
 

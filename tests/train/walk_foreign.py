@@ -64,21 +64,11 @@ def test_a_tensor_left_behind_is_seen() -> None:
 def test_a_fine_tuned_model_answers_as_on_the_processor(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = recipe(text_file(tmp_path), steps=2, dropout=0.0)
-    train_quietly(settings, tmp_path / "run")
+    train_quietly(recipe(text_file(tmp_path), steps=2, dropout=0.0), tmp_path / "run")
     data = table(tmp_path / "data.jsonl", kind, 40)
     method = {"tagging": "lora", "multiple-choice": "prefix"}.get(kind, "full")
-    finetune_file(
-        tmp_path / "run",
-        data,
-        tmp_path / "out",
-        seeds=1,
-        epochs=1,
-        batch=16,
-        least_steps=0,
-        method=method,
-        stream=io.StringIO(),
-    )
+    settings = {"seeds": 1, "epochs": 1, "batch": 16, "least_steps": 0, "method": method}
+    finetune_file(tmp_path / "run", data, tmp_path / "out", stream=io.StringIO(), **settings)
     model = load(tmp_path / "out")
     assert model.model.device == foreign.DEVICE
     asked = {
