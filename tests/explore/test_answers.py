@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,54 +10,46 @@ import numpy as np
 import pytest
 
 from explore.node import javascript, needs_node
-from finetune.test_command import table as csv_table
+from finetune.test_command import table
 from maskwright.ask.predict.language_model import LanguageModel, load
 from maskwright.base.errors import IncompatibleError
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.ship.explore.site import Site
-from tasks.test_tasks import table as json_table
+from small_tasks import finetuned
 
 CUT = "ignore::maskwright.ask.predict.language_model.CutWarning"
 pytestmark = [needs_node, pytest.mark.filterwarnings(CUT)]
 CLOSE = 2e-5
 TEXTS = [["The big cat sat."], ["a red dog ran on the old mat, and then it saw a tall tree " * 3]]
 PAIRS = [["the cat sat", "a cat ran"], ["a dog and a rug", "one tall tree"]]
-CASES: dict[str, tuple[Any, list[list[str]], dict[str, Any]]] = {
-    "classification": (csv_table, TEXTS, {}),
-    "lora": (csv_table, TEXTS, {"method": "lora"}),
-    "prefix": (csv_table, [], {"method": "prefix"}),
-    "multi-label": (csv_table, TEXTS, {}),
-    "regression": (csv_table, TEXTS, {"pooling": "mean"}),
-    "pair-classification": (csv_table, PAIRS, {}),
-    "tagging": (
-        json_table,
-        [*TEXTS, ["the big  dog saw a cat's rug\x07, don't"]],
-        {"epochs": 6},
-    ),
-    "question-answering": (
-        json_table,
-        [
-            ["where is the cat", "The dog sat. A big cat ran under the old tree"],
-            ["what did the dog see", "one red hat and a mat on the rug " * 6],
-        ],
-        {},
-    ),
-    "multiple-choice": (json_table, [["the cat", "ran on", "sat", "old rug"]], {}),
+CASES: dict[str, list[list[str]]] = {
+    "classification": TEXTS,
+    "lora": TEXTS,
+    "multi-label": TEXTS,
+    "regression": TEXTS,
+    "pair-classification": PAIRS,
+    "tagging": [*TEXTS, ["the big  dog saw a cat's rug\x07, don't"]],
+    "question-answering": [
+        ["where is the cat", "The dog sat. A big cat ran under the old tree"],
+        ["what did the dog see", "one red hat and a mat on the rug " * 6],
+    ],
+    "multiple-choice": [["the cat", "ran on", "sat", "old rug"]],
 }
 
 
 @pytest.fixture(scope="module")
-def tuned(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {}
-    for name, (table, _, options) in CASES.items():
-        folder = tmp_path_factory.mktemp(name)
-        task = "classification" if name in ("lora", "prefix") else name
-        data = table(folder / "data", task, 80)
-        data = data.rename(folder / ("data.csv" if table is csv_table else "data.jsonl"))
-        settings = {"seeds": 1, "epochs": 1, "batch": 16, "rate": 1e-2, **options}
-        finetune_file(model, data, folder / "out", stream=io.StringIO(), **settings)
-        found[name] = folder / "out"
-    return found
+def tuned(
+    model: Path, small_task: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    folder, trained = tmp_path_factory.mktemp("tuned"), {}
+    for name, task, settings in (
+        ("lora", "classification", {"method": "lora"}),
+        ("prefix", "classification", {"method": "prefix"}),
+        ("regression", "regression", {"pooling": "mean"}),
+    ):
+        data = table(folder / f"{name}.csv", task, 80)
+        settings |= {"epochs": 1, "batch": 16, "rate": 1e-2}
+        trained[name] = finetuned(model, data, folder / name, **settings)
+    return trained | {name: small_task(name) for name in CASES if name not in trained}
 
 
 @pytest.fixture(scope="module")
@@ -65,28 +57,22 @@ def answered(
     tuned: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[dict[str, Any]]]:
     given = []
-    for name, path in tuned.items():
-        if not CASES[name][1]:
-            continue
-        folder, site = tmp_path_factory.mktemp(f"{name}-site"), Site.of([path])
+    for name, texts in CASES.items():
+        folder, site = tmp_path_factory.mktemp(f"{name}-site"), Site.of([tuned[name]])
         for file in ("model.json", "tokenizer.json", "model.safetensors"):
             (folder / file).write_bytes(site.read(f"data/models/0/{file}"))
-        given.append({"name": name, "folder": str(folder), "texts": CASES[name][1]})
+        given.append({"name": name, "folder": str(folder), "texts": texts})
     return dict(
         javascript(
             """
-            const { Model } = await load("model.js");
             const { Task } = await load("answers.js");
-            const text = (path) => JSON.parse(new TextDecoder().decode(bytes(path)));
             const TARGETS = {
               sequence: () => ({ label: 0 }), choice: () => ({ label: 0 }),
               token: (shown) => ({ words: [{ word: 0, label: shown.words[0].label }] }),
               span: (shown) => shown.candidates[0],
             };
-            return given.map(({ name, folder, texts }) => {
-              const read = (n) => text(`${folder}/${n}.json`);
-              const file = bytes(`${folder}/model.safetensors`);
-              const task = new Task(new Model(read("model"), read("tokenizer"), file));
+            return Promise.all(given.map(async ({ name, folder, texts }) => {
+              const task = new Task(await opened(folder));
               return [name, texts.map((each) => {
                 const { shown, score } = task.answer(each);
                 const target = TARGETS[shown.head](shown);
@@ -95,45 +81,33 @@ def answered(
                   without: task.without(each, place, target),
                   all: task.without(each, { text: 0, begin: 0, end: 0 }, target) };
               })];
-            });
+            }));
             """,
             given,
         )
     )
 
 
-@pytest.mark.parametrize("name", ["classification", "lora", "pair-classification"])
+@pytest.mark.parametrize("name", ["classification", "lora", "pair-classification", "multi-label"])
 def test_classes(
     name: str, tuned: dict[str, Path], answered: dict[str, list[dict[str, Any]]]
 ) -> None:
-    texts = CASES[name][1]
-    given = [tuple(each) if len(each) > 1 else each[0] for each in texts]
-    wanted = _loaded(tuned[name]).predict(given, top=9)
-    for ours, row in zip(answered[name], wanted, strict=True):
+    texts = [tuple(each) if len(each) > 1 else each[0] for each in CASES[name]]
+    for ours, row in zip(answered[name], _loaded(tuned[name]).predict(texts, top=9), strict=True):
         shares = {each["label"]: each["share"] for each in ours["shown"]["shares"]}
-        assert set(shares) == {each["label"] for each in row}
-        for each in row:
-            assert shares[each["label"]] == pytest.approx(each["score"], abs=CLOSE)
+        assert shares == pytest.approx({e["label"]: e["score"] for e in row}, abs=CLOSE)
         assert ours["all"] == pytest.approx(ours["score"]), "the control: nothing is hidden"
     assert any(abs(each["without"] - each["score"]) > 1e-7 for each in answered[name])
 
 
-def test_several_labels_and_numbers(
-    tuned: dict[str, Path], answered: dict[str, list[dict[str, Any]]]
-) -> None:
-    texts = [each[0] for each in TEXTS]
-    wanted = _loaded(tuned["multi-label"]).predict(texts, top=9)
-    for ours, row in zip(answered["multi-label"], wanted, strict=True):
-        shares = {each["label"]: each["share"] for each in ours["shown"]["shares"]}
-        for each in row:
-            assert shares[each["label"]] == pytest.approx(each["score"], abs=CLOSE)
-    numbers = _loaded(tuned["regression"]).predict(texts)
+def test_numbers(tuned: dict[str, Path], answered: dict[str, list[dict[str, Any]]]) -> None:
+    numbers = _loaded(tuned["regression"]).predict([each[0] for each in TEXTS])
     ours = [each["shown"]["number"] for each in answered["regression"]]
     np.testing.assert_allclose(ours, [each["score"] for each in numbers], atol=CLOSE)
 
 
 def test_spans_of_tags(tuned: dict[str, Path], answered: dict[str, list[dict[str, Any]]]) -> None:
-    texts = [each[0] for each in CASES["tagging"][1]]
+    texts = [each[0] for each in CASES["tagging"]]
     wanted = _loaded(tuned["tagging"]).predict(texts)
     assert any(wanted)
     for ours, row in zip(answered["tagging"], wanted, strict=True):
@@ -148,7 +122,7 @@ def test_spans_of_tags(tuned: dict[str, Path], answered: dict[str, list[dict[str
 def test_answers_in_their_context(
     tuned: dict[str, Path], answered: dict[str, list[dict[str, Any]]]
 ) -> None:
-    asked = [tuple(each) for each in CASES["question-answering"][1]]
+    asked = [tuple(each) for each in CASES["question-answering"]]
     wanted = _loaded(tuned["question-answering"]).predict(asked, top=5)
     for ours, row in zip(answered["question-answering"], wanted, strict=True):
         shown = ours["shown"]
@@ -160,7 +134,7 @@ def test_answers_in_their_context(
 
 
 def test_choices(tuned: dict[str, Path], answered: dict[str, list[dict[str, Any]]]) -> None:
-    (asked,) = CASES["multiple-choice"][1]
+    (asked,) = CASES["multiple-choice"]
     (row,) = _loaded(tuned["multiple-choice"]).predict([(asked[0], asked[1:])], top=9)
     (ours,) = answered["multiple-choice"]
     for each in row:

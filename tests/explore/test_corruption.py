@@ -12,15 +12,15 @@ import pytest
 
 from maskwright.base import catalogue
 from maskwright.base.errors import UsageError
-from maskwright.model.objectives.masked import Options
 from maskwright.model.objectives.modules.masked import Masked
 from maskwright.model.opening.open import open_model
 from maskwright.ship.explore.corruption import (
     CorruptionRequest,
     QueryableModel,
+    _objective_and_rows,
     prepare_row,
-    settings,
 )
+from maskwright.ship.explore.masks import numbered
 from maskwright.ship.explore.server import LARGEST, corruption_answer, question_response, serving
 from maskwright.ship.explore.site import Site
 
@@ -55,21 +55,25 @@ def test_every_objective_is_shown_or_refused(model: Path) -> None:
     )
 
 
-def test_a_row_is_what_the_objective_prepares(model: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"), [("masked", {"rate": 0.4}), ("masked", {"unit": "span"}), ("hybrid", {})]
+)
+def test_a_row_is_what_the_objective_prepares(
+    name: str, options: dict[str, Any], model: Path
+) -> None:
     """The tokens of the page, put back, are those of the objective on the real row."""
     opened = QueryableModel.of(open_model(model))
-    for name, options in [("masked", {"rate": 0.4}), ("masked", {"unit": "span"}), ("hybrid", {})]:
-        shown = prepare_row(opened, CorruptionRequest(TEXT, name, options, seed=3))
-        row, case = shown["row"], shown["case"]
-        back = [row[token] if token >= 0 else -1 - token for token in case["tokens"]]
-        changed = [n for n, (a, b) in enumerate(zip(row, back, strict=True)) if a != b]
-        assert changed and set(changed) <= set(case["wanted"])
-        assert len(back) == len(row) and not any(shown["special"][n] for n in case["wanted"])
-        again = prepare_row(opened, CorruptionRequest(TEXT, name, options, seed=3))
-        assert again == shown
-        assert (
-            prepare_row(opened, CorruptionRequest(TEXT, name, options, seed=4))["case"] != case
-        )  # a control
+
+    def prepared(seed: int) -> dict[str, Any]:
+        return prepare_row(opened, CorruptionRequest(TEXT, name, options, seed=seed))
+
+    shown = prepared(3)
+    row, case = shown["row"], shown["case"]
+    back = [row[token] if token >= 0 else -1 - token for token in case["tokens"]]
+    changed = {n for n, (a, b) in enumerate(zip(row, back, strict=True)) if a != b}
+    assert changed and changed <= set(case["wanted"])
+    assert not any(shown["special"][n] for n in case["wanted"])
+    assert prepared(3) == shown and prepared(4)["case"] != case
 
 
 def test_the_rate_is_the_rate(model: Path) -> None:
@@ -85,76 +89,77 @@ def test_the_rate_is_the_rate(model: Path) -> None:
 
 def test_a_decoder_says_what_was_taken_out(models: dict[str, Path]) -> None:
     t5 = open_model(models["t5"])
-    gaps = prepare_row(
-        QueryableModel.of(t5), CorruptionRequest(TEXT, "span-corruption", {"rate": 0.3})
-    )
+    request = CorruptionRequest(TEXT, "span-corruption", {"rate": 0.3})
+    gaps = prepare_row(QueryableModel.of(t5), request)
     text = [id for id in gaps["row"] if id not in t5.tokenizer.special_ids]
     spelled = "".join(gaps["pieces"][str(id)] for id in text)
     assert spelled.count(" ") > 9 and spelled.lstrip() == t5.tokenizer.decode(text)
-    case = gaps["case"]
-    kept = [token for token in case["tokens"] if token >= 0]
-    said = [token for token in case["wanted"] if token >= 0]
+    kept, said = ([t for t in gaps["case"][name] if t >= 0] for name in ("tokens", "wanted"))
     assert sorted(kept + said) == list(range(len(gaps["row"]) - gaps["documents"].count(0)))
     assert kept == sorted(kept) and said == sorted(said)
 
-    bart = QueryableModel.of(open_model(models["bart"]))
-    for noise in ("infilling", "masking", "deletion", "permutation", "rotation"):
-        alone = dict.fromkeys(("infilling", "masking", "deletion", "permutation", "rotation"), 0.0)
-        share = 1.0 if noise in ("permutation", "rotation") else 0.3
-        shown = prepare_row(
-            bart, CorruptionRequest(TEXT, "denoising", {**alone, noise: share}, seed=2)
-        )
-        case, real = shown["case"], shown["documents"]
-        row = [place for place, document in enumerate(real) if document]
-        read = [t for t, d in zip(case["tokens"], case["documents"], strict=True) if d]
-        assert case["wanted"] == row  # the original, whatever was done to it
-        assert read != row
-        put = [token for token in read if token < 0]
-        assert bool(put) == (noise in ("infilling", "masking"))
-        assert (sorted(read) == row) == (noise in ("permutation", "rotation"))
+
+@pytest.mark.parametrize(
+    ("noise", "share", "puts", "moves"),
+    [
+        ("infilling", 0.3, True, False),
+        ("masking", 0.3, True, False),
+        ("deletion", 0.3, False, False),
+        ("permutation", 1.0, False, True),
+        ("rotation", 1.0, False, True),
+    ],
+)
+def test_a_denoiser_writes_the_original(
+    noise: str, share: float, puts: bool, moves: bool, models: dict[str, Path]
+) -> None:
+    none = dict.fromkeys(("infilling", "masking", "deletion", "permutation", "rotation"), 0.0)
+    request = CorruptionRequest(TEXT, "denoising", {**none, noise: share}, seed=2)
+    shown = prepare_row(QueryableModel.of(open_model(models["bart"])), request)
+    case = shown["case"]
+    row = [number for number, document in enumerate(shown["documents"]) if document]
+    read = [t for t, d in zip(case["tokens"], case["documents"], strict=True) if d]
+    assert case["wanted"] == row != read
+    assert any(token < 0 for token in read) == puts
+    assert (sorted(read) == row) == moves
 
 
-def test_options_are_read_off_the_objective() -> None:
-    found = {each.path: each for each in settings(Options)}
-    assert found["rate"].kind == "share" and found["rate"].default == 0.15
-    assert found["unit"].choices == ("token", "word", "span", "ngram")
-    assert found["static"].kind == "switch" and found["span_longest"].kind == "integer"
-
-
-def test_questions_are_checked(model: Path) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [{"model": 7}, {"text": 3}, {"seed": True}, {"options": []}, {"row": 99}, {"row": -1}],
+    ids=str,
+)
+def test_questions_are_checked(wrong: dict[str, Any], model: Path) -> None:
     site = Site.of([model], live=True)
     assert corruption_answer(site, given())["case"]["wanted"]
-    for wrong in (
-        {"model": 7},
-        {"text": 3},
-        {"seed": True},
-        {"options": []},
-        {"row": 99},
-        {"row": -1},
-    ):
-        with pytest.raises(UsageError):
-            corruption_answer(site, given(**wrong))
-    for wrong in (
-        {"objective": "nothing"},
-        {"options": {"rate": 7}},
-        {"options": {"rat": 0.1}},
+    with pytest.raises(UsageError):
+        corruption_answer(site, given(**wrong))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"objective": name} for name in ("nothing", "supervised")),
+        *({"options": options} for options in ({"rate": 7}, {"rat": 0.1})),
         {"text": " \n\n "},
-        {"objective": "supervised"},
-    ):
-        status, _, body = question_response(
-            site, "/ask/corruption", json.dumps(given(**wrong)).encode()
-        )
-        assert status == 200 and json.loads(body)["refused"]["what"]
-    assert question_response(site, "/ask/nothing", b"{}")[0] == 404
-    assert question_response(site, "/data/site.json", b"{}")[0] == 404
-    for odd in (b"[]", b"{", b"\xff", b'{"a":1,"a":2}'):
-        assert b"refused" in question_response(site, "/ask/corruption", odd)[2]
+        *(b"[]", b"{", b"\xff", b'{"a":1,"a":2}'),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_prepared_is_refused(wrong: dict[str, Any] | bytes, model: Path) -> None:
+    site = Site.of([model], live=True)
+    body = wrong if isinstance(wrong, bytes) else json.dumps(given(**wrong)).encode()
+    status, _, answer = question_response(site, "/ask/corruption", body)
+    assert status == 200 and json.loads(answer)["refused"]["what"]
+
+
+@pytest.mark.parametrize("path", ["/ask/nothing", "/data/site.json"])
+def test_nothing_else_is_asked(path: str, model: Path) -> None:
+    assert question_response(Site.of([model], live=True), path, b"{}")[0] == 404
 
 
 def test_hostile_text_comes_back_as_text(models: dict[str, Path]) -> None:
-    shown = prepare_row(
-        QueryableModel.of(open_model(models["bart"])), CorruptionRequest(HOSTILE, "masked")
-    )
+    bart = QueryableModel.of(open_model(models["bart"]))
+    shown = prepare_row(bart, CorruptionRequest(HOSTILE, "masked"))
     assert all(isinstance(piece, str) for piece in shown["pieces"].values())
     assert json.loads(json.dumps(shown)) == shown
 
@@ -172,27 +177,24 @@ def test_only_its_own_page_may_ask(model: Path) -> None:
             connection.close()
             return status
 
-        body = json.dumps(given()).encode()
-        own = f"http://{host}"
-        assert post(body, Origin=own, Sec_Fetch_Site="same-origin") == 200
-        assert post(body, Origin=own) == 200
-        assert post(body) == 403
-        assert post(body, Origin="http://elsewhere.example") == 403
-        assert post(body, Origin="null") == 403
-        assert post(body, Origin=own, Sec_Fetch_Site="cross-site") == 403
+        body, own = json.dumps(given()).encode(), f"http://{host}"
+        for status, headers in (
+            (200, {"Origin": own, "Sec_Fetch_Site": "same-origin"}),
+            (200, {"Origin": own}),
+            (403, {}),
+            (403, {"Origin": "http://elsewhere.example"}),
+            (403, {"Origin": "null"}),
+            (403, {"Origin": own, "Sec_Fetch_Site": "cross-site"}),
+            (421, {"Origin": own, "Host": "elsewhere.example"}),
+        ):
+            assert post(body, **headers) == status, headers
         assert post(b" " * (LARGEST + 1), Origin=own) == 413
-        assert post(body, Origin=own, Host="elsewhere.example") == 421
 
 
 def test_numbering_changes_no_draw(model: Path) -> None:
     """The premise of all this: draws depend on rows and places, not on tokens."""
-    from maskwright.ship.explore.corruption import _objective_and_rows
-    from maskwright.ship.explore.masks import numbered
-
-    opened = open_model(model)
-    objective, source = _objective_and_rows(
-        opened, CorruptionRequest(TEXT, "masked", {"rate": 0.5})
-    )
+    request = CorruptionRequest(TEXT, "masked", {"rate": 0.5})
+    objective, source = _objective_and_rows(open_model(model), request)
     assert isinstance(objective, Masked)
     rows = source.rows(np.array([0]), 0)
     plain, traced = (objective.corrupt(r, np.array([2]), 5) for r in (rows, numbered(rows)))

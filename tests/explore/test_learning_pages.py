@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from explore.test_pages import PAYLOADS, Visit, chromium, pytestmark
+from explore.test_pages import PAYLOADS, Visit, chromium, pytestmark, without_fault
 from maskwright.model.opening.open import open_model
 from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel, prepare_row
 from maskwright.ship.explore.notebook import single_file
@@ -18,7 +18,7 @@ from maskwright.ship.explore.site import Site
 
 __all__ = ["chromium", "pytestmark"]
 TEXT = "The big cat sat on the red mat.\n\nA tall old cat saw the dog."
-PAGES = ("masks", "corruption", "training")
+SHOWN = {"masks": "figure svg", "corruption": "main ul.tokens", "training": "figure svg"}
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +29,11 @@ def address(model: Path, models: dict[str, Path]) -> Iterator[str]:
 
 @pytest.mark.parametrize(("width", "dark"), [(400, True), (1280, False)])
 def test_the_pages_are_without_fault(width: int, dark: bool, chromium: Any, address: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     with Visit(chromium, address, width=width, dark=dark) as visit:
-        for name in PAGES:
+        for name in SHOWN:
             page = visit.open(page=name, model=0)
-            page.wait_for_selector("main ul.tokens" if name == "corruption" else "figure svg")
-            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
-            found = axe.Axe().run(page).response["violations"]
-            bad = [e["id"] for e in found if e["impact"] in ("serious", "critical")]
-            assert not bad, (name, bad, [e["nodes"][0]["html"][:200] for e in found])
+            page.wait_for_selector(SHOWN[name])
+            without_fault(page)
         assert visit.wrong == []
 
 
@@ -111,15 +107,10 @@ def test_a_run_is_drawn_as_it_trains(chromium: Any, tmp_path: Path) -> None:
     with serving(Site.of([run], live=True)) as at, Visit(chromium, at) as visit:
         page = visit.open(page="training")
         assert "No step is written down yet" in page.inner_text("main")
-        journal.write_text("".join(map(line, range(1, 11))))
-        page.wait_for_function(
-            "() => document.querySelector('main').innerText.includes('step 10 of 40')"
-        )
-        with journal.open("a") as file:
-            file.write("".join(map(line, range(11, 41))))
-        page.wait_for_function(
-            "() => document.querySelector('main').innerText.includes('step 40 of 40')"
-        )
+        for steps in (range(1, 11), range(11, 41)):
+            with journal.open("a") as file:
+                file.write("".join(map(line, steps)))
+            page.wait_for_selector(f"main:has-text('step {steps[-1]} of 40')")
         assert page.locator("figure svg").count() >= 1
         assert "held-out loss 2.000" in page.inner_text("main")
         assert PAYLOADS[1] in page.inner_text(".written")
@@ -131,9 +122,9 @@ def test_the_pages_without_python(chromium: Any, model: Path, tmp_path: Path) ->
     file = tmp_path / "one.html"
     file.write_bytes(single_file(Site.of([model], sample=TEXT)))
     with Visit(chromium, file.as_uri()) as visit:
-        for name in PAGES:
+        for name in SHOWN:
             page = visit.open(page=name, model=0)
-            page.wait_for_selector("main ul.tokens" if name == "corruption" else "figure svg")
+            page.wait_for_selector(SHOWN[name])
         page = visit.open(page="corruption", model=0, objective="masked")
         page.wait_for_selector("main ul.tokens")
         before = page.locator("[aria-label=After]").inner_text()

@@ -21,7 +21,14 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.config import Stack, TransformerConfig
 from maskwright.model.nn.initialise import build
-from maskwright.model.nn.mask import AttentionMask, SizedMask
+from maskwright.model.nn.mask import (
+    AttentionMask,
+    SizedMask,
+    causal,
+    reach,
+    same_document,
+    window,
+)
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.base.spec import member_of
 from maskwright.model.opening.open import open_model
@@ -132,13 +139,14 @@ def kinds(stack: Stack) -> list[int]:
 @needs_node
 def test_matrices_are_those_of_the_networks(found: dict[str, Any]) -> None:
     """For every family, objective, kind of row, packed or not, windows as they are and narrowed."""
-    asked = []
-    for row in found["rows"]:
-        for which, cell in row["cells"].items():
-            for how in ("single", "packed"):
-                for number in cell.get(how, ()):
-                    if found["examples"][number]["read"]:
-                        asked.append([row["name"], which, how, number])
+    rows = {row["name"]: row for row in found["rows"]}
+    asked = [
+        (name, which, how, number)
+        for name, which, cell in cells(found)
+        for how in ("single", "packed")
+        for number in cell.get(how, ())
+        if found["examples"][number]["read"]
+    ]
     assert len({(name, which) for name, which, *_ in asked}) > 40
     answers = javascript(
         """
@@ -161,9 +169,8 @@ def test_matrices_are_those_of_the_networks(found: dict[str, Any]) -> None:
     for (name, which, how, number), both in zip(asked, answers, strict=True):
         case = found["examples"][number]
         for narrow, ours in zip((False, True), both, strict=True):
-            row = next(r for r in found["rows"] if r["name"] == name)
-            windows = any(layer[1] is not None for s in row["stacks"].values() for layer in s)
-            if narrow and not windows:
+            windows = [layer[1] for stack in rows[name]["stacks"].values() for layer in stack]
+            if narrow and not any(window is not None for window in windows):
                 continue
             real = drawn_in_the_network(name, which, case, how == "packed", narrow)
             config = architectures(family(name), VOCABULARY.size)
@@ -182,8 +189,6 @@ def test_matrices_are_those_of_the_networks(found: dict[str, Any]) -> None:
 
 @needs_node
 def test_reach_is_pythons() -> None:
-    from maskwright.model.nn.mask import causal, reach, same_document, window
-
     documents = [1] * 5 + [2] * 4 + [3] * 3
     layers = [window(2, 1), causal & window(3, 0), window(1, 1)]
     layers = [layer & same_document(torch.tensor([documents])) for layer in layers]
@@ -207,14 +212,10 @@ def test_refused_as_the_objective_refuses(found: dict[str, Any]) -> None:
     assert ("bert", "causal") in leaks and ("gpt2", "causal") not in leaks
     for name, which in leaks:
         member = member_of(which)
-        config = family(name).config({"architectures": [_speaking(name)]})
+        speaks = next(n for n, a in family(name).architectures.items() if a.vocabulary)
+        config = family(name).config({"architectures": [speaks]})
         with pytest.raises(IncompatibleError):
             member.build(build(small(config, False)), defaults(member), VOCABULARY)
-
-
-def _speaking(name: str) -> str:
-    """The architecture of a family with a vocabulary head."""
-    return next(n for n, a in family(name).architectures.items() if a.vocabulary)
 
 
 def test_every_objective_is_learned_by_some_family(found: dict[str, Any]) -> None:

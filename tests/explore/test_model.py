@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -11,46 +10,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explore.node import javascript, needs_node
+from explore.node import bundled, javascript, needs_node
 from maskwright.ask.predict.language_model import LanguageModel, load
-from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.recipe import ObjectiveChoice
-from maskwright.ship.explore.bundle import bundle_files
-from tinyrun import recipe, text_file
+from tinyrun import recipe, text_file, train_quietly
 
 pytestmark = needs_node
 PROMPTS = ["The big cat", "Tree sat and then a", "on"]
 MASKED = ["The big [MASK] sat.", "[MASK] ran on a [MASK]."]
 # As masks are written by hand: without spaces and with several, twice, beside signs; and what is
 # none, since it is in other letters.
-ODD = [
-    "[MASK]",
-    "big[MASK]sat",
-    "big  [MASK]  sat",
-    "[MASK][MASK] sat [MASK] [MASK]",
-    "([MASK]), a",
-]
+ODD = ["[MASK]", "big[MASK]sat", "big  [MASK]  sat", "[MASK][MASK] sat [MASK] [MASK]"]
+ODD += ["([MASK]), a"]
 NO_MASKS = ["the [mask] sat", "the <MASK> sat", "[ MASK ] sat", "[MAS K]", "big cat"]
-GAPS = [
-    "The <extra_id_0> sat on <extra_id_1>.",
-    "<extra_id_1>the big<extra_id_0> cat",
-    "cat <extra_id_7>",
-]
+TEXTS_OF_MASKS = [*MASKED, *ODD, *NO_MASKS]
+GAPS = ["The <extra_id_0> sat on <extra_id_1>.", "<extra_id_1>the big<extra_id_0> cat"]
+GAPS += ["cat <extra_id_7>"]
 LENGTH = 40  # tokens, more than some of these models read at once
 
 
 @pytest.fixture(scope="module")
-def folders(
+def opened(
     model: Path, models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Path]:
+) -> dict[str, LanguageModel]:
     folder = tmp_path_factory.mktemp("hybrid")
-    made = replace(recipe(text_file(folder), steps=2), objective=ObjectiveChoice(name="hybrid"))
-    run.pretrain(made, folder / "run", stream=io.StringIO())
-    return {"bert": model, "hybrid": folder / "run", **models}
-
-
-@pytest.fixture(scope="module")
-def opened(folders: dict[str, Path]) -> dict[str, LanguageModel]:
+    hybrid = replace(recipe(text_file(folder), steps=2), objective=ObjectiveChoice(name="hybrid"))
+    train_quietly(hybrid, folder / "run")
+    folders = {"bert": model, "hybrid": folder / "run", **models}
     return {name: load(path, precision="float32") for name, path in folders.items()}
 
 
@@ -59,37 +45,26 @@ def found(
     opened: dict[str, LanguageModel], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
     given = []
-    for name, each in opened.items():
-        folder = tmp_path_factory.mktemp(name)
-        for file, data in bundle_files(each.model).items():
-            (folder / file).write_bytes(data)
-        sign = each.model.tokenizer.mask
-        texts, read = [], []
-        if sign:
-            token = each.model.tokenizer.vocabulary[sign]
-            texts = [t.replace("[MASK]", token) for t in MASKED]
-            odd = [*ODD, *NO_MASKS]
-            read = [*texts, *(t.replace("[MASK]", token) for t in odd)]
+    for name, model in opened.items():
+        tokenizer = model.model.tokenizer
+        fills = tokenizer.mask and "fill_mask" in model.abilities
         given.append(
             {
                 "name": name,
-                "folder": str(folder),
-                "read": read,
-                "prompts": PROMPTS if "generate" in each.abilities else [],
-                "gaps": GAPS if each.model.tokenizer.sentinels else [],
-                "masked": [_framed(each, text) for text in texts if "fill_mask" in each.abilities],
+                "folder": bundled(model.model, tmp_path_factory.mktemp(name)),
+                "read": [_signed(model, t) for t in TEXTS_OF_MASKS] if tokenizer.mask else [],
+                "prompts": PROMPTS if "generate" in model.abilities else [],
+                "gaps": GAPS if tokenizer.sentinels else [],
+                "masked": [_framed(model, _signed(model, t)) for t in MASKED if fills],
                 "count": LENGTH,
             }
         )
     return dict(
         javascript(
             """
-            const { Model } = await load("model.js");
-            const text = (path) => JSON.parse(new TextDecoder().decode(bytes(path)));
-            return given.map(({ name, folder, prompts, masked, count, read: texts, gaps }) => {
-              const read = (n) => text(`${folder}/${n}.json`);
-              const [facts, words] = [read("model"), read("tokenizer")];
-              const model = new Model(facts, words, bytes(`${folder}/model.safetensors`));
+            return Promise.all(given.map(async (
+              { name, folder, prompts, masked, count, read: texts, gaps }) => {
+              const model = await opened(folder);
               const some = { temperature: 0.9, topK: 40, topP: 0.95, seed: 3 };
               const write = (prompt, settings) => {
                 const writing = model.writing(prompt);
@@ -108,18 +83,24 @@ def found(
                 }
               };
               return [name, {
-                read: texts.map((each) => model.words.read(each, facts.mask).ids),
+                read: texts.map((each) => model.words.read(each, model.facts.mask).ids),
                 gaps: gaps.map((each) => write(each, { temperature: 0 })),
                 refused: [...gaps, "<extra_id_0> <extra_id_0>", "a <extra_id_99999>"].map(refused),
                 filled: masked.map(([ids, segments]) => model.fill(ids, segments, 8)),
                 sampled: prompts.map((p) => write(p, some)),
                 greedy: prompts.map((p) => write(p, { temperature: 0 })),
               }];
-            });
+            }));
             """,
             given,
         )
     )
+
+
+def _signed(model: LanguageModel, text: str) -> str:
+    """With the mask of this model."""
+    tokenizer = model.model.tokenizer
+    return text.replace("[MASK]", tokenizer.vocabulary[tokenizer.mask or 0])
 
 
 def _framed(model: LanguageModel, text: str) -> tuple[list[int], list[int]]:
@@ -136,31 +117,27 @@ def _framed(model: LanguageModel, text: str) -> tuple[list[int], list[int]]:
 
 @pytest.mark.parametrize("name", ["bert", "hybrid", "bart"])
 def test_masks(name: str, found: dict[str, Any], opened: dict[str, LanguageModel]) -> None:
-    model = opened[name]
-    sign = model.model.tokenizer.vocabulary[model.model.tokenizer.mask or 0]
-    wanted = model.fill_mask([text.replace("[MASK]", sign) for text in MASKED], top=8)
+    texts = [_signed(opened[name], text) for text in MASKED]
+    wanted = opened[name].fill_mask(texts, top=8)
     assert len(found[name]["filled"]) == 2
     for ours, holes in zip(found[name]["filled"], wanted, strict=True):
         for best, hole in zip(ours, holes, strict=True):
             chances = [each["probability"] for each in best]
             np.testing.assert_allclose(chances, [c.probability for c in hole.candidates], atol=1e-5)
-            assert [each["id"] for each in best][:1] == [c.id for c in hole.candidates][:1]
+            assert best[0]["id"] == hole.candidates[0].id
 
 
 @pytest.mark.parametrize("name", ["bert", "hybrid", "bart"])
 def test_masks_are_read_where_they_are_written(
     name: str, found: dict[str, Any], opened: dict[str, LanguageModel]
 ) -> None:
-    words = opened[name].model.tokenizer
-    assert words.mask is not None
-    sign = words.vocabulary[words.mask]
+    mask = opened[name].model.tokenizer.mask
     for text, ids in zip([*MASKED, *ODD], found[name]["read"], strict=False):
-        wanted = text.replace("[MASK]", sign)
-        assert ids == _framed(opened[name], wanted)[0]
-        assert ids.count(words.mask) == text.count("[MASK]")
+        assert ids == _framed(opened[name], _signed(opened[name], text))[0]
+        assert ids.count(mask) == text.count("[MASK]")
     # Negative control: other letters, and blanks within, are text, as in Python.
     for ids in found[name]["read"][-len(NO_MASKS) :]:
-        assert words.mask not in ids
+        assert mask not in ids
 
 
 def test_gaps_are_filled_by_what_is_written(

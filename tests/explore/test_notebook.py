@@ -62,12 +62,9 @@ def test_what_cannot_be_shown_is_refused(
     with pytest.raises(UsageError) as refused:
         maskwright.show(model, "filling")
     assert refused.value.found == "'filling'" and "attention" in str(refused.value.wanted)
-    with pytest.raises(UsageError):
-        maskwright.show(tmp_path / "nothing")
-    with pytest.raises(UsageError, match="no model"):
-        maskwright.show([])
-    with pytest.raises(UsageError, match="height"):
-        maskwright.show(model, height=7)
+    for shown, options in ((tmp_path / "nothing", {}), ([], {}), (model, {"height": 7})):
+        with pytest.raises(UsageError):
+            maskwright.show(shown, **options)
     monkeypatch.setattr(notebook, "MOST_WEIGHTS", 1000)
     with pytest.raises(UsageError, match="maskwright explore"):
         maskwright.show(model)

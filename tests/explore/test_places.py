@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from explore.node import javascript, needs_node
+from explore.node import javascript, needs_node, plain_tokenizer
 from maskwright.learn.tasks.base.encode import inked
 from maskwright.text.tables import marked_text
 from tokenizer.odd_texts import odd_texts
@@ -26,27 +26,21 @@ ALMOST = 0.97  # of odd texts: marks that no letter stands before are placed oth
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
     given = [
-        {
-            "kind": kind,
-            "json": trained(kind, lowercase=lower).plain,
-            "special": sorted(trained(kind, lowercase=lower).special_ids),
-            "texts": [*PLAIN, *ODD],
-        }
+        {"name": f"{kind} {lower}", **plain_tokenizer(trained(kind, lowercase=lower))}
         for kind in KINDS
         for lower in (False, True)
     ]
     return dict(
         javascript(
             """
-            const { Tokenizer } = await load("tokenizer.js");
             const { placed } = await load("places.js");
-            return given.map(({ json, special, texts, kind }, n) => {
-              const words = new Tokenizer(json, { special });
-              return [`${kind} ${n % 2}`, texts.map((text) => placed(words, text)
+            return Promise.all(given.tokenizers.map(async ({ name, ...plain }) => {
+              const words = await wordsOf(plain);
+              return [name, given.texts.map((text) => placed(words, text)
                 .map(({ id, begin, end }) => [id, begin, end]))];
-            });
+            }));
             """,
-            given,
+            {"tokenizers": given, "texts": [*PLAIN, *ODD]},
         )
     )
 
@@ -55,14 +49,11 @@ def found() -> dict[str, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_places_of_tokens(kind: str, lower: bool, found: dict[str, Any]) -> None:
     tokenizer, texts = trained(kind, lowercase=lower), [*PLAIN, *ODD]
-    ours = found[f"{kind} {int(lower)}"]
-    wrong = 0
-    for number, (text, (ids, spans)) in enumerate(
-        zip(texts, marked_text.encode_raw(tokenizer, texts), strict=True)
-    ):
+    wrong, encoded = 0, marked_text.encode_raw(tokenizer, texts)
+    for number, (text, mine) in enumerate(zip(texts, found[f"{kind} {lower}"], strict=True)):
+        ids, spans = encoded[number]
         places = inked(text, spans)
         wanted = [[int(i), *map(int, s)] for i, s in zip(ids, places, strict=True)]
-        mine = ours[number]
         assert [each[0] for each in mine] == [each[0] for each in wanted], text
         # What covers nothing stands nowhere.
         inks = [[each for each in some if each[1] < each[2]] for some in (mine, wanted)]

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import pty
 import threading
 import time
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from maskwright.base.report.panel import Panel, is_terminal
+from maskwright.base.budget import Budget
+from maskwright.base.report.panel import BARS, History, Panel, Throughput, budget, is_terminal
 from report.runs import RUN, evaluation, sample, train
 
 HOSTILE = "a \x1b[2J\x1b[31mred\r\x07 \u202e[bold]file[/bold] [MASK]"
+
+
+def shown(*calls: Any, run: dict[str, Any] = RUN, seconds: float = 0.0) -> list[str]:
+    """The lines of a panel that was told these things: method and arguments of each."""
+    stream = io.StringIO()
+    panel = Panel(run, stream, seconds=seconds)
+    panel.start()
+    for method, *arguments in calls:
+        getattr(panel, method)(*arguments)
+    panel.close()
+    panel.close()
+    return stream.getvalue().splitlines()
 
 
 def play(panel: Panel, steps: int = 40) -> None:
@@ -34,40 +49,24 @@ def test_a_pipe_gets_plain_lines() -> None:
     play(Panel(RUN, stream, seconds=0.0))
     text = stream.getvalue()
     assert all(c.isprintable() or c == "\n" for c in text)
-    lines = text.splitlines()
-    assert lines[0] == (
-        "tiny · 665 k parameters · 40 steps · lines to beat: uniform 7.62, unigram 6.12"
-    )
-    assert lines[1].startswith("step 1/40 · loss 7.52 (at the uniform line")
-    assert any("held-out loss 4.080 · 29.4 % right · below the unigram line" in x for x in lines)
+    first, second, *_, saved, note, last = text.splitlines()
+    assert first.endswith("665 k parameters · 40 steps · lines to beat: uniform 7.62, unigram 6.12")
+    assert second.startswith("step 1/40 · loss 7.52 (at the uniform line")
+    assert "held-out loss 4.080 · 29.4 % right · below the unigram line" in text
     assert r"step 40 · sample: a [MASK] → a \x1b[2J" in text
-    assert lines[-3:-1] == ["saved step-00000040", r"one \x1b[1mnote"]
-    assert lines[-1].startswith("step 40/40")
-    assert "left" not in lines[-1]
+    assert (saved, note) == ("saved step-00000040", r"one \x1b[1mnote")
+    assert last.startswith("step 40/40") and "left" not in last
 
 
 def test_lines_come_no_more_often_than_asked() -> None:
-    stream = io.StringIO()
-    panel = Panel(RUN, stream, seconds=1000.0)
-    panel.start()
-    for step in range(1, 1000):
-        panel.step(train(step, 5.0))
-    assert len(stream.getvalue().splitlines()) == 1
-    panel.close()
-    panel.close()
-    assert len(stream.getvalue().splitlines()) == 2
+    steps = [("step", train(step, 5.0)) for step in range(1, 1000)]
+    assert len(shown(*steps, seconds=1000.0)) == 2, "the first, and the last when it closes"
 
 
 def test_the_change_since_the_last_evaluation_is_said() -> None:
-    stream = io.StringIO()
-    panel = Panel(RUN, stream)
-    panel.start()
-    panel.evaluation(evaluation(20, 6.0))
-    panel.evaluation(evaluation(40, 4.08, top1=None, bits_per_byte=1.25))
-    last = stream.getvalue().splitlines()[-1]
-    assert "4.080 (-1.920)" in last
-    assert "1.25 bits per byte" in last
-    assert "right" not in last
+    second = evaluation(40, 4.08, top1=None, bits_per_byte=1.25)
+    last = shown(("evaluation", evaluation(20, 6.0)), ("evaluation", second))[-1]
+    assert "4.080 (-1.920)" in last and "1.25 bits per byte" in last and "right" not in last
 
 
 def test_a_step_does_nothing_that_grows_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,11 +83,7 @@ def test_a_step_does_nothing_that_grows_with_the_run(monkeypatch: pytest.MonkeyP
     panel.start()
     panel.step(train(1, 5.0))
     asked = 0
-
-    def forbidden(*arguments: Any) -> None:
-        raise AssertionError("drawn between two redraws")
-
-    monkeypatch.setattr(panel, "_show", forbidden)
+    monkeypatch.setattr(panel, "_show", Mock(side_effect=AssertionError("drawn between redraws")))
     for step in range(2, 502):
         panel.step(train(step, 5.0))
     assert asked == 500
@@ -116,28 +111,21 @@ def test_a_stream_without_unicode_gets_lines_it_can_write() -> None:
 
 
 def test_a_run_without_references_or_end_is_shown() -> None:
-    stream = io.StringIO()
-    panel = Panel({}, stream, seconds=0.0)
-    panel.start()
-    panel.step({"step": 3, "loss": float("nan")})
-    panel.step({"step": 4, "loss": 5.0})
-    panel.close()
-    assert stream.getvalue().splitlines()[1:3] == [
-        "step 3 · loss – (not a number)",
-        "step 4 · loss 5.00",
-    ]
+    losses = [float("nan"), 5.0]
+    lines = shown(*(("step", {"step": n, "loss": x}) for n, x in enumerate(losses, 3)), run={})
+    assert lines[1:3] == ["step 3 · loss – (not a number)", "step 4 · loss 5.00"]
 
 
 def test_a_terminal_gets_the_panel_and_its_cursor_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "90")
     master, slave = pty.openpty()
-    shown = bytearray()
+    received = bytearray()
 
     def watch() -> None:
         with contextlib.suppress(OSError):  # the other end was closed
             while piece := os.read(master, 1 << 16):
-                shown.extend(piece)
+                received.extend(piece)
 
     watching = threading.Thread(target=watch)
     watching.start()
@@ -149,23 +137,17 @@ def test_a_terminal_gets_the_panel_and_its_cursor_back(monkeypatch: pytest.Monke
         play(Panel(RUN, stream, seconds=1000.0), steps=3)
     watching.join(timeout=30)
     os.close(master)
-    text = shown.decode()
+    text = received.decode()
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # cursor hidden, then shown
     assert "step 3/40" in text
     assert "[bold]file[/bold] [MASK]" in text  # text, not markup
-    assert "\x1b[2J" not in text  # the sample's own escape sequence
-    assert "\u202e" not in text
+    assert "\x1b[2J" not in text and "\u202e" not in text  # the sample's own
 
 
 def test_a_skipped_first_step_is_no_loss_of_nothing() -> None:
-    stream = io.StringIO()
-    panel = Panel(RUN, stream, seconds=0.0)
-    panel.start()
-    panel.skipped({"step": 1, "tokens": 64, "in_a_row": 1})
-    panel.step(train(2, 7.5))
-    panel.close()
-    assert "loss 7.50 (at the uniform line" in stream.getvalue()
-    assert "loss 0.00" not in stream.getvalue()
+    skipped = {"step": 1, "tokens": 64, "in_a_row": 1}
+    text = "\n".join(shown(("skipped", skipped), ("step", train(2, 7.5))))
+    assert "loss 7.50 (at the uniform line" in text and "loss 0.00" not in text
 
 
 def test_minutes_that_were_trained_before_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,3 +158,53 @@ def test_minutes_that_were_trained_before_count(monkeypatch: pytest.MonkeyPatch)
     now[0] += 30.0
     assert panel._share() == pytest.approx(0.95)
     panel.close()
+
+
+def test_a_long_history_keeps_its_shape_in_few_cells() -> None:
+    history = History(cells=8)
+    for step in range(100_000):
+        history.add(float(step))
+    line = history.sparkline()
+    assert 4 <= len(line) <= 8
+    assert list(line) == sorted(line, key=BARS.index)
+    assert (line[0], line[-1]) == (BARS[0], BARS[-1])
+    assert len(vars(history)["_means"]) < 16
+
+
+def test_a_history_ignores_what_is_no_number() -> None:
+    history = History(cells=4)
+    assert history.sparkline() == ""
+    for value in (1.0, math.nan, 2.0):
+        history.add(value)
+    assert history.sparkline() == BARS[0] + BARS[-1]
+
+
+def test_speed_and_remaining_time() -> None:
+    pace = Throughput()
+    assert pace.tokens_per_second == 0.0
+    pace.mark(100.0, 1000.0, 0.10)
+    assert math.isnan(pace.remaining(0.10))
+    pace.mark(110.0, 6000.0, 0.35)
+    assert pace.tokens_per_second == 500.0
+    assert pace.remaining(0.35) == pytest.approx(0.65 * 10 / 0.25)
+
+
+def test_a_resumed_run_is_judged_by_this_sitting() -> None:
+    pace = Throughput()
+    pace.mark(0.0, 9_000_000.0, 0.90)
+    pace.mark(50.0, 9_500_000.0, 0.95)
+    assert pace.remaining(0.95) == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(
+    ("run", "wanted"),
+    [
+        ({"steps": 40}, Budget(steps=40)),
+        ({"steps": None, "budget": {"steps": None, "minutes": 4.0}}, Budget(minutes=4.0)),
+        ({"budget": {"tokens": 5000}}, Budget(tokens=5000)),
+        ({}, None),
+        ({"steps": 0, "budget": "long"}, None),
+    ],
+)
+def test_the_end_of_a_run(run: dict[str, object], wanted: Budget | None) -> None:
+    assert budget(run) == wanted

@@ -78,15 +78,10 @@ def test_the_page_escapes_and_keeps_the_legend_inside() -> None:
     page = render(made)
     assert "<b>" not in page.replace("</b>", "") and "&lt;note&gt;" in page
     picture = draw(next(iter(charts(made))))
-    places = [
-        (float(x), float(y))
-        for x, y in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="4"', picture)
-    ]
-    assert len(places) == 7 and len({y for _, y in places}) > 1
-    assert max(x for x, _ in places) < 760
-    lowest = max(y for _, y in places)
-    assert lowest < min(float(y) for y in re.findall(r'y1="([\d.]+)"', picture))
-    assert picture.count("<polygon") == 7
+    dots = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="4"', picture)
+    xs, ys = ([float(dot[axis]) for dot in dots] for axis in (0, 1))
+    assert len(dots) == picture.count("<polygon") == 7 and len(set(ys)) > 1 and max(xs) < 760
+    assert max(ys) < min(float(y) for y in re.findall(r'y1="([\d.]+)"', picture))
 
 
 def test_the_first_sentence_says_which_recipe_is_better() -> None:

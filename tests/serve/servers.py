@@ -112,10 +112,24 @@ class Served:
         self.host = running.host
         self.address: tuple[str, int] = running._server.sock.getsockname()[:2]
 
+    @property
+    def protocol(self) -> Any:
+        """The class of the connections, whose limits are its attributes."""
+        return self.running._server.config.http_protocol_class
+
+    def open_requests(self) -> int:
+        return self.running._server.gate.open_requests
+
+    def open_connections(self) -> int:
+        return len(self.running._server.server_state.connections)
+
+    def metrics(self) -> str:
+        return self.get("/metrics").body.decode()
+
     def connect(self, timeout: float = 30.0) -> socket.socket:
-        made = socket.create_connection(self.address, timeout)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
+        connection = socket.create_connection(self.address, timeout)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
 
     def raw(self, data: bytes, timeout: float = 30.0) -> list[Answer]:
         """All answers to some bytes, until the server closes or nothing more comes."""
@@ -123,10 +137,14 @@ class Served:
             line.sendall(data)
             return list(answers(line))
 
-    def post(self, path: str, body: Any = None, **how: Any) -> Answer:
+    def first(self, data: bytes) -> Answer:
+        """The first answer to some bytes."""
         with self.connect() as line:
-            line.sendall(request(self.address, path, body, **how))
+            line.sendall(data)
             return next(answers(line))
+
+    def post(self, path: str, body: Any = None, **how: Any) -> Answer:
+        return self.first(request(self.address, path, body, **how))
 
     def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
         return self.post(path, method=method, headers=headers)

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -43,24 +42,25 @@ def refuse(*_):
     raise OSError(errno.ENOLCK, "no locks")
 fcntl.flock = refuse
 """
+BOTH_WAYS = pytest.mark.parametrize("before", ["", NO_FLOCK], ids=["flock", "exclusive file"])
 
 
-@pytest.mark.parametrize("before", ["", NO_FLOCK], ids=["flock", "exclusive file"])
+@BOTH_WAYS
 def test_F11_the_second_process_is_told_who_holds_it(tmp_path: Path, before: str) -> None:
     path = tmp_path / "run/run.lock"
     with _hold(path, 60, before) as first:
         assert first.stdout and first.stdout.readline() == "held\n"
         with _hold(path, 0, before) as second:
-            told = second.communicate()[0]
+            refusal = second.communicate()[0]
         assert second.returncode == 75
-        assert f"process {first.pid} on " in told
+        assert f"process {first.pid} on " in refusal
         first.send_signal(signal.SIGKILL)
         first.wait()
     with _hold(path, 0, before) as third:  # F12: the lock died with its process
         assert third.communicate()[0] == "held\n"
 
 
-@pytest.mark.parametrize("before", ["", NO_FLOCK], ids=["flock", "exclusive file"])
+@BOTH_WAYS
 def test_F11_of_many_that_start_together_one_wins(tmp_path: Path, before: str) -> None:
     path = tmp_path / "run.lock"
     racers = [_hold(path, 1.5, before) for _ in range(8)]
@@ -92,12 +92,7 @@ def test_F12_a_claim_of_another_boot_or_a_reused_number_is_stale(
 
 
 def test_a_lock_is_let_go(tmp_path: Path) -> None:
+    path = tmp_path / "run.lock"
     for _ in range(2):
-        path = tmp_path / "run.lock"
         with Lock(path), pytest.raises(StoppedError, match=str(os.getpid())), Lock(path):
             pass
-    holder = json.loads((tmp_path / "run.lock").read_text())
-    assert holder["pid"] == os.getpid()
-    assert (
-        abs(time.time() - time.mktime(time.strptime(holder["since"], "%Y-%m-%dT%H:%M:%SZ"))) < 9e4
-    )

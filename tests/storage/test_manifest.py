@@ -12,34 +12,33 @@ from tests.storage.committed import committed, fill
 from maskwright.base.errors import CheckpointError, DataError
 from maskwright.base.storage.commit import commit, extra_files, newest, read_manifest, verify
 
+FILES = ("model.safetensors", "training/state.json", "MANIFEST.json")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return committed(tmp_path)
 
 
-def test_F21_truncated_files_are_found_by_size(folder: Path) -> None:
-    draws = random.Random(21)
-    for name in ("model.safetensors", "training/state.json", "MANIFEST.json"):
-        data = (folder / name).read_bytes()
-        borders = [n for n in (0, 1, 4096, 8192, len(data) - 1) if n < len(data)]
-        for length in [*borders, *(draws.randrange(len(data)) for _ in range(30))]:
-            (folder / name).write_bytes(data[:length])
-            with pytest.raises(CheckpointError) as refusal:
-                verify(folder, full=False)
-            assert Path(name).name in str(refusal.value.where)
-            if name != "MANIFEST.json":
-                assert f"{length:,} bytes" in str(refusal.value.found)
-                assert f"{len(data):,} bytes" in str(refusal.value.wanted)
-        (folder / name).write_bytes(data)
-    verify(folder)
+@pytest.mark.parametrize("name", FILES)
+def test_F21_truncated_files_are_found_by_size(folder: Path, name: str) -> None:
+    draws, data = random.Random(21), (folder / name).read_bytes()
+    borders = [n for n in (0, 1, 4096, 8192, len(data) - 1) if n < len(data)]
+    for length in [*borders, *(draws.randrange(len(data)) for _ in range(30))]:
+        (folder / name).write_bytes(data[:length])
+        with pytest.raises(CheckpointError) as refusal:
+            verify(folder, full=False)
+        assert Path(name).name in str(refusal.value.where)
+        if name != "MANIFEST.json":
+            assert refusal.value.found == f"{length:,} bytes"
+            assert refusal.value.wanted == f"{len(data):,} bytes"
 
 
 def test_F22_every_flipped_bit_is_found(folder: Path) -> None:
     draws = random.Random(22)
     manifest = (folder / "MANIFEST.json").read_bytes()
     places = [("MANIFEST.json", n, n % 8) for n in range(0, len(manifest), 2)]
-    for name in ("model.safetensors", "training/state.json"):
+    for name in FILES[:2]:
         size = (folder / name).stat().st_size
         places += [(name, draws.randrange(size), draws.randrange(8)) for _ in range(100)]
     for name, place, bit in places:
@@ -53,29 +52,24 @@ def test_F22_every_flipped_bit_is_found(folder: Path) -> None:
     verify(folder)
 
 
-def test_F23_missing_files_are_named(folder: Path) -> None:
-    for name in ("model.safetensors", "training/state.json", "MANIFEST.json"):
-        data = (folder / name).read_bytes()
-        (folder / name).unlink()
-        with pytest.raises(CheckpointError, match="not complete") as refusal:
-            verify(folder, full=False)
-        assert Path(name).name in str(refusal.value.where)
-        (folder / name).write_bytes(data)
-    with pytest.raises(CheckpointError):
-        verify(folder.parent / "nowhere")
-    with pytest.raises(DataError):
-        verify(folder.parent / "nowhere", error=DataError)
+@pytest.mark.parametrize("name", FILES)
+def test_F23_missing_files_are_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(CheckpointError, match="not complete") as refusal:
+        verify(folder, full=False)
+    assert Path(name).name in str(refusal.value.where)
+
+
+@pytest.mark.parametrize("kind", [CheckpointError, DataError])
+def test_no_folder_is_an_error_of_the_callers_kind(tmp_path: Path, kind: type) -> None:
+    with pytest.raises(kind):
+        verify(tmp_path / "nowhere", error=kind)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        b"",
-        b"[]",
-        b"{}",
-        b"null",
-        b"\xff\xfe",
-        b'{"format": true}',
+        *(b"", b"[]", b"{}", b"null", b"\xff\xfe", b'{"format": true}'),
         b'{"format": 1, "about": {}, "files": []}',
         b'{"format": 1, "about": {}, "files": {"a": 1}}',
         b'{"format": 1, "about": {}, "files": {"../a": {"bytes": 1, "sha256": ""}}}',
@@ -84,6 +78,7 @@ def test_F23_missing_files_are_named(folder: Path) -> None:
         b"[" * 100_000,
         b'{"format": ' + b"9" * 5000 + b"}",
     ],
+    ids=range(13),
 )
 def test_hostile_manifests_are_refused(folder: Path, text: bytes) -> None:
     (folder / "MANIFEST.json").write_bytes(text)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,18 @@ from markupsafe import Markup
 
 from maskwright.base.errors import Finding
 from maskwright.base.report import document
-from maskwright.base.report.document import with_sentences
+from maskwright.base.report.document import (
+    count,
+    duration,
+    figure,
+    number,
+    percent,
+    size,
+    standing,
+    token_loss,
+    with_sentences,
+)
+from report.runs import RUN
 
 TAGS = re.compile(
     r"</?(?:mark|dl|dt|dd|ul|li|details|summary|code|pre)"
@@ -54,19 +67,20 @@ def test_long_texts_are_not_compared() -> None:
     assert document.marked("y " * 2000, "x " * 2000) == [("y " * 2000, False)]
 
 
-def test_nested_facts() -> None:
-    text = facts({"bytes": 5131000, "ok": True, "none": None, "list": ["a", 1], "in": {"x": 2.5}})
-    assert "<dt>bytes</dt><dd>5,131,000</dd>" in text
-    assert "<dd>yes</dd>" in text
-    assert "<dd>–</dd>" in text
-    assert "<dd>a, 1</dd>" in text
-    assert '<dd class="nested"><dl><dt>x</dt><dd>2.5</dd></dl></dd>' in re.sub(r"\n", "", text)
-
-
-def test_many_entries_are_folded_and_hashes_shortened() -> None:
-    text = facts({"files": [f"f{i}" for i in range(50)], "hash": "ab" * 32})
-    assert "<details><summary>50 entries</summary>" in text
-    assert f'<code title="{"ab" * 32}">abababababababab…</code>' in text
+@pytest.mark.parametrize(
+    ("value", "markup"),
+    [
+        ({"bytes": 5131000}, "<dt>bytes</dt><dd>5,131,000</dd>"),
+        ({"ok": True}, "<dd>yes</dd>"),
+        ({"none": None}, "<dd>–</dd>"),
+        ({"list": ["a", 1]}, "<dd>a, 1</dd>"),
+        ({"in": {"x": 2.5}}, '<dd class="nested"><dl><dt>x</dt><dd>2.5</dd></dl></dd>'),
+        ({"files": [f"f{i}" for i in range(50)]}, "<details><summary>50 entries</summary>"),
+        ({"hash": "ab" * 32}, f'<code title="{"ab" * 32}">abababababababab…</code>'),
+    ],
+)
+def test_facts(value: object, markup: str) -> None:
+    assert markup in facts(value).replace("\n", "")
 
 
 def test_endless_nesting_ends() -> None:
@@ -86,8 +100,7 @@ anything = st.recursive(
 @given(anything)
 def test_no_value_becomes_markup(value: object) -> None:
     left = TAGS.sub("", facts(value))
-    assert "<" not in left
-    assert ">" not in left
+    assert "<" not in left and ">" not in left
     assert all(c.isprintable() or c == "\n" for c in left)
 
 
@@ -118,3 +131,80 @@ def test_findings_in_a_record_are_sentences() -> None:
     assert shown == {"notes": ["empty files: a; remove them", "of before"], "unknown": {}}
     for other in ({"name": "a", "what": 3}, {"name": "Not one", "what": "b"}, {"name": "a"}):
         assert with_sentences([other]) == [other], "the control"
+
+
+LINES = {"uniform_loss": 7.6, "unigram_loss": 6.1}
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (12.0, "above the uniform line by 4.4 nats"),
+        (7.7, "at the uniform line, as before training"),
+        (7.0, "0.9 nats above the unigram line"),
+        (6.24, "on the unigram plateau, normal until it breaks"),
+        (5.96, "on the unigram plateau, normal until it breaks"),
+        (5.3, "below the unigram line by 0.8 nats"),
+        (math.nan, "not a number"),
+        (math.inf, "not a number"),
+    ],
+)
+def test_a_loss_is_placed_between_the_lines(loss: float, words: str) -> None:
+    assert standing(loss, LINES) == words
+
+
+def test_a_plateau_late_in_the_run_is_not_called_normal() -> None:
+    assert "normal" in standing(6.1, LINES, share=0.4)
+    assert "normal" not in standing(6.1, LINES, share=0.6)
+
+
+@pytest.mark.parametrize("lines", [{}, {"unigram_loss": None}])
+def test_missing_lines_give_no_words(lines: dict[str, None]) -> None:
+    assert standing(5.0, lines) == ""
+
+
+@pytest.mark.parametrize(
+    ("write", "value", "words"),
+    [
+        (count, 0, "0"),
+        (count, 0.5, "0.5"),
+        (count, 999, "999"),
+        (count, 999.7, "1 k"),
+        (count, 12_345, "12.3 k"),
+        (count, 999_999, "1 M"),
+        (count, 2e9, "2 G"),
+        (count, math.nan, "–"),
+        (count, -1500, "-1.5 k"),
+        (duration, 0.4, "0 s"),
+        (duration, 59.4, "59 s"),
+        (duration, 60, "1 min"),
+        (duration, 200, "3 min 20 s"),
+        (duration, 7500, "2 h 5 min"),
+        (duration, 90_000, "1 d 1 h"),
+        (duration, math.nan, "–"),
+        (duration, -3, "0 s"),
+        (percent, 0.3124, "31.2 %"),
+        (percent, 0.000488, "0.049 %"),
+        (percent, math.nan, "–"),
+        (figure, 4.0801, "4.080"),
+        (figure, 1e6, "1 M"),
+        (figure, math.inf, "–"),
+        (size, 18_100_000, "18.1 MB"),
+        (size, 12, "12 bytes"),
+    ],
+)
+def test_numbers_in_words(write: Callable[[float], str], value: float, words: str) -> None:
+    assert write(value) == words
+
+
+def test_the_part_that_predicts_tokens_is_compared() -> None:
+    assert token_loss({"loss": 7.0, "parts": {"masked": 6.3, "pair": 0.7}}, RUN) == 6.3
+    assert token_loss({"loss": 3.0, "parts": {"something": 1.0}}, RUN) == 3.0
+    assert token_loss({"loss": 3.0}, RUN) == 3.0
+    assert math.isnan(token_loss({"loss": "3.0", "parts": []}, RUN))
+
+
+def test_what_is_no_number_is_nan() -> None:
+    for value in (None, "1", True, [1]):
+        assert math.isnan(number({"x": value}, "x"))
+    assert number({"x": 2}, "x") == 2.0
