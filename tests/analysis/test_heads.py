@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
@@ -30,23 +29,24 @@ from tinyrun import WORDS, text_file
 
 def test_measures_of_known_weights() -> None:
     size = 6
-    previous = torch.diag(torch.ones(size - 1), -1)
-    previous[0, 0] = 1.0
-    following = torch.diag(torch.ones(size - 1), 1)
-    following[-1, -1] = 1.0
+    previous, following = (torch.diag(torch.ones(size - 1), side) for side in (-1, 1))
+    previous[0, 0] = following[-1, -1] = 1.0
     even = torch.full((size, size), 1 / size)
     weights = torch.stack([previous, following, torch.eye(size), even])[None].double()
     asked = torch.tensor([[False, True, True, True, True, False]])
     special = torch.tensor([[True, False, False, False, False, True]])
-    found = heads._sums(weights, (weights > 0).any(1, keepdim=True), asked, special) / 4
-    told = {name: found[:, i] for i, name in enumerate(MEASURES)}
-    np.testing.assert_allclose(told["previous"], [1, 0, 0, 1 / size], atol=1e-9)
-    np.testing.assert_allclose(told["next"], [0, 1, 0, 1 / size], atol=1e-9)
-    np.testing.assert_allclose(told["itself"], [0, 0, 1, 1 / size], atol=1e-9)
-    np.testing.assert_allclose(told["first"], [1 / 4, 0, 0, 1 / size], atol=1e-9)
-    np.testing.assert_allclose(told["special"], [1 / 4, 1 / 4, 0, 2 / size], atol=1e-9)
-    np.testing.assert_allclose(told["distance"][:3], [1, 1, 0], atol=1e-9)
-    np.testing.assert_allclose(told["entropy"], [0, 0, 0, 1], atol=1e-9)
+    sums = heads._sums(weights, (weights > 0).any(1, keepdim=True), asked, special) / 4
+    for name, known in {
+        "previous": [1, 0, 0, 1 / size],
+        "next": [0, 1, 0, 1 / size],
+        "itself": [0, 0, 1, 1 / size],
+        "first": [1 / 4, 0, 0, 1 / size],
+        "special": [1 / 4, 1 / 4, 0, 2 / size],
+        "distance": [1, 1, 0],
+        "entropy": [0, 0, 0, 1],
+    }.items():
+        column = sums[: len(known), MEASURES.index(name)]
+        np.testing.assert_allclose(column, known, atol=1e-9, err_msg=name)
 
 
 def test_a_model(model: Path) -> None:
@@ -215,22 +215,26 @@ def test_bad_trees(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         heads.read_trees(path)
     assert "line 2" in str(caught.value.where)
-    path.write_bytes("1\tcaf\xe9\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"(?i)utf-8"):
-        heads.read_trees(path)
-    path.write_text("# nothing\n")
-    with pytest.raises(UsageError, match="no sentence"):
-        heads.read_trees(path)
-    plain = tmp_path / "plain.txt"
-    plain.write_text("a text")
-    for wrong, message in ((plain, "not a tree bank"), (tmp_path / "no.conllu", "no")):
-        with pytest.raises(UsageError, match=message):
-            heads.read_trees(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "error"),
+    [
+        ("bad.conllu", "1\tcaf\xe9\n".encode("latin-1"), DataError),
+        ("bad.conllu", b"# nothing\n", UsageError),
+        ("plain.txt", b"a text", UsageError),
+        ("none.conllu", None, UsageError),
+    ],
+)
+def test_what_is_no_tree_bank(name: str, data: bytes | None, error: type, tmp_path: Path) -> None:
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(error):
+        heads.read_trees(tmp_path / name)
 
 
 def test_a_packed_tree_bank(tmp_path: Path) -> None:
-    whole = bank(tmp_path / "bank.conllu")
-    packed = tmp_path / "packed.conllu.gz"
+    whole, packed = bank(tmp_path / "bank.conllu"), tmp_path / "packed.conllu.gz"
     packed.write_bytes(gzip.compress(whole.read_bytes()))
     assert heads.read_trees(packed) == heads.read_trees(whole)
 
@@ -296,7 +300,14 @@ def test_bytes_are_shown_as_the_characters_that_they_are() -> None:
     assert pieces("a 😀", [(0, 0), (0, 1), (2, 3)], special=2) == ["name0", "a", "name2"]
 
 
-def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def meanings(tmp_path: Path) -> Path:
+    file = tmp_path / "cats.csv"
+    file.write_text("text,label\nthe cat sat,a\na cat ran,a\none cat saw,b\nbig cat hat,b\n")
+    return file
+
+
+def test_the_command_of_attention(model: Path, tmp_path: Path) -> None:
     page = attention(
         model,
         tmp_path / "a",
@@ -307,42 +318,41 @@ def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     )
     text = page.read_text()
     assert "heads of grammar" in text and "<script" not in text and "<b>sat" not in text
-    found = json.loads((tmp_path / "a" / "results.json").read_text())
-    assert set(found["heads"]) == set(MEASURES) and found["relations"][0]["name"] == "all"
-    meanings = tmp_path / "cats.csv"
-    with meanings.open("w", newline="") as file:
-        csv.writer(file).writerows(
-            [
-                ["text", "label"],
-                ["the cat sat", "a"],
-                ["a cat ran", "a"],
-                ["one cat saw", "b"],
-                ["big cat hat", "b"],
-            ]
-        )
+    results = json.loads((tmp_path / "a" / "results.json").read_text())
+    assert set(results["heads"]) == set(MEASURES) and results["relations"][0]["name"] == "all"
+
+
+def test_the_command_of_a_word(model: Path, tmp_path: Path, meanings: Path) -> None:
     said = io.StringIO()
     probe(model, tmp_path / "w", data=meanings, word="cat", stream=said)
     assert "“cat” in 4 texts and 2 meanings" in said.getvalue()
-    assert (
-        main(
-            ["attention", str(model), "--text", str(tmp_path / "no"), "--out", str(tmp_path / "o")]
-        )
-        == 64
-    )
     with pytest.raises(DataError):
         probe(model, tmp_path / "w2", data=meanings, word="dog", stream=said)
-    data = ["probe", str(model), "--word", "cat", "--data", str(meanings)]
-    assert main([*data, "--task", "tagging", "--out", str(tmp_path / "b")]) == 64
-    assert main([*data, "--items", "50", "--out", str(tmp_path / "b")]) == 64
-    assert main([*data, "--column", "text=nothing", "--out", str(tmp_path / "b")]) == 65
-    assert main(["probe", str(model), "--word", " ", "--out", str(tmp_path / "b")]) == 64
-    assert main(["attention", str(model), "--sentence", "", "--out", str(tmp_path / "b")]) == 64
-    capsys.readouterr()
-    # Their beginnings can be looked at, all the same.
-    assert main(["attention", str(model), "--out", str(tmp_path / "b")]) == 0
-    # The built-in sentences are longer than 32 pieces of this vocabulary.
-    assert main(["probe", str(model), "--out", str(tmp_path / "c")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "code"),
+    [
+        ("attention", "--text OUT/none", 64),
+        ("attention", "--sentence=", 64),
+        ("probe", "--word=  ", 64),
+        ("probe", "--word=cat --data OUT/cats.csv --task=tagging", 64),
+        ("probe", "--word=cat --data OUT/cats.csv --items=50", 64),
+        ("probe", "--word=cat --data OUT/cats.csv --column=text=nothing", 65),
+    ],
+)
+def test_refused_commands(
+    verb: str, options: str, code: int, model: Path, tmp_path: Path, meanings: Path
+) -> None:
+    line = [option.replace("OUT", str(tmp_path)) for option in options.split(" ")]
+    assert main([verb, str(model), *line, "--out", str(tmp_path / "b")]) == code
+
+
+def test_the_built_in_sentences(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are longer than 32 pieces of this vocabulary; and what is there is not written over."""
+    lines = [[verb, str(model), "--out", str(tmp_path / verb)] for verb in ("attention", "probe")]
+    assert [main(line) for line in lines] == [0, 0]
     assert "sentences are cut around the word" in capsys.readouterr().out
-    # What is there is not written over.
-    assert main(["attention", str(model), "--out", str(tmp_path / "b")]) == 64
-    assert "there already" in capsys.readouterr().err
+    assert main(lines[0]) == 64 and "there already" in capsys.readouterr().err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +22,7 @@ from maskwright.base.metrics import metrics
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.find import override
+from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.text.tables.prepare import prepare
 from tinyrun import WORDS, recipe, text_file
 
@@ -33,9 +33,8 @@ def tagged(path: Path, before: bool, count: int = 400) -> Path:
     for _ in range(count):
         words = draw.choice(WORDS, draw.integers(4, 8)).tolist()
         told = ["AB"[word > "on"] for word in words]
-        lines.append(
-            json.dumps({"tokens": words, "tags": [told[0], *told[:-1]] if before else told})
-        )
+        tags = [told[0], *told[:-1]] if before else told
+        lines.append(json.dumps({"tokens": words, "tags": tags}))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
@@ -43,7 +42,7 @@ def tagged(path: Path, before: bool, count: int = 400) -> Path:
 @pytest.mark.parametrize("before", [False, True])
 def test_where_a_label_can_be_read_off(model: Path, tmp_path: Path, before: bool) -> None:
     data = prepare(tagged(tmp_path / "data.jsonl", before), division=DIVISION)
-    found = probe_layers(ProbedModel.of(model), data, items=1000)
+    found = probe_layers(ProbedModel.of(model), data, items=600)
     values = [each.value for each in found.accuracy]
     assert len(values) == len(found.layers) == 3 and found.layers[0] == "embeddings"
     if before:
@@ -119,8 +118,6 @@ def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
     subject = ProbedModel.of(model)
     texts = [" ".join(WORDS[i : i + n]) for i, n in ((0, 3), (4, 7), (2, 1), (8, 5))]
     asked = [subject.tokenizer.frame(subject.tokenizer.encode(text))[0] for text in texts]
-    from maskwright.model.inference.encoded import EncodedExamples, framed
-
     packed = EncodedExamples(framed(asked), np.zeros(len(asked), np.int64))
     with torch.inference_mode():
         alone = [subject.model.network.hidden_states(torch.tensor([ids])) for ids in asked]
@@ -132,11 +129,8 @@ def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
     }
     for name, way in WAYS.items():
         found = layer_states(subject.model, packed, subject.collation, way)
-        for number, states in enumerate(alone):
-            for layer, hidden in enumerate(states):
-                np.testing.assert_allclose(
-                    found[layer, number], wanted[name](hidden).numpy(), atol=1e-5
-                )
+        each = np.array([[wanted[name](hidden).numpy() for hidden in states] for states in alone])
+        np.testing.assert_allclose(found, each.swapaxes(0, 1), atol=1e-5)
 
 
 def test_vectors_alike_but_for_rounding_are_alike(
@@ -250,37 +244,28 @@ def test_the_pairs_that_are_asked_are_drawn(
 
 
 def test_the_command(model: Path, tmp_path: Path) -> None:
-    said = io.StringIO()
-    page = probe(
-        model,
-        tmp_path / "tags",
-        data=tagged(tmp_path / "data.jsonl", False),
-        items=300,
-        stream=said,
-    )
-    assert "selectivity" in said.getvalue() and "selectivity" in page.read_text()
-    found = json.loads((tmp_path / "tags" / "results.json").read_text())
-    assert len(found["accuracy"]) == 3 and "<script" not in page.read_text()
+    said, data = io.StringIO(), tagged(tmp_path / "data.jsonl", False)
+    page = probe(model, tmp_path / "tags", data=data, items=100, stream=said).read_text()
+    assert "selectivity" in said.getvalue() and "selectivity" in page and "<script" not in page
+    results = json.loads((tmp_path / "tags" / "results.json").read_text())
+    assert len(results["accuracy"]) == 3
 
 
 def test_the_command_of_pairs(model: Path, tmp_path: Path) -> None:
-    said = io.StringIO()
-    rows = ["sentence1,sentence2,score"]
-    draw = np.random.default_rng(0)
-    for n in range(60):
-        rows.append(f"the cat sat on {WORDS[n % 9]},the dog ran,{draw.random() * 5:.2f}")
-    (tmp_path / "pairs.csv").write_text("\n".join(rows) + "\n")
-    probe(model, tmp_path / "pairs", data=tmp_path / "pairs.csv", task="similarity", stream=said)
-    found = json.loads((tmp_path / "pairs" / "results.json").read_text())
-    assert set(found["found"]) == set(WAYS)
-    assert found["pairs"] == found["there"] == 60 and "Counting words" in said.getvalue()
+    def found(name: str, data: Path, **options: Any) -> Any:
+        probe(model, tmp_path / name, data=data, task="similarity", stream=said, **options)
+        return json.loads((tmp_path / name / "results.json").read_text())
+
+    said, draw = io.StringIO(), np.random.default_rng(0)
+    rows = [f"the cat sat on {WORDS[n % 9]},the dog ran,{draw.random() * 5:.2f}" for n in range(60)]
     (tmp_path / "alone").mkdir()  # nothing is learned from, so nothing to learn from is needed
-    shutil.copy(tmp_path / "pairs.csv", tmp_path / "alone" / "test.csv")
-    again = {"data": tmp_path / "alone", "task": "similarity", "stream": said}
-    probe(model, tmp_path / "again", **again)  # type: ignore[arg-type]
-    assert json.loads((tmp_path / "again" / "results.json").read_text()) == found
-    probe(model, tmp_path / "few", items=20, **again)  # type: ignore[arg-type]
-    assert json.loads((tmp_path / "few" / "results.json").read_text())["pairs"] == 20
+    for file in (tmp_path / "pairs.csv", tmp_path / "alone" / "test.csv"):
+        file.write_text("\n".join(["sentence1,sentence2,score", *rows]) + "\n")
+    whole = found("pairs", tmp_path / "pairs.csv")
+    assert set(whole["found"]) == set(WAYS) and whole["pairs"] == whole["there"] == 60
+    assert "Counting words" in said.getvalue()
+    assert found("again", tmp_path / "alone") == whole
+    assert found("few", tmp_path / "alone", items=20)["pairs"] == 20
 
 
 def test_the_command_of_texts_that_begin_alike(model: Path, tmp_path: Path) -> None:
@@ -294,11 +279,15 @@ def test_the_command_of_texts_that_begin_alike(model: Path, tmp_path: Path) -> N
     assert found["selectivity"] == [None] * 3 and found["control"][0]["value"] is None
 
 
-def test_refusals(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["probe", str(tmp_path / "nowhere")]) == 64
-    assert main(["probe", str(model), "--items", "1", "--out", str(tmp_path / "o")]) == 64
-    assert main(["probe", str(model), "--word", "cat", "--out", str(tmp_path / "o")]) == 64
-    assert "text and label" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "options", [["MODEL/nowhere"], ["MODEL", "--items", "1"], ["MODEL", "--word", "cat"]]
+)
+def test_refused_commands(options: list[str], model: Path, tmp_path: Path) -> None:
+    line = [option.replace("MODEL", str(model)) for option in options]
+    assert main(["probe", *line, "--out", str(tmp_path / "o")]) == 64
+
+
+def test_texts_that_are_written_are_not_probed(model: Path, tmp_path: Path) -> None:
     rows = ({"source": f"a{n} cat", "target": f"a dog of {n}"} for n in range(40))
     data = tmp_path / "data.jsonl"
     data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))

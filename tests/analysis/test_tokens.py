@@ -20,10 +20,8 @@ def test_a_pair_is_shown_as_it_is_framed(kind: str, style: str) -> None:
     one, two = "kalomi sat", "po ☃"
     sight = see(tokenizer, one, two)
     ids, segments = tokenizer.frame(tokenizer.encode(one), tokenizer.encode(two))
-    assert [each.id for each in sight.tokens] == ids
-    assert [each.segment for each in sight.tokens] == segments
-    assert [each.position for each in sight.tokens] == list(range(len(ids)))
-    assert [each.token for each in sight.tokens] == tokenizer.tokens(ids)
+    wanted = zip(ids, segments, range(len(ids)), tokenizer.tokens(ids), strict=True)
+    assert [(t.id, t.segment, t.position, t.token) for t in sight.tokens] == list(wanted)
     for each in sight.tokens:
         assert (each.text is None) == (each.id in tokenizer.special_ids and not each.unknown)
     strange = [each for each in sight.tokens if each.unknown]

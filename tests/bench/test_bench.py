@@ -3,7 +3,6 @@ none is named with the reason. Speed itself is asserted nowhere."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,11 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from finetune.test_command import table
 from maskwright.ask.predict.language_model import load
 from maskwright.base.errors import DataError, ResourceError, UsageError
 from maskwright.cli import main as cli
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.ship.bench import bench as command
 from maskwright.ship.bench.bench import Process, bench
 from maskwright.ship.bench.work import (
@@ -36,13 +33,9 @@ from maskwright.ship.bench.work import (
 )
 
 
-@pytest.fixture(scope="module")
-def classifier(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("bench")
-    data = table(folder / "rows.csv", "classification")
-    options: dict[str, Any] = {"seeds": 1, "epochs": 1, "batch": 16}
-    finetune_file(model, data, folder / "out", stream=io.StringIO(), **options)
-    return folder / "out"
+@pytest.fixture
+def classifier(small_task: Callable[..., Path]) -> Path:
+    return small_task("classification")
 
 
 def test_what_is_measured_follows_from_the_model(
@@ -84,17 +77,19 @@ def test_rows_of_a_file_are_asked(classifier: Path, tmp_path: Path) -> None:
         items_of(opened, work, file)
 
 
-def test_a_task_of_several_columns_wants_a_file(model: Path, tmp_path: Path) -> None:
-    data = table(tmp_path / "rows.csv", "pair-classification")
-    options: dict[str, Any] = {"method": "probe", "seeds": 1, "epochs": 1, "batch": 16}
-    finetune_file(model, data, tmp_path / "out", stream=io.StringIO(), **options)
-    opened = load(tmp_path / "out")
-    work = work_of(opened, tmp_path / "out")
+def test_a_task_of_several_columns_wants_a_file(
+    small_task: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = small_task("pair-classification")
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"first": "the cat", "second": "a dog"}\n' * 2)
+    opened = load(folder)
+    work = work_of(opened, folder)
     assert work.kind == "answer" and work.refusal
     with pytest.raises(UsageError, match="--data"):
         items_of(opened, work, None)
-    items, _ = items_of(opened, work, data)
-    assert opened.predict(items[:2]) and isinstance(items[0], dict)
+    items, _ = items_of(opened, work, file)
+    assert opened.predict(items) and isinstance(items[0], dict)
 
 
 def test_ours_is_measured_and_others_are_named(

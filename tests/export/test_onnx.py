@@ -26,17 +26,11 @@ pytest.importorskip("onnxscript")
 
 STEP = "decoder_step"
 
-# What is hard to follow, in few layers: shared ones, windows, rotations, a past, distances beside
-# a memory. All else is a proof (`test_every_family_and_head`), since a graph takes seconds.
+# What is hard to follow, in few layers: windows and rotations; a past, and distances beside a
+# memory. All else is a proof (`test_every_family_and_head`), since a graph takes seconds.
+WINDOWS = {"num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"]}
 QUICK: list[tuple[str, str, dict[str, Any], str]] = [
-    ("albert", "AlbertForQuestionAnswering", {"num_hidden_layers": 2}, "model"),
-    (
-        "modernbert",
-        "ModernBertForSequenceClassification",
-        {"num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"]},
-        "model",
-    ),
-    ("gpt2", "GPT2LMHeadModel", {"n_layer": 1}, "model"),
+    ("modernbert", "ModernBertForSequenceClassification", WINDOWS, "model"),
     ("t5", "T5ForConditionalGeneration", {"num_layers": 1, "num_decoder_layers": 1}, STEP),
 ]
 
@@ -66,11 +60,8 @@ def test_the_folder_says_what_it_is(exported: Path) -> None:
     commit.verify(exported)
     about = json.loads((exported / "export.json").read_text())
     (graph,) = about["graphs"]
-    assert [port["name"] for port in graph["inputs"]] == [
-        "input_ids",
-        "attention_mask",
-        "token_type_ids",
-    ]
+    inputs = {port["name"] for port in graph["inputs"]}
+    assert inputs == {"input_ids", "attention_mask", "token_type_ids"}
     assert graph["outputs"][0]["name"] == "logits" and about["opset"] == 18
     assert graph["measured"]["relative"] <= 1e-5 and len(about["source"]["fingerprint"]) == 64
     assert {"model.onnx", "tokenizer.json", "config.json"} <= {p.name for p in exported.iterdir()}
@@ -91,19 +82,18 @@ def test_a_corrupted_graph_is_refused_and_leaves_nothing(
     from onnx import numpy_helper
 
     def wrong(graph: Any, folder: Path, *, opset: int = 18) -> list[Path]:
-        found = onnx.load(exported / "model.onnx")
+        model = onnx.load(exported / "model.onnx")
         if how != "output":
-            dense = [each for each in found.graph.initializer if list(each.dims) == [16, 32]]
-            damaged = dense[0]
+            damaged = next(t for t in model.graph.initializer if list(t.dims) == [16, 32])
             values = numpy_helper.to_array(damaged).copy()
             values.flat[values.size // 2] += 0.5 if how == "weights" else np.nan
             damaged.CopyFrom(numpy_helper.from_array(values, damaged.name))
         else:
-            name = found.graph.output[0].name
-            last = next(node for node in found.graph.node if name in node.output)
+            name = model.graph.output[0].name
+            last = next(node for node in model.graph.node if name in node.output)
             last.output[0] = "before"
-            found.graph.node.append(onnx.helper.make_node("Neg", ["before"], [name]))
-        (folder / "model.onnx").write_bytes(found.SerializeToString())
+            model.graph.node.append(onnx.helper.make_node("Neg", ["before"], [name]))
+        (folder / "model.onnx").write_bytes(model.SerializeToString())
         return [folder / "model.onnx"]
 
     monkeypatch.setattr(onnx_writer, "write", wrong)

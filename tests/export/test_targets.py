@@ -18,11 +18,8 @@ from finetune.test_command import table
 from maskwright.ask.predict.language_model import load
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
 from maskwright.base.storage.commit import verify
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.model.checkpoint import pretrained
-from maskwright.model.graph import onnx
 from maskwright.model.graph.engines import openvino as openvino_engine
-from maskwright.model.graph.graphs import Graph
 from maskwright.model.opening.open import BASE, open_merged, open_model
 from maskwright.ship.bench.work import work_of
 from maskwright.ship.export.folder import as_folder, documents, predictor_of
@@ -30,6 +27,7 @@ from maskwright.ship.export.run import export_model
 from maskwright.ship.export.target import Report
 from maskwright.ship.export.targets import openvino, sentence_transformers
 from maskwright.text.tokenizer.tokenizer import Tokenizer
+from small_tasks import finetuned
 
 METHODS = ("full", "lora", "probe", "head")
 TEXTS = ["the cat sat on the mat.", "the dog", "a big dog saw the old cat."]
@@ -37,12 +35,11 @@ TEXTS = ["the cat sat on the mat.", "the dog", "a big dog saw the old cat."]
 
 @pytest.fixture(scope="module")
 def tuned(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Classifiers: of all weights, and by an adapter that is merged."""
+    """Classifiers: of all weights, by an adapter that is merged, and of heads alone."""
     folder = tmp_path_factory.mktemp("tuned")
     data = table(folder / "rows.csv", "classification")
-    common: dict[str, Any] = {"seeds": 1, "epochs": 1, "batch": 16}
     for method in METHODS:
-        finetune_file(model, data, folder / method, method=method, stream=io.StringIO(), **common)
+        finetuned(model, data, folder / method, method=method, epochs=1, batch=16, least_steps=0)
     return {method: folder / method for method in METHODS}
 
 
@@ -60,44 +57,37 @@ def exported(model: Path, out: Path, to: str, **options: Any) -> Report:
 
 # ------------------------------------------------------------------------ sentence-transformers
 def test_a_folder_of_sentence_transformers_is_the_classic_one(model: Path, vectors: Path) -> None:
+    def read(name: str) -> Any:
+        return json.loads((vectors / name).read_text())
+
     verify(vectors)
-    modules = json.loads((vectors / "modules.json").read_text())
-    assert [(m["type"], m["path"]) for m in modules] == [
-        ("sentence_transformers.models.Transformer", ""),
-        ("sentence_transformers.models.Pooling", "1_Pooling"),
-        ("sentence_transformers.models.Normalize", "2_Normalize"),
-    ]
-    pooling = json.loads((vectors / "1_Pooling" / "config.json").read_text())
-    assert pooling["pooling_mode_mean_tokens"] is True
-    assert pooling["pooling_mode_cls_token"] is False
-    reading = json.loads((vectors / "sentence_bert_config.json").read_text())
-    assert reading["max_seq_length"] == 24
-    about = json.loads((vectors / "config_sentence_transformers.json").read_text())
+    modules = {(m["type"].rpartition(".")[2], m["path"]) for m in read("modules.json")}
+    assert modules == {("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")}
+    pooling = read("1_Pooling/config.json")
+    assert pooling["pooling_mode_mean_tokens"] and not pooling["pooling_mode_cls_token"]
+    assert read("sentence_bert_config.json")["max_seq_length"] == 24
+    about = read("config_sentence_transformers.json")
     assert about["prompts"] == {"query": "search: "} and about["similarity_fn_name"] == "cosine"
-    config = json.loads((vectors / "config.json").read_text())
-    assert config["architectures"] == ["BertModel"] and not list(vectors.rglob("*.py"))
+    assert read("config.json")["architectures"] == ["BertModel"] and not list(vectors.rglob("*.py"))
     ours, theirs = load(model, precision="float32"), load(vectors, precision="float32")
     assert np.allclose(ours.embed(TEXTS), theirs.embed(TEXTS), atol=1e-6)
 
 
-def test_vectors_that_were_trained_keep_their_pooling(model: Path, tmp_path: Path) -> None:
-    data = tmp_path / "pairs.csv"
-    rows = [f"the {w} sat on mat {n},one {w} ran" for n in range(20) for w in ("cat", "dog")]
-    data.write_text("\n".join(["anchor,positive", *rows]) + "\n")
-    common: dict[str, Any] = {"seeds": 1, "epochs": 1, "batch": 8, "pooling": "cls"}
-    common |= {"task": "matching", "stream": io.StringIO()}
-    finetune_file(model, data, tmp_path / "tuned", **common)
-    exported(tmp_path / "tuned", tmp_path / "out", "sentence-transformers")
-    ours, theirs = load(tmp_path / "tuned"), load(tmp_path / "out")
-    assert np.allclose(ours.embed(TEXTS), theirs.embed(TEXTS), atol=1e-6)
+def test_vectors_that_were_trained_keep_their_pooling(
+    small_task: Callable[..., Path], tmp_path: Path
+) -> None:
+    trained = small_task("matching", pooling="cls")
+    exported(trained, tmp_path / "out", "sentence-transformers")
+    # A folder of that library is written anew as well.
+    exported(tmp_path / "out", tmp_path / "again", "sentence-transformers")
+    ours, theirs, again = (
+        load(folder).embed(TEXTS) for folder in (trained, tmp_path / "out", tmp_path / "again")
+    )
+    assert np.allclose(ours, theirs, atol=1e-6) and np.allclose(theirs, again, atol=1e-6)
     pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
     assert pooling["pooling_mode_cls_token"] is True
     with pytest.raises(UsageError, match="--pooling"):
-        exported(tmp_path / "tuned", tmp_path / "no", "sentence-transformers", pooling="mean")
-    # A folder of that library is written anew as well.
-    exported(tmp_path / "out", tmp_path / "again", "sentence-transformers")
-    again = load(tmp_path / "again").embed(TEXTS)
-    assert np.allclose(theirs.embed(TEXTS), again, atol=1e-6)
+        exported(trained, tmp_path / "no", "sentence-transformers", pooling="mean")
 
 
 @pytest.mark.interop
@@ -115,15 +105,20 @@ def test_the_library_itself_gives_the_same_vectors(vectors: Path, models: dict[s
     assert not np.allclose(query, ours[0], atol=1e-5), "the control"
 
 
-def test_what_is_no_such_folder_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
-    for name, to, options, error in (
+@pytest.mark.parametrize(
+    ("name", "to", "options", "error"),
+    [
         ("t5", "sentence-transformers", {}, IncompatibleError),
         ("t5", "sentence-transformers", {"pooling": "median"}, ConfigError),
         ("gpt2", "sentence-transformers", {"text_length": 4000}, UsageError),
         ("t5", "merged", {}, UsageError),
-    ):
-        with pytest.raises(error):
-            exported(models[name], tmp_path / "out", to, **options)
+    ],
+)
+def test_what_is_no_such_folder_is_refused(
+    name: str, to: str, options: Any, error: type, models: dict[str, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(error):
+        exported(models[name], tmp_path / "out", to, **options)
     assert not list(tmp_path.iterdir())
 
 
@@ -218,26 +213,18 @@ def test_what_reads_as_something_else_is_taken_away(
 
 
 # ------------------------------------------------------------------------ OpenVINO
+@pytest.mark.usefixtures("rewritten")
 def test_graphs_of_openvino_are_compiled_again(
-    tuned: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("openvino")
-    kept, write = tmp_path / "kept.onnx", onnx.write
-
-    def once(graph: Graph, place: Path) -> list[Path]:
-        """The graph of the first export; writing it takes seconds."""
-        if not kept.exists():
-            shutil.copy(write(graph, place)[0], kept)
-        return [Path(shutil.copy(kept, place / f"{graph.name}.onnx"))]
-
-    monkeypatch.setattr(onnx, "write", once)
-    report = exported(tuned["full"], tmp_path / "out", "openvino", half=True)
-    assert {p.name for p in (tmp_path / "out").iterdir()} >= {"model.xml", "model.bin"}
+    report = exported(model, tmp_path / "out", "openvino", half=True)
     (graph,) = report.about["graphs"]
     assert graph["relative"] <= openvino.HALF and graph["milliseconds"]
-    model = openvino_engine.compiled(tmp_path / "out" / "model.xml", 1, "float32")
-    names = [each.get_any_name() for each in model.inputs]
-    assert model({name: np.ones((1, 5), np.int64) for name in names})[0].shape == (1, 2)
+    compiled = openvino_engine.compiled(tmp_path / "out" / "model.xml", 1, "float32")
+    names = [each.get_any_name() for each in compiled.inputs]
+    logits = compiled({name: np.ones((1, 5), np.int64) for name in names})[0]
+    assert logits.shape[:2] == (1, 5)
 
     right = openvino._runner
 
@@ -247,8 +234,8 @@ def test_graphs_of_openvino_are_compiled_again(
 
     with monkeypatch.context() as patch, pytest.raises(CheckpointError, match="other numbers"):
         patch.setattr(openvino, "_runner", wrong)
-        exported(tuned["full"], tmp_path / "no", "openvino")
+        exported(model, tmp_path / "no", "openvino")
     monkeypatch.setattr(openvino_engine, "NEEDS", ("no_such_package",))
     with pytest.raises(UsageError, match="no-such-package"):
-        exported(tuned["full"], tmp_path / "no", "openvino")
+        exported(model, tmp_path / "no", "openvino")
     assert not (tmp_path / "no").exists()

@@ -48,10 +48,8 @@ def _compare_texts(
     flat = ids.flatten(0, -2)
     rows = []
     for row, kept in enumerate(mask.flatten(0, -2)):
-        alone = flat[row][kept][None]
         own = None if segments is None else segments.flatten(0, -2)[row][kept][None]
-        states = _states(network, alone, own)
-        rows.append(states[0])
+        rows.append(_states(network, flat[row][kept][None], own)[0])
     for head in network.config.heads:
         if head.pools:
             place = -1 if network.config.decoder is not None else 0
@@ -61,19 +59,18 @@ def _compare_texts(
             torch.testing.assert_close(found[name].reshape(wanted.shape), wanted)
         else:
             scores = [network.head(head.name, r) for r in rows]
-            if head.kind == "span":
-                both = torch.stack([found["start_logits"], found["end_logits"]], -1)
-            else:
-                both = found["logits"]
-            for row, kept in enumerate(mask):
-                torch.testing.assert_close(both[row][kept], scores[row])
+            ends = [found[name] for name in ("start_logits", "end_logits") if name in found]
+            _compare_places(torch.stack(ends, -1) if ends else found["logits"], mask, scores)
     if network.config.vocabulary_head is not None:
         name = "prediction_logits" if network.config.heads else "logits"
-        for row, kept in enumerate(mask):
-            torch.testing.assert_close(found[name][row][kept], network.logits(rows[row]))
+        _compare_places(found[name], mask, [network.logits(states) for states in rows])
     if "last_hidden_state" in found:
-        for row, kept in enumerate(mask):
-            torch.testing.assert_close(found["last_hidden_state"][row][kept], rows[row])
+        _compare_places(found["last_hidden_state"], mask, rows)
+
+
+def _compare_places(found: Tensor, mask: Tensor, wanted: list[Tensor]) -> None:
+    for row, kept in enumerate(mask):
+        torch.testing.assert_close(found[row][kept], wanted[row])
 
 
 def _states(network: Transformer, ids: Tensor, segments: Tensor | None) -> Tensor:
@@ -141,11 +138,8 @@ def test_the_parts_of_two_stacks_make_the_whole(name: str) -> None:
     )
     with torch.no_grad():
         real = masks.real(memory_mask != 0)
-        whole = network.logits(
-            network.decode(
-                ids, memory=network.encode(read["input_ids"], visible=real), memory_visible=real
-            )
-        )
+        states = network.encode(read["input_ids"], visible=real)
+        whole = network.logits(network.decode(ids, memory=states, memory_visible=real))
     torch.testing.assert_close(torch.cat((begun["logits"], rest["logits"]), 1), whole)
 
 
@@ -174,12 +168,13 @@ def test_what_has_no_graph_is_refused_with_the_reason() -> None:
     pieces = replace(config, heads=(replace(config.heads[0], over=layers_over(config)),))
     hooked = model_of(config)
     hooked.encoder.register_forward_hook(lambda *given: None)  # type: ignore[union-attr]
-    both = model_of(small(family("bart"), "BartForSequenceClassification"))
-    for network, where in (
-        (model_of(pieces), "heads.classifier"),
-        (hooked, "encoder"),
-        (both, "config.json: decoder_start_token_id"),
-    ):
+    for network, where in {
+        model_of(pieces): "heads.classifier",
+        hooked: "encoder",
+        model_of(
+            small(family("bart"), "BartForSequenceClassification")
+        ): "config.json: decoder_start_token_id",
+    }.items():
         with pytest.raises(IncompatibleError) as refused:
             graphs_of(network)
         assert refused.value.where == where

@@ -134,6 +134,15 @@ def test_errors_of_the_system_in_our_words(
     assert not os.path.lexists(tmp_path / "out")
 
 
+def test_F06_a_failed_flush_is_tried_once_in_a_new_folder(tmp_path: Path) -> None:
+    files = Failing(errno.EIO, 4)
+    commit(tmp_path / "out", fill, files=files)
+    verify(tmp_path / "out")
+    assert sum(step[0] == "mkdir" and step[1].name == ".tmp-out" for step in files.trace) == 2
+    with pytest.raises(StorageError):
+        commit(tmp_path / "again", fill, files=Failing(errno.EIO, *range(4, 200)))
+
+
 @pytest.mark.parametrize("name", ["file/out", "n" * 260])
 def test_a_path_that_cannot_be_a_folder_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("x")
