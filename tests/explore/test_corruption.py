@@ -7,27 +7,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from maskwright.base import catalogue
 from maskwright.base.errors import UsageError
-from maskwright.model.objectives.modules.masked import Masked
 from maskwright.model.opening.open import open_model
 from maskwright.ship.explore.corruption import (
     CorruptionRequest,
     QueryableModel,
-    _objective_and_rows,
     prepare_row,
 )
-from maskwright.ship.explore.masks import numbered
 from maskwright.ship.explore.server import LARGEST, corruption_answer, question_response, serving
 from maskwright.ship.explore.site import Site
 
 TEXT = "The big cat sat on a red mat. Tree and dog ran.\n\nA tall old cat saw the dog. It ran."
-HOSTILE = (
-    "<img src=x onerror=alert(1)> </script><script>x</script>\n\n\u202e&lt;b&gt; \x00 'quoted\""
-)
 
 
 def given(**more: Any) -> dict[str, Any]:
@@ -157,13 +150,6 @@ def test_nothing_else_is_asked(path: str, model: Path) -> None:
     assert question_response(Site.of([model], live=True), path, b"{}")[0] == 404
 
 
-def test_hostile_text_comes_back_as_text(models: dict[str, Path]) -> None:
-    bart = QueryableModel.of(open_model(models["bart"]))
-    shown = prepare_row(bart, CorruptionRequest(HOSTILE, "masked"))
-    assert all(isinstance(piece, str) for piece in shown["pieces"].values())
-    assert json.loads(json.dumps(shown)) == shown
-
-
 @pytest.mark.loopback
 def test_only_its_own_page_may_ask(model: Path) -> None:
     with serving(Site.of([model], live=True)) as address:
@@ -189,16 +175,3 @@ def test_only_its_own_page_may_ask(model: Path) -> None:
         ):
             assert post(body, **headers) == status, headers
         assert post(b" " * (LARGEST + 1), Origin=own) == 413
-
-
-def test_numbering_changes_no_draw(model: Path) -> None:
-    """The premise of all this: draws depend on rows and places, not on tokens."""
-    request = CorruptionRequest(TEXT, "masked", {"rate": 0.5})
-    objective, source = _objective_and_rows(open_model(model), request)
-    assert isinstance(objective, Masked)
-    rows = source.rows(np.array([0]), 0)
-    plain, traced = (objective.corrupt(r, np.array([2]), 5) for r in (rows, numbered(rows)))
-    assert plain.index is not None and traced.index is not None
-    assert plain.index.tolist() == traced.index.tolist()
-    put = traced.tokens < 1 << 40
-    assert (plain.tokens[put] == traced.tokens[put]).all()

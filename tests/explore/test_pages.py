@@ -127,6 +127,8 @@ WEIGHED = (
     "![...document.querySelectorAll('.piece small')].some((e) => e.innerText === '…')"
 )
 PAGES = ("fill", "generate", "tokenizer", "attention", "task", "vectors")
+# The pages of how a model learns, and what is there once they are drawn.
+LEARNING = {"masks": "figure svg", "corruption": "main ul.tokens", "training": "figure svg"}
 
 
 @pytest.mark.parametrize(("width", "dark"), [(400, False), (1280, True)])
@@ -321,13 +323,10 @@ def test_hostile_texts_and_names_stay_text(
         assert visit.wrong
 
 
-def test_a_page_without_a_server(
-    chromium: Any, model: Path, tmp_path: Path, models: dict[str, Path]
+def test_a_folder_that_was_opened_from_the_disk_says_what_to_do(
+    chromium: Any, tmp_path: Path
 ) -> None:
-    page_file = tmp_path / "one <page>.html"
-    site = Site.of([model, models["gpt2"]], sample=TEXT)
-    page_file.write_bytes(single_file(site))
-    # A folder that was opened from the disk, of which a browser runs nothing, says what to do.
+    """A browser runs nothing of it."""
     for name in ("index.html", "style.css", "begin.js"):
         (tmp_path / name).write_bytes(assets()[name])
     with Visit(chromium, (tmp_path / "index.html").as_uri()) as visit:
@@ -335,11 +334,27 @@ def test_a_page_without_a_server(
         said = visit.page.locator("main .later")
         assert "python -m http.server" in said.text_content()
         assert said.evaluate("(e) => getComputedStyle(e).animationName") == "later"
-    with Visit(chromium, page_file.as_uri()) as visit:
-        page = visit.open(page="fill", model=0, hide="2")
-        page.wait_for_selector("figure svg")
+
+
+def test_pages_in_one_file(
+    chromium: Any, model: Path, tmp_path: Path, models: dict[str, Path]
+) -> None:
+    file, site = tmp_path / "one <page>.html", Site.of([model, models["gpt2"]], sample=TEXT)
+    file.write_bytes(single_file(site))
+    with Visit(chromium, file.as_uri()) as visit:
+        for name, drawn in LEARNING.items():
+            visit.open(page=name, model=0).wait_for_selector(drawn)
+        visit.open(page="fill", model=0, hide="2").wait_for_selector("figure svg")
         page = visit.open(page="generate", model=len(site.models) - 1)
         page.wait_for_selector("figure svg")
+        page = visit.open(page="corruption", model=0, objective="masked")
+        page.wait_for_selector("main ul.tokens")
+        before = page.locator("[aria-label=After]").inner_text()
+        page.get_by_label("Seed").fill("7")
+        page.wait_for_function(
+            "(was) => document.querySelector('[aria-label=After]').innerText !== was", arg=before
+        )
+        assert "stand without Python" in page.inner_text("main")
         assert visit.wrong == []
 
 
@@ -374,23 +389,26 @@ def test_a_page_in_a_notebook(chromium: Any, model: Path, models: dict[str, Path
         assert frame.locator("#page").inner_text() == "Loading …"
 
 
-def without_fault(page: Any) -> None:
-    """No serious finding of axe, and nothing wider than the window."""
+@pytest.mark.parametrize(("width", "dark"), [(400, True), (1280, False)])
+def test_no_serious_findings_of_axe(
+    width: int, dark: bool, chromium: Any, address: str, site: Site
+) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    findings = axe.Axe().run(page).response["violations"]
-    serious = [each for each in findings if each["impact"] in ("serious", "critical")]
-    assert not serious, [(e["id"], e["nodes"][0]["html"][:120]) for e in serious]
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_no_serious_findings_of_axe(dark: bool, chromium: Any, address: str, site: Site) -> None:
-    with Visit(chromium, address, dark=dark) as visit:
-        for name in PAGES:
-            number = 0 if name == "fill" else len(site.models) - 1
+    drawn = {
+        "task": "main p.notice",
+        **dict.fromkeys(({*PAGES} - {"task"}), "figure svg"),
+        **LEARNING,
+    }
+    with Visit(chromium, address, width=width, dark=dark) as visit:
+        for name, selector in drawn.items():
+            number = 0 if name == "fill" or name in LEARNING else len(site.models) - 1
             page = visit.open(page=name, model=number, hide=2)
-            page.wait_for_selector("main p.notice" if name == "task" else "figure svg")
-            without_fault(page)
+            page.wait_for_selector(selector)
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
+            findings = axe.Axe().run(page).response["violations"]
+            serious = [each for each in findings if each["impact"] in ("serious", "critical")]
+            assert not serious, [(e["id"], e["nodes"][0]["html"][:120]) for e in serious]
+        assert visit.wrong == []
 
 
 def test_a_text_is_cut_as_it_was_learned(chromium: Any, address: str, site: Site) -> None:
@@ -657,6 +675,87 @@ def test_modules_of_another_form_are_refused() -> None:
     assert "module_b_js" in bundled(
         {"a.js": b'import { y } from "./b.js";\ny();\n', "b.js": b"export const y = 1;\n"}, "a.js"
     )
+
+
+def test_a_leak_is_shown_with_its_reason(chromium: Any, address: str) -> None:
+    with Visit(chromium, address) as visit:
+        page = visit.open(page="masks", masks_of="gpt2", objective="causal", position=3)
+        page.wait_for_selector("figure svg")
+        assert "sees 0–3" in page.inner_text("main") and page.locator(".leaking").count() == 0
+        cell = page.get_by_role("button", name="causal, bert: would see its target")
+        cell.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".notice strong")
+        assert "see its own target" in page.inner_text(".notice:has(strong)")
+        assert page.locator(".leaking").count() > 10
+        page.get_by_label("documents packed in one row").check()
+        page.get_by_role("slider", name="Position").fill("8")
+        assert "Position 8" in page.inner_text("main")
+        link = page.url
+        page.goto("about:blank")
+        page.goto(link)
+        page.wait_for_selector(".notice strong")
+        assert "Position 8" in page.inner_text("main")
+        assert visit.wrong == []
+
+
+def test_a_text_of_ones_own_is_corrupted(chromium: Any, address: str, model: Path) -> None:
+    opened = QueryableModel.of(open_model(model))
+    with Visit(chromium, address) as visit:
+        page = visit.open(page="corruption", model=0, objective="masked", seed=3)
+        page.wait_for_selector("main ul.tokens")
+        wanted = prepare_row(opened, CorruptionRequest(TEXT, "masked", seed=3))
+        after = page.get_by_label("After", exact=True).locator("li")
+        assert after.count() == len(wanted["case"]["tokens"]) - wanted["documents"].count(0)
+        assert page.locator("[aria-label=After] .aimed").count() == len(wanted["case"]["read"])
+        page.locator("summary").first.click()
+        page.get_by_role("slider", name="rate").first.fill("0.5")
+        page.wait_for_function(
+            "(n) => document.querySelectorAll('[aria-label=After] .aimed').length > n",
+            arg=len(wanted["case"]["read"]),
+        )
+        page.get_by_label("Text").fill("red dog")
+        page.wait_for_function(
+            "() => document.querySelectorAll('[aria-label=Before] li').length < 9"
+        )
+        page.get_by_label("Text").fill("   ")
+        page.wait_for_selector(".notice strong")
+        assert "there is no text" in page.inner_text(".notice:has(strong)")
+        for payload in PAYLOADS:
+            page.get_by_label("Text").fill(payload)
+            page.wait_for_timeout(400)
+            assert page.evaluate("window.ran") is None
+        assert visit.wrong == []
+
+
+def test_a_run_is_drawn_as_it_trains(chromium: Any, tmp_path: Path) -> None:
+    """Before its first checkpoint; its journal grows under the page, and its texts stay texts."""
+    run = tmp_path / "<img src=x onerror='window.ran = true'>"
+    run.mkdir()
+    (run / "recipe.toml").write_text("name = 'mine'\n")
+    plain = {"steps": 40, "objective": PAYLOADS[0], "token_parts": ["masked"]}
+    references = {"uniform_loss": 4.0, "unigram_loss": 3.0}
+    (run / "run.json").write_text(json.dumps({**plain, "references": references}))
+
+    def line(step: int) -> str:
+        train = {"kind": "train", "step": step, "loss": 4 - step / 20, "tokens": 32 * step}
+        sample = {"kind": "sample", "step": step, "prompt": PAYLOADS[1], "text": PAYLOADS[2]}
+        shown = {"kind": "evaluation", "step": step, "loss": 4 - step / 20, "decides": PAYLOADS[0]}
+        return "".join(json.dumps(each) + "\n" for each in (train, shown, sample))
+
+    journal = run / "metrics.jsonl"
+    with serving(Site.of([run], live=True)) as at, Visit(chromium, at) as visit:
+        page = visit.open(page="training")
+        assert "No step is written down yet" in page.inner_text("main")
+        for steps in (range(1, 11), range(11, 41)):
+            with journal.open("a") as file:
+                file.write("".join(map(line, steps)))
+            page.wait_for_selector(f"main:has-text('step {steps[-1]} of 40')")
+        assert page.locator("figure svg").count() >= 1
+        assert "held-out loss 2.000" in page.inner_text("main")
+        assert PAYLOADS[1] in page.inner_text(".written")
+        assert page.evaluate("window.ran") is None
+        assert visit.wrong == []
 
 
 def _number(shown: str) -> float:

@@ -235,42 +235,6 @@ def test_F99_only_plain_json_is_read(plain: Served, headers: dict[str, str], sta
     assert plain.post("/ask/predict", {"inputs": TEXT}, headers=headers).status == status
 
 
-BODIES: dict[str, Any] = {
-    "long value": {"inputs": TEXT, "tokens": "x" * 40_000},
-    "no such model": {"inputs": TEXT, "model": "x" * 40_000},
-    "no such adapter": {"inputs": TEXT, "adapter": "\x1b[31m" + "x" * 40_000},
-    "many faults": {"inputs": TEXT, "tokens": "x", "truncate": "maybe", "deadline": []},
-}
-
-
-@pytest.mark.parametrize("body", BODIES)
-def test_F100_the_answer_to_a_wrong_field_is_short(body: str, plain: Served) -> None:
-    answer = plain.post("/ask/predict", BODIES[body])
-    assert answer.status in (404, 422) and len(answer.body) <= 4_096, answer
-    assert b"x" * 200 not in answer.body and answer.json["error"]
-
-
-def test_F101_what_is_too_long_is_refused_with_the_limit(plain: Served) -> None:
-    for inputs, refused in (
-        (["the"] * 8, (200, None, None)),
-        (["the"] * 9, (422, "inputs", 8)),
-        (["the", "x" * 2_001], (413, "inputs[1]", 2_000)),
-    ):
-        answer = plain.post("/ask/predict", {"inputs": inputs})
-        assert (answer.status, answer.json.get("field"), answer.json.get("limit")) == refused
-    texts = [TEXT, "the cat " * 40]
-    answer = plain.ask("predict", texts)
-    assert answer["windows"][0] == 1 < answer["windows"][1] and answer["truncated"] == [False] * 2
-    answer = plain.ask("predict", texts, truncate=True)
-    assert answer["truncated"] == [False, True] and answer["windows"] == [1, 1]
-
-
-@pytest.mark.parametrize("inputs", ["", "   ", "\n", [], [""], [TEXT, " "]])
-def test_F102_nothing_to_read_is_refused(inputs: Any, plain: Served) -> None:
-    answer = plain.post("/ask/predict", {"inputs": inputs})
-    assert answer.status == 422 and answer.json["field"].startswith("inputs")
-
-
 # ----------------------------------------------------------------------------------- load
 class Slow:
     """Readings that wait until they may go on, and fail where a text says so."""

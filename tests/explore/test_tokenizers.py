@@ -1,0 +1,178 @@
+"""Tokenizers in the browser: ids, pieces and places are those of Python, and so are the steps."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+
+from explore.node import javascript, needs_node, plain_tokenizer
+from maskwright.learn.tasks.base.encode import inked
+from maskwright.text.tables import marked_text
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+from tokenizer.odd_texts import odd_texts
+from tokenizer.toy_tokenizers import KINDS, prose, trained
+
+pytestmark = needs_node
+ODD = odd_texts(120)
+PLAIN = [
+    *prose()[:40],
+    "The café in Zürich, isn't it?\r\n  two  lines",
+    "\x07bell 漢字 and 한국어 ภาษาไทย",
+    "re\u0301sume\u0301 ﬁne ½ Ⅷ don't",
+]
+ALMOST = 0.97  # of odd texts: marks that no letter stands before are placed otherwise
+TEXTS = ["lomika tiponche wesing", "Café naïve 漢字 ☃!", "  est   lower\n12 ", "", "ka"]
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, dict[str, Any]]:
+    given = [
+        {"name": f"{kind} {lower}", **plain_tokenizer(trained(kind, lowercase=lower))}
+        for kind in KINDS
+        for lower in (False, True)
+    ]
+    return dict(
+        javascript(
+            """
+            const { pieces, steps } = await load("pieces.js");
+            const { placed } = await load("places.js");
+            return Promise.all(given.tokenizers.map(async ({ name, ...plain }) => {
+              const words = await wordsOf(plain);
+              return [name, {
+                cut: given.texts.map((text) => ({
+                  pieces: pieces(words, text), steps: steps(words, text), ids: words.encode(text),
+                })),
+                places: given.placed.map((text) => placed(words, text)
+                  .map(({ id, begin, end }) => [id, begin, end])),
+              }];
+            }));
+            """,
+            {"tokenizers": given, "texts": TEXTS, "placed": [*PLAIN, *ODD]},
+        )
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces(kind: str, found: dict[str, Any]) -> None:
+    words, unknown = trained(kind), 0
+    for text, each in zip(TEXTS, found[f"{kind} False"]["cut"], strict=True):
+        pieces = [piece for word in each["pieces"]["words"] for piece in word]
+        ids = words.encode(text) if text else []
+        assert [piece["id"] for piece in pieces] == ids == each["ids"]
+        assert each["pieces"]["characters"] == len(text)
+        assert each["pieces"]["unknown"] == sum(piece["unknown"] for piece in pieces)
+        unknown += each["pieces"]["unknown"]
+        if kind == "byte-bpe":  # all bytes are there, in order
+            assert bytes(b for piece in pieces for b in piece["bytes"]) == text.encode()
+    assert (unknown > 0) == (kind != "byte-bpe")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "byte-bpe"])
+def test_merges_are_replayed(kind: str, found: dict[str, Any]) -> None:
+    """After N merges a text looks as a tokenizer with these N alone cuts it."""
+    words = trained(kind)
+    for text, each in zip(TEXTS, found[f"{kind} False"]["cut"], strict=True):
+        steps = each["steps"]
+        assert steps["kind"] == "BPE" and len(steps["states"]) == len(steps["changes"]) + 1
+        learned = [0, *(change["learned"] for change in steps["changes"])]
+        assert learned == sorted(set(learned))
+        for number, state in list(zip(learned, steps["states"], strict=True))[::5]:
+            plain = copy.deepcopy(words.plain)
+            plain["model"]["merges"] = plain["model"]["merges"][:number]
+            small = Tokenizer(plain)
+            ours = [piece["id"] for word in state for piece in word]
+            assert ours == (small.encode(text) if text else [])
+        last = [piece["id"] for word in steps["states"][-1] for piece in word]
+        assert last == each["ids"]
+    assert len(found[f"{kind} False"]["cut"][0]["steps"]["changes"]) > 3
+
+
+def test_longest_matches(found: dict[str, Any]) -> None:
+    known = set(trained("wordpiece").vocabulary)
+    for each in found["wordpiece False"]["cut"]:
+        for word in each["steps"]["words"]:
+            ids = [step["id"] for step in word["found"]]
+            if word["lost"] is None:
+                assert ids == word["ids"]
+            assert all(not (set(step["tried"]) & known) for step in word["found"])
+
+
+def test_splits_by_score(found: dict[str, Any]) -> None:
+    words = trained("unigram")
+    scores = {token: score for token, score in words.plain["model"]["vocab"]}
+    for each in found["unigram False"]["cut"]:
+        for word in each["steps"]["words"]:
+            shares = [way["share"] for way in word["best"]]
+            assert shares == sorted(shares, reverse=True) and 0 < sum(shares) <= 1 + 1e-9
+            for way in word["best"]:
+                assert "".join(piece["token"] for piece in way["pieces"]) == word["word"]
+                known = [p for p in way["pieces"] if not p["unknown"]]
+                assert all(math.isclose(scores[p["token"]], p["score"]) for p in known)
+    # The likeliest split is the one that is taken, and all splits of a short word are counted.
+    text = found["unigram False"]["cut"][0]
+    first = [p["token"] for word in text["steps"]["words"] for p in word["best"][0]["pieces"]]
+    assert first == [words.vocabulary[i] for i in text["ids"]]
+    (short,) = found["unigram False"]["cut"][4]["steps"]["words"]
+    total = sum(
+        math.exp(sum(scores[part] for part in parts)) for parts in _cuts(short["word"], scores)
+    )
+    best = short["best"][0]
+    assert math.isclose(best["share"], math.exp(best["score"]) / total, rel_tol=1e-9)
+
+
+def _cuts(word: str, known: dict[str, float]) -> list[list[str]]:
+    if not word:
+        return [[]]
+    return [
+        [word[:end], *rest]
+        for end in range(1, len(word) + 1)
+        if word[:end] in known
+        for rest in _cuts(word[end:], known)
+    ]
+
+
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_places_of_tokens(kind: str, lower: bool, found: dict[str, Any]) -> None:
+    tokenizer, texts = trained(kind, lowercase=lower), [*PLAIN, *ODD]
+    wrong, encoded = 0, marked_text.encode_raw(tokenizer, texts)
+    for number, (text, mine) in enumerate(
+        zip(texts, found[f"{kind} {lower}"]["places"], strict=True)
+    ):
+        ids, spans = encoded[number]
+        places = inked(text, spans)
+        wanted = [[int(i), *map(int, s)] for i, s in zip(ids, places, strict=True)]
+        assert [each[0] for each in mine] == [each[0] for each in wanted], text
+        # What covers nothing stands nowhere.
+        inks = [[each for each in some if each[1] < each[2]] for some in (mine, wanted)]
+        if number < len(PLAIN):
+            assert inks[0] == inks[1], text
+        else:
+            wrong += inks[0] != inks[1]
+    assert wrong <= (1 - ALMOST) * len(ODD)
+
+
+def test_words() -> None:
+    texts = [
+        *PLAIN[-4:],
+        *(t for t in ODD if len(t) < 200),
+        "I can't; naïve co\u00adop 👍🏽🇩🇪 re\u0301sume\u0301 don’t",
+    ]
+    found = javascript(
+        """
+        const { wordsIn, wholeWords } = await load("words.js");
+        return given.map((text) => [
+          wordsIn(text),
+          Array.from({ length: Math.max(0, Array.from(text).length - 1) }, (_, n) =>
+            wholeWords(text, n, n + 1)),
+        ]);
+        """,
+        texts,
+    )
+    for text, (parts, whole) in zip(texts, found, strict=True):
+        assert [tuple(part) for part in parts] == list(marked_text.words_in(text)), text
+        wanted = [marked_text.whole_words(text, n, n + 1) for n in range(max(0, len(text) - 1))]
+        assert [tuple(each) for each in whole] == wanted, text
