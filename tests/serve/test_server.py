@@ -815,6 +815,7 @@ def test_a_page_asks_about_a_text_of_ones_own(
         wanted = prepare_row(opened, CorruptionRequest(TEXT, objective, options, 3, 0))
         assert plain.post(path, body).json == json.loads(json.dumps(wanted))
     assert site["live"] and wanted["filled"]
+    assert plain.get("/explore/data/masks.json").status == 200
     for wrong in ({"objective": "nothing"}, {"text": 7}, {"model": 99}, {"options": {"rate": 7}}):
         answer = plain.post(path, body | wrong)
         assert answer.status == 200 and answer.json["refused"]["what"]
