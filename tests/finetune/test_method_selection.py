@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,13 @@ from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.recipe import FinetuneRecipe, read
 from maskwright.learn.finetune.tune import Settings
 from maskwright.learn.tasks.base.task_type import task_for
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.rows import ALL, TRAIN
 
 BRIEFLY: dict[str, Any] = {"method": "auto", "epochs": 1, "least_steps": 1, "batch": 16}
+
+PLAIN: dict[str, Any] = {"epochs": None, "least_steps": None, "batch": 32}
 
 
 def results_of(out: Path) -> dict[str, Any]:
@@ -82,9 +86,9 @@ def test_a_selection_on_noise_does_not_flatter(tmp_path: Path) -> None:
     data.parts[TRAIN] = data.parts.pop(ALL, data.parts.get(TRAIN, []))
     foldings = fold(data, 5, [0])
     bag = BagOfWordsLearner(tmp_path, task_for("classification", ("a", "b")))
+    recipe = FinetuneRecipe(model="", data="", method="bag-of-words")
     guesses = [
-        method_selection._Candidate(Method("bag-of-words"), bag, Settings(), 0.0, None, None)
-        for _ in range(20)
+        method_selection._Candidate("", recipe, bag, Settings(), 0.0, None, None) for _ in range(20)
     ]
     for candidate in guesses:
         for number, rows in enumerate(foldings[0].folds):
@@ -112,15 +116,70 @@ def test_validation_rows_select_and_what_was_trained_is_not_trained_again(
 
     monkeypatch.setattr(learner.Learner, "learn", record)
     monkeypatch.setattr(method_selection, "seconds_of_training", lambda *_: 1.0)
-    monkeypatch.setattr(
-        command, "candidates", lambda *_: {n: Method(n) for n in ("embeddings", "full")}
-    )
+    candidates = command.candidates
+    two = "embeddings", "full"
+    monkeypatch.setattr(command, "candidates", lambda *a: {n: candidates(*a)[n] for n in two})
     settings = {**BRIEFLY, "epochs": 8, "rate": 1e-2, "seeds": 2}
     finetune_file(model, data, out, **settings, stream=io.StringIO())
     results = results_of(out)
     assert results["asked"] == "test" and "validation" in results["selection"]["basis"]
     seeds = [seed for name, seed, _ in learn if name == results["method"]]
     assert seeds == ([0, 1] if results["method"] == "full" else [0])
+
+
+@pytest.mark.parametrize("has_parts", [False, True])
+def test_a_search_uses_the_settings_that_are_best_on_held_out_rows(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_parts: bool
+) -> None:
+    monkeypatch.setattr(method_selection, "CHOOSING_ROWS", 60)
+    data = tmp_path / "data.csv"
+    _ = parts(data, "classification") if has_parts else table(data, "classification", 60)
+    original, trained = learner.Learner.learn, set[tuple[int, int, float]]()
+
+    def record(self: Any, encoded: Any, method: Any, settings: Settings, **named: Any) -> Any:
+        trained.add((settings.seed, settings.batch, settings.optimizer.learning_rate))
+        return original(self, encoded, method, settings, **named)
+
+    monkeypatch.setattr(learner.Learner, "learn", record)
+    monkeypatch.setattr(method_selection, "seconds_of_training", lambda *_: 1.0)
+    settings = {**BRIEFLY, "method": "full", "search": 3, "folds": None if has_parts else 2}
+    finetune_file(model, data, tmp_path / "out", **settings, seeds=2, stream=io.StringIO())
+    values, recipe = tried(tmp_path / "out"), read(tmp_path / "out" / "finetune.toml")
+    best = max(values, key=values.__getitem__)
+    rate = f", rate {recipe.rate:g}, 1 epoch, batch {recipe.batch}" if recipe.rate else ""
+    assert len(values) == 4 and best == f"full{rate}" and recipe.search is None
+    by_seed = [{run[1:] for run in trained if run[0] == seed} for seed in range(3)]
+    if has_parts:  # no seed of the result was tried
+        assert [len(runs) for runs in by_seed] == [1, 1, 4]
+    else:  # the result has the score of the trials, whose seeds are its repetitions
+        assert [len(runs) for runs in by_seed] == [4, 4, 0]
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes", "names"),
+    [(1800, [200] * 12 + [600] * 4, "6 5 4"), (900, [300] * 12, "6 5 4 11"), (90, [], None)],
+)
+def test_short_trials_leave_the_best_settings(
+    count: int, sizes: list[int], names: str | None, tmp_path: Path
+) -> None:
+    trials, said = list[int](), list[str]()
+
+    class Candidate:
+        def __init__(self, number: int) -> None:
+            self.number, self.name = number, str(number)
+
+        def short_trial(self, parts: Any, seed: int) -> float:
+            trials.append(len({*parts.parts[TRAIN]}))
+            return self.number % 7
+
+    data = Dataset(task=None, parts={TRAIN: [*range(count)]})  # type: ignore[arg-type]
+    candidates: Any = [Candidate(number) for number in range(12)]
+    left_out = method_selection._halve(candidates, data, 0, math.inf, said.append)
+    assert trials == sizes and len(said) == len(sizes)
+    expected = {*(names.split() if names else map(str, range(12)))}
+    assert {str(number) for number in range(12)} - {*left_out} == expected
+    late = method_selection._halve(candidates, data, 0, -math.inf, said.append)
+    assert len(late) == (12 if sizes else 0)
 
 
 def test_what_the_budget_does_not_allow_is_not_tried(
@@ -163,6 +222,9 @@ def test_a_tie_is_decided_by_cost_only_where_rows_can_show_it(
     [
         ({"budget": 0.0}, 60, UsageError, "--budget"),
         ({"budget": 9.0, "method": "full"}, 60, UsageError, "--budget"),
+        ({"search": 0}, 60, UsageError, "--search"),
+        ({"search": 2, "method": "embeddings", **PLAIN}, 60, UsageError, "--search"),
+        ({"search": 2, "curve": (20,)}, 60, UsageError, "--search"),
         ({}, 4, DataError, "--folds"),
         ({"measure": "spearman"}, 60, UsageError, "--measure"),
         ({"test": 40}, 4, DataError, "--method auto"),

@@ -203,7 +203,7 @@ def finetune_recipe(
         full_width = width * len(str(options.get("pooling", "")).split("+"))
         require_dimensions(recipe.dimensions, 1, full_width)
         options[DIMENSIONS] = sorted({full_width, *recipe.dimensions}, reverse=True)
-    settings = partial(_settings, recipe, width, class_weights)
+    settings = partial(_settings, width, class_weights)
     if busy := machine.busy(recipe.threads, chosen_machine.device.type):
         say(busy.line())
     common: dict[str, Any] = {
@@ -215,11 +215,13 @@ def finetune_recipe(
         "folds": recipe.folds or FOLDS,
     }
     selection = None
-    if recipe.method == AUTO and not recipe.curve:
-        by_name = candidates(recipe, task_type, len(examples.parts[TRAIN]))
-        names = [name for name, method in by_name.items() if isinstance(method, Method)]
+    if (recipe.method == AUTO or recipe.search) and not recipe.curve:
+        is_repeated, num_rows = is_cross_validated(examples), len(examples.parts[TRAIN])
+        by_name = candidates(recipe, task_type, num_rows, width, is_repeated)
+        names = [name for name, usable in by_name.items() if not isinstance(usable, str)]
         if dry and len(names) > 1:
-            say(f"--method auto selects one of {', '.join(names)}; at most, by the last one:")
+            trained = recipe.methods[0].name
+            say(f"one of these is selected: {'; '.join(names)}\n{trained} by itself:")
         elif len(names) > 1:
             require = partial(finetune, opened or model, examples, out, candidates=names, **common)
             selection = select_method(
@@ -232,9 +234,10 @@ def finetune_recipe(
                 require=require,
                 **common,
             )
-            methods = [selection.method]
-        recipe = recipe.with_method(methods[0], is_cross_validated(examples))
-        common["seeds"] = recipe.seed_numbers
+            recipe = selection.recipe
+        else:
+            recipe = recipe.with_method(methods[0], is_repeated)
+        methods, common["seeds"] = recipe.methods, recipe.seed_numbers
     common["options"] = options_of(*methods)
     if opened is not None and task_type.head == "sequence":
         for finding in _findings_of_pooling(opened, methods, common["options"].get("pooling")):
@@ -247,7 +250,7 @@ def finetune_recipe(
         examples,
         out,
         method=methods[0],
-        settings=settings(methods[0]),
+        settings=settings(recipe, methods[0]),
         **common,
     )
     if dry:
@@ -265,9 +268,8 @@ def finetune_recipe(
         )
     del common["folds"]
     assert opened is not None  # a curve has no method without a network
-    measure_curve(
-        opened, examples, out, methods=methods, counts=recipe.curve, settings=settings, **common
-    )
+    common["settings"] = partial(settings, recipe)
+    measure_curve(opened, examples, out, methods=methods, counts=recipe.curve, **common)
     document.write(out / NAME, recipe_text)
     return out
 
@@ -461,7 +463,7 @@ def _class_weights(
 
 
 def _settings(
-    recipe: FinetuneRecipe, width: int, class_weights: tuple[float, ...] | None, method: Method
+    width: int, class_weights: tuple[float, ...] | None, recipe: FinetuneRecipe, method: Method
 ) -> Settings:
     """Return the training settings of one method for a model of the given width."""
     rate = method.rate(width) if recipe.rate is None else recipe.rate

@@ -1,8 +1,9 @@
-"""Selection of the method (`--method auto`) by scores on held-out rows, within a time budget.
+"""Selection of method and settings (`--method auto`, `--search N`) by scores on held-out rows.
 
-Candidates are the fitted methods that support the task, and the training of all weights. All are
-compared on the same folds: as many as the estimated times allow, at least two; those for which
-there is no time are left out. Of equal scores the cheaper method wins; on fewer than 20 rows, which
+Candidates are the fitted methods that support the task, and the training of all weights; or the
+method that is named. A search adds N other settings of the training. All candidates are compared on
+the same folds: as many as fit into the time budget, at least two; those for which there is no time
+are left out. Of equal scores the cheaper method wins; on fewer than 20 rows, which
 do not show that methods are equally good, the other. What they are scored on follows from the parts
 of the data:
 
@@ -17,6 +18,10 @@ of the data:
     validation rows              was tried is the first seed of the result
     otherwise                    folds of "train", of 1,000 or more rows one; other parts are not
                                  touched
+
+With many rows a search begins with short trials (successive halving: Jamieson & Talwalkar 2016,
+arXiv:1502.07943): a third of the settings remains after learning from a ninth of the rows, a third
+of these after learning from a third of the rows.
 """
 
 from __future__ import annotations
@@ -32,9 +37,10 @@ import numpy as np
 
 from maskwright.base import catalogue
 from maskwright.base.errors import DataError, UsageError
+from maskwright.base.randomness import key, permute
 from maskwright.base.report import document
 from maskwright.base.report.document import Table, duration
-from maskwright.base.terminal import counted, decimals, printer, quiet
+from maskwright.base.terminal import Say, counted, decimals, printer, quiet
 from maskwright.learn.finetune.cost import seconds_of_training
 from maskwright.learn.finetune.cross_validation import (
     DIVIDED_FROM,
@@ -47,17 +53,22 @@ from maskwright.learn.finetune.cross_validation import (
 )
 from maskwright.learn.finetune.finished_seeds import FoldOutputs
 from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, SeedResult, learner_of
-from maskwright.learn.finetune.method import FITTED, Method
+from maskwright.learn.finetune.method import AUTO, FITTED, Method
 from maskwright.learn.finetune.recipe import FinetuneRecipe, without_effect
-from maskwright.learn.finetune.tune import Settings, defined, watching
+from maskwright.learn.finetune.tune import Settings, defined, steps_of, watching
 from maskwright.learn.tasks.base.choices import Long
-from maskwright.learn.tasks.base.task_type import Encoded, TaskMetrics, TaskType, task_of
+from maskwright.learn.tasks.base.task_type import Encoded, Outputs, TaskMetrics, TaskType, task_of
 from maskwright.model.device.machine import Machine
 from maskwright.model.opening.folders import Model
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
 BUDGET = 300.0  # seconds
+# The n-th settings of a search are at n times these positions, modulo 1, which cover a cube evenly:
+# powers of the real root of x⁴ = x + 1 (Roberts 2018).
+SEARCH_STEPS = 1.2207440846057596 ** -np.arange(1.0, 4.0)
+# The fewest training rows of a short trial, and the settings of which there is none.
+SHORT_TRIAL_ROWS, SEARCH_FINALISTS = 200, 3
 # With fewer validation rows their choice among methods is worth less than that of all folds.
 CHOOSING_ROWS = 100
 # Settings that say what is learned: a method without them would learn something else.
@@ -78,8 +89,9 @@ class MethodSelection:
     """The selected method and how it came about.
 
     Attributes:
+        recipe: with the method and the settings.
         learner: that of the method.
-        network: the learner of the training of all weights, for the answers of the model as it is.
+        network: the learner of the training of weights, for the answers of the model as it is.
         record: for `results.json`: "basis", the rows that decided; "assurance", a sentence on how
             the score of the result came about; and "trials", what became of each candidate.
         table: the trials for readers.
@@ -88,7 +100,7 @@ class MethodSelection:
             is no other part.
     """
 
-    method: Method
+    recipe: FinetuneRecipe
     learner: BaseLearner
     network: BaseLearner
     record: Mapping[str, Any]
@@ -98,12 +110,17 @@ class MethodSelection:
 
 
 def candidates(
-    recipe: FinetuneRecipe, task_type: TaskType, num_rows: int
-) -> dict[str, Method | str]:
-    """Return the methods that support the task, by name; in place of one that is for fewer rows,
-    reads no such long texts, or ignores what `recipe` says should be learned, the reason."""
-    by_name: dict[str, Method | str] = {}
-    for name in catalogue.names(FITTED):
+    recipe: FinetuneRecipe, task_type: TaskType, num_rows: int, width: int, is_repeated: bool
+) -> dict[str, FinetuneRecipe | str]:
+    """Return the recipes that are compared, by name; in place of a method that is for fewer rows,
+    reads no such long texts, or ignores what `recipe` says should be learned, the reason.
+
+    Args:
+        width: of the network, on which the usual learning rate depends.
+        is_repeated: as of `FinetuneRecipe.with_method`.
+    """
+    by_name: dict[str, FinetuneRecipe | str] = {}
+    for name in catalogue.names(FITTED) if recipe.method == AUTO else ():
         method = Method(name)
         assert method.fitted is not None
         idle = without_effect(method)
@@ -113,25 +130,50 @@ def candidates(
             by_name |= {name: error.what} if error.where == "--long" else {}
             continue
         ignored = [name for name in LEARNED if getattr(recipe, name) and name in idle]
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
-        by_name[name] = f"{options} would have no effect" if options else method
-        if num_rows > method.fitted.most_rows:
+        if ignored:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
+            by_name[name] = f"{options} would have no effect"
+        elif num_rows > method.fitted.most_rows:
             by_name[name] = f"it is for at most {method.fitted.most_rows:,} rows"
-    (all_weights,) = recipe.methods
-    return {**by_name, all_weights.name: all_weights}
+        else:
+            by_name[name] = recipe.with_method(method, is_repeated)
+    (trained,) = recipe.methods
+    by_name[trained.name] = usual = recipe.with_method(trained, is_repeated)
+    rate, (epochs, least_steps) = recipe.rate or trained.rate(width), recipe.passes
+    # With a learning rate the factor of a new head would be another by default.
+    head_rate = recipe.head_rate if task_type.head is None else trained.head_factor
+    for number in range(1, (recipe.search or 0) + 1):
+        rate_position, length_position, batch_position = number * SEARCH_STEPS % 1
+        length_factor = 4 ** (length_position - 0.5)
+        varied = replace(
+            usual,
+            rate=float(f"{rate * 16 ** (rate_position - 0.5):.2g}"),
+            head_rate=head_rate,
+            epochs=max(1, round(epochs * length_factor)),
+            least_steps=round(least_steps * length_factor),
+            batch=max(recipe.accumulate, int(recipe.batch * 2.0 ** (int(3 * batch_position) - 1))),
+        )
+        name = f"{trained.name}, rate {varied.rate:g}, {counted(varied.epochs or 0, 'epoch')}"
+        by_name[f"{name}, batch {varied.batch}"] = varied
+    return by_name
 
 
 @dataclass
 class _Candidate:
-    """A method that is tried; `seconds`: of a training, estimated."""
+    """A recipe that is tried; `seconds`: of a training, estimated."""
 
-    method: Method
+    name: str
+    recipe: FinetuneRecipe
     learner: BaseLearner
     settings: Settings
     seconds: float
     machine: Machine | None
     stream: TextIO | None
     _outputs: dict[tuple[int, int, int | None], FoldOutputs] = field(default_factory=dict)
+
+    @property
+    def method(self) -> Method:
+        return self.recipe.methods[0]
 
     def learn(self, encoded_parts: Mapping[str, Encoded], **options: Any) -> SeedResult:
         """`BaseLearner.learn` by this method."""
@@ -162,7 +204,18 @@ class _Candidate:
     ) -> TaskMetrics:
         """Return the metrics of the predictions for some folds."""
         outputs = np.concatenate([self.predict(folding, n, without).outputs for n in numbers])
-        rows = [folding.data.parts[TRAIN][i] for n in numbers for i in folding.folds[n]]
+        return self._metrics(
+            [folding.data.parts[TRAIN][i] for n in numbers for i in folding.folds[n]], outputs
+        )
+
+    def short_trial(self, parts: Dataset, seed: int) -> float:
+        """Return the metric on the part "test" after training on the part "train"."""
+        settings = replace(self.settings, seed=seed)
+        outputs = fold_outputs(self.learner, parts, self.name, settings, self.learn).outputs
+        metrics = self._metrics(parts.parts[TEST], outputs)
+        return defined(metrics.values[self.learner.task_type.measure])
+
+    def _metrics(self, rows: Sequence[Any], outputs: Outputs) -> TaskMetrics:
         encoded = self.learner.encode(rows)
         calibrated = self.learner.task_type.calibrate(encoded, lambda _: outputs)
         return calibrated.metrics(rows, calibrated.answers(encoded, outputs))
@@ -171,9 +224,9 @@ class _Candidate:
 def select_method(
     model: Model | Path,
     data: Dataset,
-    methods: Mapping[str, Method | str],
+    recipes: Mapping[str, FinetuneRecipe | str],
     *,
-    settings: Callable[[Method], Settings],
+    settings: Callable[[FinetuneRecipe, Method], Settings],
     options: Callable[[Method], Mapping[str, Any]],
     seeds: Sequence[int],
     budget: float | None,
@@ -184,14 +237,16 @@ def select_method(
     machine: Machine | None = None,
     stream: TextIO | None = None,
 ) -> MethodSelection:
-    """Try `methods` and select the best; print a table of them.
+    """Try `recipes` and select the best; print a table of them.
 
     Args:
-        methods: what `candidates` returns.
-        settings, options: return the training settings and the task options of a method.
-        seeds: of each repetition if there is no other part; else the first one is tried.
-        budget: seconds that the trials may take; None: `BUDGET`, or any number if each method is
-            trained once.
+        recipes: what `candidates` returns.
+        settings, options: return the training settings of a recipe and the task options of a
+            method.
+        seeds: of each repetition if there is no other part; else the first one is tried, or in a
+            search one that is not among them.
+        budget: seconds that the trials may take; None: `BUDGET`, or any number in a search and if
+            each method is trained once.
         require: checks that the result of `method` with `settings` and `options` can be saved.
         folds, length, long, machine, stream: as for `finetune`.
 
@@ -211,37 +266,52 @@ def select_method(
             raise
         if num_rows < DIVIDED_FROM or is_cross_validated(data):
             num_folds = min(len(folding.folds) for folding in foldings)
-    for method in methods.values():
-        if isinstance(method, Method):
-            require(method=method, settings=settings(method), options=options(method))
-    limit = budget or (BUDGET if num_folds > 1 else math.inf)
+    usable = {name: recipe for name, recipe in recipes.items() if not isinstance(recipe, str)}
+    skipped = {name: reason for name, reason in recipes.items() if isinstance(reason, str)}
+    usual_recipes = {recipe.method: recipe for recipe in reversed(usable.values())}
+    for recipe in usual_recipes.values():
+        (method,) = recipe.methods
+        require(method=method, settings=settings(recipe, method), options=options(method))
+    is_search = len(usual_recipes) < len(usable)
+    trial_seed = seeds[-1] + 1 if is_search else seeds[0]
+    limit = budget or (BUDGET if num_folds > 1 and not is_search else math.inf)
     within = f" in about {duration(limit)} (--budget)" if math.isfinite(limit) else ""
     say(f"\nselecting a method{within}; if interrupted, the selection begins anew")
-    timed, skipped = list[_Candidate](), dict[str, str]()
-    for name, method in methods.items():
-        if isinstance(method, str):
-            skipped[name] = method
-            continue
-        task_type, trained = task_of(data, options(method)), settings(method)
-        learner = learner_of(model, task_type, method, length, long)
-        seconds = seconds_of_training(learner, data, num_rows, method, trained, machine)
-        # Fixed vectors are computed once for all folds.
-        seconds *= 1 / num_folds if method.head_alone else len(foldings) or 1
-        timed.append(_Candidate(method, learner, trained, seconds, machine, stream))
+    timed = list[_Candidate]()
+    for name, recipe in usable.items():
+        (method,) = recipe.methods
+        of_recipe = settings(recipe, method)
+        alike = next((c for c in timed if c.recipe.method == recipe.method), None)
+        if alike is not None:
+            learner, seconds = alike.learner, alike.seconds
+            seconds *= steps_of(of_recipe, num_rows) * of_recipe.batch
+            seconds /= steps_of(alike.settings, num_rows) * alike.settings.batch
+        else:
+            learner = learner_of(model, task_of(data, options(method)), method, length, long)
+            seconds = seconds_of_training(learner, data, num_rows, method, of_recipe, machine)
+            # Fixed vectors are computed once for all folds.
+            seconds *= 1 / num_folds if method.head_alone else len(foldings) or 1
+        timed.append(_Candidate(name, recipe, learner, of_recipe, seconds, machine, stream))
     network = timed[-1].learner
+    if is_search:
+        searched = [c for c in timed if c.recipe is not usual_recipes[c.recipe.method]]
+        judging = {TRAIN: data.parts[TRAIN], TEST: data.parts.get(VALIDATION, [])}
+        trial_data = foldings[0].hold_out(0) if foldings else replace(data, parts=judging)
+        skipped |= _halve(searched, trial_data, trial_seed, begin + limit, say)
+        timed = [candidate for candidate in timed if candidate.name not in skipped]
     timed.sort(key=lambda candidate: candidate.seconds)
-    compared = _plan(timed, num_folds, limit, skipped)
+    compared = _plan(timed, num_folds, begin + limit - time.perf_counter(), skipped)
     measure, tried, trials = timed[0].learner.task_type.measure, list[_Candidate](), list[Any]()
     best, best_value, first_seed = timed[0], -math.inf, None
     num_scored = CHOOSING_ROWS if by_validation else sum(map(len, foldings[0].folds[:compared]))
     for candidate in timed:
-        name, started = candidate.method.name, time.perf_counter()
+        name, started = candidate.name, time.perf_counter()
         if trials and started - begin > limit:
             skipped.setdefault(name, "the budget is used up")
         if name in skipped:
             continue
         if by_validation:
-            of_seed = replace(candidate.settings, seed=seeds[0])
+            of_seed = replace(candidate.settings, seed=trial_seed)
             parts = {part: candidate.learner.encode(rows) for part, rows in data.parts.items()}
             result = candidate.learn(parts, settings=of_seed, eval_part=TEST)
             value, score = result.validation, decimals(result.validation)
@@ -250,7 +320,8 @@ def select_method(
             metric = TaskMetrics.mean(by_repetition).figures[measure]
             value, score = defined(metric.value), metric.estimate().render()
         if not trials or value > best_value or (value == best_value and num_scored < SELECTABLE):
-            best, best_value, first_seed = candidate, value, result if by_validation else None
+            best, best_value = candidate, value
+            first_seed = result if by_validation and not is_search else None
         seconds, is_defined = round(time.perf_counter() - started, 1), value > -math.inf
         trial = {"method": name, "value": value if is_defined else None, "score": score}
         trials.append({**trial, "seconds": seconds})
@@ -260,9 +331,10 @@ def select_method(
     if not by_validation:
         basis = f"on {counted(num_scored, 'held-out row')} of the training part"
     if is_cross_validated(data):
-        remaining = limit - (time.perf_counter() - begin)
+        remaining = min(limit, BUDGET) - (time.perf_counter() - begin)
         pairs = sum(trial["seconds"] for trial in trials) * (num_folds - 1) / 2
-        is_nested = compared == num_folds and pairs <= remaining
+        # Without two of two folds there is nothing to learn from.
+        is_nested = 2 < compared == num_folds and pairs <= remaining
         is_nested &= best.learner.task_type.head == "sequence"  # outputs of rows can be taken apart
         assurance = NESTED if is_nested else ALMOST_NESTED
         preferred = tried[::-1] if num_scored < SELECTABLE else tried
@@ -270,7 +342,7 @@ def select_method(
     trials += [{"method": name, "not_tried": why} for name, why in skipped.items()]
     usual = {"score": "–", "seconds": math.nan, "not_tried": ""}
     table: Table = {
-        "title": f"Methods by {measure} {basis}: {best.method.name} is selected",
+        "title": f"Methods by {measure} {basis}: {best.name} is selected",
         "head": ["", measure, "time", "not tried because"],
         "rows": [
             [trial["method"], trial["score"], duration(trial["seconds"]), trial["not_tried"]]
@@ -281,8 +353,38 @@ def select_method(
     say("\n" + document.for_terminal(table) + "\n")
     record = {"basis": basis, "assurance": assurance, "trials": trials}
     return MethodSelection(
-        best.method, best.learner, network, record, table, first_seed, out_of_fold
+        best.recipe, best.learner, network, record, table, first_seed, out_of_fold
     )
+
+
+def _halve(
+    searched: Sequence[_Candidate], data: Dataset, seed: int, end: float, say: Say
+) -> dict[str, str]:
+    """Leave out most of `searched` by successive halving; return the reason for each, by name.
+
+    Args:
+        data: has the parts "train" and "test".
+        end: the time of `time.perf_counter` from which no trial begins.
+    """
+    rows, left_out = data.parts[TRAIN], dict[str, str]()
+    for divisor in (9, 3):
+        count = len(rows) // divisor
+        if count < SHORT_TRIAL_ROWS or len(searched) <= SEARCH_FINALISTS:
+            continue
+        drawn = [rows[i] for i in permute(key("sample", seed), len(rows), np.arange(count))]
+        parts, values = replace(data, parts={**data.parts, TRAIN: drawn}, groups={}), {}
+        for candidate in searched:
+            if time.perf_counter() < end:
+                values[candidate.name] = value = candidate.short_trial(parts, seed)
+                say(f"{candidate.name}: {decimals(value)} after {counted(count, 'row')}")
+            else:
+                left_out[candidate.name] = "the budget is used up"
+        tried = sorted(values, key=lambda name: -values[name])
+        remaining = tried[: max(SEARCH_FINALISTS, math.ceil(len(searched) / 3))]
+        reason = f"others are better after {counted(count, 'row')}"
+        left_out |= dict.fromkeys(tried[len(remaining) :], reason)
+        searched = [candidate for candidate in searched if candidate.name in remaining]
+    return left_out
 
 
 def _plan(
@@ -295,7 +397,7 @@ def _plan(
     for candidate in sorted(timed, key=lambda c: (c.method.fitted is None, c.seconds)):
         if candidate is not timed[0] and least * (total + candidate.seconds) > limit:
             needed = f"would take about {duration(least * candidate.seconds)}"
-            skipped[candidate.method.name] = f"{counted(least, 'training')} {needed}"
+            skipped[candidate.name] = f"{counted(least, 'training')} {needed}"
         else:
             total += candidate.seconds
     return max(least, int(min(num_folds, limit / total))) if total else num_folds

@@ -42,7 +42,7 @@ SEEDS, EPOCHS, LEAST_STEPS = 3, 3, 100
 TRAINING = (
     *("epochs", "batch", "accumulate", "rate", "layer_decay", "head_rate"),
     *("weight_decay", "warmup", "patience", "least_steps"),
-    *("class_weights", "label_smoothing", "teacher"),
+    *("class_weights", "label_smoothing", "teacher", "search"),
 )
 # Settings of how a network reads and computes.
 READING = ("length", "pooling", "precision", "device")
@@ -65,8 +65,11 @@ class FinetuneRecipe:
             layers from new weights), gradual (unfreezing), an adapter such as lora (maskwright list
             adapters), or a fitted method such as embeddings (maskwright list methods); with --curve
             several, separated by commas.
-        budget: seconds that the selection of auto may take (default 300; unlimited where 1,000 rows
-            or a validation and a test part make it one training of each method).
+        search: how many other settings of learning rate, epochs and batch size are tried, too;
+            what is best on held-out rows is used, as auto selects a method (default: none).
+        budget: seconds that the selection of auto or a search may take (default 300; unlimited for
+            a search, and where 1,000 rows or a validation and a test part make it one training of
+            each method).
         adapters: settings of adapters by name, as {"lora": {"rank": 16}}.
         task: task type (default: inferred from the data).
         columns: role -> names of columns, where they must not be inferred.
@@ -126,6 +129,7 @@ class FinetuneRecipe:
     model: str
     data: str
     method: str = AUTO
+    search: int | None = None
     budget: float | None = None
     adapters: dict[str, dict[str, Any]] = field(default_factory=dict)
     task: str | None = None
@@ -216,14 +220,17 @@ class FinetuneRecipe:
                 value = getattr(self, name)
                 if value != FinetuneRecipe.__dataclass_fields__[name].default:
                     raise _without_effect(name, value, method)
-        if self.budget is not None and (self.method != AUTO or self.curve):
-            raise UsageError(
-                "nothing is selected",
-                where="--budget",
-                found=f"{self.budget:g}, and {'--curve' if self.curve else self.method}",
-                wanted="--method auto, to make a model",
-                do="leave it out",
-            )
+        for name in ("search", "budget"):
+            is_selection = name == "search" or self.search is not None or self.method == AUTO
+            value = getattr(self, name)
+            if value is not None and (self.curve or not is_selection):
+                raise UsageError(
+                    "nothing is selected",
+                    where=f"--{name}",
+                    found=f"{value:g}, and {'--curve' if self.curve else self.method}",
+                    wanted="--method auto or --search, to make a model",
+                    do="leave it out",
+                )
 
     def with_method(self, method: Method, is_repeated: bool) -> FinetuneRecipe:
         """Return the recipe of the method that was selected, without settings that do not apply to
@@ -231,7 +238,8 @@ class FinetuneRecipe:
         unused = without_effect(method)
         unused += [] if method.seeded or is_repeated else ["seeds"]
         values: dict[str, Any] = {name: self.__dataclass_fields__[name].default for name in unused}
-        return replace(self, method=method.name, budget=None, **values)
+        values |= {"method": method.name, "search": None, "budget": None}
+        return replace(self, **values)
 
     def require_seeds(self) -> None:
         """Check that several seeds have an effect, for data that is not cross-validated: else each
@@ -279,6 +287,7 @@ class FinetuneRecipe:
             ("--seeds", self.seeds, 1, math.inf),
             ("--seed", self.seed, 0, (1 << 31) - 1),
             ("--folds", self.folds or None, 2, 100),
+            ("--search", self.search, 1, 1000),
             ("--budget", self.budget, 1, math.inf),
             ("--length", self.length, 4, math.inf),
             ("--batch", self.batch, 1, math.inf),
