@@ -97,7 +97,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="torch",
         metavar="NAME",
         help="what reads texts: torch, our own (default); onnxruntime; openvino; onnxruntime-int8, "
-        "which gives other answers; auto measures for a second or two and takes what is faster",
+        "which gives other answers",
     )
     parser.add_argument(
         "--top",

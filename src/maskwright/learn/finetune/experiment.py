@@ -307,10 +307,10 @@ def _combine(
         name: UNTRAINED * name.startswith(UNTRAINED) + folders.called(path)
         for name, path in paths.items()
     }
-    idle = {
-        method: [] if method == AUTO else [*without_effect(Method(method)), "budget"]
-        for _, method in pairs
-    }
+    idle = {method: [] if method == AUTO else without_effect(Method(method)) for _, method in pairs}
+    for method, names in idle.items():
+        if method != AUTO and (not settings.get("search") or "search" in names):
+            names.append("budget")
     compared = []
     for name, method in pairs:
         values = {

@@ -175,6 +175,14 @@ class _Candidate:
     def method(self) -> Method:
         return self.recipe.methods[0]
 
+    def varied(
+        self, name: str, recipe: FinetuneRecipe, settings: Settings, num_rows: int
+    ) -> _Candidate:
+        """Return a candidate of the same method with other settings."""
+        work, usual_work = (steps_of(s, num_rows) * s.batch for s in (settings, self.settings))
+        seconds, fields = self.seconds * work / usual_work, (self.machine, self.stream)
+        return _Candidate(name, recipe, self.learner, settings, seconds, *fields)
+
     def learn(self, encoded_parts: Mapping[str, Encoded], **options: Any) -> SeedResult:
         """`BaseLearner.learn` by this method."""
         options |= {"watch": watching(self.stream), "machine": self.machine}
@@ -256,19 +264,19 @@ def select_method(
     say, begin = printer(stream), time.perf_counter()
     by_validation = TEST in data.parts and len(data.parts.get(VALIDATION, ())) >= CHOOSING_ROWS
     foldings, num_folds, num_rows = list[Folding](), 1, len(data.parts[TRAIN])
+    usable = {name: recipe for name, recipe in recipes.items() if not isinstance(recipe, str)}
+    skipped = {name: reason for name, reason in recipes.items() if isinstance(reason, str)}
+    usual_recipes = {recipe.method: recipe for recipe in reversed(usable.values())}
     if not by_validation:
         try:
             foldings = fold(data, folds, seeds if is_cross_validated(data) else seeds[:1])
         except DataError as error:
             if not is_cross_validated(data):  # then nothing but the selection needs folds
-                error.where = "--method auto"
-                error.advising("choose a method, such as --method full")
+                error.where = "--method auto" if len(usual_recipes) > 1 else "--search"
+                error.advising("choose a method, such as --method full, without a search")
             raise
         if num_rows < DIVIDED_FROM or is_cross_validated(data):
             num_folds = min(len(folding.folds) for folding in foldings)
-    usable = {name: recipe for name, recipe in recipes.items() if not isinstance(recipe, str)}
-    skipped = {name: reason for name, reason in recipes.items() if isinstance(reason, str)}
-    usual_recipes = {recipe.method: recipe for recipe in reversed(usable.values())}
     for recipe in usual_recipes.values():
         (method,) = recipe.methods
         require(method=method, settings=settings(recipe, method), options=options(method))
@@ -280,18 +288,17 @@ def select_method(
     timed = list[_Candidate]()
     for name, recipe in usable.items():
         (method,) = recipe.methods
-        of_recipe = settings(recipe, method)
-        alike = next((c for c in timed if c.recipe.method == recipe.method), None)
-        if alike is not None:
-            learner, seconds = alike.learner, alike.seconds
-            seconds *= steps_of(of_recipe, num_rows) * of_recipe.batch
-            seconds /= steps_of(alike.settings, num_rows) * alike.settings.batch
-        else:
+        candidate = next((c for c in timed if c.recipe.method == recipe.method), None)
+        if candidate is None:
             learner = learner_of(model, task_of(data, options(method)), method, length, long)
-            seconds = seconds_of_training(learner, data, num_rows, method, of_recipe, machine)
+            trained = settings(recipe, method)
+            seconds = seconds_of_training(learner, data, num_rows, method, trained, machine)
             # Fixed vectors are computed once for all folds.
             seconds *= 1 / num_folds if method.head_alone else len(foldings) or 1
-        timed.append(_Candidate(name, recipe, learner, of_recipe, seconds, machine, stream))
+            candidate = _Candidate(name, recipe, learner, trained, seconds, machine, stream)
+        else:
+            candidate = candidate.varied(name, recipe, settings(recipe, method), num_rows)
+        timed.append(candidate)
     network = timed[-1].learner
     if is_search:
         searched = [c for c in timed if c.recipe is not usual_recipes[c.recipe.method]]
