@@ -6,34 +6,26 @@ number of steps is chosen by the machine's speed; the resolved recipe is saved a
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import time
-import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any, TextIO
 
 import numpy as np
 import torch
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import accuracy_score, f1_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from maskwright.base.budget import Budget
 from maskwright.base.errors import Finding, UsageError
-from maskwright.base.randomness import key, permute, torch_seed
+from maskwright.base.randomness import key, permute
 from maskwright.base.report import document
 from maskwright.base.report.document import Table, duration, for_terminal
 from maskwright.base.report.page import write_report
 from maskwright.base.terminal import Say, printer, shell_word
 from maskwright.learn import quickstart_task
-from maskwright.learn.finetune.tune import Settings, tune
+from maskwright.learn.finetune.experiment import BAG_OF_WORDS, UNTRAINED, experiment
 from maskwright.learn.pretrain import build, run
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, training_rows, weights_of
@@ -41,24 +33,13 @@ from maskwright.learn.recipes.base.find import find, read
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train import loop
 from maskwright.learn.train.optimizers import Parameters, start_optimizer
-from maskwright.learn.train.settings import AdamW
 from maskwright.learn.train.state import Processes, TrainState
-from maskwright.model.checkpoint.matching import transfer
 from maskwright.model.device import machine
 from maskwright.model.inference import held_out_loss
-from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.fill_mask import fill
-from maskwright.model.inference.prepared import prepare as prepare_network
-from maskwright.model.inference.scores import scores, vectors
-from maskwright.model.nn import initialise
-from maskwright.model.nn.config import Head, TransformerConfig
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.modules.supervised import Supervised
-from maskwright.model.objectives.supervised import Options
 from maskwright.model.opening.open import open_weights
-from maskwright.model.opening.special_tokens import vocabulary
 from maskwright.text.store.loader import Loader
-from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 SENTENCES = (
     "Return the number of [MASK] in the list.",
@@ -66,10 +47,10 @@ SENTENCES = (
     "This method should be [MASK] by subclasses.",
     "Raise an [MASK] if the file does not exist.",
 )
-SETTINGS = Settings(epochs=3, batch=32, optimizer=AdamW(learning_rate=1e-3))
+SETTINGS = {"epochs": 3, "rate": 1e-3}
+TASK, COMPARISON = "exceptions", "comparison"  # folders of labelled messages and of results
 # Few labels, since pretraining helps most there.
 LABELS = 1_000
-SEEDS = (0, 1, 2)
 
 
 def compare(out: Path, say: Say) -> list[Table]:
@@ -78,10 +59,12 @@ def compare(out: Path, say: Say) -> list[Table]:
     prepared = prepare(recipe, out, lambda text: None)
     model = open_weights(out).network
     tables = []
-    for make in (_held_out, _filled, _labelled_task):
+    for make in (_held_out, _filled):
         tables.append(make(recipe, prepared, model))
         say(f"\n{for_terminal(tables[-1])}")
-    return tables
+    table, verdict = _labelled_task(out)
+    say(f"\n{for_terminal(table)}\n\n{verdict}")
+    return [*tables, table]
 
 
 def _held_out(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> Table:
@@ -130,155 +113,27 @@ def _filled(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> Tab
     }
 
 
-def _labelled_task(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> Table:
-    chosen = load_task(prepared.tokenizer, recipe.rows.length)
-    scores = compare_on_task(chosen, model, prepared.tokenizer)
-    return {
-        "title": "Which exception carries this message?",
-        "head": ["", "accuracy", "macro-F1", "seeds"],
-        "rows": [[name, *score.cells()] for name, score in scores.items()],
-        "note": f"{len(chosen.train):,} messages to learn from, {len(chosen.test):,} to answer, "
-        f"from other files; {len(chosen.names)} classes; {chosen.truncated} messages cut to "
-        f"{recipe.rows.length} tokens. ± is the standard deviation over seeds.",
-    }
-
-
-# ---------------------------------------------------------------------------- the labelled task
-@dataclass(frozen=True)
-class EncodedTask:
-    """The task, encoded for one tokenizer and row length."""
-
-    names: list[str]
-    texts: tuple[list[str], list[str]]  # to learn from, to answer
-    train: EncodedExamples
-    test: EncodedExamples
-    truncated: int
-
-
-def load_task(tokenizer: Tokenizer, length: int) -> EncodedTask:
-    """Collect the messages of this installation and split them by file."""
-    split = quickstart_task.split(quickstart_task.exception_messages(), seed=0)
-    order = permute(key("draw", 0), len(split.train), np.arange(min(LABELS, len(split.train))))
-    train = [split.train[i] for i in order]
-    names = sorted({e.label for e in train})
-    test = [e for e in split.test if e.label in names]
-    truncated = 0
-
-    def encode(rows: Sequence[quickstart_task.LabelledText]) -> EncodedExamples:
-        nonlocal truncated
-        ids = [
-            tokenizer.frame([int(i) for i in row])[0]
-            for row in tokenizer.encode_batch([e.text for e in rows])
-        ]
-        truncated += sum(len(i) > length for i in ids)
-        ids = [i[: length - 1] + i[-1:] if len(i) > length else i for i in ids]
-        return EncodedExamples(framed(ids), np.array([names.index(e.label) for e in rows]))
-
-    texts = ([e.text for e in train], [e.text for e in test])
-    return EncodedTask(names, texts, encode(train), encode(test), truncated)
-
-
-@dataclass(frozen=True)
-class Score:
-    """Accuracy and macro-F1 by seed; one value for deterministic methods."""
-
-    accuracy: list[float]
-    macro_f1: list[float]
-
-    def cells(self) -> list[str]:
-        """Return accuracy, macro-F1 and the number of seeds as cells of a table."""
-        columns = [
-            f"{mean(v):.3f}" + (f" ± {stdev(v):.3f}" if len(v) > 1 else "")
-            for v in (self.accuracy, self.macro_f1)
-        ]
-        return [*columns, str(len(self.accuracy))]
-
-
-def compare_on_task(
-    task: EncodedTask, pretrained: Transformer, tokenizer: Tokenizer
-) -> dict[str, Score]:
-    """Score all six methods on `task`, with three seeds for those that are random."""
-    fresh = [_with_head(pretrained.config, None, len(task.names), s) for s in SEEDS]
-    scores = {"majority": _majority(task), "words": _words(task)}
-    scores["probe, random encoder"] = _probe(task, fresh[:1], tokenizer)
-    ready = [_with_head(pretrained.config, pretrained, len(task.names), s) for s in SEEDS]
-    scores["probe, pretrained"] = _probe(task, ready[:1], tokenizer)
-    for name, models in (("from scratch", fresh), ("fine-tuned", ready)):
-        runs = [_tune(task, m, tokenizer, s) for m, s in zip(models, SEEDS, strict=True)]
-        scores[name] = _score(task, runs)
-    return scores
-
-
-def _with_head(
-    network_config: TransformerConfig, source: Transformer | None, labels: int, seed: int
-) -> Transformer:
-    """Build a classifier with the weights of `source`; None: randomly initialised."""
-    config = replace(
-        network_config,
-        vocabulary_head=None,
-        pooler=False,
-        heads=(Head(name="classifier", kind="sequence", labels=labels, pooling="mean"),),
+def _labelled_task(out: Path) -> tuple[Table, str]:
+    """Fine-tune the model of the run in `out`, and an untrained copy of it, on messages of the
+    packages installed here; return a table of the results and the verdict."""
+    train, test = quickstart_task.split(quickstart_task.exception_messages())
+    order = permute(key("draw", 0), len(train), np.arange(min(LABELS, len(train))))
+    labels = {train[i].label for i in order}
+    parts = {"train": [train[i] for i in order], "test": [m for m in test if m.label in labels]}
+    (out / TASK).mkdir(exist_ok=True)
+    for name, messages in parts.items():
+        rows = [json.dumps({"text": m.text, "label": m.label}) + "\n" for m in messages]
+        document.write(out / TASK / f"{name}.jsonl", "".join(rows))
+    sheet = experiment(
+        [out, f"{UNTRAINED}{out}", BAG_OF_WORDS],
+        out / TASK,
+        out / COMPARISON,
+        settings=SETTINGS,
+        stream=io.StringIO(),
     )
-    generator = torch.Generator().manual_seed(torch_seed(key("init", seed)))
-    if source is None:
-        return initialise.build(config, generator)
-    return transfer(source, config, generator).model
-
-
-def _score(task: EncodedTask, predictions: list[np.ndarray]) -> Score:
-    labels = task.test.labels
-    return Score(
-        [float(accuracy_score(labels, p)) for p in predictions],
-        [float(f1_score(labels, p, average="macro")) for p in predictions],
-    )
-
-
-def _majority(task: EncodedTask) -> Score:
-    majority_class = np.bincount(task.train.labels).argmax()
-    return _score(task, [np.full(len(task.test), majority_class)])
-
-
-def _words(task: EncodedTask) -> Score:
-    model = make_pipeline(
-        TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2),
-        LogisticRegression(C=10.0, max_iter=1000),
-    )
-    model.fit(task.texts[0], task.train.labels)
-    return _score(task, [model.predict(task.texts[1])])
-
-
-def _probe(task: EncodedTask, models: list[Transformer], tokenizer: Tokenizer) -> Score:
-    runs = []
-    for model in models:
-        train, test = (_features(model, part, tokenizer) for part in (task.train, task.test))
-        probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            probe.fit(train, task.train.labels)
-        runs.append(probe.predict(test))
-    return _score(task, runs)
-
-
-def _features(model: Transformer, examples: EncodedExamples, tokenizer: Tokenizer) -> np.ndarray:
-    network: Any = prepare_network(model, precision="float32")
-    objective = Supervised(network, Options(), vocabulary(tokenizer)).eval()
-    return vectors(objective, examples, _collation(tokenizer))
-
-
-def _collation(tokenizer: Tokenizer) -> Collation:
-    return Collation(pad=tokenizer.pad or 0, last=False)
-
-
-def _tune(task: EncodedTask, model: Transformer, tokenizer: Tokenizer, seed: int) -> np.ndarray:
-    """Fine-tune all weights; returns the predictions on the test part."""
-    objective, collation = (
-        Supervised(model, Options(), vocabulary(tokenizer)),
-        _collation(tokenizer),
-    )
-    tuned = tune(objective, task.train, collation, replace(SETTINGS, seed=seed))
-    network: Any = prepare_network(tuned.network, precision="float32")
-    objective = Supervised(network, Options(), vocabulary(tokenizer)).eval()
-    return scores(objective, task.test, collation).argmax(axis=1)
+    note = f"{len(order):,} messages to learn from, {sheet.rows} to answer, from other files."
+    title = "Which exception carries this message?"
+    return {**sheet.table, "title": title, "note": f"{note} {sheet.table['note']}"}, sheet.verdict
 
 
 RESULTS = "results.json"

@@ -17,7 +17,7 @@ import warnings
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from maskwright.base.errors import DataError
 from maskwright.text.corpus import embedded
@@ -60,15 +60,6 @@ class LabelledText:
     group: str
 
 
-@dataclass(frozen=True)
-class Split:
-    """Three parts without a common group."""
-
-    train: list[LabelledText] = field(default_factory=list)
-    validation: list[LabelledText] = field(default_factory=list)
-    test: list[LabelledText] = field(default_factory=list)
-
-
 def exception_messages(packages: Sequence[str] = PACKAGES) -> list[LabelledText]:
     """Return messages with their exceptions, in the order of files, without near-duplicates.
 
@@ -105,27 +96,14 @@ def exception_messages(packages: Sequence[str] = PACKAGES) -> list[LabelledText]
 
 
 def split(
-    examples: Sequence[LabelledText], seed: int = 0, *, validation: float = 0.1, test: float = 0.2
-) -> Split:
-    """Divide by group: all texts of a file are in the same part.
-
-    Args:
-        examples: the texts.
-        seed: determines the division.
-        validation: share of the groups for validation.
-        test: share of the groups for testing.
-    """
-    division = Split()
-    for example in examples:
-        digest = hashlib.sha256(f"split:{seed}:{example.group}".encode()).digest()
-        position = int.from_bytes(digest[:7], "big") / (1 << 56)
-        if position < test:
-            division.test.append(example)
-        elif position < test + validation:
-            division.validation.append(example)
-        else:
-            division.train.append(example)
-    return division
+    messages: Sequence[LabelledText], test_share: float = 0.2
+) -> tuple[list[LabelledText], list[LabelledText]]:
+    """Divide into a training and a test part by group: all texts of a file are in the same part."""
+    parts: tuple[list[LabelledText], list[LabelledText]] = [], []
+    for message in messages:
+        digest = hashlib.sha256(message.group.encode()).digest()
+        parts[int.from_bytes(digest[:7], "big") / (1 << 56) < test_share].append(message)
+    return parts
 
 
 # ------------------------------------------------------------------------------ out of the source
