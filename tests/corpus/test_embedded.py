@@ -158,10 +158,6 @@ def test_the_task_of_the_standard_library_is_a_task() -> None:
 
 def test_split_keeps_files_together() -> None:
     examples = [LabelledText(f"{n}", "A" if n % 3 else "B", f"file {n // 5}") for n in range(5000)]
-    parts = split(examples, seed=1)
-    groups = [{e.group for e in part} for part in (parts.train, parts.validation, parts.test)]
-    assert not (groups[0] & groups[1] or groups[0] & groups[2] or groups[1] & groups[2])
-    assert len(parts.train) + len(parts.validation) + len(parts.test) == 5000
-    assert 350 < len(parts.validation) < 650 and 800 < len(parts.test) < 1200
-    assert split(examples, seed=1) == parts
-    assert split(examples, seed=2).test != parts.test
+    train, test = split(examples)
+    assert not {e.group for e in train} & {e.group for e in test}
+    assert len(train) + len(test) == 5000 and 800 < len(test) < 1200
