@@ -82,9 +82,7 @@ def test_keys_and_config_of_a_classifier(tmp_path: Path) -> None:
         ("t5", "T5ForConditionalGeneration", "SEQ_2_SEQ_LM"),
     ],
 )
-def test_the_task_is_read_off_the_heads(
-    name: str, kind: str, task: str | None, tmp_path: Path
-) -> None:
+def test_heads_tell_the_task(name: str, kind: str, task: str | None, tmp_path: Path) -> None:
     adapter = adapt(model(name, kind), LoRA())
     folder.save(adapter, tmp_path / "a", base="base")
     config, tensors = read(tmp_path / "a")

@@ -113,9 +113,7 @@ def test_a_window_comes_back(width: int) -> None:
         ("ModernBertForMaskedLM", "sparse_prediction", True),
     ],
 )
-def test_what_matters_in_training_alone_is_kept_aside(
-    tmp_path: Path, kind: str, key: str, value: Any
-) -> None:
+def test_what_training_alone_needs_is_kept(tmp_path: Path, kind: str, key: str, value: Any) -> None:
     member = next(m for m in (BART, MODERN) if kind in m.architectures)
     folder = changed(saved(tmp_path / "m", small(member, kind)), **{key: value})
     loaded = pretrained.load(folder)

@@ -191,9 +191,7 @@ def forbidden(*_: object, **__: object) -> None:
     raise PermissionError(errno.EACCES, "Permission denied")
 
 
-def test_weights_that_may_not_be_read_are_a_refusal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may read all, so the system's answer is made here."""
     path = written(tmp_path / files.WEIGHTS)
     opened = files.open_folder(tmp_path)
@@ -286,9 +284,7 @@ def test_F92_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("blob", ["snapshots/abc/inner.safetensors", "blobs/123"])
-def test_a_folder_and_a_download_cache_may_keep_their_blobs_beside(
-    tmp_path: Path, blob: str
-) -> None:
+def test_a_folder_and_a_download_cache_may_have_blobs_beside(tmp_path: Path, blob: str) -> None:
     cache = tmp_path / "models--x"
     for folder in ("snapshots/abc", "blobs"):
         (cache / folder).mkdir(parents=True)

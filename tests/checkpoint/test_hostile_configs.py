@@ -207,7 +207,7 @@ def test_the_folder_that_is_varied_loads(folders: dict[str, Path], name: str) ->
 
 @pytest.mark.usefixtures("nothing_is_built")
 @pytest.mark.parametrize("name", SMALL)
-def test_F87_every_size_is_compared_with_the_file(
+def test_F87_sizes_are_those_of_the_file(
     folders: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
     for key in SIZES[name].split():
@@ -220,9 +220,7 @@ def test_F87_every_size_is_compared_with_the_file(
 
 
 @pytest.mark.usefixtures("nothing_is_built")
-def test_F87_bytes_are_counted_before_there_are_any(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_F87_bytes_are_counted_beforehand(folders: dict[str, Path], tmp_path: Path) -> None:
     """Just below every limit of size, a trillion bytes: refused by arithmetic."""
     huge = {"hidden_size": 1 << 17, "intermediate_size": 1 << 20, "num_hidden_layers": 1024}
     folder = changed(folders["bert"], tmp_path / "huge", lambda hf: hf.update(huge))

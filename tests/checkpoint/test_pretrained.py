@@ -203,9 +203,7 @@ def test_F28_tensors_of_another_architecture_are_reported(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("read", [pretrained.load, pretrained.described])
-def test_an_architecture_that_is_not_there_is_refused_alike(
-    tmp_path: Path, read: Callable[..., object]
-) -> None:
+def test_unknown_architectures_are_refused(tmp_path: Path, read: Callable[..., object]) -> None:
     saved(tmp_path / "m", "BertForMaskedLM")
     pretrained.save(model_of(twin(causal=False)), None, tmp_path / "ours")
     for folder, asked in (("m", "BertForMaskedLMs"), ("ours", "BertModel")):
@@ -216,9 +214,7 @@ def test_an_architecture_that_is_not_there_is_refused_alike(
 
 
 @pytest.mark.parametrize("read", [pretrained.load, pretrained.described])
-def test_an_architecture_asked_for_stands_in_for_an_unknown_one(
-    tmp_path: Path, read: Callable[..., object]
-) -> None:
+def test_an_architecture_asked_for_wins(tmp_path: Path, read: Callable[..., object]) -> None:
     saved(tmp_path / "m", "BertForMaskedLM")
     changed(tmp_path / "m", **{"architectures": ["BertForEverything"]})
     with pytest.raises(ConfigError, match="BertForEverything"):
@@ -234,9 +230,7 @@ def test_an_architecture_asked_for_stands_in_for_an_unknown_one(
     ],
     ids=lambda tensor: f"{tuple(tensor.shape)} {tensor.dtype}",
 )
-def test_F89_a_tensor_of_another_shape_or_of_whole_numbers(
-    tmp_path: Path, tensor: torch.Tensor
-) -> None:
+def test_F89_a_tensor_of_another_shape_or_type(tmp_path: Path, tensor: torch.Tensor) -> None:
     saved(tmp_path / "m", "BertModel")
     odd = {"pooler.dense.weight": tensor}
     rewritten(tmp_path / "m", lambda tensors: tensors.update(odd))
@@ -287,9 +281,7 @@ def test_a_folder_is_replaced_only_when_asked(tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------------------ our own layout
 @pytest.mark.parametrize(("causal", "count"), [(True, 186_368), (False, 186_430)])
-def test_the_twins_belong_to_no_family_and_come_back(
-    tmp_path: Path, causal: bool, count: int
-) -> None:
+def test_the_twins_of_no_family_come_back(tmp_path: Path, causal: bool, count: int) -> None:
     model = model_of(twin(causal=causal))
     assert model.num_parameters() == count
     pretrained.save(model, None, tmp_path / "m")
@@ -301,9 +293,7 @@ def test_the_twins_belong_to_no_family_and_come_back(
 
 # ------------------------------------------------------------------------------ dtypes, shards
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_weights_are_float32_unless_another_type_is_asked_for(
-    tmp_path: Path, dtype: torch.dtype
-) -> None:
+def test_weights_are_float32_unless_asked_otherwise(tmp_path: Path, dtype: torch.dtype) -> None:
     model = model_of(small(GPT2, "GPT2LMHeadModel")).to(dtype)
     pretrained.save(model, None, tmp_path / "m")
     name = str(dtype).removeprefix("torch.")
@@ -394,9 +384,7 @@ def test_a_tokenizer_travels_with_its_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("style", "pad"), [("bert", 0), ("roberta", 1), ("gpt2", None)])
-def test_a_tokenizer_must_pad_as_the_positions_expect(
-    tmp_path: Path, style: str, pad: int | None
-) -> None:
+def test_a_tokenizer_pads_as_positions_expect(tmp_path: Path, style: str, pad: int | None) -> None:
     """RoBERTa's positions are counted from the padding token's id, which the folder repeats."""
     words, roberta = tokenizer(style=style), family("roberta")
     if pad is not None:

@@ -138,9 +138,7 @@ def test_a_text_that_the_tokenizer_does_not_know_is_shown_and_noted(runs: dict[s
         ({"rate": 0.15, "final_rate": 0.4}, False),
     ],
 )
-def test_it_is_noted_where_a_run_learned_by_other_questions(
-    options: dict[str, Any], same: bool
-) -> None:
+def test_other_questions_of_a_run_are_noted(options: dict[str, Any], same: bool) -> None:
     made = replace(find("bert-mini"), objective=ObjectiveChoice(name="masked", options=options))
     member, usual = usual_for("encoder"), masked.Options()
     assert (evaluate_text_module._other_objective(member, usual, made) is None) is same

@@ -153,6 +153,19 @@ def test_the_cache_saves_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 # ------------------------------------------------------------------------------ randomness
 
 
+@pytest.mark.parametrize("positions", ["learned", "rotary", "relative"])
+def test_a_prompt_seen_whole(positions: str) -> None:
+    model = model_of(variant(positions))
+    made = generate(model, PROMPTS, 12, bidirectional_prefix=True)
+    for prompt, new in zip(PROMPTS, made, strict=True):
+        for place, token in enumerate(new):
+            text, seen = torch.tensor([[*prompt, *new[:place]]]), torch.tensor([len(prompt)])
+            assert token == int(model.logits(model.decode(text, prefix=seen)[:, -1]).argmax())
+    ids = torch.tensor([PROMPTS[2]])
+    blind, seeing = model.decode(ids), model.decode(ids, prefix=torch.tensor([ids.shape[1]]))
+    assert not torch.allclose(blind, seeing, atol=1e-2), "the control: what is seen matters"
+
+
 def test_torchs_generator_is_left_alone() -> None:
     model = writer("gpt2")
     torch.manual_seed(1)

@@ -51,9 +51,7 @@ def pieces(decode: Callable[[Sequence[int]], str], ids: list[int], **options: ob
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_pieces_are_the_text(
-    tokenizers: dict[str, Tokenizer], kind: str, data: st.DataObject
-) -> None:
+def test_pieces_are_text(tokenizers: dict[str, Tokenizer], kind: str, data: st.DataObject) -> None:
     tokenizer = tokenizers[kind]
     token = st.integers(0, tokenizer.vocabulary_size - 1)
     ids = data.draw(st.lists(token, max_size=24))

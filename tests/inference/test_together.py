@@ -142,9 +142,7 @@ KINDS = ("sequence", "token", "span", "choice", "contrast", "pieces")
 
 @pytest.mark.parametrize("kinds", [KINDS, ("sequence", "choice")], ids=["all", "one place"])
 @pytest.mark.parametrize("methods", [("none",), MIXED, METHODS], ids=["heads", "mixed", "all"])
-def test_heads_and_adapters_say_what_they_say_alone(
-    methods: Sequence[str], kinds: Sequence[str]
-) -> None:
+def test_heads_and_adapters_are_as_alone(methods: Sequence[str], kinds: Sequence[str]) -> None:
     every = requests("bert", methods, kinds)
     assert agree(every)
     plain = objective_of("sequence", every[0].objective.product.network)

@@ -48,9 +48,7 @@ def by_definition(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scale: f
 
 @pytest.mark.parametrize("kernel", KERNEL_NAMES)
 @pytest.mark.parametrize("name", MASKS)
-def test_kernels_are_the_definition(
-    monkeypatch: pytest.MonkeyPatch, kernel: str, name: str
-) -> None:
+def test_kernels_by_definition(monkeypatch: pytest.MonkeyPatch, kernel: str, name: str) -> None:
     choose(monkeypatch, kernel)
     q, k, v = inputs()
     out = attend(q, k, v, AttentionContext(MASKS[name].draw(LENGTH)), scale=0.3)

@@ -35,9 +35,7 @@ def states(model: Transformer, world: str) -> tuple[Tensor, Tensor]:
     [*((world, "explicit") for world in WORLDS), ("plain", "sdpa"), ("packed", "sdpa")],
 )
 @pytest.mark.parametrize("name", ONE_STACK)
-def test_the_same_states(
-    monkeypatch: pytest.MonkeyPatch, name: str, world: str, kernel: str
-) -> None:
+def test_same_states(monkeypatch: pytest.MonkeyPatch, name: str, world: str, kernel: str) -> None:
     force(monkeypatch, kernel)
     some, among_all = states(model_of(name, deviation=0.5).double(), world)
     torch.testing.assert_close(some, among_all, rtol=1e-10, atol=1e-10)

@@ -68,6 +68,11 @@ def test_where_the_dropouts_of_a_head_stand(place: str) -> None:
     assert head(torch.ones(1, 1000)).item() == pytest.approx(4.0)
 
 
+def test_vectors_stand_for_tokens() -> None:
+    model, ids = model_of("post-norm encoder"), tokens()
+    torch.testing.assert_close(model.encode(model.tokens(ids)), model.encode(ids))
+
+
 def test_dropout_after_the_final_norm() -> None:
     plain = POINTS["pre-norm decoder"]
     model = Transformer(replace(plain, decoder=replace(plain.decoder, final_dropout=0.25)))

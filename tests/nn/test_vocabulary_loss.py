@@ -65,9 +65,7 @@ def test_it_is_cross_entropy(
 
 @pytest.mark.parametrize("rows", [64, 1000])
 @pytest.mark.parametrize("height", [0.0, 200.0])
-def test_z_loss_is_the_squared_log_sum(
-    monkeypatch: pytest.MonkeyPatch, rows: int, height: float
-) -> None:
+def test_z_loss_by_definition(monkeypatch: pytest.MonkeyPatch, rows: int, height: float) -> None:
     chunked(monkeypatch, rows)
     hidden, weight, bias, _ = given = inputs()
     bias.data += height

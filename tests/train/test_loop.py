@@ -170,9 +170,7 @@ def test_F41_a_step_without_a_number_is_skipped_where_that_is_asked_for() -> Non
     assert not torch.equal(whole.weights[2], whole.weights[0]), "the control"
 
 
-def test_F41_too_many_of_them_in_a_row_stop_the_run_and_say_where(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_F41_too_many_in_a_row_stop_the_run_and_say_where(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "SKIPS", 2)
     with pytest.raises(loop.DivergedError, match="step 4, after 2") as caught:
         torn({1, 2, 3}, 5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
@@ -42,6 +44,10 @@ def test_a_run_that_others_slow_down_says_so_once(
     if (told := said[1]) is not None:
         assert "10 times slower: others keep 1 of 2 cores busy" in told.line()
         assert told.line().endswith("maskwright resume x --set training.threads=1")
+
+
+def test_cores_that_others_keep_busy() -> None:
+    assert 0 <= machine.busy_cores(0.01) <= (os.cpu_count() or 1)
 
 
 def test_one_of_several_gpus_is_the_one_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

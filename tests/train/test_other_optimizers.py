@@ -166,9 +166,7 @@ def test_muon_is_torchs_two(adjust: str) -> None:
 
 
 @pytest.mark.parametrize("make", [bert, gpt2])
-def test_muon_takes_the_matrices_of_layers_and_nothing_else(
-    make: Callable[[], Transformer],
-) -> None:
+def test_muon_takes_the_matrices_of_layers_and_no_others(make: Callable[[], Transformer]) -> None:
     state = start_optimizer(Muon(learning_rate=0.01), Parameters(make()))
     moments = {n.removeprefix("second.") for n in state.state() if n.startswith("second.")}
     linear = ("query", "key", "value", "output", "up", "down")
@@ -184,9 +182,7 @@ def test_muon_needs_layers() -> None:
 
 @pytest.mark.parametrize("settings", KINDS, ids=lambda s: s.kind)
 @pytest.mark.parametrize("compute", [torch.float32, torch.bfloat16])
-def test_what_an_optimizer_remembers_returns_bit_for_bit(
-    settings: Optimizer, compute: torch.dtype
-) -> None:
+def test_what_an_optimizer_remembers_returns(settings: Optimizer, compute: torch.dtype) -> None:
     whole = start_optimizer(settings, Parameters(Toy(), compute))
     for step in range(STEPS):
         if step == 3:
