@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +14,8 @@ from tests.data.toy import corpus, rows_of, store_of
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.store.loader import Loader
 from maskwright.text.store.pairs import SentencePairs
-from maskwright.text.store.rows import PackedDocuments, Rows
+from maskwright.text.store.rows import PackedDocuments, PackedSentences, Rows, Stream, Windows
+from maskwright.text.store.store import TokenStore
 
 
 class Numbers:
@@ -80,8 +81,45 @@ def test_rows_carry_their_own_epoch() -> None:
     assert mixed.tokens.tolist() == [[3, 5], [1, 0], [2, 5]]
 
 
-def test_real_sources_through_the_border_of_an_epoch(tmp_path: Path) -> None:
-    store = store_of(tmp_path, corpus(3, 30, sentences=8))
+SOURCES = {
+    "packed documents": PackedDocuments,
+    "packed sentences": PackedSentences,
+    "stream": lambda store, length, seed: Stream(store, length),
+    "windows": lambda store, length, seed: Windows(store, length),
+    "blocks": lambda store, length, seed: Windows(store, length, step=length),
+    "pairs": SentencePairs,
+    "swapped pairs": partial(SentencePairs, negatives="swapped"),
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    return store_of(tmp_path_factory.mktemp("loader"), corpus(3, 60, sentences=8))
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_rows_are_a_function_of_seed_epoch_and_number(store: TokenStore, kind: str) -> None:
+    source, again, other = (SOURCES[kind](store, 48, seed=seed) for seed in (9, 9, 8))
+    whole = source.rows(np.arange(len(source)), 3)
+    for some in (np.arange(len(source))[::-1], np.array([4, 0, 4, 9])):
+        rows = again.rows(some, 3)
+        for name, value in vars(whole).items():
+            if value is not None:
+                np.testing.assert_array_equal(getattr(rows, name), value[some])
+    assert source.rows(np.array([], dtype=np.int64), 0).tokens.shape == (0, whole.tokens.shape[1])
+    seeded = kind not in ("stream", "windows", "blocks")
+    assert (other.rows(some, 3).tokens != rows.tokens).any() == seeded
+    assert (again.rows(some, 4).tokens != rows.tokens).any() == ("pairs" in kind)
+    assert (other.fingerprint != source.fingerprint) == seeded
+
+
+def test_fingerprints_of_sources_differ(store: TokenStore) -> None:
+    made = [make(store, length, seed=0) for make in SOURCES.values() for length in (48, 49)]
+    again = [make(store, 48, seed=0) for make in SOURCES.values()]
+    assert len({source.fingerprint for source in [*made, *again]}) == len(made)
+
+
+def test_real_sources_through_the_border_of_an_epoch(store: TokenStore) -> None:
     for source in (PackedDocuments(store, 64), SentencePairs(store, 64)):
         loader = Loader(source, len(source) - 1, 0)
         numbers, epochs = loader.take(loader.batch_rows, loader.batch_rows)
@@ -94,11 +132,8 @@ def test_real_sources_through_the_border_of_an_epoch(tmp_path: Path) -> None:
 
 
 def test_fingerprints() -> None:
-    prints = [
-        Loader(Numbers(9), batch, seed).fingerprint for batch, seed in ((2, 0), (3, 0), (2, 1))
-    ]
-    assert len(set(prints)) == 3
-    assert Loader(Numbers(9), 2, 0).fingerprint == prints[0]
+    made = [Loader(Numbers(9), batch, seed) for batch, seed in ((2, 0), (3, 0), (2, 1), (2, 0))]
+    assert len({loader.fingerprint for loader in made}) == 3
 
 
 def test_refusals() -> None:

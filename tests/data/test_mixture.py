@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.data.toy import corpus, rows_of, store_of
 
@@ -49,6 +50,15 @@ def test_shares() -> None:
     assert 1 in {name for name, _, _ in epoch_of(rare, 0)}, "a rare source still comes"
 
 
+def assert_whole_epochs(rows: Iterable[tuple[int, int, int]], sizes: Sequence[int]) -> None:
+    """Each source was seen as a whole so many times, and once more in part."""
+    for number, size in enumerate(sizes):
+        epochs = collections.Counter(epoch for name, _, epoch in rows if name == number)
+        if epochs:
+            *whole, last = [epochs[epoch] for epoch in range(max(epochs) + 1)]
+            assert whole == [size] * len(whole) and 0 < last <= size
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 12), st.integers(1, 9)), min_size=1, max_size=4),
     st.integers(0, 5),
@@ -56,21 +66,17 @@ def test_shares() -> None:
 def test_no_row_is_seen_again_before_all_are_seen(made: list[tuple[int, int]], seed: int) -> None:
     sources = [(Named(n, size), weight) for n, (size, weight) in enumerate(made)]
     mixture = Mixture(sources, seed=seed)
-    drawn = collections.Counter(row for epoch in range(4) for row in epoch_of(mixture, epoch))
-    assert set(drawn.values()) == {1}  # (source, row, its own epoch) never twice
-    for number, (size, _) in enumerate(made):
-        epochs = collections.Counter(e for name, _, e in drawn if name == number)
-        *whole, last = [epochs[e] for e in range(max(epochs) + 1)]
-        assert whole == [size] * len(whole) and 0 < last <= size
+    rows = collections.Counter(row for epoch in range(4) for row in epoch_of(mixture, epoch))
+    assert set(rows.values()) == {1}  # (source, row, its own epoch) never twice
+    assert {name for name, _, _ in rows} == set(range(len(made)))
+    assert_whole_epochs(rows, [size for size, _ in made])
 
 
 def test_rows_come_in_the_order_asked() -> None:
     mixture = Mixture([(Named(0, 5), 1), (Named(1, 9), 2)], seed=1)
-    everything = epoch_of(mixture, 2)
-    some = np.array([7, 0, 13, 7, 2])
-    assert [tuple(r) for r in mixture.rows(some, 2).tokens.tolist()] == [
-        everything[n] for n in some
-    ]
+    everything, some = epoch_of(mixture, 2), [7, 0, 13, 7, 2]
+    rows = mixture.rows(np.array(some), 2).tokens.tolist()
+    assert list(map(tuple, rows)) == [everything[n] for n in some]
     assert mixture.rows(np.array([], dtype=np.int64), 0).tokens.shape == (0, 3)
 
 
@@ -83,19 +89,17 @@ def test_the_seed_orders_each_source() -> None:
     assert first.fingerprint != Mixture([made[0], (made[1][0], 2.0)]).fingerprint
 
 
-def test_real_sources_in_a_loader(tmp_path: Path) -> None:
-    first = PackedDocuments(store_of(tmp_path / "a", corpus(1, 30)), 32)
-    second = PackedDocuments(store_of(tmp_path / "b", corpus(2, 50)), 32)
-    loader = Loader(Mixture([(first, 1), (second, 1)], seed=3), 8, 0)
-    assert loader.rows_of(*loader.take(0, 8)).tokens.shape == (8, 32)
-
-
-def test_refusals(tmp_path: Path) -> None:
-    for made in ([], [(Named(0, 5), 0)], [(Named(0, 5), -1)], [(Named(0, 5), float("nan"))]):
-        with pytest.raises(ConfigError):
-            Mixture(made)
+@pytest.mark.parametrize(
+    ("sizes", "weights"),
+    [([], []), ([5], [0]), ([5], [-1]), ([5], [float("nan")]), ([5, 0], [1, 1])],
+)
+def test_mixtures_that_cannot_be_are_refused(sizes: list[int], weights: list[float]) -> None:
+    sources = [Named(n, size) for n, size in enumerate(sizes)]
     with pytest.raises(ConfigError):
-        Mixture([(Named(0, 5), 1), (Named(1, 0), 1)])
+        Mixture(list(zip(sources, weights, strict=True)))
+
+
+def test_sources_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     longer = Named(1, 5)
     longer.length = 4
     with pytest.raises(IncompatibleError):
@@ -122,19 +126,17 @@ def drawn(mixture: ScheduledMixture, begin: int, count: int) -> list[tuple[int, 
 def test_shares_that_change_over_the_run() -> None:
     mixture = scheduled((70, 1000, 300), [3, 1, 0], [1, 1, 2], 20_000)
     names = np.array([name for name, _, _ in drawn(mixture, 0, 20_000)])
-    for tenth in range(10):
-        over = (tenth + 0.5) / 10
-        part = names[tenth * 2000 : (tenth + 1) * 2000]
-        for number, (first, last) in enumerate([(0.75, 0.25), (0.25, 0.25), (0, 0.5)]):
-            wanted = (1 - over) * first + over * last
-            assert (part == number).mean() == pytest.approx(wanted, abs=0.02)
-    assert mixture.realised(20_000).tolist() == np.bincount(names).tolist()
-    assert mixture.realised(777).tolist() == np.bincount(names[:777], minlength=3).tolist()
+    begin, end = np.array([0.75, 0.25, 0]), np.array([0.25, 0.25, 0.5])
+    for tenth, part in enumerate(np.split(names, 10)):
+        wanted = begin + (end - begin) * (tenth + 0.5) / 10
+        assert np.bincount(part, minlength=3) / 2000 == pytest.approx(wanted, abs=0.02)
+    for count in (777, 20_000):
+        assert mixture.realised(count).tolist() == np.bincount(names[:count], minlength=3).tolist()
     assert mixture.realised(20_000) / 20_000 == pytest.approx([0.5, 0.25, 0.25], abs=2e-3)
     assert "75.0% to 25.0% source 0" in mixture.description
     # Behind the end the last shares stay.
     later = np.array([name for name, _, _ in drawn(mixture, 50_000, 8192)])
-    assert np.bincount(later) / 8192 == pytest.approx([0.25, 0.25, 0.5], abs=0.01)
+    assert np.bincount(later) / 8192 == pytest.approx(end, abs=0.01)
     # The control: the same weights at both ends.
     even = scheduled((70, 1000, 300), [3, 1, 1], [3, 1, 1], 20_000)
     first = [name for name, _, _ in drawn(even, 0, 2000)]
@@ -146,10 +148,12 @@ def test_a_rare_source_of_a_schedule_has_its_share() -> None:
     assert mixture.realised(1_000_000)[1] == pytest.approx(200, abs=3)
 
 
+WEIGHTED = st.tuples(st.integers(1, 12), st.integers(0, 9), st.integers(1, 9))
+
+
+@settings(max_examples=25)
 @given(
-    st.lists(
-        st.tuples(st.integers(1, 12), st.integers(0, 9), st.integers(1, 9)), min_size=1
-    ).filter(lambda made: len(made) < 5 and any(weight for _, weight, _ in made)),
+    st.lists(WEIGHTED, min_size=1, max_size=4).filter(lambda made: any(w for _, w, _ in made)),
     st.integers(1, 3000),
     st.integers(0, 5),
 )
@@ -161,33 +165,21 @@ def test_a_schedule_repeats_no_row_before_all_are_seen(
     blocks = -(-1000 // BLOCK) * BLOCK  # whole blocks: in one, rows come in any order
     seen = drawn(mixture, 0, blocks)
     assert len(set(seen)) == len(seen)
-    for number, size in enumerate(sizes):
-        epochs = collections.Counter(e for name, _, e in seen if name == number)
-        if epochs:
-            *whole, last = [epochs[e] for e in range(max(epochs) + 1)]
-            assert whole == [size] * len(whole) and 0 < last <= size
+    assert_whole_epochs(seen, sizes)
 
 
 def test_a_schedule_is_a_function_of_the_sample() -> None:
-    mixture = scheduled((7, 30, 90), [1, 2, 3], [3, 2, 1], 5000, seed=4)
+    plan = {"sizes": (7, 30, 90), "begin": [1, 2, 3], "end": [3, 2, 1], "samples": 5000, "seed": 4}
+    mixture, other = scheduled(**plan), scheduled(**plan)
     whole = drawn(mixture, 0, 3000)
-    other = scheduled((7, 30, 90), [1, 2, 3], [3, 2, 1], 5000, seed=4)
-    assert [drawn(other, n, 1)[0] for n in (2999, 0, 131, 128, 127)] == [
-        whole[n] for n in (2999, 0, 131, 128, 127)
-    ], "asked in any order, in a fresh object"
+    for n in (2999, 0, 131, 128, 127):
+        assert drawn(other, n, 1) == whole[n : n + 1], "asked in any order, in a fresh object"
     numbers, epochs = mixture.take(0, 3000)
     keys = set(zip(numbers.tolist(), epochs.tolist(), strict=True))
     assert len(keys) == 3000, "no two samples share their masks"
-    assert drawn(scheduled((7, 30, 90), [1, 2, 3], [3, 2, 1], 5000, seed=5), 0, 3000) != whole
-    prints = {
-        scheduled(sizes, begin, [3, 2, 1], samples, seed).fingerprint
-        for sizes, begin, samples, seed in (
-            ((7, 30, 90), [1, 2, 3], 5000, 4),
-            ((7, 30, 90), [1, 2, 4], 5000, 4),
-            ((7, 30, 90), [1, 2, 3], 5001, 4),
-            ((7, 30, 90), [1, 2, 3], 5000, 5),
-        )
-    }
+    assert drawn(scheduled(**plan | {"seed": 5}), 0, 3000) != whole
+    changes = ({"begin": [1, 2, 4]}, {"samples": 5001}, {"seed": 5}, {})
+    prints = {scheduled(**plan | change).fingerprint for change in changes}
     assert len(prints) == 4 and mixture.fingerprint in prints
 
 
@@ -201,9 +193,15 @@ def test_a_loader_takes_the_order_of_a_schedule() -> None:
     assert plain.rows_of(*plain.take(0, 160)).tokens[:, 0].mean() == pytest.approx(0.5, abs=0.15)
 
 
-def test_refusals_of_schedules() -> None:
-    for begin, end in (([0.0, 1.0], [0.0, 1.0]), ([-1.0, 1.0], [1.0, 1.0]), ([1.0], [1.0])):
-        with pytest.raises((ConfigError, ValueError)):
-            scheduled((5, 5), begin, end, 100)
-    with pytest.raises(ConfigError):
-        scheduled((5, 0), [1, 1], [1, 1], 100)
+@pytest.mark.parametrize(
+    ("sizes", "begin", "end"),
+    [
+        ((5, 5), [0, 1], [0, 1]),
+        ((5, 5), [-1, 1], [1, 1]),
+        ((5, 5), [1], [1]),
+        ((5, 0), [1, 1], [1, 1]),
+    ],
+)
+def test_refusals_of_schedules(sizes: tuple[int, int], begin: list[int], end: list[int]) -> None:
+    with pytest.raises((ConfigError, ValueError)):
+        scheduled(sizes, begin, end, 100)

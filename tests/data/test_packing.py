@@ -40,8 +40,7 @@ def pieces(rows: Rows) -> list[tuple[int, ...]]:
 
 
 def test_eight_tokens_by_hand(tmp_path: Path) -> None:
-    store = store_of(tmp_path, ["ab", "c", "d ef"])
-    source = PackedDocuments(store, 12)
+    source = PackedDocuments(store_of(tmp_path, ["ab", "c", "d ef"]), 12)
     assert (len(source), source.fill) == (1, 1.0)
     rows = source.rows(np.array([0]), 0)
     assert sorted(pieces(rows)) == [(5, 32), (7,), (8, 9, 36)]
@@ -50,22 +49,13 @@ def test_eight_tokens_by_hand(tmp_path: Path) -> None:
     assert rows.ids.tolist() == [0]
 
 
-def test_every_document_comes_once_and_whole(store: TokenStore) -> None:
-    source = PackedDocuments(store, 512, seed=3)
-    assert max(np.diff(store.offsets)) <= 510
-    found = pieces(source.rows(np.arange(len(source)), 0))
-    wanted = [tuple(store.document(n).tolist()) for n in range(store.num_documents)]
-    assert sorted(found) == sorted(wanted)
-
-
 def test_long_documents_are_cut_at_rows(store: TokenStore) -> None:
-    source = PackedDocuments(store, 32, seed=3)
-    found = pieces(source.rows(np.arange(len(source)), 0))
-    wanted = []
-    for number in range(store.num_documents):
-        tokens = store.document(number).tolist()
-        wanted += [tuple(tokens[n : n + 30]) for n in range(0, len(tokens), 30)]
-    assert sorted(found) == sorted(wanted)
+    documents = [store.document(n).tolist() for n in range(store.num_documents)]
+    assert max(map(len, documents)) <= 510, "the control: in long rows they are whole"
+    for length in (32, 512):
+        source, room = PackedDocuments(store, length, seed=3), length - 2
+        wanted = [tuple(d[n : n + room]) for d in documents for n in range(0, len(d), room)]
+        assert sorted(pieces(source.rows(np.arange(len(source)), 0))) == sorted(wanted)
 
 
 @pytest.mark.parametrize("length", [32, 512])
@@ -83,12 +73,10 @@ def test_fields_of_padding(store: TokenStore, length: int) -> None:
 def test_fill_on_typical_lengths() -> None:
     """Log-normal lengths around 46 tokens, cut at 128, as in sentences and short documents."""
     draw = np.random.default_rng(0)
-    sizes = np.minimum(draw.lognormal(3.6, 0.7, 20_000).astype(np.int64) + 2, 128)
-    bins = best_fit(sizes, 128)
-    assert sizes.sum() / (128 * (bins.max() + 1)) > 0.99
-    small = [best_fit(part, 128) for part in np.split(sizes[:19_456], 19)]  # windows of 1024
-    rows = sum(int(part.max()) + 1 for part in small)
-    assert sizes[:19_456].sum() / (128 * rows) > 0.99
+    sizes = np.minimum(draw.lognormal(3.6, 0.7, 19_456).astype(np.int64) + 2, 128)
+    for parts in (1, 19):  # all at once, and windows of 1024
+        rows = sum(int(best_fit(part, 128).max()) + 1 for part in np.split(sizes, parts))
+        assert sizes.sum() / (128 * rows) > 0.99
 
 
 def _one_by_one(sizes: list[int], capacity: int) -> list[int]:
@@ -116,32 +104,14 @@ def test_it_is_best_fit_decreasing(case: tuple[int, list[int]]) -> None:
     assert sorted(capacity - used) == _one_by_one(sizes, capacity)
 
 
-def test_rows_are_a_function_of_their_numbers(store: TokenStore) -> None:
-    source, again = (PackedDocuments(store, 64, seed=5) for _ in range(2))
-    whole = source.rows(np.arange(len(source)), 0)
-    for some in (np.array([3]), np.array([7, 2, 2, 9]), np.arange(len(source))[::-1]):
-        rows = again.rows(some, 4)
-        for name in ("tokens", "positions", "documents", "special", "starts_word", "ids"):
-            np.testing.assert_array_equal(getattr(rows, name), getattr(whole, name)[some])
-    assert source.fingerprint == again.fingerprint
-    assert source.rows(np.array([], dtype=np.int64), 0).tokens.shape == (0, 64)
-
-
-def test_the_seed_decides_who_shares_a_row(store: TokenStore) -> None:
-    first, second = PackedDocuments(store, 64, seed=0), PackedDocuments(store, 64, seed=1)
-    assert first.fingerprint != second.fingerprint
-    some = np.arange(20)
-    assert (first.rows(some, 0).tokens != second.rows(some, 0).tokens).any()
-    assert first.fingerprint != PackedDocuments(store, 65, seed=0).fingerprint
-
-
 def test_windows_are_packed_alone(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     wide = PackedDocuments(store, 128)
     monkeypatch.setattr("maskwright.text.store.rows.WINDOW", 100)
     narrow = PackedDocuments(store, 128)
-    everything = narrow.rows(np.arange(len(narrow)), 0)
-    assert sorted(pieces(everything)) == sorted(pieces(wide.rows(np.arange(len(wide)), 0)))
-    assert narrow.fill > 0.95
+    in_wide, in_narrow = (
+        sorted(pieces(source.rows(np.arange(len(source)), 0))) for source in (wide, narrow)
+    )
+    assert in_wide == in_narrow and narrow.fill > 0.95
 
 
 def test_a_vocabulary_without_framing(tmp_path: Path) -> None:
@@ -165,35 +135,32 @@ def test_refusals(store: TokenStore, tmp_path: Path) -> None:
             source.rows(np.array([0, wrong]), 0)
 
 
-def test_rows_say_where_sentences_start(tmp_path: Path) -> None:
-    texts = corpus(6, 30)
-    store = store_of(tmp_path, texts)
+@pytest.fixture
+def plain(tmp_path: Path) -> TokenStore:
+    """A store without sentences."""
+    return build_store(documents(corpus(6, 30)), Toy(), tmp_path / "plain", sentences=False)
+
+
+def test_rows_say_where_sentences_start(tmp_path: Path, plain: TokenStore) -> None:
+    store = store_of(tmp_path, corpus(6, 30))
     source = PackedDocuments(store, 48)
     rows = source.rows(np.arange(len(source)), 0)
-    assert rows.starts_sentence is not None
     assert rows.starts_sentence.sum() == len(store.sentences)
     assert not (rows.starts_sentence & rows.special).any()
     before = np.zeros_like(rows.tokens)
     before[:, 1:] = rows.tokens[:, :-1]
     opens = rows.positions == 1  # the text's first token, after the frame
     assert (rows.starts_sentence <= (opens | (before == 57))).all()  # 57 is the full stop
-    plain = build_store(documents(texts), Toy(), tmp_path / "plain", sentences=False)
     assert PackedDocuments(plain, 48).rows(np.array([0]), 0).starts_sentence is None
 
 
-def test_every_sentence_comes_once_and_alone(tmp_path: Path) -> None:
-    texts = corpus(6, 30)
-    store = store_of(tmp_path, texts)
+def test_every_sentence_comes_once_and_alone(tmp_path: Path, plain: TokenStore) -> None:
+    store = store_of(tmp_path, corpus(6, 30))
     source = PackedSentences(store, 64, seed=3)
-    found = pieces(source.rows(np.arange(len(source)), 0))
-    wanted = [
-        tuple(store.tokens[start:stop].tolist())
-        for n in range(store.num_documents)
-        for start, stop in sentence_ranges(store, n)
-    ]
-    assert len(wanted) > store.num_documents and sorted(found) == sorted(wanted)
-    whole = PackedDocuments(store, 64, seed=3)
-    assert source.fingerprint != whole.fingerprint and "sentences" in source.description
-    plain = build_store(documents(texts), Toy(), tmp_path / "plain", sentences=False)
+    ranges = np.concatenate([sentence_ranges(store, n) for n in range(store.num_documents)])
+    wanted = [tuple(store.tokens[start:stop].tolist()) for start, stop in ranges]
+    assert len(wanted) > store.num_documents
+    assert sorted(pieces(source.rows(np.arange(len(source)), 0))) == sorted(wanted)
+    assert "sentences" in source.description
     with pytest.raises(IncompatibleError):
         PackedSentences(plain, 64)

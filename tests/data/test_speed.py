@@ -7,21 +7,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.toy import corpus, store_of
 
 from maskwright.text.corpus import embedded
 from maskwright.text.store import rows
-from maskwright.text.store.loader import Loader
-from maskwright.text.store.pairs import SentencePairs
-from maskwright.text.store.rows import PackedDocuments, RowSource, Stream
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.tokenize import blocks, build_store, sentence_starts
-from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 pytestmark = pytest.mark.proof
 
@@ -51,15 +44,6 @@ def gigabyte(path: Path) -> None:
             size += file.write(f"{prose[number % len(prose)]} {number}\n\n")
 
 
-def best(work: Callable[[], object], times: int, clock: Callable[[], float]) -> float:
-    seconds = []
-    for _ in range(times):
-        began = clock()
-        work()
-        seconds.append(clock() - began)
-    return min(seconds)
-
-
 @pytest.mark.timeout(2400)
 def test_a_gigabyte_of_text_in_half_a_gigabyte_of_memory(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
@@ -71,38 +55,6 @@ def test_a_gigabyte_of_text_in_half_a_gigabyte_of_memory(tmp_path: Path) -> None
     peak = int(done.stdout)
     print(f"peak {peak / 1024:.0f} MiB")
     assert peak < 500_000  # kilobytes
-
-
-@pytest.mark.parametrize("kind", ["wordpiece", "byte-bpe"])
-def test_building_costs_little_beside_tokenizing(tmp_path: Path, kind: str) -> None:
-    texts = list(embedded.documents(limit_bytes=12 << 20))
-    tokenizer = train(texts[::4], TokenizerChoice(kind=kind, vocabulary=8000))  # type: ignore[arg-type]
-
-    def alone() -> None:
-        for block in blocks((d.text, sentence_starts(d.text)) for d in texts):
-            tokenizer.encode_marked([text for text, _ in block], [marks for _, marks in block])
-
-    folders = itertools.count()
-
-    def build() -> None:
-        build_store(texts, tokenizer, tmp_path / str(next(folders)))
-
-    # Seconds of all cores: the same beside busy neighbours.
-    assert best(alone, 5, time.process_time) / best(build, 5, time.process_time) > 0.9
-
-
-@pytest.mark.parametrize("kind", [PackedDocuments, Stream, SentencePairs])
-def test_ten_million_tokens_a_second(
-    tmp_path: Path, kind: Callable[[TokenStore, int], RowSource]
-) -> None:
-    loader = Loader(kind(store_of(tmp_path, corpus(0, 2000, 8)), 128), 64, 0)
-    steps = itertools.count()
-    assert (
-        64
-        * 128
-        / best(lambda: loader.rows_of(*loader.take(64 * next(steps), 64)), 300, time.perf_counter)
-        > 10e6
-    )
 
 
 def test_packing_a_million_documents(tmp_path: Path) -> None:
