@@ -125,7 +125,8 @@ def test_every_method_equals_its_definition(how: str, kind: str, style: str) -> 
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     assert found[1] == found[7] and found[8] == 0.0
     assert len(set(np.round(found[:7], 3))) == 7  # the texts do differ
-    assert how.removesuffix("-within-word") == how or tok.encode(TEXTS[2])[3:]  # words in pieces
+    if how.endswith("within-word"):
+        assert len(tok.encode("unbelievable")) > 1, "else no word is in pieces"
 
 
 def test_every_method_has_a_case() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -41,11 +43,18 @@ def test_one_token_is_still_a_target_and_no_token_is_none() -> None:
         assert chosen.sum() == 1 and chosen[0, 3]
 
 
-def test_every_position_is_equally_likely() -> None:
+def spans_of_one(maskable: np.ndarray, rate: float, many: randomness.Keys) -> np.ndarray:
+    return corruption.choose_spans(maskable, maskable, rate, many, lengths=np.ones(1))[0]
+
+
+@pytest.mark.parametrize("choose", [corruption.choose_tokens, spans_of_one])
+def test_every_position_is_equally_likely(choose: Any) -> None:
     maskable = np.ones((20_000, 20), dtype=bool)
+    maskable[:, 5:9] = False
     many = randomness.key("mask", 1, 0, np.arange(20_000))
-    share = corruption.choose_tokens(maskable, 0.15, many).mean(axis=0)
-    assert np.abs(share - 0.15).max() < 4 * np.sqrt(0.15 * 0.85 / 20_000)
+    share = choose(maskable, 0.25, many).mean(axis=0)
+    assert (share[5:9] == 0).all()
+    assert np.abs(share[maskable[0]] - 0.25).max() < 4 * np.sqrt(0.25 * 0.75 / 20_000)
 
 
 def test_rows_are_masked_alike_in_any_batch() -> None:
@@ -108,16 +117,6 @@ def test_spans_in_rows_with_little_text_are_whole_words() -> None:
             inside = chosen[row] & (span[row] == number)
             for word in set(words[row][inside]):
                 assert chosen[row][(words[row] == word) & maskable[row]].all()
-
-
-def test_every_position_is_equally_likely_to_begin_a_span() -> None:
-    maskable = np.ones((20_000, 20), dtype=bool)
-    maskable[:, 5:9] = False
-    many = randomness.key("mask", 1, 0, np.arange(20_000))
-    chosen, _ = corruption.choose_spans(maskable, maskable, 0.25, many, lengths=np.ones(1))
-    share = chosen.mean(axis=0)
-    assert (share[5:9] == 0).all()
-    assert np.abs(share[maskable[0]] - 0.25).max() < 4 * np.sqrt(0.25 * 0.75 / 20_000)
 
 
 def test_all_of_a_row_can_be_chosen() -> None:

@@ -90,7 +90,7 @@ def test_drawn_tokens_follow_the_generator_and_their_keys() -> None:
         n = len(drawn)
         got = torch.bincount(drawn, minlength=VOCABULARY.size) / n
         assert ((got - shares).abs() < 5 * (shares * (1 - shares) / n).sqrt()).all()
-        # A function of the rows' keys: any split of the batch draws the same.
+        # Any split of the batch draws the same.
         some = rows.take(np.arange(40, 60))
         part = made.fill(corrupted(made, some))[1].tokens
         assert torch.equal(part, made.fill(batch)[1].tokens[40:60])
