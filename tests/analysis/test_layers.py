@@ -133,24 +133,6 @@ def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
         np.testing.assert_allclose(found, each.swapaxes(0, 1), atol=1e-5)
 
 
-def test_vectors_alike_but_for_rounding_are_alike(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A token that is the same in every text says nothing of how alike two are: no noise is
-    ranked."""
-    draw, rows = np.random.default_rng(0), ["sentence1,sentence2,score"]
-    for n in range(60):
-        rows.append(f"the {WORDS[n % 9]} sat,a {WORDS[n % 7]} ran on,{draw.random() * 5:.2f}")
-    (tmp_path / "pairs.csv").write_text("\n".join(rows) + "\n")
-    data = prepare(tmp_path / "pairs.csv", task="embedding", division=DIVISION)
-    found = compare_pooling(ProbedModel.of(model), data).found
-    assert np.isfinite(found["mean"][0].value)
-    noisy = (1 + 1e-7 * draw.standard_normal((3, 12, 16))).astype(np.float32)
-    monkeypatch.setattr(layers, "layer_states", lambda *given: noisy)
-    found = compare_pooling(ProbedModel.of(model), data).found
-    assert not np.isfinite(found["mean"][0].value)
-
-
 def _correlations(
     states: np.ndarray, truth: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> list[float]:
@@ -158,6 +140,14 @@ def _correlations(
     model: Any = SimpleNamespace(collation=None)
     ranked = layers._ranked(model, model, model, WAYS["mean"])
     return [each.value for each in layers._correlations(truth, ranked)]
+
+
+def test_vectors_alike_but_for_rounding_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that is the same in every text says nothing of how alike two are: no noise is
+    ranked."""
+    noise = np.random.default_rng(0).standard_normal((3, 12, 16))
+    noisy = (1 + 1e-7 * noise).astype(np.float32)
+    assert not np.isfinite(_correlations(noisy, np.arange(6.0), monkeypatch)).any()
 
 
 @pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-3, 1e-4])
@@ -226,10 +216,10 @@ def test_the_pairs_that_are_asked_are_drawn(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files are often in an order, here from the least alike to the most."""
-    rows = ["sentence1,sentence2,score"]
-    rows += [f"the {WORDS[n % 9]} sat,a {WORDS[n % 7]} ran on {n},{n}.5" for n in range(100)]
-    (tmp_path / "train.csv").write_text("\n".join(rows) + "\n")
-    (tmp_path / "test.csv").write_text("\n".join(rows).replace("sat", "on") + "\n")
+    rows = [f"the {WORDS[n % 9]} sat,a {WORDS[n % 7]} ran on {n},{n}.5" for n in range(100)]
+    text = "\n".join(["sentence1,sentence2,score", *rows]) + "\n"
+    (tmp_path / "train.csv").write_text(text)
+    (tmp_path / "test.csv").write_text(text.replace("sat", "on"))
     data, asked = prepare(tmp_path, task="embedding", division=DIVISION), []
     told = layers._correlations
     monkeypatch.setattr(

@@ -66,49 +66,34 @@ def test_the_graphs_write_what_the_model_writes(
 
 
 def _one_stack(run: Callable[[Arrays], Arrays], graph: Graph) -> list[int]:
-    ids, past = np.array([PROMPT]), 0
     empty = graph.example({"batch": 1, "length": 1, "past": 0})
     state = {name: empty[name].numpy() for name in ("past_key", "past_value")}
-    made: list[int] = []
-    while len(made) < TOKENS:
+    ids, past, written = np.array([PROMPT]), 0, list[int]()
+    while len(written) < TOKENS:
         total = past + ids.shape[1]
-        found = run(
-            {
-                "input_ids": ids,
-                "attention_mask": np.ones((1, total), np.int64),
-                "position_ids": np.arange(past, total)[None],
-                **state,
-            }
-        )
-        made.append(int(found["logits"][0, -1].argmax()))
-        state = {"past_key": found["present_key"], "past_value": found["present_value"]}
-        ids, past = np.array([made[-1:]]), total
-    return made
+        inputs = {
+            "input_ids": ids,
+            "attention_mask": np.ones((1, total), np.int64),
+            "position_ids": np.arange(past, total)[None],
+        }
+        outputs = run({**inputs, **state})
+        written.append(int(outputs["logits"][0, -1].argmax()))
+        state = {"past_key": outputs["present_key"], "past_value": outputs["present_value"]}
+        ids, past = np.array([written[-1:]]), total
+    return written
 
 
 def _two_stacks(runs: Mapping[str, Callable[[Arrays], Arrays]]) -> list[int]:
     source = np.array([SOURCE])
-    mask = np.ones_like(source)
-    memory = runs["encoder"]({"input_ids": source, "attention_mask": mask})["last_hidden_state"]
-    found = runs["decoder_first"](
-        {
-            "input_ids": np.array([[START]]),
-            "encoder_hidden_states": memory,
-            "encoder_attention_mask": mask,
-        }
-    )
-    cross = {name: found[name] for name in ("cross_key", "cross_value")}
-    made: list[int] = []
-    while True:
-        made.append(int(found["logits"][0, -1].argmax()))
-        if len(made) == TOKENS:
-            return made
-        found = runs["decoder_step"](
-            {
-                "input_ids": np.array([made[-1:]]),
-                "encoder_attention_mask": mask,
-                "past_key": found["present_key"],
-                "past_value": found["present_value"],
-                **cross,
-            }
-        )
+    mask = {"encoder_attention_mask": np.ones_like(source)}
+    memory = runs["encoder"]({"input_ids": source, "attention_mask": np.ones_like(source)})
+    states = {"encoder_hidden_states": memory["last_hidden_state"]}
+    outputs = runs["decoder_first"]({"input_ids": np.array([[START]]), **states, **mask})
+    cross = {name: outputs[name] for name in ("cross_key", "cross_value")}
+    written = [int(outputs["logits"][0, -1].argmax())]
+    while len(written) < TOKENS:
+        past = {"past_key": outputs["present_key"], "past_value": outputs["present_value"]}
+        ids = np.array([written[-1:]])
+        outputs = runs["decoder_step"]({"input_ids": ids, **mask, **past, **cross})
+        written.append(int(outputs["logits"][0, -1].argmax()))
+    return written

@@ -87,21 +87,21 @@ def test_one_point_beside_a_reference_stands_in_the_middle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "lowest", "highest"),
+    ("values", "ends"),
     [
-        ((0.0, 0.0), 0.0, 1.0),
-        ((1.0, 1.0), 0.9, 1.0),
-        ((0.02, 0.99), 0.0, 1.0),
-        ((2.0, 2.0), 1.8, 2.2),
-        ((-0.5, 0.5), -0.56, 0.56),
-        ((0.1, 3.1), 0.0, 3.28),
+        ((0.0, 0.0), (0.0, 1.0)),
+        ((1.0, 1.0), (0.9, 1.0)),
+        ((0.02, 0.99), (0.0, 1.0)),
+        ((2.0, 2.0), (1.8, 2.2)),
+        ((-0.5, 0.5), (-0.56, 0.56)),
+        ((0.1, 3.1), (0.0, 3.28)),
     ],
 )
 def test_the_axis_shows_nothing_that_no_value_can_be(
-    values: tuple[float, float], lowest: float, highest: float
+    values: tuple[float, float], ends: tuple[float, float]
 ) -> None:
     frame = _frame(Chart("F1", [Line("a", list(enumerate(values)), dots=True)]))
-    assert frame.y == pytest.approx((lowest, highest))
+    assert frame.y == pytest.approx(ends)
 
 
 def test_a_spike_does_not_set_the_scale_and_stays_visible() -> None:
