@@ -45,13 +45,6 @@ def test_unlike_lengths_are_no_batch() -> None:
     assert sorted(taken(queue)) == [480, 500] and taken(queue) == [10, 10]
 
 
-def test_only_one_key_is_in_a_batch() -> None:
-    queue = Queue(1000, 1000)
-    queue.submit([*items(5, key="a"), *items(5, key="b"), *items(5, key="a")], 0.0)
-    assert [item.key for item in queue.take(0.0).items] == ["a", "a"]
-    assert [item.key for item in queue.take(0.0).items] == ["b"]
-
-
 def test_admission_is_all_or_nothing() -> None:
     queue = Queue(100, 50)
     queue.submit(items(30, 30), 0.0)
