@@ -335,7 +335,7 @@ def test_the_command_of_a_word(model: Path, tmp_path: Path, meanings: Path) -> N
     [
         ("attention", "--text OUT/none", 64),
         ("attention", "--sentence=", 64),
-        ("probe", "--word=  ", 64),
+        ("probe", "--word=\t", 64),
         ("probe", "--word=cat --data OUT/cats.csv --task=tagging", 64),
         ("probe", "--word=cat --data OUT/cats.csv --items=50", 64),
         ("probe", "--word=cat --data OUT/cats.csv --column=text=nothing", 65),
