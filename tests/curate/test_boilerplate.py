@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
-from tests.curate.in_process import batch_of, removed, run
 
+from curate.in_process import batch_of, removed, run
 from maskwright.text.curate.arrays.spans import remove_lines
 from maskwright.text.curate.steps.boilerplate import Settings, at_edge
 
@@ -47,34 +48,25 @@ def page(seed: int) -> str:
 PAGES = [page(n) for n in range(30)]
 DIALOGUES = [dialogue(n) for n in range(100, 160)]
 CORPUS = [*PAGES, *DIALOGUES]
+
+
 # In a corpus of 90 documents, what stands in 5 % of them says little.
-STEP = Settings(lone_share=0.5)
-
-
-def cleaned(texts: list[str], step: Settings = STEP, cuts: int = 1) -> list[str]:
-    batch = batch_of(texts)
-    parts = [batch.take(np.arange(len(batch)) % cuts == n) for n in range(cuts)]
-    found = {}
-    for part, outcome in zip(parts, run(step, parts), strict=True):
-        found.update(zip(part.ids, outcome.texts or part.texts, strict=True))
-    return [found[name] for name in batch.ids]
+def cleaned(texts: list[str], **settings: Any) -> list[str]:
+    (outcome,) = run(Settings(**{"lone_share": 0.5} | settings), [batch_of(texts)])
+    return list(outcome.texts or texts)
 
 
 def test_menus_and_footers_are_cut_and_what_people_say_is_not() -> None:
-    found = cleaned(CORPUS)
-    assert found[: len(PAGES)] == [story(n) for n in range(len(PAGES))]
-    assert found[len(PAGES) :] == DIALOGUES
+    assert cleaned(CORPUS) == [*(story(n) for n in range(len(PAGES))), *DIALOGUES]
     # The control: without the rules that part them, dialogues lose lines.
-    loose = cleaned(CORPUS, Settings(company=0.0, edge=0.0, different=0.0))
+    loose = cleaned(CORPUS, lone_share=0.01, company=0.0, edge=0.0, different=0.0)
     assert sum(a != b for a, b in zip(loose[30:], DIALOGUES, strict=True)) > 10
-
-
-def test_what_is_cut_is_said() -> None:
-    outcome = run(STEP, [batch_of(CORPUS)])[0]
-    first = [change for change in outcome.changes if change.index == 0]
-    assert [(c.rule, c.value) for c in first] == [("line", 7)]
-    assert first[0].where == "lines 1, 2, 3, 4, 11 and 2 more"
-    assert all(c.index < len(PAGES) for c in outcome.changes)
+    # And it is said.
+    outcome = run(Settings(lone_share=0.5), [batch_of(CORPUS)])[0]
+    (change,) = (change for change in outcome.changes if change.index == 0)
+    assert (change.rule, change.value) == ("line", 7)
+    assert change.where == "lines 1, 2, 3, 4, 11 and 2 more"
+    assert all(change.index < len(PAGES) for change in outcome.changes)
 
 
 def test_copies_of_a_text_are_not_boilerplate() -> None:
@@ -84,66 +76,54 @@ def test_copies_of_a_text_are_not_boilerplate() -> None:
     near = ["\n".join([*rows[:n], story(n, 1), *rows[n + 1 :]]) for n in range(8, 20)]
     texts = [*CORPUS, *copies, *near]
     assert cleaned(texts)[len(CORPUS) :] == [*copies, *near]
-    assert cleaned(texts, Settings(different=0.0))[len(CORPUS) :] != [*copies, *near]
+    assert cleaned(texts, different=0.0)[len(CORPUS) :] != [*copies, *near]
 
 
 def test_a_line_that_differs_in_one_word_or_in_numbers_is_one_line() -> None:
     names = [a + b for a in "bcdfgh" for b in ("ato", "ira", "enu", "olo", "ace")]
     texts = ["\n".join([*MENU, story(n), f"Edited by {names[n]} on day {n}"]) for n in range(30)]
     assert cleaned(texts) == [story(n) for n in range(30)]
-    found = cleaned(texts, Settings(template_words=0, lone_share=0.5))
-    assert all("Edited by" in text and MENU[0] not in text for text in found)
+    loose = cleaned(texts, template_words=0)
+    assert all("Edited by" in text and MENU[0] not in text for text in loose)
 
 
 def test_in_the_midst_only_longer_lines_are_cut() -> None:
     rows = story(77).split("\n")
     text = "\n".join([*rows[:3], MENU[0], *rows[3:5], FOOT[1], *rows[5:]])
-    found = cleaned([*CORPUS, text])[-1]
-    assert found == "\n".join([*rows[:3], MENU[0], *rows[3:]])
-    assert cleaned([*CORPUS, text], Settings(lone_share=0.5, inside_words=0))[-1] == text
+    assert cleaned([*CORPUS, text])[-1] == "\n".join([*rows[:3], MENU[0], *rows[3:]])
+    assert cleaned([*CORPUS, text], inside_words=0)[-1] == text
 
 
 def test_a_phrase_of_a_notice_is_cut_at_an_edge_only() -> None:
     notice = "This site uses cookies. Learn more"
-    texts = [
-        f"{story(1)}\n{notice}",
-        f"{notice}\n\n{story(2)}",
-        f"{story(3)}\n{notice}\n{story(4)}",
-    ]
-    assert cleaned(texts) == [story(1), story(2), texts[2]]
-    assert cleaned(texts, Settings(phrases=())) == texts
-    assert cleaned([f"{story(1)}\nFoo BAR baz"], Settings(phrases=("foo bar",))) == [story(1)]
+    one, two, three, four = map(story, range(4))
+    texts = [f"{one}\n{notice}", f"{notice}\n\n{two}", f"{three}\n{notice}\n{four}"]
+    assert cleaned(texts) == [one, two, texts[2]]
+    assert cleaned(texts, phrases=()) == texts
+    assert cleaned([f"{one}\nFoo BAR baz"], phrases=("foo bar",)) == [one]
 
 
 def test_two_lines_of_a_site_on_a_page_are_company_and_many_greetings_are_none() -> None:
     generator = random.Random(4)
-    pages, wanted = [], []
-    for number in range(60):
+    stories, pages, talks = [story(n) for n in range(160)], [], []
+    for number, text in enumerate(stories[:60]):
         site = f"The {NOUNS[number % 3]} paper"
         lines = [f"{site}, since long", f"Write to {site}", f"More of {site}", f"By {site} only"]
         above, below = generator.sample(lines, 2)
-        pages.append(f"{above}\n{story(number)}\n{below}")
-        wanted.append(story(number))
+        pages.append(f"{above}\n{text}\n{below}")
     greetings = [f"{a} {b}" for a in ("Hi", "Hello", "Hey") for b in ("there!", "you!", "all!")]
-    talks = []
-    for number in range(100, 200):
-        first, second = generator.sample(greetings, 2)
-        talks.append(f"{first}\n{second}\n{story(number)}")
-    step = Settings(lone_share=0.5, template_words=0)
-    found = cleaned([*pages, *talks], step)
-    assert found == [*wanted, *talks]
+    for text in stories[60:]:
+        talks.append("\n".join([*generator.sample(greetings, 2), text]))
+    assert cleaned([*pages, *talks], template_words=0) == [*stories[:60], *talks]
     # The control: where any company will do, greetings go.
-    loose = Settings(lone_share=0.5, template_words=0, company=0.0)
-    assert cleaned([*pages, *talks], loose) == [*wanted, *(story(n) for n in range(100, 200))]
+    assert cleaned([*pages, *talks], template_words=0, company=0.0) == stories
 
 
 def test_a_very_frequent_line_needs_no_company() -> None:
     texts = [f"{story(n)}\nThe Morning Paper" for n in range(10)]
     texts += [f"{story(n)}\nQuite so, he said" for n in range(10, 15)]
     texts += [story(n) for n in range(20, 100)]
-    step = Settings(lone_share=0.1)
-    assert cleaned(texts, step)[:10] == [story(n) for n in range(10)]
-    assert cleaned(texts, step)[10:] == texts[10:]
+    assert cleaned(texts, lone_share=0.1) == [*(story(n) for n in range(10)), *texts[10:]]
 
 
 def test_frequent_means_documents_and_share() -> None:
@@ -151,20 +131,14 @@ def test_frequent_means_documents_and_share() -> None:
     others = [story(n) for n in range(200, 230)]
     assert cleaned([*four, *others]) == [*four, *others]
     assert all(MENU[0] not in text for text in cleaned([*five, *others]))
-    step = Settings(min_share=0.2, lone_share=0.5)
-    assert cleaned([*five, *others], step)[:5] == five
+    assert cleaned([*five, *others], min_share=0.2)[:5] == five
 
 
 def test_a_document_of_which_too_little_is_left_is_removed() -> None:
-    only = "\n".join([*MENU, *FOOT])
-    short = "\n".join([*MENU, "x", *FOOT])
-    gone = removed(STEP, [batch_of([*CORPUS, only, short])])
-    assert gone == {
-        f"d{len(CORPUS)}": "boilerplate_left",
-        f"d{len(CORPUS) + 1}": "boilerplate_left",
-    }
-    step = Settings(lone_share=0.5, min_left=0.0)
-    assert removed(step, [batch_of([*CORPUS, only, short])]) == {}
+    batch = batch_of([*CORPUS, "\n".join([*MENU, *FOOT]), "\n".join([*MENU, "x", *FOOT])])
+    gone = removed(Settings(lone_share=0.5), [batch])
+    assert gone == dict.fromkeys(batch.ids[-2:], "boilerplate_left")
+    assert removed(Settings(lone_share=0.5, min_left=0.0), [batch]) == {}
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ import pytest
 from numpy.typing import NDArray
 
 from curate.cards import card_with
+from curate.folders import lines_of, rows_of, write_rows
 from curate.in_process import batch_of
-from curate.test_engine import rows_of
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate import card as card_module
 from maskwright.text.curate import recipe as recipes
@@ -32,7 +32,6 @@ from maskwright.text.curate.card import (
 from maskwright.text.curate.curation import Options, curate
 from maskwright.text.curate.engine import segment
 from maskwright.text.curate.engine.segment import Flow, Record
-from maskwright.text.curate.recipe import setting_of, step_lines
 from maskwright.text.curate.step import CurationBatch, Outcome, Removal, RuleMeasure
 
 STEPS = ["gopher-quality", "c4", "personal"]
@@ -40,29 +39,18 @@ LONG = "The old man went down to the river and sat there with his dog. "
 READING = ReadingOptions(notes=("*",), on_bad="skip", max_bad_fraction=1.0)
 
 
-def texts() -> list[dict[str, str]]:
-    """Documents of which some are short, some lose lines and some have addresses."""
+def curated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The corpus within `folder` of 40 documents, of which some are short, some lose lines and
+    some have addresses."""
     rows = []
     for n in range(40):
         text = LONG * (1 + n % 6) + f"He said {n} times that it was good. That is all we know."
         text += "\nHome\nWrite to me at ann@example.org when you have the time." * (n % 2)
         rows.append({"id": f"d{n}", "text": text, "source": "ab"[n % 2]})
-    return rows
-
-
-def write_rows(path: Path, rows: list[Any]) -> Path:
-    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines))
-    return path
-
-
-def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The corpus of `texts`, curated within `folder`."""
     folder.mkdir()
     monkeypatch.chdir(folder)
-    write_rows(Path("raw/a.jsonl"), texts()[:25])
-    write_rows(Path("raw/b.jsonl"), [*texts()[25:], '{"id": "broken", "text": 5}'])
+    write_rows(Path("raw/a.jsonl"), rows[:25])
+    write_rows(Path("raw/b.jsonl"), [*rows[25:], '{"id": "broken", "text": 5}'])
     curate("raw", "clean", recipes.make(STEPS), Options(reading=READING))
     return folder / "clean"
 
@@ -70,52 +58,52 @@ def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        return made(tmp_path_factory.mktemp("card") / "work", patch)
+        return curated(tmp_path_factory.mktemp("card") / "work", patch)
+
+
+def card_of(folder: Path) -> dict[str, Any]:
+    card: dict[str, Any] = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+    return card
 
 
 def differences(folder: Path) -> list[str]:
     """Where the numbers of the card are not those of the records and texts."""
-    card = json.loads((folder / "card.json").read_text())
-    found = []
-    gone = rows_of(folder, "removed")
-    by_rule = Counter((r["step"], r["rule"]) for r in gone)
-    sizes: Counter[tuple[str, str]] = Counter()
-    for r in gone:
+    card = card_of(folder)
+    counts, sizes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for r in rows_of(folder, "removed"):
+        counts[r["step"], r["rule"]] += 1
         sizes[r["step"], r["rule"]] += r["bytes"]
     changed = Counter((r["step"], r["rule"]) for r in rows_of(folder, "changed"))
-    before = card["read"]["documents"]
+    rows = rows_of(folder, "text")
+    checks = {}
+    documents = card["read"]["documents"]
     for step in card["steps"]:
         name = step["step"]
-        if step["documents_in"] != before:
-            found.append(f"{name}: came")
-        before = step["documents_out"]
-        if step["documents_in"] - before != sum(r["documents"] for r in step["rules"].values()):
-            found.append(f"{name}: left")
+        checks[f"{name}: came"] = step["documents_in"] == documents
+        documents = step["documents_out"]
+        gone = sum(r["documents"] for r in step["rules"].values())
+        checks[f"{name}: left"] = step["documents_in"] - documents == gone
         for rule, facts in step["rules"].items():
-            if (facts["documents"], facts["bytes"]) != (by_rule[name, rule], sizes[name, rule]):
-                found.append(f"{name}: {rule}")
-            if sum(facts["sources"].values()) != facts["documents"]:
-                found.append(f"{name}: {rule} by source")
+            of_records = counts[name, rule], sizes[name, rule]
+            checks[f"{name}: {rule}"] = (facts["documents"], facts["bytes"]) == of_records
+            by_source = sum(facts["sources"].values())
+            checks[f"{name}: {rule} by source"] = by_source == facts["documents"]
         for rule, count in step["changes"].items():
-            if count != changed[name, rule]:
-                found.append(f"{name}: {rule} changed")
-    rows = rows_of(folder, "text")
-    if {len(rows), before} != {card["left"]["documents"]}:
-        found.append("left")
-    if sum(len(row["text"].encode()) for row in rows) != card["left"]["bytes"]:
-        found.append("bytes left")
-    return found
+            checks[f"{name}: {rule} changed"] = count == changed[name, rule]
+    checks["left"] = len(rows) == documents == card["left"]["documents"]
+    size = sum(len(row["text"].encode()) for row in rows)
+    checks["bytes left"] = size == card["left"]["bytes"]
+    return [name for name, holds in checks.items() if not holds]
 
 
 def test_the_numbers_are_those_of_the_records(clean: Path, tmp_path: Path) -> None:
     assert differences(clean) == []
-    card = json.loads((clean / "card.json").read_text())
+    card = card_of(clean)
     assert card["read"]["documents"] == 40 and card["read"]["rejected"] == 1
     assert {s["step"] for s in card["steps"] if s["rules"]} >= {"gopher-quality"}
     assert any(s["changes"] for s in card["steps"])
     # The control: a record that is gone is found.
-    copy = tmp_path / "copy"
-    shutil.copytree(clean, copy)
+    copy = shutil.copytree(clean, tmp_path / "copy")
     path = copy / "removed" / "gopher-quality.jsonl.gz"
     lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
     path.write_bytes(gzip.compress(b"".join(lines[1:])))
@@ -125,7 +113,7 @@ def test_the_numbers_are_those_of_the_records(clean: Path, tmp_path: Path) -> No
 def test_equal_input_gives_equal_bytes(
     clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    again = made(tmp_path / "again", monkeypatch)
+    again = curated(tmp_path / "again", monkeypatch)
     for name in ("MANIFEST.json", "card.json", "card.md", "page.html"):
         assert (clean / name).read_bytes() == (again / name).read_bytes(), name
     text = (clean / "card.md").read_text()
@@ -134,15 +122,13 @@ def test_equal_input_gives_equal_bytes(
 
 
 def test_the_card_answers_for_the_corpus(clean: Path) -> None:
-    text = (clean / "card.md").read_text()
-    card = json.loads((clean / "card.json").read_text())
+    text, card = (clean / "card.md").read_text(), card_of(clean)
     files = card["read"]["files"]
     assert [f["file"] for f in files] == ["raw/a.jsonl", "raw/b.jsonl"]
     assert all(f["sha256"] in text for f in files) and all(f". {step}" in text for step in STEPS)
     assert "gopher\\_short" not in text and "| gopher_short_doc |" in text
     assert "--recipe recipe.toml --read on_bad=skip" in text
-    unreadable = gzip.decompress((clean / "unreadable.jsonl.gz").read_bytes())
-    assert json.loads(unreadable)["line"] == 16
+    assert lines_of(clean / "unreadable.jsonl.gz")[0]["line"] == 16
     # Of licences, tokens and contamination it says what is known.
     assert licence_note(card) and contamination_lines(card) is None
     other = card_with("CC-BY-4.0")
@@ -153,6 +139,10 @@ def test_the_card_answers_for_the_corpus(clean: Path) -> None:
     assert "'my files/$x'" in repeat_command(card_with("my files/$x"))
     shown = render_data_card(other)
     assert "120 tokens" in shown and "cd" * 32 in shown
+    # And what was not looked for.
+    names = {name: recipes.settings_of(name).UNLESS for name in recipes.step_names()}
+    absent = {words for name, words in names.items() if words and name not in STEPS}
+    assert absent and absent == set(card["not_done"]) & set(names.values())
 
 
 def test_a_curated_input_is_named_as_parent(
@@ -161,21 +151,20 @@ def test_a_curated_input_is_named_as_parent(
     monkeypatch.chdir(clean.parent)
     out = tmp_path / "second"
     card = curate("clean", out, recipes.make(["personal"]), Options(reading=READING))
-    manifest = json.loads((clean / "MANIFEST.json").read_text())
-    assert card["parents"] == [{"folder": "clean", "fingerprint": manifest["sha256"]}]
-    assert manifest["sha256"] in (out / "card.md").read_text()
-    first = json.loads((clean / "card.json").read_text())
-    assert first["parents"] == [], "raw files are no parents"
+    fingerprint = json.loads((clean / "MANIFEST.json").read_text())["sha256"]
+    assert card["parents"] == [{"folder": "clean", "fingerprint": fingerprint}]
+    assert fingerprint in (out / "card.md").read_text()
+    assert card_of(clean)["parents"] == [], "raw files are no parents"
 
 
 def test_a_rule_has_the_setting_of_its_limit_and_examples_on_both_sides(clean: Path) -> None:
-    steps = {s["step"]: s for s in json.loads((clean / "card.json").read_text())["steps"]}
+    steps = {s["step"]: s for s in card_of(clean)["steps"]}
     measures = steps["gopher-quality"]["measures"]
     assert measures["gopher_short_doc"]["settings"] == {"low": "min_doc_words", "high": None}
     assert measures["gopher_long_doc"]["settings"] == {"low": None, "high": "max_doc_words"}
     step = recipes.settings_of("gopher-quality")()
-    assert setting_of(step, "gopher_short_doc", "low", 51) is None, "another value is another limit"
-    assert setting_of(step, "gopher_short", "low", 50) is None, "another rule"
+    for rule, limit in (("gopher_short_doc", 51), ("gopher_short", 50)):
+        assert recipes.setting_of(step, rule, "low", limit) is None
     border = measures["gopher_short_doc"]["border"]
     assert all(e["removed"] == (e["value"] < 50) for e in border)
     assert {e["removed"] for e in border} == {True, False}
@@ -191,8 +180,8 @@ def test_every_value_is_one_that_json_holds() -> None:
     removal = Removal(3, "word", np.int64(7))  # type: ignore[arg-type]
     outcome = Outcome(measures=[RuleMeasure("high", values, high=2.0)], removals=[removal])
     record = Record(["a-step"])
-    left = record.take("a-step", Flow.of(batch), outcome)
-    assert left.batch.ids == ["d1"], "what has no value passes"
+    flow = record.take("a-step", Flow.of(batch), outcome)
+    assert flow.batch.ids == ["d1"], "what has no value passes"
     assert [r["value"] for r in record.removed] == ["inf", 5.25, 7]
     text = json.dumps([record.removed, record.facts()], allow_nan=False)
     assert [v for _, v in json.loads(text)[1]["steps"]["a-step"]["measures"]["high"]["sample"]]
@@ -200,16 +189,16 @@ def test_every_value_is_one_that_json_holds() -> None:
 
 def facts_of(order: Sequence[int], cuts: int, values: NDArray[np.float64]) -> dict[str, Any]:
     """What the card says of a measure, of documents in an order and in so many shards."""
-    parts = []
-    for places in np.array_split(np.array(order), cuts):
+    shards = []
+    for rows in np.array_split(np.array(order), cuts):
         record = Record(["a-step"])
-        for batch in np.array_split(places, 2):  # of a shard
-            names = [f"raw.txt:{n}" for n in batch]
-            made = CurationBatch(np.arange(len(batch)), names, [f"text {n}" for n in batch])
-            measure = RuleMeasure("range", values[batch], low=3.0, high=90.0)
-            record.take("a-step", Flow.of(made), Outcome(measures=[measure]))
-        parts.append(record.facts()["steps"]["a-step"])
-    return _step_facts("a-step", parts)
+        for numbers in np.array_split(rows, 2):
+            names = [f"raw.txt:{n}" for n in numbers]
+            batch = CurationBatch(np.arange(len(numbers)), names, [f"text {n}" for n in numbers])
+            measure = RuleMeasure("range", values[numbers], low=3.0, high=90.0)
+            record.take("a-step", Flow.of(batch), Outcome(measures=[measure]))
+        shards.append(record.facts()["steps"]["a-step"])
+    return _step_facts("a-step", shards)
 
 
 def test_examples_and_samples_do_not_depend_on_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,8 +208,8 @@ def test_examples_and_samples_do_not_depend_on_cuts(monkeypatch: pytest.MonkeyPa
     values = np.round(generator.uniform(0, 100, 400))
     values[generator.choice(400, 60, replace=False)] = math.nan
     whole = facts_of(range(400), 1, values)
-    found = whole["measures"]["range"]
-    assert len(found["sample"]) == 20 and len(found["border"]) >= 12
+    measure = whole["measures"]["range"]
+    assert len(measure["sample"]) == 20 and len(measure["border"]) >= 12
     for cuts in (2, 7):
         assert facts_of(range(400), cuts, values) == whole
         assert facts_of(generator.permutation(400).tolist(), cuts, values) == whole
@@ -228,16 +217,7 @@ def test_examples_and_samples_do_not_depend_on_cuts(monkeypatch: pytest.MonkeyPa
     assert facts_of(range(400), 1, values + 1) != whole
 
 
-def test_what_was_not_looked_for_is_said(clean: Path) -> None:
-    card = json.loads((clean / "card.json").read_text(encoding="utf-8"))
-    ran = [step["step"] for step in card["steps"]]
-    assert card["not_done"]
-    for name in recipes.step_names():
-        words = recipes.settings_of(name).UNLESS
-        assert not words or (words in card["not_done"]) == (name not in ran)
-
-
 def test_steps_are_listed_with_their_settings() -> None:
-    lines = list(step_lines())
+    lines = list(recipes.step_lines())
     assert any(line.startswith("gopher-quality: ") for line in lines)
     assert any(line.strip().startswith("min_doc_words = 50  # ") for line in lines)

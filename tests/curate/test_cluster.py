@@ -9,20 +9,25 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from curate.folders import content
 
 psutil = pytest.importorskip("psutil")
 pytest.importorskip("ray", reason="the extra cluster is not installed")
 pytestmark = [pytest.mark.proof, pytest.mark.loopback, pytest.mark.timeout(900)]
 
 ADDRESS = "127.0.0.1:6411"
+RAY = ("--engine", "ray", "--address", ADDRESS)
 ENVIRONMENT = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 STEPS = "normalise,gopher-repetition,exact-duplicates,near-duplicates"
 WORDS = [f"{a}{b}{c}" for a in "bdfgkl" for b in "aeiou" for c in ("na", "ler", "st", "mor", "k")]
@@ -64,14 +69,9 @@ def cluster() -> Iterator[subprocess.Popen[bytes]]:
     assert ray("stop", "--force").wait(60) == 0
 
 
-def curate(text: Path, out: Path, *options: str) -> subprocess.Popen[bytes]:
+def curate(text: Path, out: Path, *options: str, **piped: Any) -> subprocess.Popen[Any]:
     command = [sys.executable, "-m", "maskwright", "curate", str(text), "--steps", STEPS]
-    return subprocess.Popen([*command, "--out", str(out), *options], env=ENVIRONMENT)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    return subprocess.Popen([*command, "--out", str(out), *options], env=ENVIRONMENT, **piped)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def alone(text: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, byt
 def test_a_cluster_gives_the_bytes_of_one_machine(
     text: Path, alone: dict[str, bytes], cluster: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    assert curate(text, tmp_path / "clean", "--engine", "ray", "--address", ADDRESS).wait(600) == 0
+    assert curate(text, tmp_path / "clean", *RAY).wait(600) == 0
     assert content(tmp_path / "clean") == alone
 
 
@@ -93,15 +93,14 @@ def test_a_node_that_dies_changes_no_byte(
     text: Path, alone: dict[str, bytes], cluster: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     out = tmp_path / "clean"
-    run = curate(text, out, "--engine", "ray", "--address", ADDRESS)
+    run = curate(text, out, *RAY)
     segments = tmp_path / "clean.work" / "segments"
     deadline = time.monotonic() + 300
     while not (segments.is_dir() and any(segments.iterdir())):
         assert run.poll() is None and time.monotonic() < deadline
         time.sleep(0.1)
     node = psutil.Process(cluster.pid)
-    killed = [*node.children(recursive=True), node]
-    for process in killed:
+    for process in (*node.children(recursive=True), node):
         process.send_signal(signal.SIGKILL)
     assert run.wait(600) == 0
     assert content(out) == alone
@@ -112,17 +111,15 @@ def test_another_text_gives_other_bytes(
 ) -> None:
     """The control: equality is not that of empty folders."""
     assert len(alone) > 5
-    changed = tmp_path / "text"
-    changed.mkdir()
-    lines = (text / "0.jsonl").read_text().splitlines(keepends=True)
-    (changed / "0.jsonl").write_text("".join(lines[1:]))
+    changed = shutil.copytree(text, tmp_path / "text")
+    (changed / "0.jsonl").unlink()
     assert curate(changed, tmp_path / "clean").wait(600) == 0
     assert content(tmp_path / "clean") != alone
 
 
 def test_a_cluster_that_is_not_there_is_an_error_of_five_parts(text: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "maskwright", "curate", str(text), "--steps", STEPS]
-    command += ["--out", str(tmp_path / "clean"), "--engine", "ray", "--address", "127.0.0.1:6499"]
-    found = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
-    assert found.returncode == 69 and "Traceback" not in found.stderr
-    assert "no Ray cluster answers" in found.stderr and "ray start --head" in found.stderr
+    elsewhere = (*RAY[:-1], "127.0.0.1:6499")
+    run = curate(text, tmp_path / "clean", *elsewhere, stderr=subprocess.PIPE, text=True)
+    _, errors = run.communicate()
+    assert run.returncode == 69 and "Traceback" not in errors
+    assert "no Ray cluster answers" in errors and "ray start --head" in errors

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curate.dirty import dirty_texts
+from curate.folders import write_rows
 from curate.in_process import InProcess, batch_of, removed, run
 from maskwright.text.curate.steps.contamination import Settings, TextSets
 
@@ -23,11 +23,9 @@ SHORT = "how far is it to the sea"
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
     """An evaluation file of three rows: a long text, a short one, one too short."""
-    path = tmp_path / "test.jsonl"
     texts = [LONG, SHORT + "?", "Yes."]
-    lines = [json.dumps({"sentence1": text, "label": n}) for n, text in enumerate(texts)]
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    lines = [{"sentence1": text, "label": n} for n, text in enumerate(texts)]
+    return write_rows(tmp_path / "test.jsonl", lines)
 
 
 def settings(path: Path, **others: Any) -> Settings:
@@ -35,7 +33,7 @@ def settings(path: Path, **others: Any) -> Settings:
 
 
 @pytest.mark.parametrize(
-    "text, contaminated",
+    ("text", "contaminated"),
     [
         (f"Before it. {LONG.upper()}! After it.", True),
         ("fox " + " ".join(LONG.split()[:13]) + " behaves otherwise", True),
@@ -45,22 +43,18 @@ def settings(path: Path, **others: Any) -> Settings:
         (f"I do not know {SHORT} from here", False),  # not a sentence of its own
         (f"{SHORT} from here?", False),
         ("Yes. Yes.\nYes.", False),
-        ("nothing of these at all", False),
     ],
 )
 def test_what_is_found(rows: Path, text: str, contaminated: bool) -> None:
-    found = removed(settings(rows), [batch_of(["first of all", text])])
-    assert found == ({"d1": "contaminated"} if contaminated else {})
+    gone = removed(settings(rows), [batch_of(["first of all", text])])
+    assert gone == ({"d1": "contaminated"} if contaminated else {})
 
 
 @pytest.mark.parametrize(
-    "text, letters",
+    ("text", "letters"),
     [
-        (
-            "中华人民共和国第十四届全国人民代表大会第一次会议在北京人民大会堂开幕代表们听取了报告",
-            26,
-        ),
-        ("มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกันในเกียรติศักดิ์และสิทธิต่างมีเหตุผลและมโนธรรมและควรปฏิบัติต่อกัน", 52),
+        ("中华人民共和国第十四届全国人民代表大会第一次会议在北京人民大会堂开幕", 26),
+        ("มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกันในเกียรติศักดิ์และสิทธิต่างมีเหตุผลและมโนธรรม", 52),
     ],
 )
 def test_letters_are_no_words_in_scripts_without_spaces(
@@ -77,74 +71,52 @@ def test_letters_are_no_words_in_scripts_without_spaces(
 
 def test_the_removal_names_row_and_place(rows: Path) -> None:
     text = f"So. {SHORT}? {LONG}."
-    (outcome,) = run(settings(rows), [batch_of([text])])
-    (removal,) = outcome.removals
+    ((removal,),) = (outcome.removals for outcome in run(settings(rows), [batch_of([text])]))
     assert removal.value == f"{rows}, line 1, sentence1 and 1 further text"
     # Both stand side by side: one place.
     assert removal.where == f"characters 4 to {len(text) - 1}"
 
 
 def test_every_file_is_told_of(rows: Path, tmp_path: Path) -> None:
-    clean = tmp_path / "other.txt"
+    clean, short = tmp_path / "other.txt", tmp_path / "test.csv"
     clean.write_text("A text of nine words that nobody else has.\n")
-    step = Settings(evaluation=(str(rows), str(clean)))
-    corpus = InProcess([batch_of([LONG, "x " + LONG, "free text"]), batch_of([SHORT])])
-    step.gather(corpus, step.open())
-    dirty, free = corpus.findings
+    short.write_text("text,label\nyes,1\nno,0\n")
+    step = Settings(evaluation=(str(rows), str(clean), str(short)))
+    corpus = InProcess([batch_of([LONG, "x " + LONG, "free text", "Yes."]), batch_of([SHORT])])
+    assert step.gather(corpus, step.open()).num_rows == 3
+    dirty, free, too_short = corpus.findings
     assert re.match(r"2 \D*3 ", dirty.what) and re.findall(r"\d+", dirty.evidence) == ["3", "1"]
     assert re.match(r"0 \D*1 ", free.what) and not free.evidence
-
-
-def test_a_file_of_short_texts_is_warned_of(tmp_path: Path) -> None:
-    path = tmp_path / "test.csv"
-    path.write_text("text,label\nyes,1\nno,0\n")
-    corpus = InProcess([batch_of(["Yes.", "no"])])
-    step = settings(path)
-    assert step.gather(corpus, step.open()).num_rows == 0
-    assert [found.severity for found in corpus.findings] == ["warning"]
+    assert too_short.severity == "warning" != free.severity
 
 
 def test_shared_words_are_cut_out(rows: Path) -> None:
-    last = "And kept last."
-    text = f"Kept first.\n{LONG}.\nKept next: {SHORT}? {last}"
+    text = f"Kept first.\n{LONG}.\nKept next: {SHORT}? And kept last."
     (outcome,) = run(settings(rows, action="cut"), [batch_of(["free", text])])
-    assert outcome.texts == ["free", f"Kept first.\nKept next: {last}"]
+    assert outcome.texts == ["free", "Kept first.\nKept next: And kept last."]
     assert [change.where for change in outcome.changes] == [
-        f"characters {text.index(LONG)} to {text.index(LONG) + len(LONG)}",
-        f"characters {text.index(SHORT)} to {text.index(SHORT) + len(SHORT)}",
+        f"characters {text.index(shared)} to {text.index(shared) + len(shared)}"
+        for shared in (LONG, SHORT)
     ]
     assert not outcome.removals
 
 
-@pytest.mark.parametrize("name", ["words.conllu", "squad.json.gz"])
-def test_nested_texts_and_lists_of_words_are_read(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["words.conllu", "squad.json.gz", "folder"])
+def test_nested_texts_lists_of_words_and_folders_are_read(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     if name == "words.conllu":
         words = enumerate(LONG.split(), 1)
-        path.write_text(
-            "".join(f"{n}\t{w}\t{w}\tNOUN\t_\t_\t0\troot\t_\t_\n" for n, w in words) + "\n"
-        )
-    else:
+        lines = "".join(f"{n}\t{w}\t{w}\tNOUN\t_\t_\t0\troot\t_\t_\n" for n, w in words)
+        path.write_text(lines + "\n")
+    elif name == "squad.json.gz":
         answers = [{"text": "fox", "answer_start": 16}]
         questions = [{"id": "1", "question": "Who jumps?", "answers": answers}]
         data = {"data": [{"title": "t", "paragraphs": [{"context": LONG, "qas": questions}]}]}
         path.write_bytes(gzip.compress(json.dumps(data).encode()))
+    else:
+        write_rows(path / "test.jsonl", [{"text": LONG, "label": 0}])
+        (path / "labels.json").write_text('["no", "yes"]')
     assert removed(settings(path), [batch_of([LONG, "free"])]) == {"d0": "contaminated"}
-
-
-def test_a_folder_with_names_of_classes(rows: Path) -> None:
-    (rows.parent / "labels.json").write_text('["no", "yes"]')
-    assert removed(settings(rows.parent), [batch_of([LONG])]) == {"d0": "contaminated"}
-
-
-def test_planted_rows_are_found_in_dirty_text(real_data: Path) -> None:
-    batch, truth = dirty_texts(real_data)
-    planted = {name for name, row in truth.items() if row["flags"]["contaminated"]}
-    files = {truth[name]["contaminated_with"]["file"] for name in planted}
-    step = Settings(evaluation=tuple(str(real_data / file) for file in sorted(files)))
-    found = set(removed(step, [batch]))
-    assert len(found & planted) >= 0.95 * len(planted)
-    assert len(found & planted) >= 0.95 * len(found)
 
 
 # ------------------------------------------------------------------------------ beside plain sets
@@ -152,23 +124,20 @@ def pairs_one_by_one(documents: list[str], texts: list[str], overlap: int) -> li
     """Of each document the texts with which it shares `overlap` words, by comparing all pairs."""
 
     def runs(text: str) -> set[tuple[str, ...]]:
-        parts = text.lower().replace(".", " ").split()
-        return {tuple(parts[n : n + overlap]) for n in range(len(parts) - overlap + 1)}
+        words = text.lower().replace(".", " ").split()
+        return {tuple(words[n : n + overlap]) for n in range(len(words) - overlap + 1)}
 
     sought = [runs(text) for text in texts]
-    return [
-        {number for number, those in enumerate(sought) if runs(text) & those} for text in documents
-    ]
+    return [{n for n, those in enumerate(sought) if runs(text) & those} for text in documents]
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_shared_prompts_give_what_pairs_give(tmp_path: Path, seed: int) -> None:
     """Prompts that many texts begin with, in turn or nested, and documents with several texts."""
     draw = random.Random(seed)
-    words = [f"w{n}" for n in range(30)]
 
     def some(count: int) -> str:
-        return " ".join(draw.choices(words, k=count))
+        return " ".join(draw.choices([f"w{n}" for n in range(30)], k=count))
 
     prompts = [some(9) for _ in range(3)]
     prompts.append(f"{prompts[0]} {some(4)}")
@@ -177,27 +146,23 @@ def test_shared_prompts_give_what_pairs_give(tmp_path: Path, seed: int) -> None:
         for _ in range(60)
     ]
     documents = [". ".join([some(4), *draw.sample(texts, draw.randint(0, 3))]) for _ in range(40)]
-    files = []
-    for part in (0, 1):  # the rows of two files
-        path = tmp_path / f"{part}.jsonl"
-        rows = [json.dumps({"text": text}) for text in texts[part * 30 : part * 30 + 30]]
-        path.write_text("\n".join(rows))
-        files.append(str(path))
-    step = Settings(evaluation=tuple(files), overlap=6, shortest=6)
-    batches = [batch_of(documents[:25]), batch_of(documents[25:])]
-    corpus = InProcess(batches)
-    known = step.gather(corpus, step.open()).sort_by("document").to_pydict()
+    files = [
+        write_rows(tmp_path / f"{n}.jsonl", [{"text": text} for text in texts[n * 30 :][:30]])
+        for n in (0, 1)
+    ]
+    step = Settings(evaluation=tuple(map(str, files)), overlap=6, shortest=6)
+    corpus = InProcess([batch_of(documents[:25]), batch_of(documents[25:])])
+    table = step.gather(corpus, step.open()).sort_by("document").to_pydict()
     pairs = pairs_one_by_one(documents, texts, 6)
-    hit = [number for number, own in enumerate(pairs) if own]
-    places = [(number >> 32) * 25 + (number & 0xFFFFFFFF) for number in known["document"]]
-    assert places == hit and any(len(own) > 3 for own in pairs)
-    assert known["text"] == [min(pairs[number]) for number in hit]
-    assert known["texts"] == [len(pairs[number]) for number in hit]
-    for part, finding in enumerate(corpus.findings):
-        rows = {one - part * 30 for own in pairs for one in own if one // 30 == part}
-        holders = sum(any(one // 30 == part for one in own) for own in pairs)
-        assert finding.what.startswith(f"{len(rows)} of 30 rows")
-        assert finding.evidence == f"in {holders} documents"
+    hit = [number for number, numbers in enumerate(pairs) if numbers]
+    rows = [(number >> 32) * 25 + (number & 0xFFFFFFFF) for number in table["document"]]
+    assert rows == hit and any(len(numbers) > 3 for numbers in pairs)
+    assert table["text"] == [min(pairs[number]) for number in hit]
+    assert table["texts"] == [len(pairs[number]) for number in hit]
+    for file, finding in enumerate(corpus.findings):
+        of_file = [{n for n in numbers if n // 30 == file} for numbers in pairs]
+        assert finding.what.startswith(f"{len(set().union(*of_file))} of 30 rows")
+        assert finding.evidence == f"in {sum(map(bool, of_file))} documents"
 
 
 def test_a_union_that_forgets_a_set_is_seen() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from curate.dirty import dirty_texts
 from curate.in_process import batch_of, removed, run, survivors
 from maskwright.text.curate.step import CurationBatch
+from maskwright.text.curate.steps import exact_duplicates
 from maskwright.text.curate.steps.exact_duplicates import Settings
 
 
@@ -41,26 +40,35 @@ def test_the_removal_names_the_document_that_is_kept() -> None:
     assert (removal.index, removal.value) == (1, "d2")  # the longer one is kept
 
 
-def _documents() -> list[tuple[str, str, str, str | None]]:
-    """(id, text, source, quality): copies that differ in one part of the order each."""
-    return [
+def survivors_of_copies(order: int, shards: int) -> set[str]:
+    """Of copies that differ in one part of the order each."""
+    rows = [
         *(("a0", "x y", "web", None), ("a1", "X y", "book", None)),  # source
         *(("b0", "p q", "web", "0.2"), ("b1", "P q", "web", "0.9"), ("b2", "p Q", "web", None)),
         *(("c0", "l m", "web", None), ("c1", "l m.", "web", None)),  # length
         *(("d0", "s t", "web", None), ("d1", "S t", "web", None)),  # hash
         *(("e0", "u v", "web", None), ("e1", "u v", "web", None)),  # id
     ]
-
-
-def _kept(order: list[int], shards: int) -> set[str]:
-    rows = _documents()
     batches = []
-    for part in np.array_split(np.array(order), shards):
-        own = [rows[n] for n in part]
-        ids, texts, sources, qualities = (list(c) for c in zip(*own, strict=True))
+    for part in np.array_split(np.arange(len(rows))[::order], shards):
+        columns = zip(*(rows[n] for n in part), strict=True)
+        ids, texts, sources, qualities = (list(column) for column in columns)
         notes = {"source": sources, "quality": qualities}
-        batches.append(CurationBatch(np.arange(len(own)), ids, texts, notes))
+        batches.append(CurationBatch(np.arange(len(part)), ids, texts, notes))
     return set(survivors(Settings(priority=("book",), ignore_punctuation=True), batches))
+
+
+def test_arrival_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = survivors_of_copies(1, 1)
+    assert {"a1", "b1", "c1"} < left and len(left) == 5
+    for order, shards in itertools.product((1, -1), (1, 2, 5)):
+        assert survivors_of_copies(order, shards) == left
+
+    def first_of_each(table: object, groups: np.ndarray) -> np.ndarray:
+        return np.array([np.flatnonzero(groups == g)[0] for g in groups])
+
+    monkeypatch.setattr(exact_duplicates, "rows_to_keep", first_of_each)  # the control
+    assert survivors_of_copies(1, 1) != survivors_of_copies(-1, 1)
 
 
 def test_white_space_makes_no_text_longer() -> None:
@@ -69,37 +77,6 @@ def test_white_space_makes_no_text_longer() -> None:
     left = survivors(Settings(), [batch_of(texts + padded)])
     kept_padded = sum(int(name[1:]) >= 20 for name in left)
     assert len(left) == 20 and 0 < kept_padded < 20  # the hash decides, and not the padding
-
-
-def test_arrival_decides_nothing() -> None:
-    usual = list(range(len(_documents())))
-    kept = _kept(usual, 1)
-    assert {"a1", "b1", "c1"} < kept and len(kept) == 5
-    for order, shards in itertools.product((usual, usual[::-1]), (1, 2, 5)):
-        assert _kept(order, shards) == kept
-
-
-def test_the_first_that_came_would_depend_on_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
-    from maskwright.text.curate.steps import exact_duplicates
-
-    monkeypatch.setattr(  # the control
-        exact_duplicates,
-        "rows_to_keep",
-        lambda table, groups: np.array([np.flatnonzero(groups == g)[0] for g in groups]),
-    )
-    usual = list(range(len(_documents())))
-    assert _kept(usual, 1) != _kept(usual[::-1], 1)
-
-
-def test_planted_copies_are_found_in_dirty_text(real_data: Path) -> None:
-    batch, truth = dirty_texts(real_data)
-    found = set(removed(Settings(), [batch]))
-    groups: dict[str, set[str]] = {}
-    for name, row in truth.items():
-        if (row["dup_group"] or "").startswith("x"):
-            groups.setdefault(row["dup_group"], set()).add(name)
-    assert len(groups) > 50
-    assert all(len(group - found) == 1 for group in groups.values())
 
 
 @pytest.mark.parametrize("case", [True, False])

@@ -16,28 +16,24 @@ from maskwright.text.curate.engine import corpus  # noqa: E402
 from maskwright.text.curate.engine.corpus import ShardTables  # noqa: E402
 from maskwright.text.curate.engine.daft_engine import DaftEngine  # noqa: E402
 
-SHARDS = 3
-
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[tuple[int, Path]]:
-    random = np.random.default_rng(0)
-    found = []
-    for number in range(SHARDS):
-        count = 200
-        table = pa.table(
-            {
-                "row": np.arange(count),
-                "narrow": random.integers(0, 3, count),
-                "wide": random.integers(-(1 << 62), 1 << 62, 40)[random.integers(0, 40, count)],
-                "big": (random.integers(0, 30, count).astype(np.uint64) << np.uint64(59)),
-                "count": random.integers(1, 5, count),
-            }
-        )
-        path = tmp_path / f"{number}.parquet"
-        pq.write_table(table, path)
-        found.append((number * 2, path))
-    return found
+    """Three shards of 200 rows."""
+    random, paths = (
+        np.random.default_rng(0),
+        [tmp_path / f"{number}.parquet" for number in range(3)],
+    )
+    for path in paths:
+        columns = {
+            "row": np.arange(200),
+            "narrow": random.integers(0, 3, 200),
+            "wide": random.integers(-(1 << 62), 1 << 62, 40)[random.integers(0, 40, 200)],
+            "big": (random.integers(0, 30, 200).astype(np.uint64) << np.uint64(59)),
+            "count": random.integers(1, 5, 200),
+        }
+        pq.write_table(pa.table(columns), path)
+    return [(number * 2, path) for number, path in enumerate(paths)]
 
 
 @pytest.mark.parametrize("memory", [1 << 40, 100_000])  # in one part, and in several
@@ -60,8 +56,7 @@ def test_grouping_in_memory_equals_daft(
     monkeypatch.setattr(corpus, "free_bytes", lambda: memory)
     there = answers()
     for mine, other in zip(here, there, strict=True):
-        assert mine.num_rows
-        assert mine.schema.names == other.schema.names
+        assert mine.num_rows and mine.schema.names == other.schema.names
         assert mine.to_pydict() == other.to_pydict()
 
 

@@ -8,8 +8,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from tests.curate.in_process import batch_of
 
+from curate.in_process import batch_of
 from maskwright.text.curate.arrays.hashes import group_equal
 from maskwright.text.curate.arrays.segmentation import find_repeats, sentences_of
 from maskwright.text.curate.step import CurationBatch
@@ -30,13 +30,12 @@ def plain_lines(text: str) -> list[tuple[int, str]]:
 
 def lines(batch: CurationBatch) -> list[list[tuple[int, str]]]:
     table = batch.lines
-    found: list[list[tuple[int, str]]] = [[] for _ in range(len(batch))]
-    for text, begin, end, number in zip(
-        table.texts, table.begins, table.ends, table.numbers, strict=True
-    ):
-        begin, end = begin - batch.characters.offsets[text], end - batch.characters.offsets[text]
-        found[text].append((int(number), batch.texts[text][begin:end]))
-    return found
+    of_texts: list[list[tuple[int, str]]] = [[] for _ in range(len(batch))]
+    offsets = batch.characters.offsets[table.texts]
+    columns = (table.texts, table.begins - offsets, table.ends - offsets, table.numbers)
+    for text, begin, end, number in zip(*columns, strict=True):
+        of_texts[text].append((int(number), batch.texts[text][begin:end]))
+    return of_texts
 
 
 def test_lines_are_those_of_a_loop_and_a_blank_one_is_none() -> None:
@@ -89,12 +88,9 @@ def plain_ngrams(text: str, n: int) -> tuple[float, float]:
 
 
 def test_repeated_ngrams_equal_counting_them() -> None:
-    generator = random.Random(3)
-    texts = [
-        " ".join(generator.choices(["a", "bb", "ccc", "dddd"], k=generator.randint(1, 60)))
-        for _ in range(60)
-    ]
-    texts += [" ".join(generator.choices(["a", "bb"], k=40)) for _ in range(9)]
+    draw, words = random.Random(3), ["a", "bb", "ccc", "dddd"]
+    texts = [" ".join(draw.choices(words, k=draw.randint(1, 60))) for _ in range(60)]
+    texts += [" ".join(draw.choices(["a", "bb"], k=40)) for _ in range(9)]
     texts += ["One two three four five six seven eight nine ten, eleven. " * 2]
     top, found = repeated_ngrams(batch_of(texts).words, (2, 3, 4), (5, 6, 10))
     for n, values in top.items():
@@ -111,24 +107,21 @@ def test_words_are_taken_with_their_texts() -> None:
     batch = batch_of(["One two, it's three.", "", "日本 語 four", "five", "six seven one"])
     whole = batch.words
     chosen = np.array([True, False, True, False, True])
-    taken = batch.take(chosen)
-    assert "words" in vars(taken)
-    for name, values in vars(batch_of(taken.texts).words).items():
-        assert getattr(taken.words, name).tolist() == values.tolist()
-    assert len(whole.hashes) > len(taken.words.hashes)  # the control
-
-
-def _values(size: int, low: bool) -> np.ndarray:
-    random = np.random.default_rng(size)
-    chosen = random.integers(0, 1 << 63, max(1, size // 3), dtype=np.uint64)
-    values = chosen[random.integers(0, len(chosen), size)]
-    return values + random.integers(0, 2, size).astype(np.uint64) if low else values
+    fewer = batch.take(chosen)
+    assert "words" in vars(fewer)
+    for name, values in vars(batch_of(fewer.texts).words).items():
+        assert getattr(fewer.words, name).tolist() == values.tolist()
+    assert len(whole.hashes) > len(fewer.words.hashes)  # the control
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 100, 1000])
 @pytest.mark.parametrize("low", [False, True])
 def test_groups_are_those_of_a_stable_sort(size: int, low: bool) -> None:
-    values = _values(size, low)
+    random = np.random.default_rng(size)
+    chosen = random.integers(0, 1 << 63, max(1, size // 3), dtype=np.uint64)
+    values = chosen[random.integers(0, len(chosen), size)]
+    if low:
+        values = values + random.integers(0, 2, size).astype(np.uint64)
     order, opening = group_equal(values)
     assert (order == np.argsort(values, kind="stable")).all()
     ordered = values[order]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from curate.folders import write_rows
 from curate.test_language import TEXTS
 from maskwright.base.errors import ResourceError, StoppedError
 from maskwright.base.storage.files import DISK
@@ -38,43 +38,41 @@ STEPS = ["language", "exact-duplicates", "gopher-quality"]
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """First English alone, then as many texts in German; every tenth is a copy."""
-    path = tmp_path_factory.mktemp("raw") / "raw.jsonl"
     texts = [f"{TEXTS[code]} {n - n % 10 // 9}." for code in ("en", "de") for n in range(300)]
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    return path
+    return write_rows(tmp_path_factory.mktemp("raw") / "raw.jsonl", [{"text": t} for t in texts])
 
 
 def test_a_small_corpus_is_looked_at_whole(raw: Path, tmp_path: Path) -> None:
     engine, recipe = DaftEngine(), make(STEPS)
     engine.start()
-    made, settled = look(raw, recipe, READING, engine=engine, propose=True)
-    assert settled.steps == recipe.steps and made.part == 1 and made.sampled[1] == 600
-    assert made.languages == {"de": 300, "en": 300}
+    view, settled = look(raw, recipe, READING, engine=engine, propose=True)
+    assert settled.steps == recipe.steps and view.part == 1 and view.sampled[1] == 600
+    assert view.languages == {"de": 300, "en": 300}
     card = curate(raw, tmp_path / "clean", recipe, Options(reading=READING))
-    for share, step in zip(made.shares, card["steps"], strict=True):
+    for share, step in zip(view.shares, card["steps"], strict=True):
         assert share.share == (step["documents_in"] - step["documents_out"]) / 600
         assert share.low <= share.share <= share.high
-    assert "0.0 % (0.0 % to" in "\n".join(look_lines(made))
+    assert "0.0 % (0.0 % to" in "\n".join(look_lines(view))
 
 
 def test_a_sample_is_of_all_of_a_file(raw: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looks, "SAMPLE_BYTES", 64 << 10)
     engine = DaftEngine()
     engine.start()
-    made, settled = look(raw, make(STEPS), READING, engine=engine, propose=True)
-    assert 0.3 < made.part < 0.7 and settled.steps["language"] == make(STEPS).steps["language"]
-    english, german = made.languages["en"], made.languages["de"]
-    assert 0.6 < english / german < 1.6 and english + german == made.sampled[1]
-    copies = made.shares[1]
+    view, settled = look(raw, make(STEPS), READING, engine=engine, propose=True)
+    assert 0.3 < view.part < 0.7 and settled.steps["language"] == make(STEPS).steps["language"]
+    english, german = view.languages["en"], view.languages["de"]
+    assert 0.6 < english / german < 1.6 and english + german == view.sampled[1]
+    copies = view.shares[1]
     assert copies.low < 0.1 < copies.high  # the sample holds fewer pairs than the corpus
     # What cannot be carried out is refused before anything is done.
-    planned = plan(made, settled, engine)
+    planned = plan(view, settled, engine)
     assert planned.bytes == pytest.approx(raw.stat().st_size, rel=0.2) and plan_lines(planned)
     require(planned, raw.parent / "clean", engine)
     # A document that is more than a batch takes memory of its own; a small one does not.
-    assert made.largest[-1] < BATCH_CHARACTERS and len(made.largest) == looks.LARGEST
-    assert plan(replace(made, largest=[5000]), settled, engine) == planned
-    large = plan(replace(made, largest=[5000, BATCH_CHARACTERS + (20 << 20)]), settled, engine)
+    assert view.largest[-1] < BATCH_CHARACTERS and len(view.largest) == looks.LARGEST
+    assert plan(replace(view, largest=[5000]), settled, engine) == planned
+    large = plan(replace(view, largest=[5000, BATCH_CHARACTERS + (20 << 20)]), settled, engine)
     assert large.memory - planned.memory >= DOCUMENT_BYTES * (20 << 20) - PROCESS_BYTES
     monkeypatch.setattr(type(DISK), "free_bytes", lambda self, place: 1000)
     with pytest.raises(StoppedError):

@@ -27,28 +27,26 @@ HOSTILE = "<script>alert(1)</script><img src=//evil.example/x onerror=a()>\" dat
 
 
 class Elements(HTMLParser):
-    """Every tag with its attributes."""
+    """Every tag of a page with its attributes."""
 
-    def __init__(self, made: str) -> None:
+    def __init__(self, page: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(made)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
         self.close()
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attributes)))
+        self.tags.append((tag, dict(attributes)))
 
 
-def reaches_out(made: str) -> list[str]:
+def reaches_out(page: str) -> list[str]:
     """What in a page would load, send or run anything but its own script."""
-    found = []
-    for tag, attributes in Elements(made.replace(f"<script>{SCRIPT}</script>", "")).found:
-        if tag in {"script", "link", "img", "iframe", "object", "form", "base", "a"}:
-            found.append(tag)
-        banned = {"src", "href", "style", "srcset", "action"}
-        found += [n for n in attributes if n in banned or n.startswith("on")]
-    addresses = re.findall(r"\w+://[^\s\"']+", made.replace("http://www.w3.org/2000/svg", ""))
-    return found + addresses
+    elements, names = {"script", "link", "img", "iframe", "object", "form", "base", "a"}, []
+    attributes = {"src", "href", "style", "srcset", "action"}
+    for tag, own in Elements(page.replace(f"<script>{SCRIPT}</script>", "")).tags:
+        names += [tag] * (tag in elements)
+        names += [n for n in own if n in attributes or n.startswith("on")]
+    return names + re.findall(r"\w+://[^\s\"']+", page.replace("http://www.w3.org/2000/svg", ""))
 
 
 def test_the_page_reaches_nothing_and_runs_its_own_script(clean: Path) -> None:  # noqa: F811
@@ -68,12 +66,12 @@ def test_texts_are_no_markup() -> None:
     made = render_page(card_with(HOSTILE))
     assert made.count("<script>") == 1 and "\x1b" not in made
     assert "&lt;script&gt;alert(1)" in made and reaches_out(made.replace("//evil", "evil")) == []
-    borders = [a for tag, a in Elements(made).found if tag == "article" and "data-limit" in a]
+    borders = [a for tag, a in Elements(made).tags if tag == "article" and "data-limit" in a]
     assert [a["data-value"] for a in borders] == ["47", "49", "50", "53"], "none from a text"
 
 
 def test_a_limit_has_its_setting_and_examples_on_both_sides(clean: Path) -> None:  # noqa: F811
-    made = Elements((clean / "page.html").read_text(encoding="utf-8")).found
+    made = Elements((clean / "page.html").read_text(encoding="utf-8")).tags
     rules = [a for tag, a in made if tag == "details" and a.get("data-low-setting")]
     short = next(a for a in rules if a["data-low-setting"] == "min_doc_words")
     assert short["data-step"] == "gopher-quality" and short["data-low"] == "50"
@@ -81,7 +79,7 @@ def test_a_limit_has_its_setting_and_examples_on_both_sides(clean: Path) -> None
     verdicts = [a["data-verdict"] for tag, a in made if a.get("data-verdict")]
     assert verdicts.count("keep") == verdicts.count("remove") > 4
     # The control: a limit without a setting names none.
-    other = Elements(render_page(card_with("x"))).found
+    other = Elements(render_page(card_with("x"))).tags
     unnamed = [a for tag, a in other if a.get("data-high") == "4.5"]
     assert unnamed and not any("data-high-setting" in a for a in unnamed)
 
@@ -89,18 +87,17 @@ def test_a_limit_has_its_setting_and_examples_on_both_sides(clean: Path) -> None
 def test_many_rules_stay_small() -> None:
     card: dict[str, Any] = card_with("text")
     long = [example(f"id-{n}", 0.1 * n, removed=n < 8, limit="low", at=1) for n in range(16)]
-    for each in long:
-        each["text"] = "word " * 60
-    step = card["steps"][0]
+    for row in long:
+        row["text"] = "word " * 60
     sample = [[f"{n:04}", n / 7] for n in range(500)]
-    for n in range(80):
-        step["rules"][f"r{n}"] = {"documents": 1, "bytes": 9, "sources": {}, "examples": long[:3]}
-        settings = {"low": "least", "high": None}
-        limits = {"low": 1, "high": None, "settings": settings}
-        step["measures"][f"r{n}"] = {"sample": sample, "border": long, **limits}
-    made = render_page(card)
-    assert 500_000 < len(made.encode()) < 2_000_000
-    assert made == render_page(json.loads(json.dumps(card)))
+    rule = {"documents": 1, "bytes": 9, "sources": {}, "examples": long[:3]}
+    limits = {"low": 1, "high": None, "settings": {"low": "least", "high": None}}
+    for n in range(40):
+        card["steps"][0]["rules"][f"r{n}"] = rule
+        card["steps"][0]["measures"][f"r{n}"] = {"sample": sample, "border": long, **limits}
+    page = render_page(card)
+    assert 250_000 < len(page.encode()) < 1_000_000
+    assert page == render_page(json.loads(json.dumps(card)))
 
 
 @pytest.mark.parametrize(
@@ -125,12 +122,11 @@ def test_the_limit_stands_between_the_colours() -> None:
 
 
 def test_the_flow_narrows_with_what_goes() -> None:
-    made = str(
-        flow("t", [FlowStage("a", (10, 10), (80, 80)), FlowStage("b <i>", (10, 4), (80, 20))])
-    )
-    kept = [float(w) for w in re.findall(r'width="([\d.]+)" height="15" class="dot one"', made)]
-    assert kept[1] == pytest.approx(kept[0] * 0.4)
-    assert "−6 (60.0 %)" in made and "b &lt;i&gt;" in made
+    stages = [FlowStage("a", (10, 10), (80, 80)), FlowStage("b <i>", (10, 4), (80, 20))]
+    drawing = str(flow("t", stages))
+    widths = re.findall(r'width="([\d.]+)" height="15" class="dot one"', drawing)
+    assert float(widths[1]) == pytest.approx(float(widths[0]) * 0.4)
+    assert "−6 (60.0 %)" in drawing and "b &lt;i&gt;" in drawing
 
 
 def disagreements(limit: float, side: str, keep: list[float], remove: list[float]) -> int:
@@ -144,29 +140,26 @@ def disagreements(limit: float, side: str, keep: list[float], remove: list[float
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="the script of the page needs node")
 def test_the_limit_of_the_page_agrees_best_with_the_verdicts() -> None:
-    generator = random.Random(3)
+    draw = random.Random(3)
     cases: list[Any] = []
-    for number in range(300):
-        whole = number % 2 == 0
-        values = [generator.randint(0, 12) * (1 if whole else 0.073) for _ in range(6)]
-        values = [round(value, 6) for value in values]
-        cut = generator.randint(0, 6)
-        now = generator.choice(values)
-        cases.append([generator.choice(["low", "high"]), now, values[:cut], values[cut:], whole])
+    for whole in [True, False] * 150:
+        values = [round(draw.randint(0, 12) * (1 if whole else 0.073), 6) for _ in range(6)]
+        cut = draw.randint(0, 6)
+        side, now = draw.choice(["low", "high"]), draw.choice(values)
+        cases.append([side, now, values[:cut], values[cut:], whole])
     call = f"console.log(JSON.stringify({json.dumps(cases)}.map((c) => propose(...c))))"
     answer = subprocess.run(
         ["node", "-e", SCRIPT + call], capture_output=True, text=True, check=True, timeout=60
     )
     improved = 0
-    for (side, now, keep, remove, whole), found in zip(
-        cases, json.loads(answer.stdout), strict=True
-    ):
-        values = [*keep, *remove]
-        tried = [v + d for v in values for d in (-0.001, 0, 0.001)]
-        best = min(disagreements(limit, side, keep, remove) for limit in tried)
-        assert disagreements(found["value"], side, keep, remove) == best == found["wrong"]
-        assert not whole or float(found["value"]).is_integer()
+    proposals = json.loads(answer.stdout)
+    for (side, now, keep, remove, whole), proposal in zip(cases, proposals, strict=True):
+        limits = [v + d for v in (*keep, *remove) for d in (-0.001, 0, 0.001)]
+        best = min(disagreements(limit, side, keep, remove) for limit in limits)
+        assert disagreements(proposal["value"], side, keep, remove) == best == proposal["wrong"]
+        assert not whole or float(proposal["value"]).is_integer()
         before = disagreements(now, side, keep, remove)
-        assert found["same"] == (before == best) and (not found["same"] or found["value"] == now)
+        assert proposal["same"] == (before == best)
+        assert proposal["value"] == now or not proposal["same"]
         improved += before > best
     assert improved > 50, "the control: the limit as it was agrees with fewer"

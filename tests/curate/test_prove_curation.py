@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from curate.folders import write_rows
 from maskwright.ask.evaluate import prove_curation as proving
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.curate.curation import Options, curate, work_folder
@@ -15,8 +16,18 @@ from maskwright.text.curate.recipe import make
 
 pytest.importorskip("daft")
 WORDS = [
-    *("river", "stone", "letter", "window", "garden", "winter"),
-    *("judge", "answer", "bridge", "paper", "silver", "candle"),
+    "river",
+    "stone",
+    "letter",
+    "window",
+    "garden",
+    "winter",
+    "judge",
+    "answer",
+    "bridge",
+    "paper",
+    "silver",
+    "candle",
 ]
 
 
@@ -25,16 +36,12 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """400 texts with an id of their own, half of them twice and some of them nearly."""
     folder, rows = tmp_path_factory.mktemp("prove"), []
     for number in range(400):
-        words = random.Random(number).choices(WORDS, k=40)
-        rows.append({"id": f"t{number}", "text": f"{number} {' '.join(words)}"})
-        if number % 2:
-            rows.append({"id": f"u{number}", "text": rows[-1]["text"].upper()})
-        if number % 5 == 0:
-            rows.append({"id": f"v{number}", "text": rows[-1]["text"] + " again"})
+        text = f"{number} {' '.join(random.Random(number).choices(WORDS, k=40))}"
+        texts = [text, *[text.upper()] * (number % 2), *[text + " again"] * (number % 5 == 0)]
+        rows += [{"id": f"{n}-{number}", "text": text} for n, text in enumerate(texts)]
     random.Random(7).shuffle(rows)
-    (folder / "text.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    recipe = make(["exact-duplicates", "near-duplicates"])
-    curate(folder / "text.jsonl", folder / "clean", recipe, Options())
+    raw = write_rows(folder / "text.jsonl", rows)
+    curate(raw, folder / "clean", make(["exact-duplicates", "near-duplicates"]), Options())
     return folder / "clean"
 
 
@@ -67,19 +74,15 @@ def test_what_judges_is_drawn_before_any_filter(
     monkeypatch.setattr(proving, "HELD_OUT_SHARE", 0.2)
     draw = random.Random(3)
     sizes = [draw.choice((60, 200)) for _ in range(300)]
-    rows = [
-        {"text": f"{n} {' '.join(draw.choices(WORDS, k=size))}"} for n, size in enumerate(sizes)
-    ]
-    (tmp_path / "text.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    short = make(
-        ["gopher-quality"], {"gopher-quality": {"max_doc_words": 130, "min_stop_words": 0}}
-    )
-    curate(tmp_path / "text.jsonl", tmp_path / "clean", short, Options())
+    texts = [f"{n} {' '.join(draw.choices(WORDS, k=size))}" for n, size in enumerate(sizes)]
+    raw = write_rows(tmp_path / "text.jsonl", [{"text": text} for text in texts])
+    settings = {"gopher-quality": {"max_doc_words": 130, "min_stop_words": 0}}
+    curate(raw, tmp_path / "clean", make(["gopher-quality"], settings), Options())
     proving._write_texts(tmp_path / "clean", tmp_path / "texts", ())
 
     def long(name: str) -> float:
-        found = numbers(tmp_path / "texts" / f"{name}.jsonl")
-        return sum(sizes[int(number)] > 130 for number in found) / len(found)
+        drawn = numbers(tmp_path / "texts" / f"{name}.jsonl")
+        return sum(sizes[int(number)] > 130 for number in drawn) / len(drawn)
 
     assert abs(long("held-out") - sizes.count(200) / 300) < 0.15
     assert abs(long("before") - sizes.count(200) / 300) < 0.1
@@ -114,14 +117,8 @@ def test_what_cannot_be_proven_is_refused(
 def test_a_proof_from_beginning_to_end(clean: Path, tmp_path: Path) -> None:
     (tmp_path / "judge.txt").write_text("\n\n".join(" ".join(WORDS) for _ in range(30)))
     small = ["rows.length=64", "training.batch=8", "tokenizer.vocabulary=400"]
-    found = proving.prove(
-        clean,
-        tmp_path / "out",
-        budget="tokens=2e4",
-        seeds=2,
-        held_out=[tmp_path / "judge.txt"],
-        settings=small,
-    )
+    options = {"budget": "tokens=2e4", "seeds": 2, "held_out": [tmp_path / "judge.txt"]}
+    proof = proving.prove(clean, tmp_path / "out", settings=small, **options)
     saved = json.loads((tmp_path / "out" / "proof.json").read_text())
-    assert saved["sentence"] == found.sentence and len(found.after) == 2
-    assert found.survivors is None  # the text that judges is the user's
+    assert saved["sentence"] == proof.sentence and len(proof.after) == 2
+    assert proof.survivors is None  # the text that judges is the user's

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from curate.test_card import LONG, READING, write_rows
-from maskwright.base.errors import DataError, UsageError
+from curate.folders import write_rows
+from curate.test_card import LONG, READING
+from maskwright.base.errors import UsageError
 from maskwright.cli.main import main
 from maskwright.text.curate import recipe as recipes
 from maskwright.text.curate.curation import Options, curate
@@ -44,10 +44,6 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "clean"
 
 
-def told(clean: Path, name: str) -> str:
-    return "\n".join(why(clean, name).lines())
-
-
 def test_a_document_that_is_kept(clean: Path) -> None:
     (fate,) = why(clean, "good").fates
     assert fate.place == "raw.jsonl:1" and fate.removed is None and fate.changes == []
@@ -55,43 +51,33 @@ def test_a_document_that_is_kept(clean: Path) -> None:
     path, line = fate.kept
     lines = gzip.decompress((clean / path).read_bytes()).splitlines()
     assert json.loads(lines[line - 1])["id"] == "good"
-    assert why(clean, "raw.jsonl:1") == why(clean, "good"), "by its place, too"
-    assert why(clean, "./raw.jsonl:1") == why(clean, "good"), "however it is written"
-    assert [fate.id for fate in why(clean, "raw.jsonl").fates][:2] == ["copy", "first"], (
-        "by its file"
-    )
+    for place in ("raw.jsonl:1", "./raw.jsonl:1"):
+        assert why(clean, place) == why(clean, "good"), "by its place, however it is written"
+    of_file = why(clean, "raw.jsonl").fates
+    assert [fate.id for fate in of_file][:2] == ["copy", "first"], "by its file"
 
 
-def test_a_document_that_was_changed(clean: Path) -> None:
-    (fate,) = why(clean, "mail").fates
-    assert fate.kept is not None
-    assert [c["rule"] for c in fate.changes] == ["personal-email"]
-    assert "personal-email" in told(clean, "mail")
-
-
-def test_a_document_that_was_removed(clean: Path) -> None:
-    (fate,) = why(clean, "short").fates
-    assert fate.kept is None and fate.removed is not None
-    assert "gopher_short_doc: 4" in told(clean, "short")
-    assert fate.text == DOCUMENTS["short"]
+@pytest.mark.parametrize(
+    ("name", "kept", "line"),
+    [("mail", True, "personal-email"), ("short", False, "gopher_short_doc: 4")],
+)
+def test_what_changed_or_removed_a_document(clean: Path, name: str, kept: bool, line: str) -> None:
+    answer = why(clean, name)
+    (fate,) = answer.fates
+    assert bool(fate.kept) == kept == (fate.removed is None) == bool(fate.changes)
+    assert line in "\n".join(answer.lines())
+    assert kept or fate.text == DOCUMENTS[name]
 
 
 def test_a_copy_of_a_copy_is_followed_to_the_end(clean: Path) -> None:
-    first, *_ = why(clean, "copy").fates
-    chain = [first]
+    equal = [why(clean, name) for name in ("copy", "first")]
+    (answer,) = [a for a in equal if (a.fates[0].removed or {}).get("step") == STEPS[1]]
+    chain = [answer.fates[0]]
     while chain[-1].survivor is not None:
         chain.append(chain[-1].survivor)
-    if first.removed is not None and first.removed["step"] == "exact-duplicates":
-        ids = [fate.id for fate in chain]
-    else:  # the other of the two equal texts was kept
-        chain = [why(clean, "first").fates[0]]
-        while chain[-1].survivor is not None:
-            chain.append(chain[-1].survivor)
-        ids = [fate.id for fate in chain]
-    assert len(ids) == 3 and ids[-1] == "longer", ids
+    assert len(chain) == 3 and chain[-1].id == "longer" and chain[-1].kept is not None
     assert [f.removed["step"] for f in chain if f.removed] == STEPS[1:3]
-    assert chain[-1].kept is not None
-    assert chain[-1].place == "raw.jsonl:6" and chain[-1].place in told(clean, ids[0])
+    assert chain[-1].place == "raw.jsonl:6" in "\n".join(answer.lines())
 
 
 def test_a_document_by_its_text(clean: Path) -> None:
@@ -140,9 +126,11 @@ def test_a_text_is_on_record_whole_and_as_it_was(tmp_path: Path) -> None:
     ],
 )
 def test_documents_that_are_not_there(clean: Path, name: str, where: str, suggestion: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError) as refusal:
         why(clean, name)
-    assert str(caught.value.where).endswith(where) and suggestion in str(caught.value.wanted)
+    assert str(refusal.value.where).endswith(where) and suggestion in str(refusal.value.wanted)
+    with pytest.raises(UsageError):
+        why(clean.parent, name)
 
 
 def test_a_file_that_could_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,17 +143,6 @@ def test_a_file_that_could_not_be_read(tmp_path: Path, monkeypatch: pytest.Monke
         why("clean", "raw/b.jsonl:7")
     assert "raw/b.jsonl" in str(error.value.where)
     assert "document 1: not JSON" in (tmp_path / "clean" / "card.md").read_text()
-
-
-def test_folders_that_are_none(clean: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError):
-        why(tmp_path, "good")
-    broken = tmp_path / "broken"
-    shutil.copytree(clean, broken)
-    path = next((broken / "text").iterdir())
-    path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(DataError):
-        why(broken, "no such id")
 
 
 def test_the_command_tells(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,23 +5,8 @@ from __future__ import annotations
 import random
 
 SPECIALS = [
-    "[MASK]",
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "<s>",
-    "</s>",
-    "<mask>",
-    "<pad>",
-    "<unk>",
-    "<|endoftext|>",
-    "</w>",
-    "##ing",
-    "Ġthe",
-    "▁the",
-    "<extra_id_0>",
-    "[unused1]",
+    *("[MASK]", "[PAD]", "[UNK]", "[CLS]", "[SEP]", "<s>", "</s>", "<mask>", "<pad>", "<unk>"),
+    *("<|endoftext|>", "</w>", "##ing", "Ġthe", "▁the", "<extra_id_0>", "[unused1]"),
 ]
 ALPHABETS = {
     "latin": "abcdefghijklmnopqrstuvwxyzABCXYZ",

@@ -19,25 +19,8 @@ BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def bert(folder: Path, model_type: str = "bert", **settings: Any) -> Path:
     """`vocab.txt`, which has letters and syllables of both cases, with accents and without."""
     words = [
-        "the",
-        "The",
-        "THE",
-        "cat",
-        "Cat",
-        "café",
-        "cafe",
-        "naïve",
-        "naive",
-        "kalomi",
-        "Kalomi",
-        "é",
-        "É",
-        "漢",
-        "字",
-        "漢字",
-        "ka",
-        "##ka",
-        "##lo",
+        *("the", "The", "THE", "cat", "Cat", "café", "cafe", "naïve", "naive", "kalomi"),
+        *("Kalomi", "é", "É", "漢", "字", "漢字", "ka", "##ka", "##lo"),
     ]
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZéïÉ.,!?'-0123456789漢字"
     tokens = dict.fromkeys([*BERT_SPECIALS, *letters, *(f"##{c}" for c in letters), *words])

@@ -22,18 +22,23 @@ def read_by_transformers(tokenizer: Tokenizer, folder: Path) -> Any:
     return transformers.AutoTokenizer.from_pretrained(folder)
 
 
+def ids_of(theirs: Any, texts: list[str]) -> list[list[int]]:
+    """Without the frame, special strings as ordinary text."""
+    ids = theirs(texts, split_special_tokens=True, add_special_tokens=False)["input_ids"]
+    return [list(row) for row in ids]
+
+
 @pytest.mark.parametrize("style", get_args(Style))
 @pytest.mark.parametrize("kind", KINDS)
 def test_ids_are_the_same(kind: str, style: str, tmp_path: Path) -> None:
     ours = trained(kind, style)
     theirs = read_by_transformers(ours, tmp_path / "t")
     texts = odd_texts(500)
-    found = theirs(texts, split_special_tokens=True, add_special_tokens=False)["input_ids"]
-    framed = theirs(texts, split_special_tokens=True)
+    plain, framed = ids_of(theirs, texts), theirs(texts, split_special_tokens=True)
     batch = ours.encode_batch(texts)
     for row, text in enumerate(texts):
-        assert ours.encode(text) == found[row] == batch[row].tolist(), text
-        ids, segments = ours.frame(found[row])
+        assert ours.encode(text) == plain[row] == batch[row].tolist(), text
+        ids, segments = ours.frame(plain[row])
         assert ids == framed["input_ids"][row], text
         assert segments == framed.get("token_type_ids", [segments] * 500)[row]
     assert len(theirs) == ours.vocabulary_size
@@ -44,8 +49,7 @@ def test_lower_case(kind: str, tmp_path: Path) -> None:
     ours = trained(kind, lowercase=True)
     theirs = read_by_transformers(ours, tmp_path / "t")
     texts = ["KALOMI Tari ÉÀİ", *odd_texts(100, 3)]
-    found = theirs(texts, split_special_tokens=True, add_special_tokens=False)["input_ids"]
-    assert [ids.tolist() for ids in ours.encode_batch(texts)] == found
+    assert [ids.tolist() for ids in ours.encode_batch(texts)] == ids_of(theirs, texts)
     assert ours.encode("KALOMI") == ours.encode("kalomi")
 
 
@@ -67,20 +71,21 @@ def test_pairs_roles_and_masks(kind: str, style: str, tmp_path: Path) -> None:
     ids, segments = ours.frame(ours.encode("kalomi sat"), ours.encode("tion po"))
     assert pair["input_ids"] == ids and pair.get("token_type_ids", [0] * len(ids)) == segments
     assert ("token_type_ids" in pair) == (style == "bert")
-    assert theirs.cls_token_id == ours.classify and theirs.sep_token_id == ours.separator
-    assert theirs.bos_token_id == ours.begin and theirs.eos_token_id == ours.end
-    assert theirs.mask_token_id == ours.mask and theirs.pad_token_id == ours.pad
+    roles = {"cls": ours.classify, "sep": ours.separator, "bos": ours.begin, "eos": ours.end}
+    for role, number in {**roles, "mask": ours.mask, "pad": ours.pad}.items():
+        assert getattr(theirs, f"{role}_token_id") == number, role
     assert theirs.decode(ids, skip_special_tokens=True) == ours.decode(ids)
 
 
 # As many spaces as there are belong to the mask, and none to the word before it.
 AROUND = {
-    "the cat {} on": ("the cat", " on"),
-    "the cat{} on": ("the cat", " on"),
-    "the cat  {}.": ("the cat", "."),
-    "the cat\n{} on": ("the cat", " on"),
-    "{} kalomi": ("", " kalomi"),
-    " {} kalomi": ("", " kalomi"),
+    "the cat {mask} on": ("the cat", " on"),
+    "the cat{mask} on": ("the cat", " on"),
+    "the cat  {mask}.": ("the cat", "."),
+    "the cat\n{mask} on": ("the cat", " on"),
+    "{mask} kalomi": ("", " kalomi"),
+    " {mask} kalomi": ("", " kalomi"),
+    "kalomi {mask} sat {mask} po": ("kalomi", " sat", " po"),
 }
 
 
@@ -92,14 +97,12 @@ def test_a_mask_takes_the_space_before_it(kind: str, style: str, tmp_path: Path)
     theirs.save_pretrained(tmp_path / "again")
     assert ours.mask is not None
     for reader in (theirs, transformers.AutoTokenizer.from_pretrained(tmp_path / "again")):
-        for text, (before, after) in AROUND.items():
-            found = reader(text.format(reader.mask_token), add_special_tokens=False)["input_ids"]
-            assert found == [*ours.encode(before), ours.mask, *ours.encode(after)], text
-        sign = reader.mask_token
-        two = reader(f"kalomi {sign} sat {sign} po", add_special_tokens=False)
-        parts = [ours.encode(part) for part in ("kalomi", " sat", " po")]
-        wanted = [*parts[0], ours.mask, *parts[1], ours.mask, *parts[2]]
-        assert two["input_ids"] == wanted
+        for text, parts in AROUND.items():
+            ids = reader(text.format(mask=reader.mask_token), add_special_tokens=False)
+            expected = list(ours.encode(parts[0]))
+            for part in parts[1:]:
+                expected += [ours.mask, *ours.encode(part)]
+            assert ids["input_ids"] == expected, text
 
 
 @pytest.mark.parametrize("kind", ["byte-bpe", "unigram"])
@@ -109,10 +112,9 @@ def test_without_taking_it_a_lone_space_stands_before_the_mask(kind: str, tmp_pa
     ours.save(tmp_path / "t")
     path = tmp_path / "t" / "tokenizer.json"
     plain = json.loads(path.read_text())
-    takers = [row["content"] for row in plain["added_tokens"] if row["lstrip"]]
-    assert takers == ["<mask>"]
-    for row in plain["added_tokens"]:
-        row["lstrip"] = False
+    (taker,) = (row for row in plain["added_tokens"] if row["lstrip"])
+    assert taker["content"] == "<mask>"
+    taker["lstrip"] = False
     path.write_text(json.dumps(plain))
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "t")
     found = theirs("kalomi <mask> po", add_special_tokens=False)["input_ids"]
@@ -132,8 +134,7 @@ def test_the_string_of_the_mask_in_a_text_keeps_its_spaces(kind: str, tmp_path: 
     ours = trained(kind, "roberta")
     theirs = read_by_transformers(ours, tmp_path / "t")
     texts = [f"kalomi{space}<mask> po" for space in ("", " ", "  ", "\n", " \n ")]
-    found = theirs(texts, split_special_tokens=True, add_special_tokens=False)["input_ids"]
-    for text, ids in zip(texts, found, strict=True):
+    for text, ids in zip(texts, ids_of(theirs, texts), strict=True):
         assert ours.encode(text) == ids and ours.mask not in ids
         if kind == "byte-bpe":
             assert ours.decode(ids) == text
@@ -176,8 +177,9 @@ def test_minilm_of_the_installed_package() -> None:
     ours, theirs = Tokenizer.load(folder), transformers.AutoTokenizer.from_pretrained(folder)
     assert ours.kind == "wordpiece" and ours.vocabulary_size == 30_522 and ours.mask == 103
     texts = odd_texts(500)
-    found = theirs(texts, split_special_tokens=True, add_special_tokens=False)["input_ids"]
-    for row, ids in enumerate(ours.encode_batch(texts)):
-        assert ids.tolist() == found[row], texts[row]
+    for text, ids, expected in zip(
+        texts, ours.encode_batch(texts), ids_of(theirs, texts), strict=True
+    ):
+        assert ids.tolist() == expected, text
     pair = theirs("one", "two words")
     assert ours.frame(ours.encode("one"), ours.encode("two words"))[0] == pair["input_ids"]

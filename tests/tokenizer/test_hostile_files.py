@@ -23,33 +23,30 @@ from tokenizer.toy_tokenizers import from_files, sound_files
 
 Plain = dict[str, Any]
 Change = Callable[[Plain], object]
-
-
 SOUND = sound_files()
 
 
 def set_at(path: str, value: object) -> Change:
     """A change that puts `value` at a dotted path."""
 
-    def change(plain: Plain) -> None:
-        *names, last = path.split(".")
+    def change(plain: Any) -> None:
+        *names, last = (int(name) if name.isdecimal() else name for name in path.split("."))
         for name in names:
-            plain = plain[int(name)] if isinstance(plain, list) else plain[name]
-        if isinstance(plain, list):
-            plain[int(last)] = value
-        else:
-            plain[last] = value
+            plain = plain[name]
+        plain[last] = value
 
     return change
 
 
-def charsmap(trie: bytes, replacements: bytes, size: int | None = None) -> Plain:
+def add(row: object, path: str = "merges") -> Change:
+    """A change that puts a row behind a list of the model."""
+    return lambda plain: plain["model"][path].append(row)
+
+
+def charsmap(trie: bytes, replacements: bytes, size: int | None = None) -> Change:
     length = len(trie) if size is None else size
-    table = length.to_bytes(4, "little") + trie + replacements
-    return {
-        "type": "Precompiled",
-        "precompiled_charsmap": base64.b64encode(table).decode(),
-    }
+    table = base64.b64encode(length.to_bytes(4, "little") + trie + replacements)
+    return set_at("normalizer", {"type": "Precompiled", "precompiled_charsmap": table.decode()})
 
 
 def nested(depth: int) -> Plain:
@@ -59,14 +56,21 @@ def nested(depth: int) -> Plain:
     return plain
 
 
-def replace(pattern: Plain, content: str) -> Plain:
-    return {"type": "Replace", "pattern": pattern, "content": content}
+def replace(pattern: Plain, content: str, times: int = 1) -> Change:
+    step = {"type": "Replace", "pattern": pattern, "content": content}
+    return set_at("normalizer", {"type": "Sequence", "normalizers": [step] * times})
 
 
-SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
-BLOW_UP = {"type": "Sequence", "normalizers": [replace({"String": "a"}, "a" * 16)] * 8}
+A = {"String": "a"}
+MANY_STEPS = {"type": "Sequence", "normalizers": [{"type": "NFKC"}] * 1000}
+SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False, "pattern": {"Regex": "(a+)+$"}}
+NOT_BASE64 = {"type": "Precompiled", "precompiled_charsmap": "é"}
 TEMPLATE = {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}
+CLS_ALONE = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}]
 TWO = {"type": "RobertaProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
+TWICE = {"type": "Sequence", "processors": [TWO, TWO]}
+AGAIN = SOUND["bpe"]["added_tokens"][0]
+INSIDE = {"continuing_subword_prefix": "é", "merges": [["Ġ", "Ġ"]]}
 
 HOSTILE: dict[str, tuple[str, Change]] = {
     "id 2^32-1": ("wordpiece", set_at("model.vocab.##lo", 2**32 - 1)),
@@ -75,14 +79,17 @@ HOSTILE: dict[str, tuple[str, Change]] = {
     "id that is a float": ("bpe", set_at("model.vocab.lo", 7.0)),
     "id that is true": ("bpe", set_at("model.vocab.lo", True)),
     "doubled id": ("wordpiece", set_at("model.vocab.new", 5)),
-    "hole in the ids": ("wordpiece", lambda p: p["model"]["vocab"].pop("##a")),
-    "empty token": ("wordpiece", lambda p: p["model"]["vocab"].update({"": 120})),
-    "token of a megabyte": ("wordpiece", lambda p: p["model"]["vocab"].update({"a" * 2**20: 120})),
+    "hole in the ids": ("wordpiece", lambda plain: plain["model"]["vocab"].pop("##a")),
+    "empty token": ("wordpiece", lambda plain: plain["model"]["vocab"].update({"": 120})),
+    "token of a megabyte": ("wordpiece", set_at("model.vocab." + "a" * 2**20, 120)),
     "empty vocabulary": ("bpe", set_at("model.vocab", {})),
     "vocabulary that is a list": ("bpe", set_at("model.vocab", ["a"])),
     "added id out of place": ("bpe", set_at("added_tokens.0.id", 999)),
     "added id of another": ("bpe", set_at("added_tokens.0.id", 3)),
-    "added token twice": ("bpe", lambda p: p["added_tokens"].append(p["added_tokens"][0])),
+    "added token twice": (
+        "bpe",
+        lambda plain: plain["added_tokens"].extend([AGAIN] * 2),
+    ),
     "added token empty": ("bpe", set_at("added_tokens.0.content", "")),
     "unknown token absent": ("wordpiece", set_at("model.unk_token", "[NONE]")),
     "unknown id of another role": ("unigram", set_at("model.unk_id", 0)),
@@ -91,69 +98,39 @@ HOSTILE: dict[str, tuple[str, Change]] = {
     "unknown id negative": ("unigram", set_at("model.unk_id", -1)),
     "score not finite": ("unigram", set_at("model.vocab.9.1", 1e999)),
     "score a text": ("unigram", set_at("model.vocab.9.1", "0")),
-    "piece twice": ("unigram", lambda p: p["model"]["vocab"].append(p["model"]["vocab"][9])),
+    "piece twice": ("unigram", add(SOUND["unigram"]["model"]["vocab"][9], "vocab")),
     "empty piece": ("unigram", set_at("model.vocab.9.0", "")),
-    "merge with a stranger": ("bpe", lambda p: p["model"]["merges"].append(["qq", "q"])),
-    "merge to a stranger": ("bpe", lambda p: p["model"]["merges"].append(["</w>", "</w>"])),
-    "merge of three": ("bpe", lambda p: p["model"]["merges"].append("l o w")),
-    "merge inside a character": (
-        "byte-bpe",
-        lambda p: p["model"].update(continuing_subword_prefix="é", merges=[["Ġ", "Ġ"]]),
-    ),
+    "merge with a stranger": ("bpe", add(["qq", "q"])),
+    "merge to a stranger": ("bpe", add(["</w>", "</w>"])),
+    "merge of three": ("bpe", add("l o w")),
+    "merge inside a character": ("byte-bpe", lambda plain: plain["model"].update(INSIDE)),
     "dropout": ("bpe", set_at("model.dropout", 0.5)),
     "longest word unlimited": ("wordpiece", set_at("model.max_input_chars_per_word", 2**62)),
     "model of another type": ("bpe", set_at("model.type", "WordLevel")),
-    "model missing": ("bpe", lambda p: p.pop("model")),
-    "regular expression of the user": (
-        "byte-bpe",
-        set_at("pre_tokenizer", {**SPLIT, "pattern": {"Regex": "(a+)+$"}}),
-    ),
-    "regular expression in a replacement": (
-        "bpe",
-        set_at("normalizer", replace({"Regex": r"(.*)\1\1$"}, "")),
-    ),
-    "text that grows without bound": ("wordpiece", set_at("normalizer", BLOW_UP)),
-    "replacement of nothing": ("wordpiece", set_at("normalizer", replace({"String": ""}, "xxxx"))),
-    "replacement of a megabyte": (
-        "wordpiece",
-        set_at("normalizer", replace({"String": "a"}, "b" * 2**20)),
-    ),
+    "model missing": ("bpe", lambda plain: plain.pop("model")),
+    "regular expression of the user": ("byte-bpe", set_at("pre_tokenizer", SPLIT)),
+    "regular expression in a replacement": ("bpe", replace({"Regex": r"(.*)\1\1$"}, "")),
+    "text that grows without bound": ("wordpiece", replace(A, "a" * 16, times=8)),
+    "replacement of nothing": ("wordpiece", replace({"String": ""}, "xxxx")),
+    "replacement of a megabyte": ("wordpiece", replace(A, "b" * 2**20)),
     "steps nested deeply": ("wordpiece", set_at("normalizer", nested(50))),
-    "too many steps": (
-        "wordpiece",
-        set_at("normalizer", {"type": "Sequence", "normalizers": [{"type": "NFKC"}] * 1000}),
-    ),
+    "too many steps": ("wordpiece", set_at("normalizer", MANY_STEPS)),
     "unknown step": ("wordpiece", set_at("pre_tokenizer", {"type": "Exec", "command": "true"})),
     "unknown field": ("wordpiece", set_at("pre_tokenizer.command", "true")),
     "unknown part": ("wordpiece", set_at("auto_map", {"AutoTokenizer": "x.py"})),
-    "charsmap too short": ("unigram", set_at("normalizer", charsmap(b"", b""))),
-    "charsmap with a false length": (
-        "unigram",
-        set_at("normalizer", charsmap(b"ab", b"\0", 2**31)),
-    ),
-    "charsmap that grows": (
-        "unigram",
-        set_at("normalizer", charsmap(bytes(1024), b"a" * 999 + b"\0")),
-    ),
-    "charsmap not base64": (
-        "unigram",
-        set_at("normalizer", {"type": "Precompiled", "precompiled_charsmap": "é"}),
-    ),
+    "charsmap too short": ("unigram", charsmap(b"", b"")),
+    "charsmap with a false length": ("unigram", charsmap(b"ab", b"\0", 2**31)),
+    "charsmap that grows": ("unigram", charsmap(bytes(1024), b"a" * 999 + b"\0")),
+    "charsmap not base64": ("unigram", set_at("normalizer", NOT_BASE64)),
     "frame with an id out of range": (
         "wordpiece",
         set_at("post_processor.special_tokens.[CLS].ids", [10**6]),
     ),
-    "frame without the text": (
-        "wordpiece",
-        set_at("post_processor.single", [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}]),
-    ),
+    "frame without the text": ("wordpiece", set_at("post_processor.single", CLS_ALONE)),
     "frame with an unlisted token": ("wordpiece", set_at("post_processor.special_tokens", {})),
     "frame that is empty": ("wordpiece", set_at("post_processor", TEMPLATE)),
     "frame with another's id": ("byte-bpe", set_at("post_processor", {**TWO, "sep": ["[SEP]", 0]})),
-    "two frames": (
-        "byte-bpe",
-        set_at("post_processor", {"type": "Sequence", "processors": [TWO, TWO]}),
-    ),
+    "two frames": ("byte-bpe", set_at("post_processor", TWICE)),
     "lone surrogate": ("wordpiece", set_at("model.unk_token", "\ud800")),
     "settings of a wrong type": ("wordpiece", set_at("normalizer.lowercase", "yes")),
     "version from the future": ("wordpiece", set_at("version", "9.0")),

@@ -16,35 +16,10 @@ from tokenizer.toy_tokenizers import KINDS, from_files, sound_files
 Plain = dict[str, Any]
 
 VALUES: list[Any] = [
-    None,
-    True,
-    False,
-    0,
-    1,
-    -1,
-    2**31,
-    2**32 - 1,
-    2**64,
-    1.5,
-    -1e300,
-    "",
-    "a",
-    "é",
-    "\x00",
-    "▁",
-    "##",
-    "</w>",
-    "[UNK]",
-    [],
-    {},
-    ["a"],
-    [["a", 1.0]],
-    {"a": 0},
-    {"type": "NFKC"},
-    {"type": "ByteLevel"},
-    {"Regex": "a*"},
-    {"String": "a"},
-    "x" * 5000,
+    *(None, True, False, 0, 1, -1, 2**31, 2**32 - 1, 2**64, 1.5, -1e300),
+    *("", "a", "é", "\x00", "▁", "##", "</w>", "[UNK]", "x" * 5000),
+    *([], {}, ["a"], [["a", 1.0]], {"a": 0}),
+    *({"type": "NFKC"}, {"type": "ByteLevel"}, {"Regex": "a*"}, {"String": "a"}),
 ]
 
 
@@ -102,12 +77,7 @@ def try_mutations(count: int, seed: int) -> tuple[int, int]:
     return read, refused
 
 
-def test_F86_mutations_are_read_or_refused() -> None:
-    read, refused = try_mutations(600, 0)
-    assert read > 20 and refused > 300
-
-
-@pytest.mark.proof
-def test_F86_a_hundred_thousand_mutations() -> None:
-    read, refused = try_mutations(100_000, 1)
-    assert read > 3_000 and refused > 50_000
+@pytest.mark.parametrize("count", [600, pytest.param(100_000, marks=pytest.mark.proof)])
+def test_F86_mutations_are_read_or_refused(count: int) -> None:
+    read, refused = try_mutations(count, count % 7)
+    assert read > count / 30 and refused > count / 2

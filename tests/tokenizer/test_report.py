@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from maskwright.text.tokenizer.report import report
@@ -17,17 +18,14 @@ class Note:
 
 def test_figures_by_hand() -> None:
     tokenizer = train(["ab ab ab abc"] * 2, TokenizerChoice(kind="character", vocabulary=20))
-    made = report(tokenizer, [Note("ab é", "one"), Note("a", "two"), Note("bb", "two")])
-    one, two = made.sources["one"], made.sources["two"]
+    figures = report(tokenizer, [Note("ab é", "one"), Note("a", "two"), Note("bb", "two")])
+    one, two = figures.sources["one"], figures.sources["two"]
     assert (one.documents, one.bytes, one.words, one.tokens, one.unknown) == (1, 5, 2, 4, 1)
     assert (two.documents, two.bytes, two.words, two.tokens, two.unknown) == (2, 3, 2, 3, 0)
-    assert (
-        made.total.fertility == 7 / 4
-        and made.total.unknown_rate == 1 / 6
-        and made.total.bytes_per_token == 8 / 7
-    )
+    total = figures.total
+    assert (total.fertility, total.unknown_rate, total.bytes_per_token) == (7 / 4, 1 / 6, 8 / 7)
     assert two.fertility == 3 / 2 and two.unknown_rate == 0
-    assert made.used_ids == 4
+    assert figures.used_ids == 4
 
 
 def test_the_table() -> None:
@@ -41,19 +39,19 @@ def test_the_table() -> None:
 
 
 def test_nothing_to_report() -> None:
-    made = report(trained("bpe"), [])
-    assert made.total.fertility != made.total.fertility and "nan" not in made.render()
-    assert made.render().splitlines()[-1].split() == ["all", "0", "bytes", "–", "–", "–"]
-    no_words = report(trained("character"), ["  "]).render().splitlines()[-1].split()
-    assert no_words == ["all", "2", "bytes", "–", "–", "1.00"]
+    for kind, texts, row in (
+        ("bpe", [], "all 0 bytes – – –"),
+        ("character", ["  "], "all 2 bytes – – 1.00"),
+    ):
+        figures = report(trained(kind), texts)
+        assert math.isnan(figures.total.fertility) and "nan" not in figures.render()
+        assert figures.render().splitlines()[-1].split() == row.split()
 
 
 def test_a_tokenizer_of_the_domain_makes_shorter_sequences() -> None:
     """B7: trained on the user's own text, against one trained on other text."""
-    own = train(prose(300, 11), TokenizerChoice(kind="wordpiece", vocabulary=600))
-    other = train(
-        ["quick brown foxes jump over lazy dogs while vexed wizards quiz mighty black nymphs"] * 9,
-        TokenizerChoice(kind="wordpiece", vocabulary=600),
-    )
+    choice = TokenizerChoice(kind="wordpiece", vocabulary=600)
+    own = train(prose(300, 11), choice)
+    other = train(["quick brown foxes jump over lazy dogs while wizards quiz nymphs"] * 9, choice)
     held_out = prose(50, 11)[-20:]
     assert report(own, held_out).total.fertility < report(other, held_out).total.fertility

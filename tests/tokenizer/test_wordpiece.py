@@ -25,18 +25,11 @@ def test_merges_by_hand() -> None:
     frequent. (##u, ##gs) is 5/(19*5), as high, but less frequent still.
     """
     learned = train_wordpiece(HUG, tokens=3)
-    assert [(m.left, m.right, m.token, m.count) for m in learned] == [
-        ("##g", "##s", "##gs", 5),
-        ("p", "##u", "pu", 17),
-        ("h", "##u", "hu", 15),
-    ]
-
-
-def test_bpe_would_have_merged_otherwise() -> None:
-    """(u, g) stands 20 times, more than any other; its likelihood score is the lowest of all."""
+    merges = [("##g", "##s", "##gs", 5), ("p", "##u", "pu", 17), ("h", "##u", "hu", 15)]
+    assert [(m.left, m.right, m.token, m.count) for m in learned] == merges
+    # BPE would have merged otherwise: (u, g) stands 20 times, more than any other.
     (merge,) = train_bpe(HUG, merges=1)
     assert (merge.left, merge.right, merge.count) == ("u", "g", 20)
-    assert "##ug" not in {m.token for m in train_wordpiece(HUG, tokens=3)}
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -44,8 +37,8 @@ def test_equals_the_slow_trainer(seed: int) -> None:
     rng = random.Random(seed)
     words = random_words(rng)
     least = rng.choice([1, 2, 2, 5])
-    found = train_wordpiece(words, tokens=40, min_frequency=least)
-    assert [(m.left, m.right) for m in found] == slow_wordpiece(words, 40, least)
+    merges = train_wordpiece(words, tokens=40, min_frequency=least)
+    assert [(m.left, m.right) for m in merges] == slow_wordpiece(words, 40, least)
 
 
 def test_pairs_below_the_floor_are_left_alone() -> None:

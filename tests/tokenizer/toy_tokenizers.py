@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import random
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -69,23 +71,20 @@ def pair_counts(words: dict[tuple[str, ...], int]) -> Counter[tuple[str, str]]:
     """Counts of adjacent pairs, by looking at everything."""
     counts: Counter[tuple[str, str]] = Counter()
     for word, count in words.items():
-        for place in range(len(word) - 1):
-            counts[word[place], word[place + 1]] += count
+        for pair in itertools.pairwise(word):
+            counts[pair] += count
     return counts
 
 
 def merged(word: tuple[str, ...], pair: tuple[str, str], token: str) -> tuple[str, ...]:
     """`word` with `pair` joined to `token`, from left to right."""
-    made: list[str] = []
-    place = 0
-    while place < len(word):
-        if word[place : place + 2] == pair:
-            made.append(token)
-            place += 2
-        else:
-            made.append(word[place])
-            place += 1
-    return tuple(made)
+    symbols: list[str] = []
+    rest = list(word)
+    while rest:
+        joins = tuple(rest[:2]) == pair
+        symbols.append(token if joins else rest[0])
+        del rest[: 2 if joins else 1]
+    return tuple(symbols)
 
 
 def merge_all(
@@ -145,6 +144,16 @@ def random_words(rng: random.Random, letters: str = "abcd", most: int = 60) -> d
         "".join(rng.choices(letters, k=rng.randint(1, 9))): rng.randint(1, 12)
         for _ in range(rng.randint(1, most))
     }
+
+
+class CountedList(list[Any]):
+    """The rows of a vocabulary, which count how often they are gone through."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.walks += 1
+        return super().__iter__()
 
 
 def from_files(files: dict[str, bytes]) -> Tokenizer:
