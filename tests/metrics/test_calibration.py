@@ -52,11 +52,9 @@ def test_several_labels_share_a_temperature() -> None:
 
 def test_the_rows_that_chose_a_temperature_never_get_less_likely() -> None:
     cases = [classes(20, seed) for seed in range(40)]
-    cases += [
-        (50 * np.eye(4)[np.arange(20) % 4], np.arange(20) % 4),
-        (np.zeros((20, 4)), cases[0][1]),
-    ]
     cases += [(scores, (truth + 1) % 4) for scores, truth in cases[:20]]
+    certain, labels = 50 * np.eye(4)[np.arange(20) % 4], np.arange(20) % 4
+    cases += [(certain, labels), (np.zeros((20, 4)), labels)]
     worse = 0
     for scores, truth in cases:
         before = calibration.log_loss(scores, truth)
@@ -81,9 +79,9 @@ def test_bins_and_coverage_counted_by_hand() -> None:
 
 
 def test_a_calibrated_model_has_the_error_of_chance() -> None:
-    errors = [reliability(*classes(200, seed)) for seed in range(60)]
-    mean = np.mean([rows.error for rows in errors])
-    assert mean == pytest.approx(np.mean([rows.error_by_chance for rows in errors]), rel=0.1)
+    models = [reliability(*classes(200, seed)) for seed in range(60)]
+    error, by_chance = np.mean([(rows.error, rows.error_by_chance) for rows in models], 0)
+    assert error == pytest.approx(by_chance, rel=0.1)
 
 
 @pytest.mark.parametrize("measure", ["micro_f1", "macro_f1", "accuracy"])
@@ -117,8 +115,5 @@ def test_thresholds_are_never_worse_than_a_half_on_their_rows() -> None:
         shares, truth = several(24, seed, scale=1.0 if seed % 2 else 0.5)
         for measure in ("micro_f1", "macro_f1", "accuracy"):
             limits = calibration.select_thresholds(shares, truth, measure)
-            values = (
-                METRICS[measure](truth, (shares >= limit).astype(np.int64))
-                for limit in (limits, 0.5)
-            )
-            assert next(values) >= next(values)
+            chosen, halves = ((shares >= limit).astype(np.int64) for limit in (limits, 0.5))
+            assert METRICS[measure](truth, chosen) >= METRICS[measure](truth, halves)

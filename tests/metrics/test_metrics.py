@@ -8,22 +8,15 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelled.tables import refusal
 from maskwright.base.errors import DataError
-from maskwright.base.metrics import metrics, row_metrics
-from maskwright.base.metrics.intervals import (
-    estimate,
-    estimate_of_sums,
-    of_counts,
-    of_rows,
-    resample_indices,
-)
+from maskwright.base.metrics import intervals, metrics, row_metrics
+from maskwright.base.metrics.intervals import Estimate, estimate
 
 CLASSES = st.integers(0, 3)
-CLASS = ("accuracy", "macro_f1", "matthews")
 PAIRS = st.lists(st.tuples(CLASSES, CLASSES), min_size=1, max_size=40)
 NUMBERS = st.integers(-50, 50).map(lambda n: n / 4)
 NUMBER_PAIRS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=30)
@@ -45,12 +38,9 @@ def slow_matthews(pairs: Sequence[tuple[int, int]]) -> float:
     """As a correlation of indicators, summed over the classes."""
 
     def covariance(side: int, other: int) -> float:
-        total = 0.0
-        for name in range(4):
-            x = [float(pair[side] == name) for pair in pairs]
-            y = [float(pair[other] == name) for pair in pairs]
-            total += sum(x) / len(x) * (-sum(y) / len(y)) + sum(map(float.__mul__, x, y)) / len(x)
-        return total
+        indicators = np.array(pairs)[:, :, None] == np.arange(4)
+        x, y = indicators[:, side].astype(float), indicators[:, other].astype(float)
+        return float(((x * y).mean(0) - x.mean(0) * y.mean(0)).sum())
 
     below = math.sqrt(covariance(0, 0) * covariance(1, 1))
     return covariance(0, 1) / below if below else math.nan
@@ -120,15 +110,15 @@ def test_F79_what_is_not_defined_is_nan() -> None:
     ones, mixed = np.ones(5), np.array([1.0, 2, 3, 4, 5])
     for metric in (metrics.matthews, metrics.pearson, metrics.spearman):
         for pair in ((ones, mixed), (mixed, ones), (ones, ones)):
-            made = estimate(metric, *pair, resamples=20)
-            assert math.isnan(made.value) and math.isnan(made.low) and math.isnan(made.high)
+            undefined = estimate(metric, *pair, resamples=20)
+            assert np.isnan([undefined.value, undefined.low, undefined.high]).all()
     (_, figures) = metrics.per_class(np.zeros(3, int), np.zeros(3, int), ["a", "b"])
     assert math.isnan(figures.precision) and math.isnan(figures.f1) and figures.rows == 0
 
 
 def test_F79_nothing_to_score_is_an_error() -> None:
     for metric in metrics.METRICS.values():
-        error = refusal(DataError, lambda metric=metric: metric(np.array([]), np.array([])))
+        refusal(DataError, lambda metric=metric: metric(np.array([]), np.array([])))
         error = refusal(DataError, lambda metric=metric: metric(np.ones(3), np.ones(2)))
         assert error.found == "(2,) predictions for (3,) labels"
     error = refusal(DataError, lambda: metrics.pearson(np.ones(2), np.array([1.0, np.nan])))
@@ -146,22 +136,15 @@ def test_several_labels_at_once() -> None:
 # ------------------------------------------------------------------------------ intervals
 def drawn(metric: metrics.Metric, truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """The metric of six resamples, together; a `partial` of it is computed one by one."""
-    _, of = of_rows(metric, truth, predicted)
-    return np.concatenate([of(indices) for indices in resample_indices(len(truth), 6)])
+    _, of = intervals.of_rows(metric, truth, predicted)
+    return np.concatenate([of(indices) for indices in intervals.resample_indices(len(truth), 6)])
 
 
 @given(st.lists(PAIRS, min_size=1, max_size=4))
 def test_figures_of_counts_are_those_of_the_rows(tables: list[list[tuple[int, int]]]) -> None:
     counts = np.stack([metrics.confusion(*apart(pairs), 4) for pairs in tables])
-    for metric, found in of_counts(counts).items():
-        assert found == pytest.approx([metric(*apart(p)) for p in tables], nan_ok=True, abs=1e-12)
-
-
-def test_resamples_by_counts_are_resamples_of_rows() -> None:
-    truth, predicted = np.arange(60) % 3, np.arange(60) // 4 % 3
-    for metric in (metrics.accuracy, metrics.macro_f1, metrics.matthews):
-        by_row = partial(metric)
-        assert drawn(metric, truth, predicted) == pytest.approx(drawn(by_row, truth, predicted))
+    for metric, values in intervals.of_counts(counts).items():
+        assert values == pytest.approx([metric(*apart(p)) for p in tables], nan_ok=True, abs=1e-12)
 
 
 def test_how_many_resamples_are_looked_at_together_changes_nothing(
@@ -170,16 +153,21 @@ def test_how_many_resamples_are_looked_at_together_changes_nothing(
     draw = np.random.default_rng(0)
     one, several = draw.integers(0, 5, (2, 40)), draw.integers(0, 2, (2, 40, 3))
     numbers = draw.random((2, 40))
-    given = [
-        *((metrics.METRICS[name], *one) for name in CLASS),
-        *((metrics.METRICS[name], *several) for name in ("micro_f1", "macro_f1")),
-        *((metrics.METRICS[name], *numbers) for name in ("spearman", "squared_error")),
-    ]
-    whole = [estimate(*each) for each in given]
-    sums = estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1)
+    inputs = {
+        **dict.fromkeys(("accuracy", "macro_f1", "matthews"), one),
+        **dict.fromkeys(("spearman", "squared_error"), numbers),
+        "micro_f1": several,
+    }
+
+    def estimates() -> list[Estimate]:
+        of_labels = estimate(metrics.macro_f1, *several)
+        ratio = intervals.estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1)
+        by_name = [estimate(metrics.METRICS[name], *rows) for name, rows in inputs.items()]
+        return [of_labels, ratio, *by_name]
+
+    whole = estimates()
     monkeypatch.setattr("maskwright.base.metrics.intervals.AT_ONCE", 7 * 40)
-    assert [estimate(*each) for each in given] == whole
-    assert estimate_of_sums(lambda sums: sums[:, 0] / sums[:, 1], several[0] + 1) == sums
+    assert estimates() == whole
 
 
 NUMBERS = st.lists(
@@ -187,25 +175,30 @@ NUMBERS = st.lists(
 )
 
 
-@given(NUMBERS)
-def test_resamples_of_numbers_together_are_those_one_by_one(pairs: list[tuple[float, ...]]) -> None:
-    truth, predicted = np.array(pairs, np.float64).T
-    for metric in (metrics.pearson, metrics.spearman, metrics.squared_error):
-        plain = partial(metric)
-        together, one_by_one = (drawn(m, truth, predicted) for m in (metric, plain))
+def same_one_by_one(names: Sequence[str], truth: np.ndarray, predicted: np.ndarray) -> None:
+    for name in names:
+        metric = metrics.METRICS[name]
+        together, one_by_one = (drawn(m, truth, predicted) for m in (metric, partial(metric)))
         assert together == pytest.approx(one_by_one, nan_ok=True, rel=1e-6, abs=1e-6)
 
 
-@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**32))
-def test_resamples_of_several_labels_together_are_those_one_by_one(
+@given(NUMBERS)
+def test_resamples_of_numbers_together_are_those_one_by_one(pairs: list[tuple[float, ...]]) -> None:
+    same_one_by_one(("pearson", "spearman", "squared_error"), *np.array(pairs, np.float64).T)
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 9), st.integers(0, 4), st.integers(0, 2**32))
+def test_resamples_of_classes_or_labels_together_are_those_one_by_one(
     rows: int, labels: int, seed: int
 ) -> None:
     draw = np.random.default_rng(seed)
-    truth, predicted = (draw.integers(0, 2, (rows, labels)) for _ in range(2))
-    for metric in (metrics.accuracy, metrics.macro_f1, metrics.micro_f1):
-        plain = partial(metric)
-        together, one_by_one = (drawn(m, truth, predicted) for m in (metric, plain))
-        assert together == pytest.approx(one_by_one)
+    if labels == 0:
+        names = ("accuracy", "macro_f1", "matthews")
+        same_one_by_one(names, *draw.integers(0, 3, (2, 6 * rows)))
+    else:
+        names = ("accuracy", "macro_f1", "micro_f1")
+        same_one_by_one(names, *draw.integers(0, 2, (2, rows, labels)))
 
 
 def test_an_interval_holds_the_figure_and_is_the_same_each_time() -> None:
@@ -221,9 +214,9 @@ def test_an_interval_holds_the_figure_and_is_the_same_each_time() -> None:
 def test_all_right_is_not_certain() -> None:
     """Eight of eight: Wilson's interval begins at 8 / (8 + 1.96²) = 0.676."""
     right = np.arange(8) % 2
-    found = estimate(metrics.accuracy, right, right)
-    assert (found.value, found.high) == (1.0, 1.0)
-    assert found.low == pytest.approx(0.6756, abs=1e-3)
+    perfect = estimate(metrics.accuracy, right, right)
+    assert (perfect.value, perfect.high) == (1.0, 1.0)
+    assert perfect.low == pytest.approx(0.6756, abs=1e-3)
     assert math.isnan(estimate(metrics.matthews, right, right).low), "its resamples say nothing"
     none = estimate(metrics.accuracy, right, 1 - right, resamples=50)
     assert (none.value, none.low) == (0.0, 0.0) and none.high == pytest.approx(0.3244, abs=1e-3)

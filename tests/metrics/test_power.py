@@ -7,11 +7,7 @@ import pytest
 
 from maskwright.base.metrics.intervals import Estimate, wilson
 from maskwright.base.metrics.paired import of_shares
-from maskwright.base.metrics.power import (
-    correlation_half_width,
-    half_width,
-    smallest_difference,
-)
+from maskwright.base.metrics.power import correlation_half_width, half_width, smallest_difference
 
 
 def power(accuracy: float, rows: int, difference: float, draws: int = 500) -> float:
@@ -20,10 +16,10 @@ def power(accuracy: float, rows: int, difference: float, draws: int = 500) -> fl
     generator = np.random.default_rng(0)
     disagreement = max(accuracy * (1 - accuracy), difference)
     better, worse = (disagreement + difference) / 2, (disagreement - difference) / 2
-    found = 0
+    hits = 0
     for draw in generator.random((draws, rows)):
-        found += of_shares(draw < better, (draw >= better) & (draw < better + worse)).p < 0.05
-    return found / draws
+        hits += of_shares(draw < better, (draw >= better) & (draw < better + worse)).p < 0.05
+    return hits / draws
 
 
 @pytest.mark.parametrize(("accuracy", "rows"), [(0.8, 120), (0.9, 500), (0.6, 1000)])
@@ -52,15 +48,13 @@ def test_intervals_of_planned_scores() -> None:
 
 def test_differences_of_independent_rows_are_covered() -> None:
     """The control is the interval of one share alone, moved to the difference."""
-    generator, shares, counts = np.random.default_rng(0), (0.85, 0.7), (60, 40)
-    covered = np.zeros(2)
+    generator, truth, covered = np.random.default_rng(0), 0.85 - 0.7, np.zeros(2)
     for _ in range(1_000):
-        rights = [generator.binomial(n, share) for n, share in zip(counts, shares, strict=True)]
-        first, second = (
-            Estimate(k / n, *wilson(k / n, n)) for k, n in zip(rights, counts, strict=True)
+        shares = generator.binomial(60, 0.85) / 60, generator.binomial(40, 0.7) / 40
+        ours, theirs = (
+            Estimate(share, *wilson(share, n)) for share, n in zip(shares, (60, 40), strict=True)
         )
-        difference = first.minus(second)
-        truth = shares[0] - shares[1]
+        difference = ours.minus(theirs)
         covered[0] += difference.low <= truth <= difference.high
-        covered[1] += first.low - second.value <= truth <= first.high - second.value
+        covered[1] += ours.low - theirs.value <= truth <= ours.high - theirs.value
     assert 0.93 <= covered[0] / 1_000 <= 0.97 and covered[1] / 1_000 < 0.85
