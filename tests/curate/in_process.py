@@ -37,12 +37,8 @@ class InProcess:
     def map(self, name: str, function: Pass, side_input: pa.Table | None = None) -> InMemory:
         tables = []
         for shard, batch in enumerate(self.batches):
-            about = None
-            if side_input is not None:
-                about = self.about(side_input, shard)
-                if about.num_rows == 0:
-                    continue
-            elif not len(batch):
+            about = None if side_input is None else self.about(side_input, shard)
+            if not (len(batch) if about is None else about.num_rows):
                 continue
             table = function(batch, about)
             numbers = table.column("row").to_numpy() + (shard << 32)
@@ -76,24 +72,21 @@ class InMemory:
 
     def repeated(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
         counted = self.table.group_by(list(keys)).aggregate([([], "count_all")])
-        often = counted.filter(pc.greater(counted.column("count_all"), 1)).drop_columns(
-            ["count_all"]
-        )
-        wanted = [*keys, *columns]
-        found = self.table.select(wanted).join(often, list(keys), join_type="inner")
-        return found.select(wanted).sort_by([(name, "ascending") for name in wanted])
+        often = counted.filter(pc.greater(counted.column("count_all"), 1)).select(list(keys))
+        names = [*keys, *columns]
+        rows = self.table.select(names).join(often, list(keys), join_type="inner")
+        return rows.select(names).sort_by([(name, "ascending") for name in names])
 
     def among(self, key: str, values: NDArray[np.int64]) -> pa.Table:
         wanted = self.table.filter(pa.array(np.isin(self.table.column(key).to_numpy(), values)))
         return wanted.select([DOCUMENT, key])
 
     def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:
-        found = self.table.group_by(list(keys)).aggregate([(name, "sum") for name in sums])
-        found = found.select([*keys, *(f"{name}_sum" for name in sums)]).rename_columns(
-            [*keys, *sums]
-        )
-        found = found.filter(pc.greater_equal(found.column(sums[0]), least))
-        return found.sort_by([(name, "ascending") for name in keys])
+        table = self.table.group_by(list(keys)).aggregate([(name, "sum") for name in sums])
+        table = table.select([*keys, *(f"{name}_sum" for name in sums)])
+        table = table.rename_columns([*keys, *sums])
+        table = table.filter(pc.greater_equal(table.column(sums[0]), least))
+        return table.sort_by([(name, "ascending") for name in keys])
 
 
 def run(step: Step, batches: Sequence[CurationBatch]) -> list[Outcome]:

@@ -9,6 +9,7 @@ computed from strings, with none of the code under test: the Jaccard similarity 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,11 +40,12 @@ class Planted:
     def batches(self, shards: int = 1, order: Sequence[int] | None = None) -> list[CurationBatch]:
         """All texts, cut into shards; a text's id does not depend on where it is."""
         order = list(range(len(self.texts))) if order is None else list(order)
-        made = []
-        for part in np.array_split(np.array(order), shards):
-            ids = [f"t{n}" for n in part]
-            made.append(CurationBatch(np.arange(len(part)), ids, [self.texts[n] for n in part]))
-        return made
+        return [
+            CurationBatch(
+                np.arange(len(rows)), [f"t{n}" for n in rows], [self.texts[n] for n in rows]
+            )
+            for rows in np.array_split(np.array(order), shards)
+        ]
 
 
 @functools.cache
@@ -51,12 +53,9 @@ def planted(originals: int, copies: int, seed: int = 5) -> Planted:
     """`originals` texts of 40 to 120 words, and copies of some, similarities spread over 0.3..1."""
     random = np.random.default_rng(seed)
     words = real_words(originals * 620)
-    texts, place = [], 0
-    while len(texts) < originals and place + 120 < len(words):
-        length = int(random.integers(40, 121))
-        texts.append(list(words[place : place + length]))
-        place += length
-    assert len(texts) == originals, "too few words for so many texts"
+    ends = np.cumsum(random.integers(40, 121, originals)).tolist()
+    assert ends[-1] < len(words), "too few words for so many texts"
+    texts = [list(words[begin:end]) for begin, end in itertools.pairwise([0, *ends])]
     for original in random.permutation(originals)[:copies]:
         texts.append(_edited(texts[original], words, random))
     joined = tuple(" ".join(text) for text in texts)
@@ -111,10 +110,7 @@ def truth(texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.float64]]
 def within_band(found: int, probabilities: NDArray[np.float64], level: float = 0.999) -> bool:
     """Whether a count is in the middle `level` of the distribution of the sum of independent
     trials, which is added up trial by trial."""
-    masses = np.zeros(len(probabilities) + 1)
-    masses[0] = 1.0
+    masses, tail = np.ones(1), (1 - level) / 2
     for p in probabilities.tolist():
-        masses[1:] = masses[1:] * (1 - p) + masses[:-1] * p
-        masses[0] *= 1 - p
-    tail = (1 - level) / 2
+        masses = np.convolve(masses, [1 - p, p])
     return bool(masses[: found + 1].sum() > tail and masses[found:].sum() > tail)

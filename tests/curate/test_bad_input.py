@@ -236,9 +236,7 @@ def test_what_cannot_be_read_is_left_out_only_where_that_is_asked_for_and_is_lis
     assert [Path(entry["file"]).name for entry in card["read"]["files"]] == ["a.jsonl"]
 
 
-def test_a_file_that_changes_behind_its_size_and_time_is_read_again(
-    text: Path, clean: Path
-) -> None:
+def test_a_file_that_changes_in_secret_is_read_again(text: Path, clean: Path) -> None:
     file = text / "a.jsonl"
     before = file.stat()
     file.write_text(file.read_text().replace("This", "That"))

@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from curate.cards import card_with
 from curate.folders import lines_of, rows_of, write_rows
 from curate.in_process import batch_of
+from maskwright.base.errors import UsageError
+from maskwright.text.corpus import saved
+from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate import card as card_module
 from maskwright.text.curate import recipe as recipes
@@ -29,7 +32,7 @@ from maskwright.text.curate.card import (
     render_data_card,
     repeat_command,
 )
-from maskwright.text.curate.curation import Options, curate
+from maskwright.text.curate.curation import Options, curate, work_folder
 from maskwright.text.curate.engine import segment
 from maskwright.text.curate.engine.segment import Flow, Record
 from maskwright.text.curate.step import CurationBatch, Outcome, Removal, RuleMeasure
@@ -110,9 +113,7 @@ def test_the_numbers_are_those_of_the_records(clean: Path, tmp_path: Path) -> No
     assert differences(copy) == ["gopher-quality: gopher_short_doc"]
 
 
-def test_equal_input_gives_equal_bytes(
-    clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_bytes(clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = curated(tmp_path / "again", monkeypatch)
     for name in ("MANIFEST.json", "card.json", "card.md", "page.html"):
         assert (clean / name).read_bytes() == (again / name).read_bytes(), name
@@ -145,9 +146,7 @@ def test_the_card_answers_for_the_corpus(clean: Path) -> None:
     assert absent and absent == set(card["not_done"]) & set(names.values())
 
 
-def test_a_curated_input_is_named_as_parent(
-    clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_curated_parent(clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(clean.parent)
     out = tmp_path / "second"
     card = curate("clean", out, recipes.make(["personal"]), Options(reading=READING))
@@ -155,6 +154,13 @@ def test_a_curated_input_is_named_as_parent(
     assert card["parents"] == [{"folder": "clean", "fingerprint": fingerprint}]
     assert fingerprint in (out / "card.md").read_text()
     assert card_of(clean)["parents"] == [], "raw files are no parents"
+    # It is read as text with its metadata, without what was removed; its pieces are not.
+    texts = [(d.text, d.notes["source"]) for d in Reader(clean, ReadingOptions(notes=("source",)))]
+    assert texts == [(row["text"], row["source"]) for row in rows_of(clean, "text")]
+    assert saved.curation_summary(clean)["sources"] == card_of(clean)["left"]["sources"]
+    assert saved.is_curation_work(work_folder(clean))
+    with pytest.raises(UsageError):
+        Reader(work_folder(clean))
 
 
 def test_a_rule_has_the_setting_of_its_limit_and_examples_on_both_sides(clean: Path) -> None:

@@ -57,9 +57,7 @@ def test_what_is_found(rows: Path, text: str, contaminated: bool) -> None:
         ("มนุษย์ทั้งหลายเกิดมามีอิสระและเสมอภาคกันในเกียรติศักดิ์และสิทธิต่างมีเหตุผลและมโนธรรม", 52),
     ],
 )
-def test_letters_are_no_words_in_scripts_without_spaces(
-    tmp_path: Path, text: str, letters: int
-) -> None:
+def test_letters_of_unspaced_scripts_are_no_words(tmp_path: Path, text: str, letters: int) -> None:
     path = tmp_path / "test.txt"
     path.write_text(text + "\n" + "ใช่ 是的\n")
     words = batch_of([text]).words

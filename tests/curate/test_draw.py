@@ -102,9 +102,7 @@ def test_what_is_left_is_reported() -> None:
         ({"column": "sauce", "cap": 1}, "column(?s:.*)source"),
     ],
 )
-def test_a_domain_or_column_that_is_not_there_is_refused(
-    settings: dict[str, Any], message: str
-) -> None:
+def test_an_absent_domain_or_column_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         balance.Settings(**settings).gather(InProcess(BATCHES), None)
 

@@ -146,9 +146,7 @@ def test_a_curation_that_is_killed_anywhere_goes_on_to_the_same_bytes(
     assert limit > 20
 
 
-def test_new_files_are_taken_in_and_the_pieces_of_the_others_are_found(
-    tmp_path: Path, small_shards: None
-) -> None:
+def test_new_files_are_taken_in_beside_pieces_of_others(tmp_path: Path, small_shards: None) -> None:
     text, clean = write_corpus(tmp_path / "text", 20), tmp_path / "clean"
     curate(text, clean, recipe(), OPTIONS)
     before = {path.name for path in (work_folder(clean) / "reading").iterdir()}
@@ -164,9 +162,7 @@ def test_new_files_are_taken_in_and_the_pieces_of_the_others_are_found(
     assert content(clean) == content(tmp_path / "fresh")
 
 
-def test_other_settings_run_their_steps_alone_and_leave_nothing_of_older_ones(
-    tmp_path: Path,
-) -> None:
+def test_other_settings_leave_nothing_of_older_ones(tmp_path: Path) -> None:
     text, clean = write_corpus(tmp_path / "text", 30), tmp_path / "clean"
     curate(text, clean, recipe(), OPTIONS)
     before = pieces(clean, "*.parquet")
@@ -183,9 +179,7 @@ def test_other_settings_run_their_steps_alone_and_leave_nothing_of_older_ones(
         assert any(name.startswith(room) for name in before.keys() - after)  # the control
 
 
-def test_the_key_of_a_step_has_the_code_that_it_imports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_of_a_step_has_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = {
         "plugin_steps/__init__.py": "",
         "plugin_steps/loud.py": "from . import words\nimport json, numpy\n",
@@ -269,9 +263,7 @@ def test_a_pass_sent_ahead_gives_what_it_gives_alone(
     assert content(tmp_path / "ahead") == content(tmp_path / "alone")
 
 
-def test_documents_that_are_only_removed_are_not_written_again(
-    finished: tuple[Path, Path],
-) -> None:
+def test_documents_that_only_go_are_not_written_again(finished: tuple[Path, Path]) -> None:
     files = list((work_folder(finished[1]) / "segments").glob("*/text.parquet"))
     bases = {shards.base_of(path) for path in files}
     assert {path for path in files if "text" in shards.read_columns(path).schema.names} == bases

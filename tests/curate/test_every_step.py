@@ -147,9 +147,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "settings", "where"), REFUSED)
-def test_settings_that_cannot_be_are_refused(
-    name: str, settings: dict[str, Any], where: str, files: Path
-) -> None:
+def test_refused_settings(name: str, settings: dict[str, Any], where: str, files: Path) -> None:
     step_of(name, files).check()  # the control
     with pytest.raises(ConfigError) as refusal:
         step_of(name, files, **settings).check()

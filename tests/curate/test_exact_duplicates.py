@@ -26,9 +26,7 @@ from maskwright.text.curate.steps.exact_duplicates import Settings
         ("the cat", "the dog", False, {}),
     ],
 )
-def test_what_counts_as_the_same(
-    first: str, second: str, same: bool, settings: dict[str, bool]
-) -> None:
+def test_what_is_the_same(first: str, second: str, same: bool, settings: dict[str, bool]) -> None:
     found = removed(Settings(**settings), [batch_of([first, second])])
     assert list(found.values()) == ["exact-duplicate"] * same
 

@@ -111,17 +111,6 @@ def test_of_a_step(name: str, dimension: str, files: Path) -> None:
     assert growth(make, MANY if compares else FEW) <= LIMIT
 
 
-def test_of_domains_that_are_balanced() -> None:
-    step = settings_of("balance")(temperature=0.5, keep=0.7)
-
-    def make(count: int) -> Callable[[], None]:
-        totals = np.arange(1.0, count + 1)
-        domains = [f"site{n}" for n in range(count)]
-        return lambda: step.targets(domains, totals)  # type: ignore[attr-defined]
-
-    assert growth(make, 500) <= LIMIT
-
-
 @pytest.mark.parametrize("dimension", ["words", "allow", "words and text"])
 def test_of_phrases_that_begin_alike(dimension: str, files: Path, tmp_path: Path) -> None:
     """A list of many phrases over a text of their first words, also one that grows with them:
@@ -185,7 +174,7 @@ def test_the_measure_sees_a_square(make: Callable[[int], Callable[[], None]]) ->
 
 # ------------------------------------------------------------------------------ reading into shards
 @pytest.mark.parametrize("skip", [False, True])
-def test_small_files_are_flushed_together(
+def test_files_are_flushed_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skip: bool
 ) -> None:
     """Flushing a file to the disk takes longer than reading a small one."""

@@ -52,12 +52,6 @@ QUALITY = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "bad", "good"), QUALITY)
-def test_gopher_quality_at_the_border(rule: str, bad: str, good: str) -> None:
-    assert rule_of(gopher_quality.Settings(), bad) == f"gopher_{rule}"
-    assert rule_of(gopher_quality.Settings(), good) is None
-
-
 def repeated(count: int) -> str:
     """Lines of which the first two come again."""
     return "\n".join(prose(20, n) for n in [*range(count), 0, 1])
@@ -125,19 +119,23 @@ S = "The river is wide and deep."
 S2, S3 = f"{S} {S}", f"{S} {S} {S}"
 
 
+C4 = [
+    ("too_few_sentences", S2, S3),
+    ("too_few_sentences", f"{S2}\nThe third one, no stop", f"{S2}\nThe third one has one."),
+    ("too_few_sentences", f"{S2}\nOnly four words here.", f"{S2}\nHere it has five words."),
+    ("curly_bracket", f"{S3} {{x}}.", f"{S3} (x)."),
+    ("lorem_ipsum", f"{S3} Lorem  ipsum.", f"{S3} Lorem, then ipsa."),
+]
+
+
 @pytest.mark.parametrize(
-    ("rule", "bad", "good"),
-    [
-        ("too_few_sentences", S2, S3),
-        ("too_few_sentences", f"{S2}\nThe third one, no stop", f"{S2}\nThe third one has one."),
-        ("too_few_sentences", f"{S2}\nOnly four words here.", f"{S2}\nHere it has five words."),
-        ("curly_bracket", f"{S3} {{x}}.", f"{S3} (x)."),
-        ("lorem_ipsum", f"{S3} Lorem  ipsum.", f"{S3} Lorem, then ipsa."),
-    ],
+    ("step", "rule", "bad", "good"),
+    [(gopher_quality.Settings(), f"gopher_{rule}", *texts) for rule, *texts in QUALITY]
+    + [(c4.Settings(), *row) for row in C4],
 )
-def test_c4_removes_documents_at_the_border(rule: str, bad: str, good: str) -> None:
-    assert rule_of(c4.Settings(), bad) == rule
-    assert rule_of(c4.Settings(), good) is None
+def test_documents_at_the_border(step: Step, rule: str, bad: str, good: str) -> None:
+    assert rule_of(step, bad) == rule
+    assert rule_of(step, good) is None
 
 
 def test_c4_cuts_lines_and_says_which() -> None:

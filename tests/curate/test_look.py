@@ -98,9 +98,7 @@ def test_one_language_is_kept_by_the_usual_recipe_and_that_is_said(
     assert sorted(os.listdir(tmp_path)) == ["en.jsonl", "recipe.toml"]
 
 
-def test_how_text_files_split_is_chosen_by_their_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_files_split_by_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = list[str]()
 
     def form(*sizes: int) -> str:
@@ -128,7 +126,7 @@ def test_how_text_files_split_is_chosen_by_their_size(
     assert form() == "auto" and len(notes) == 4
 
 
-def test_a_step_that_would_remove_all_ends_a_look_but_no_look_stops_before_the_first(
+def test_a_step_that_would_remove_all_ends_a_look(
     raw: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     removes = ["--set", "gopher-quality.min_doc_words=5000"]

@@ -113,9 +113,7 @@ def test_boilerplate_has_a_low_perplexity() -> None:
     assert outcome.measures[0].values[-1] > (outcome.measures[0].low or 0)
 
 
-def test_a_text_is_not_scored_by_a_model_that_read_it(
-    good_file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_model_scores_what_it_read(good_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [json.loads(line)["text"] for line in Path(good_file).read_text().splitlines()]
     step = Settings(good=(good_file,), order=4)
 

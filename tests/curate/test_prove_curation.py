@@ -68,9 +68,7 @@ def test_no_model_learns_from_a_copy_of_what_judges_it(
     assert set(judge) & set(numbers(tmp_path / "control" / "before.jsonl"))
 
 
-def test_what_judges_is_drawn_before_any_filter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_judges_is_drawn_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proving, "HELD_OUT_SHARE", 0.2)
     draw = random.Random(3)
     sizes = [draw.choice((60, 200)) for _ in range(300)]
@@ -98,9 +96,7 @@ def test_the_verdict_is_that_of_the_interval() -> None:
     assert "no difference" in verdict([2.2, 1.8, 2.0]) and "no verdict" in verdict([1.0])
 
 
-def test_what_cannot_be_proven_is_refused(
-    clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refusals(clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError):
         proving.prove(tmp_path)
     monkeypatch.setattr(proving, "HELD_OUT_SHARE", 0.001)  # which are drawn hangs on their path

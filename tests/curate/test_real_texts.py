@@ -15,13 +15,10 @@ from curate.in_process import batch_of, removed, run
 from maskwright.text.curate.personal_data import TYPES, details_of
 from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps import (
-    contamination,
-    exact_duplicates,
     gibberish,
     gopher_quality,
     gopher_repetition,
     language,
-    near_duplicates,
     perplexity,
 )
 
@@ -40,39 +37,6 @@ def crawl(real_data: Path) -> tuple[CurationBatch, Truth]:
     documents, truth = rows_of(folder / "docs.jsonl.gz"), rows_of(folder / "truth.jsonl.gz")
     ids, texts = ([document[key] for document in documents] for key in ("id", "text"))
     return CurationBatch(np.arange(len(ids)), ids, texts), {row["id"]: row for row in truth}
-
-
-def test_planted_rows_of_an_evaluation(crawl: tuple[CurationBatch, Truth], real_data: Path) -> None:
-    batch, truth = crawl
-    planted = {name for name, row in truth.items() if row["flags"]["contaminated"]}
-    files = {truth[name]["contaminated_with"]["file"] for name in planted}
-    step = contamination.Settings(evaluation=tuple(str(real_data / f) for f in sorted(files)))
-    gone = set(removed(step, [batch]))
-    assert len(gone & planted) >= 0.95 * max(len(planted), len(gone))
-
-
-def test_planted_copies(crawl: tuple[CurationBatch, Truth]) -> None:
-    batch, truth = crawl
-    gone = set(removed(exact_duplicates.Settings(), [batch]))
-    groups = defaultdict[str, set[str]](set)
-    for name, row in truth.items():
-        if (row["dup_group"] or "").startswith("x"):
-            groups[row["dup_group"]].add(name)
-    assert len(groups) > 50
-    assert all(len(group - gone) == 1 for group in groups.values())
-
-
-def test_planted_near_copies(crawl: tuple[CurationBatch, Truth]) -> None:
-    batch, truth = crawl
-    (outcome,) = run(near_duplicates.Settings(), [batch])
-    survivor = {batch.ids[r.index]: str(r.value).split(",")[0].split()[0] for r in outcome.removals}
-    copies = {name: row for name, row in truth.items() if row["flags"]["near_dup"]}
-    surely = [name for name, row in copies.items() if row["jaccard5"] >= 0.85]
-    assert len(surely) > 100
-    missed = [name for name in surely if not survivor.keys() & {name, copies[name]["dup_of"]}]
-    assert len(missed) <= 0.02 * len(surely)  # of the two one goes
-    root = {name: row["dup_of"] or name for name, row in truth.items()}
-    assert all(root[name] == root[other] for name, other in survivor.items())
 
 
 def test_planted_gibberish(crawl: tuple[CurationBatch, Truth], real_data: Path) -> None:

@@ -147,9 +147,7 @@ def test_figures_of_counts_are_those_of_the_rows(tables: list[list[tuple[int, in
         assert values == pytest.approx([metric(*apart(p)) for p in tables], nan_ok=True, abs=1e-12)
 
 
-def test_how_many_resamples_are_looked_at_together_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_resamples_in_portions_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(0)
     one, several = draw.integers(0, 5, (2, 40)), draw.integers(0, 2, (2, 40, 3))
     numbers = draw.random((2, 40))

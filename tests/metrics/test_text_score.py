@@ -60,9 +60,7 @@ def test_rouge_by_hand() -> None:
     assert rouge_l("police kill the gunman", gold) == pytest.approx(3 / 4)
     assert rouge_l("the gunman kill police", gold) == pytest.approx(2 / 4)
     # one pair of two of three: "the gunman"
-    assert rouge_n("police kill the gunman", gold, 2) == pytest.approx(1 / 3)
     assert rouge_n("the gunman kill police", gold, 2) == pytest.approx(1 / 3)
-    assert rouge_n("the the the", "the cat", 1) == pytest.approx(2 * (1 / 3) * (1 / 2) / (5 / 6))
     assert rouge_words("Don't—STOP, 3.5 über") == ["don", "t", "stop", "3", "5", "ber"]
     assert rouge_n("", "", 1) == 0.0 == rouge_l("", "cat")
 
@@ -71,22 +69,15 @@ def test_bleu_by_hand() -> None:
     """Papineni et al. 2002, example 2: clipped counts give 2/7 where plain ones give 7/7."""
     golds = ["the cat is on the mat", "there is a cat on the mat"]
     assert precisions("the the the the the the the", golds)[0] == pytest.approx(2 / 7)
-    text, gold = "the cat sat on the mat", "the cat sat on a mat"
     # 5 of 6 words, 3 of 5 pairs (the cat, cat sat, sat on), 2 of 4, 1 of 3
-    assert precisions(text, [gold]) == pytest.approx((5 / 6, 3 / 5, 2 / 4, 1 / 3))
-    assert bleu([text], [[gold]]) == pytest.approx((5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25)
-    assert precisions("the cat sat on", [text]) == (1.0,) * 4
-    assert bleu(["the cat sat on"], [[text]]) == pytest.approx(math.exp(1 - 6 / 4))
+    fractions = precisions("the cat sat on the mat", ["the cat sat on a mat"])
+    assert fractions == pytest.approx((5 / 6, 3 / 5, 2 / 4, 1 / 3))
+    # Words 2 of 4, pairs 1 of 3, then nothing: half of one of 2, a quarter of one of 1.
+    assert precisions("a b x y", ["a b c d"]) == pytest.approx((2 / 4, 1 / 3, 1 / 2 / 2, 1 / 4 / 1))
     # Brevity takes the nearest reference, and of two the shorter one.
     for text, size in (("a b c d e f", 5), ("a b c d e f g", 6)):
         references = [["a b c d e f g h", " ".join("abcdef"[:size])]]
         assert text_score._bleu_counts([text], references)[0, -1] == size
-
-
-def test_smoothing_by_hand() -> None:
-    # words 2 of 4, pairs 1 of 3, then nothing: half of one of 2, a quarter of one of 1
-    wanted = pytest.approx((2 / 4, 1 / 3, 1 / 2 / 2, 1 / 4 / 1))
-    assert precisions("a b x y", ["a b c d"]) == wanted and bleu(["a b x y"], [["a b c d"]]) > 0.0
     # Nothing at all is right, no text of four words, no text.
     assert bleu(["x y"], [["a b"]]) == bleu(["a b"], [["a b"]]) == bleu([""], [["a b"]]) == 0.0
 
@@ -108,13 +99,9 @@ def test_words_as_13a_cuts_them(text: str, words: str) -> None:
 
 
 def test_chrf_and_exact_match_by_hand() -> None:
-    # ab: 1 of 2 letters on each side, no pair
-    assert chrf(["ab"], [["ac"]]) == pytest.approx(0.25)
-    assert chrf(["abc"], [["abc"]]) == 1.0 == chrf(["a b c"], [["abc"]])  # blanks do not count
     # a against ab: the order 1 has precision 1 and recall 1/2; the text has no pairs
     assert chrf(["a"], [["ab"]]) == pytest.approx(5 * 0.5 / (4 + 0.5))
-    assert chrf(["ab"], [["a"]]) == pytest.approx(5 * 0.5 / (2 + 1))  # recall counts more
-    assert chrf([""], [["a"]]) == 0.0
+    assert chrf(["abc"], [["abc"]]) == 1.0 == chrf(["a b c"], [["abc"]])  # blanks do not count
     # As sacrebleu 2.6.0: "yes" is too short to ask for runs of four and more.
     short = chrf(["the cat sat", "yesterday evening"], [["the cat sat"], ["yes"]])
     assert short == pytest.approx(0.9265, abs=1e-4)

@@ -99,9 +99,7 @@ def test_the_first_blank_is_that_of_the_settings(make: Made, puts: bool, tmp_pat
         (beside(partial(trained, "unigram"), "albert", do_lower_case=True), "keeps capitals"),
     ],
 )
-def test_settings_about_which_releases_disagree_are_refused(
-    make: Made, named: str, tmp_path: Path
-) -> None:
+def test_ambiguous_settings_are_refused(make: Made, named: str, tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match=named):
         Tokenizer.load(make(tmp_path / "t"))
 

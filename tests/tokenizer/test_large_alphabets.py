@@ -104,9 +104,7 @@ def test_strange_characters_do_not_crowd_out_the_pieces(kind: str) -> None:
 
 # ------------------------------------------------------------------------------ strange characters
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_a_line_with_a_strange_character_still_teaches(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_with_a_strange_sign_teaches(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred characters are known here, so hardly a line is free of strange ones."""
     texts, small = lines("syllables", 800), choice(kind, 210)
     assert train(texts, small).vocabulary_size == 210
@@ -191,6 +189,7 @@ def test_long_chunks_are_cut_into_the_same_words(spaced: bool, single_digits: bo
 def test_lines_that_never_come_again_are_not_all_forgotten() -> None:
     counts = WordCounts(limit=100)
     counts.add(["often", "often"])
+    assert counts.counts == {"often": 2} and counts.forgotten_below == 0
     counts.add(f"line {n}" for n in range(100))
     assert len(counts.counts) == 50 and counts.counts["often"] == 2
     assert counts.forgotten_below == 2
@@ -201,9 +200,7 @@ def test_lines_that_never_come_again_are_not_all_forgotten() -> None:
     assert again.counts == counts.counts
 
 
-def test_only_so_many_characters_are_held_and_none_is_lost(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_few_characters_are_held_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     words = dict.fromkeys(lines("ideographs", 500), 1) | {"often": 7}
     everything = unigram._short(words)
     assert sum(map(len, everything)) == 500 * 40 + 5

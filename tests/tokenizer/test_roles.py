@@ -68,15 +68,6 @@ def test_frames_of_roberta_and_t5_are_read_from_the_file() -> None:
     assert tokenizer.frame([9])[0] == [9, 3] and tokenizer.frame([9], [8])[0] == [9, 8, 3]
 
 
-def test_chosen_special_tokens() -> None:
-    """The vocabulary of the character twins: what stands in the text, and [MASK]."""
-    text = "".join(chr(c) for c in range(48, 109))
-    tokenizer = train([text], TokenizerChoice(kind="character", specials=("[MASK]",)))
-    assert tokenizer.vocabulary_size == 62
-    assert tokenizer.mask == 0 and tokenizer.special_ids == {0}
-    assert tokenizer.encode(text) == list(range(1, 62))
-
-
 # ------------------------------------------------------------------------------ words
 @pytest.mark.parametrize(
     ("kind", "text", "words"),
