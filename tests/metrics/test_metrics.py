@@ -95,17 +95,6 @@ def test_F79_numbers_against_the_reference(pairs: list[tuple[float, float]]) -> 
     )
 
 
-@given(PAIRS, st.randoms(use_true_random=False))
-def test_F79_the_order_of_rows_does_not_matter(
-    pairs: list[tuple[int, int]], random: object
-) -> None:
-    shuffled = list(pairs)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
-    for metric in metrics.METRICS.values():
-        one, other = metric(*apart(pairs)), metric(*apart(shuffled))
-        assert one == pytest.approx(other, nan_ok=True, abs=1e-12)
-
-
 def test_F79_what_is_not_defined_is_nan() -> None:
     ones, mixed = np.ones(5), np.array([1.0, 2, 3, 4, 5])
     for metric in (metrics.matthews, metrics.pearson, metrics.spearman):

@@ -29,7 +29,6 @@ def random_text(rng: random.Random) -> str:
     return rng.choice([" ", "", "-", ", "]).join(parts)
 
 
-# ------------------------------------------------------------------------------ by hand
 def test_scores_by_hand() -> None:
     assert normalise("The  Cat’s, the-hat! “A”") == "cat’s thehat “ ”"  # only ASCII marks go
     assert normalise("An a.m.") == "am"  # marks first, then articles
@@ -46,7 +45,6 @@ def test_scores_by_hand() -> None:
     assert best("the", ["a", "cat"]) == (0.0, 0.0)
 
 
-# ------------------------------------------------------------------------------ slow definitions
 def slow_words(text: str) -> list[str]:
     letters = [c for c in text.lower() if c not in string.punctuation]
     words, word = "", ""
@@ -110,7 +108,6 @@ def test_the_best_of_several_answers_equals_the_slow_definition() -> None:
         assert best(answer, golds)[1] == pytest.approx(slow)
 
 
-# ------------------------------------------------------------------------------ no answer
 @pytest.mark.parametrize("balanced", [False, True])
 def test_thresholds_equal_trying_all(balanced: bool) -> None:
     """Balanced: neither sort of questions is given up for the other."""
