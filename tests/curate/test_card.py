@@ -113,7 +113,7 @@ def test_the_numbers_are_those_of_the_records(clean: Path, tmp_path: Path) -> No
     assert differences(copy) == ["gopher-quality: gopher_short_doc"]
 
 
-def test_equal_bytes(clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_are_the_same(clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = curated(tmp_path / "again", monkeypatch)
     for name in ("MANIFEST.json", "card.json", "card.md", "page.html"):
         assert (clean / name).read_bytes() == (again / name).read_bytes(), name

@@ -174,7 +174,7 @@ def test_the_measure_sees_a_square(make: Callable[[int], Callable[[], None]]) ->
 
 # ------------------------------------------------------------------------------ reading into shards
 @pytest.mark.parametrize("skip", [False, True])
-def test_files_are_flushed_together(
+def test_small_files_are_flushed_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skip: bool
 ) -> None:
     """Flushing a file to the disk takes longer than reading a small one."""

@@ -126,7 +126,7 @@ def test_text_files_split_by_their_size(tmp_path: Path, monkeypatch: pytest.Monk
     assert form() == "auto" and len(notes) == 4
 
 
-def test_a_step_that_would_remove_all_ends_a_look(
+def test_a_step_that_would_remove_all_ends_a_look_but_no_look_stops_before_the_first(
     raw: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     removes = ["--set", "gopher-quality.min_doc_words=5000"]

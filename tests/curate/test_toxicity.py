@@ -68,7 +68,7 @@ def test_a_phrase_does_not_reach_into_the_next_text(words: str) -> None:
         ("İDİOT", ["bir İdiot", "bir idiot"], ["bir idot"]),  # case in Turkish
     ],
 )
-def test_other_scripts(phrase: str, bad: list[str], good: list[str], tmp_path: Path) -> None:
+def test_unspaced_and_turkish(phrase: str, bad: list[str], good: list[str], tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text(f"{phrase}\n", encoding="utf-8")
     step = Settings(words=(str(tmp_path / "words.txt"),))
     assert survivors(step, [batch_of([*bad, *good])]) == [f"d{len(bad)}"]

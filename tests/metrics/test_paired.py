@@ -84,7 +84,7 @@ def guesses(rows: int, skill: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("rows", [4, 20])
-def test_no_skill_is_called_none(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_skill_gives_no_correlation(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: percentiles of the defined resamples, as they are."""
 
     def alarm() -> bool:
