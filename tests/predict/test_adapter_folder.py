@@ -18,20 +18,13 @@ from maskwright.base.errors import CheckpointError, IncompatibleError, Maskwrigh
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.opening.open import merge_adapter, open_adapter
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
+from predict.test_foreign_heads import SIZES
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 peft = pytest.importorskip("peft", reason="the extra `hf` is not installed")
 pytestmark = pytest.mark.interop
 
 TEXTS = ["the cat sat on the mat", "a dog ran"]
-SIZES = {
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 32,
-    "initializer_range": 0.5,
-}
 HEADS = {
     "SEQ_CLS": ("BertForSequenceClassification", ["bert.pooler", "classifier"]),
     "TOKEN_CLS": ("BertForTokenClassification", ["classifier"]),
@@ -58,16 +51,9 @@ def adapted(base: Path, out: Path, task: str, **settings: Any) -> Any:
     network = getattr(transformers, name).from_pretrained(
         base, **({} if task == "QUESTION_ANS" else {"num_labels": 3})
     )
-    config = peft.LoraConfig(
-        **{
-            "task_type": task,
-            "r": 4,
-            "target_modules": ["query", "value"],
-            "modules_to_save": heads,
-            "init_lora_weights": False,
-            **settings,
-        }
-    )
+    usual = {"task_type": task, "r": 4, "target_modules": ["query", "value"]}
+    usual |= {"modules_to_save": heads, "init_lora_weights": False}
+    config = peft.LoraConfig(**{**usual, **settings})
     model = peft.get_peft_model(network, config).eval()
     model.save_pretrained(out)
     return model
@@ -108,16 +94,12 @@ def test_predict_and_evaluate(base: Path, tmp_path: Path) -> None:
     source, data = tmp_path / "new.txt", tmp_path / "rows.csv"
     source.write_text("\n".join(TEXTS) + "\n")
     assert write_predictions(tmp_path / "a", source, tmp_path / "out.jsonl") == 2
-    rows = [
-        f"{text},{answer['label']}"
-        for text, answer in zip(TEXTS, found.predict(TEXTS), strict=True)
-    ]
+    answers = found.predict(TEXTS)
+    rows = [f"{text},{answer['label']}" for text, answer in zip(TEXTS, answers, strict=True)]
     data.write_text("text,label\n" + "\n".join(rows * 3) + "\n")
     assert evaluate_file(tmp_path / "a", data, stream=io.StringIO())["accuracy"].value == 1.0
     merged = merge_adapter(tmp_path / "a", tmp_path / "merged")
-    assert load(merged).predict(TEXTS)[0]["score"] == pytest.approx(
-        found.predict(TEXTS)[0]["score"], abs=1e-5
-    )
+    assert load(merged).predict(TEXTS)[0]["score"] == pytest.approx(answers[0]["score"], abs=1e-5)
 
 
 def test_where_the_base_lies(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

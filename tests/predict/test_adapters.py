@@ -1,9 +1,10 @@
 """Adapters and heads that are loaded beside each other answer as from their own folders, on one
-copy of what they have in common."""
+copy of what they have in common, and each text is read once."""
 
 from __future__ import annotations
 
-import io
+import csv
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ import pytest
 
 import maskwright
 from finetune.test_command import table
+from maskwright.ask.predict import predictor
 from maskwright.ask.predict.language_model import LanguageModel
-from maskwright.base.errors import IncompatibleError, UsageError
-from maskwright.learn.finetune.command import finetune_file
+from maskwright.ask.predict.shared_encoder import load_shared
+from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError
+from maskwright.cli.main import main
 from maskwright.model.inference.shared_layers import SharedLayers
+from small_tasks import finetuned
 
 TEXTS = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat", "the dog"]
 MADE: dict[str, tuple[str, dict[str, Any]]] = {
@@ -29,6 +33,8 @@ MADE: dict[str, tuple[str, dict[str, Any]]] = {
     # Of which `peft` has no form.
     "beside": ("classification", {"method": "bottleneck"}),
     "pooled": ("classification", {"method": "lora", "pooling": "mean"}),
+    "labels": ("multi-label", {"method": "probe"}),
+    "short": ("classification", {"method": "probe", "length": 9}),
 }
 
 
@@ -46,15 +52,25 @@ def near(found: list[Any], wanted: list[Any]) -> bool:
 
 @pytest.fixture(scope="module")
 def results(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder, made = tmp_path_factory.mktemp("adapters"), {}
+    folder = tmp_path_factory.mktemp("adapters")
     for name, (task, chosen) in MADE.items():
-        made[name] = folder / name
         data = table(folder / f"{name}.csv", task, 60)
         options: dict[str, Any] = {**chosen, "rate": 0.02, "least_steps": 0}
-        finetune_file(
-            model, data, made[name], seeds=1, epochs=1, batch=16, stream=io.StringIO(), **options
-        )
-    return made
+        finetuned(model, data, folder / name, epochs=1, batch=16, **options)
+    return {name: folder / name for name in MADE}
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many tokens were read at each reading for several."""
+    sizes, ragged = list[int](), SharedLayers.ragged
+
+    def reading(self: SharedLayers, *given: Any) -> Any:
+        sizes.append(len(given[0]))
+        return ragged(self, *given)
+
+    monkeypatch.setattr(SharedLayers, "ragged", reading)
+    return sizes
 
 
 def test_each_answers_as_from_its_own_folder(model: Path, results: dict[str, Path]) -> None:
@@ -77,7 +93,7 @@ def test_each_answers_as_from_its_own_folder(model: Path, results: dict[str, Pat
     assert "predict" not in opened.abilities
 
 
-@pytest.mark.parametrize("name", sorted(MADE.keys() - {"moved"}))
+@pytest.mark.parametrize("name", sorted(MADE.keys() - {"moved", "labels", "short"}))
 def test_the_folder_of_an_adapter_is_opened_by_its_own_path(
     name: str, results: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +102,10 @@ def test_the_folder_of_an_adapter_is_opened_by_its_own_path(
     assert near(load(adapter).predict(TEXTS), wanted)
     monkeypatch.chdir(adapter)
     assert near(load(Path()).predict(TEXTS), wanted)
+    if name == "front":
+        shutil.copytree(results[name] / "model", tmp_path / "body")
+        with pytest.raises(CheckpointError, match="adapter"):
+            load(tmp_path / "body")
     if (adapter / "adapter.json").is_file() and (results[name] / "model").is_dir():
         shutil.copytree(adapter, tmp_path / "alone")
         with pytest.raises(IncompatibleError, match=r"adapter\.json") as caught:
@@ -93,14 +113,8 @@ def test_the_folder_of_an_adapter_is_opened_by_its_own_path(
         assert str(caught.value.where).endswith("adapter.json")
 
 
-def test_an_adapter_in_our_own_form_is_merged(results: dict[str, Path], tmp_path: Path) -> None:
-    maskwright.export(results["pooled"] / "adapter", tmp_path / "out", to="merged")
-    found = load(tmp_path / "out").predict(TEXTS)
-    assert near(found, load(results["pooled"]).predict(TEXTS))
-
-
 def test_what_they_have_in_common_is_held_once(
-    model: Path, results: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    model: Path, results: dict[str, Path], reads: list[int]
 ) -> None:
     opened = load(model)
     opened.embed(TEXTS)
@@ -118,11 +132,6 @@ def test_what_they_have_in_common_is_held_once(
     # The control: another model with as many numbers shares nothing.
     other = load(model)._now.network()
     assert second(other) is not second(body)
-    reads: list[int] = []
-    ragged = SharedLayers.ragged
-    monkeypatch.setattr(
-        SharedLayers, "ragged", lambda self, *a: (reads.append(len(a[0])), ragged(self, *a))[1]
-    )
     opened.predict(TEXTS, adapters=["topics", "lengths", "sounds"])
     assert len(reads) == 1, "two heads and an adapter, one reading"
     # LoRA acts beside the weights of the base, which are laid out once.
@@ -189,3 +198,44 @@ def test_weights_are_held_once_until_the_network_is_asked_for(model: Path) -> No
     exact = written.embed(TEXTS)
     written._now.network("bfloat16").encode(whole.tokens.weight.new_ones(1, 3).long())
     assert np.array_equal(written.embed(TEXTS), exact)
+
+
+# ------------------------------------------------------------------------------ heads above a body
+HEADS = ("topics", "lengths", "labels")
+
+
+def test_heads_together_say_what_each_says(results: dict[str, Path], reads: list[int]) -> None:
+    texts = TEXTS * 5
+    alone = [predictor.load(results[name]).predict(texts) for name in HEADS]
+    several = load_shared([results[name] for name in HEADS])
+    together = several.predict(texts)
+    assert len(reads) == 1, "one batch, read once for three heads"
+    assert together == [dict(zip(HEADS, row, strict=True)) for row in zip(*alone, strict=True)]
+    assert together[0]["topics"] != together[0]["lengths"]
+    assert len({id(member.model.encoder) for member in several.members.values()}) == 1
+
+
+def test_heads_together_by_the_command_line(results: dict[str, Path], tmp_path: Path) -> None:
+    source, lines, cells = tmp_path / "in.csv", tmp_path / "told.jsonl", tmp_path / "told.csv"
+    source.write_text("\n".join(["text", *TEXTS]) + "\n")
+    for out in (lines, cells):
+        command = ["predict", results["topics"], source, "--also", results["labels"], "--out", out]
+        assert main(list(map(str, command))) == 0
+    expected = load_shared([results["topics"], results["labels"]]).predict(TEXTS)
+    told = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
+    assert [row["prediction"] for row in told] == expected
+    with cells.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [r["predicted_topics_label"] for r in rows] == [e["topics"]["label"] for e in expected]
+    assert json.loads(rows[0]["predicted_labels_labels"]) == expected[0]["labels"]["labels"]
+
+
+def test_heads_that_do_not_go_together_are_refused(results: dict[str, Path]) -> None:
+    for other, kind, word in (
+        ("moved", IncompatibleError, "--method probe"),
+        ("short", IncompatibleError, "length 9"),
+        ("topics", UsageError, "topics"),
+    ):
+        with pytest.raises(kind) as refused:
+            load_shared([results["topics"], results[other]])
+        assert word in str(refused.value) and other in str(refused.value)

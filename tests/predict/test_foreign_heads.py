@@ -79,13 +79,9 @@ NEW = "sentence_transformers"
     [
         ({}, None, "Sigmoid"),
         ({OLD: IDENTITY}, None, "Identity"),
-        ({OLD: SIGMOID}, None, "Sigmoid"),
-        ({NEW: {"activation_fn": IDENTITY, "version": "5.1.2"}}, None, "Identity"),
         ({NEW: {"activation_fn": "torch.nn.Identity"}, OLD: SIGMOID}, None, "Identity"),
         ({NEW: {"version": "5.1.2"}}, None, "Sigmoid"),
-        ({}, {"model_type": "CrossEncoder", "activation_fn": IDENTITY}, "Identity"),
         ({NEW: {"activation_fn": SIGMOID}}, {"activation_fn": IDENTITY}, "Identity"),
-        ({}, {"model_type": "CrossEncoder"}, "Sigmoid"),
     ],
 )
 def test_the_score_of_a_cross_encoder_is_that_of_its_folder(
@@ -118,17 +114,8 @@ def test_the_length_of_a_cross_encoder_is_that_of_its_folder(model: Path, tmp_pa
     ("keys", "files"),
     [
         ({NEW: {"activation_fn": "torch.nn.modules.activation.Tanh"}}, {}),
-        ({NEW: {"activation_fn": "mine.Sigmoid"}}, {}),
         ({OLD: ["Sigmoid"]}, {}),
-        (
-            {},
-            {
-                "config_sentence_transformers": {
-                    "prompts": {"q": "find: "},
-                    "default_prompt_name": "q",
-                }
-            },
-        ),
+        ({}, {"config_sentence_transformers": {"prompts": {"q": "?"}, "default_prompt_name": "q"}}),
         ({OLD: SIGMOID}, {"sentence_bert_config": {"do_lower_case": True}}),
     ],
 )
@@ -156,17 +143,6 @@ def test_several_numbers_are_refused(model: Path, tmp_path: Path) -> None:
     with pytest.raises(IncompatibleError, match="m") as caught:
         load(folder)
     assert "valence, arousal, dominance" in str(caught.value.found)
-
-
-def test_one_text_or_two(model: Path, tmp_path: Path) -> None:
-    folder = foreign(model, tmp_path / "m", num_labels=3)
-    given = ["the cat", ("the cat", "a dog"), {"text": "the cat", "text_pair": "a dog"}]
-    one, two, again = load(folder).predict(given)
-    assert one["score"] == pytest.approx(
-        theirs(folder, "the cat").softmax(0).max().item(), abs=1e-5
-    )
-    wanted = theirs(folder, "the cat", "a dog").softmax(0).max().item()
-    assert two["score"] == pytest.approx(wanted, abs=1e-5) and two == again != one
 
 
 @pytest.mark.parametrize("problem", ["multi_label_classification", None])
@@ -198,7 +174,7 @@ def test_two_texts_are_measured_as_such(
 ) -> None:
     """The labels are what the library says of pairs, so half a pair would not get all right."""
     folder = foreign(model, tmp_path / "m", num_labels=3)
-    words = ("the cat", "a dog", "she ran", "the mat", "a cat sat")
+    words = ("the cat", "a dog", "she ran")
     pairs = [(one, other) for one in words for other in words]
     told = [f"LABEL_{int(theirs(folder, *pair).argmax())}" for pair in pairs]
     alone = [f"LABEL_{int(theirs(folder, one).argmax())}" for one, _ in pairs]
@@ -210,12 +186,12 @@ def test_two_texts_are_measured_as_such(
     assert found["accuracy"].value == 1.0
     columns = {"text": [names[0]], "text_pair": [names[1]]}
     assert evaluate_file(folder, data, columns=columns, stream=io.StringIO()) == found
-    data.write_text(data.read_text().replace("label\n", "gold\n", 1))
-    assert evaluate_file(folder, data, columns={"label": ["gold"]}, stream=io.StringIO()) == found
-    half = evaluate_file(
-        folder, data, columns={"text": [names[0]], "label": ["gold"]}, stream=io.StringIO()
-    )
+    half = evaluate_file(folder, data, columns={"text": [names[0]]}, stream=io.StringIO())
     assert half["accuracy"].value < 1.0
+
+
+def with_labels(model: Path, out: Path, names: dict[int, str]) -> Path:
+    return foreign(model, out, id2label=names, label2id={v: k for k, v in names.items()})
 
 
 def numbered(folder: Path, data: Path, number: dict[str, int], named: bool = False) -> Path:
@@ -233,9 +209,7 @@ def test_numbers_are_connected_with_classes_by_names_or_a_told_assumption(
 ) -> None:
     """The file numbers its classes otherwise than the model does."""
     names = {0: "positive", 1: "negative"}
-    folder = foreign(
-        model, tmp_path / "m", id2label=names, label2id={v: k for k, v in names.items()}
-    )
+    folder = with_labels(model, tmp_path / "m", names)
     data = tmp_path / "data" / "test.csv"
     data.parent.mkdir()
     theirs_are = {"negative": 0, "positive": 1}
@@ -265,17 +239,11 @@ def test_numbers_are_connected_with_classes_by_names_or_a_told_assumption(
 
 def test_numbers_in_the_names_of_classes_are_theirs(model: Path, tmp_path: Path) -> None:
     stars = {n: f"{n + 1} star" + "s" * (n > 0) for n in range(3)}
-    folder = foreign(
-        model, tmp_path / "m", id2label=stars, label2id={v: k for k, v in stars.items()}
-    )
+    folder = with_labels(model, tmp_path / "m", stars)
     data, told = tmp_path / "test.csv", io.StringIO()
     numbered(folder, data, {name: n + 1 for n, name in stars.items()})
     assert evaluate_file(folder, data, stream=told)["accuracy"].value == 1.0
     assert "1 = '1 star'" in told.getvalue()
-    numbered(folder, data, {name: n for n, name in stars.items()})
-    if "0" in data.read_text():
-        with pytest.raises(DataError, match=r"test\.csv, line 5, column 'label'"):
-            evaluate_file(folder, data, stream=io.StringIO())
     # Names of the file's own for LABEL_0 and LABEL_1.
     folder = foreign(model, tmp_path / "plain", num_labels=2)
     numbered(folder, data, {"LABEL_0": 0, "LABEL_1": 1})
@@ -345,28 +313,18 @@ def test_a_classifier_that_reads_to_the_left_gives_the_scores_of_each_text_alone
     assert end is not None
     name = tokenizer.vocabulary[end]
     number = {"none": None, "the end": end, "its own": tokenizer.vocabulary_size - 1}[pad]
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "initializer_range": 0.5}
     config = transformers.GPT2Config(
         vocab_size=tokenizer.vocabulary_size,
-        n_embd=16,
-        n_layer=1,
-        n_head=2,
-        n_positions=64,
-        initializer_range=0.5,
         num_labels=1,
         problem_type="regression",
         pad_token_id=number,
+        **sizes,
     )
     torch.manual_seed(0)
     network = transformers.GPT2ForSequenceClassification(config).eval()
     network.save_pretrained(folder)
-    ends = [
-        "the cat",
-        f"the cat{name}",
-        f"the cat{name}{name}",
-        name,
-        f"the {name} cat",
-        "a dog ran",
-    ]
+    ends = ["the cat", f"the cat{name}", f"the cat{name}{name}", name, f"the {name} cat", "a dog"]
     reader = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
     with torch.no_grad():
         alone = [network(**reader(text, return_tensors="pt")).logits.item() for text in ends]
@@ -378,13 +336,8 @@ def test_a_classifier_that_reads_to_the_left_gives_the_scores_of_each_text_alone
 WRITTEN: dict[str, dict[str, Any]] = {
     "greedy": {"max_length": 12},
     "summaries": {
-        "num_beams": 4,
-        "max_length": 14,
-        "min_length": 8,
-        "length_penalty": 2.0,
-        "early_stopping": True,
-        "no_repeat_ngram_size": 2,
-        "forced_bos_token_id": 5,
+        **{"num_beams": 4, "max_length": 14, "min_length": 8, "length_penalty": 2.0},
+        **{"early_stopping": True, "no_repeat_ngram_size": 2, "forced_bos_token_id": 5},
     },
     "short": {"num_beams": 3, "max_new_tokens": 7, "length_penalty": 0.5},
     "no penalty": {"num_beams": 4, "max_length": 12, "length_penalty": 0.0},
@@ -398,22 +351,17 @@ def writer(out: Path, **settings: Any) -> Path:
     tokenizer = trained("byte-bpe", "roberta")
     tokenizer.save(out)
     (out / "MANIFEST.json").unlink()
+    sizes = {"d_model": 16, "max_position_embeddings": 64, "init_std": 0.4}
+    for side in ("encoder", "decoder"):
+        sizes |= {f"{side}_layers": 1, f"{side}_attention_heads": 2, f"{side}_ffn_dim": 32}
     config = transformers.BartConfig(
         vocab_size=tokenizer.vocabulary_size,
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=32,
-        decoder_ffn_dim=32,
-        max_position_embeddings=64,
-        init_std=0.4,
         pad_token_id=tokenizer.pad,
         bos_token_id=tokenizer.begin,
         eos_token_id=tokenizer.end,
         decoder_start_token_id=tokenizer.end,
         forced_eos_token_id=tokenizer.end,
+        **sizes,
     )
     torch.manual_seed(0)
     network = transformers.BartForConditionalGeneration(config)
@@ -471,12 +419,8 @@ def test_what_is_said_of_writing_is_followed_told_or_refused(tmp_path: Path) -> 
     assert {f.name for f in load(folder).findings} == {"generation-tasks", "generation-length"}
     config.write_text(json.dumps(of_model))
     for key, value in {
-        "num_beams": "4",
-        "max_length": 1e9,
-        "no_repeat_ngram_size": -1,
-        "forced_bos_token_id": 10**6,
-        "early_stopping": "often",
-        "length_penalty": float(10**9),
+        **{"num_beams": "4", "max_length": 1e9, "no_repeat_ngram_size": -1},
+        **{"forced_bos_token_id": 10**6, "early_stopping": "often", "length_penalty": 1e9},
     }.items():
         settings.write_text(json.dumps({**plain, key: value}))
         with pytest.raises(CheckpointError, match=key):

@@ -3,7 +3,6 @@ base."""
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from pathlib import Path
@@ -16,27 +15,16 @@ from maskwright import api
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError
 from maskwright.cli.main import main
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.model.opening import folders
+from small_tasks import finetuned
 
 TEXTS = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat"]
 
 
-def learned(base: Path, folder: Path, method: str, **options: Any) -> Path:
+def learned(base: Path, folder: Path, method: str) -> Path:
     data = table(folder / "data.csv", "classification", 80)
-    finetune_file(
-        base,
-        data,
-        folder / method,
-        method=method,
-        seeds=1,
-        epochs=1,
-        batch=16,
-        rate=1e-2,
-        least_steps=0,
-        stream=io.StringIO(),
-        **options,
-    )
+    options: dict[str, Any] = {"epochs": 1, "batch": 16, "rate": 1e-2, "least_steps": 0}
+    finetuned(base, data, folder / method, method=method, **options)
     return folder / method
 
 
@@ -68,12 +56,6 @@ def test_what_is_trained_and_saved(results: dict[str, Path], model: Path) -> Non
         assert "api.write_whole" in (out / "adapter" / "README.md").read_text()
         assert load(out).model.config.pooler is (method == "head")
         assert load(out / "adapter").predict(TEXTS) == load(out).predict(TEXTS)
-
-
-def test_the_pooling_that_is_asked_for(results: dict[str, Path], tmp_path: Path) -> None:
-    mean = learned(results["base"], tmp_path, "probe", pooling="mean")
-    assert load(mean).model.config.heads[0].pooling == "mean"
-    assert load(results["probe"]).model.config.heads[0].pooling == "place"  # the control
 
 
 def test_the_base_may_move_and_be_laid_beside_it(

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,12 +25,11 @@ from maskwright.ask.predict.remote import RemoteServer
 from maskwright.ask.predict.rows import stdin_file
 from maskwright.ask.predict.uncertain import choose_uncertain, uncertain_rows
 from maskwright.ask.predict.write import write_predictions
-from maskwright.base.errors import CheckpointError, ConfigError, DataError, UsageError, ignore
-from maskwright.base.storage.strict_json import parse
-from maskwright.learn.finetune.command import finetune_file
+from maskwright.base.errors import ConfigError, DataError, UsageError, ignore
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.text.tables.marked_text import as_read
 from maskwright.text.tables.reading_options import TableReadingOptions, how_read
+from small_tasks import finetuned
 from tinyrun import WORDS
 
 SKIP = how_read(["on_bad=skip", "max_bad_fraction=1.0"])
@@ -61,8 +59,7 @@ def test_rows_to_label_next_are_uncertain_and_different(
     """A third of the pool says neither cat nor dog, and a third are copies of one text."""
     data = write_csv(tmp_path / "data.csv", ["text", "label"], [["a cat", "meow"]] * 30)
     data.write_text(data.read_text() + "".join(f"a dog {n},woof\n" for n in range(30)))
-    bag = tmp_path / "bag"
-    finetune_file(model, data, bag, method="bag-of-words", stream=io.StringIO())
+    finetuned(model, data, bag := tmp_path / "bag", method="bag-of-words")
     unknown = [f"a {WORDS[n % 7]} {WORDS[n % 5]}" for n in range(20)]
     texts = [*unknown, *(f"a cat {n}" for n in range(20)), *["a dog"] * 20]
     pool, out = write_csv(tmp_path / "pool.csv", ["text"], [[t] for t in texts]), tmp_path / "n.csv"
@@ -82,13 +79,6 @@ def test_rows_to_label_next_are_uncertain_and_different(
         with pytest.raises(ConfigError) as caught:
             language_model.uncertain(copies, count)
         assert caught.value.where == "--uncertain"
-
-
-def test_rows_to_label_next_need_probabilities(tagger: Path, tmp_path: Path) -> None:
-    pool = write_csv(tmp_path / "pool.csv", ["tokens"], [[json.dumps(["a", "cat"])]])
-    with pytest.raises(UsageError) as caught:
-        predict_file(tagger, pool, io.StringIO(), uncertain=1)
-    assert caught.value.where == "--uncertain"
 
 
 def test_settings_without_effect_are_refused_before_a_model_is_opened() -> None:
@@ -125,10 +115,13 @@ def test_of_several_labels_the_margin_is_the_distance_from_a_threshold() -> None
     assert (caught.value.where, caught.value.found) == ("one", "uncertain_row")
 
 
-def learned(model: Path, folder: Path, names: list[str], rows: list[list[str]]) -> Path:
+def learned(
+    model: Path, folder: Path, names: list[str], rows: list[list[str]], **options: Any
+) -> Path:
     data = write_csv(folder / "data.csv", names, rows)
-    finetune_file(model, data, folder / "out", seeds=1, epochs=1, stream=io.StringIO())
-    return folder / "out"
+    out = folder / f"of-{len(names)}"
+    finetuned(model, data, out, epochs=1, **options)
+    return out
 
 
 def tagged(count: int = 60) -> list[tuple[list[str], list[str]]]:
@@ -203,34 +196,27 @@ def test_columns_that_the_best_answers_may_need_are_refused_at_once(
     assert caught.value.found == column and not out.exists()
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "csv"])
 def test_rows_without_an_answer_are_counted_over_a_stop(
-    ending: str, tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, said = tmp_path / "in.jsonl", []  # type: tuple[Path, list[str]]
+    source, said = tmp_path / "in.jsonl", list[str]()
     rows = [{"text": "a cat" if n % 3 else ""} for n in range(30)]
     source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     monkeypatch.setattr(predict_rows, "PORTION", 8)
-    own, calls = Predictor.answer, 0
+    answer, portions = Predictor.answer, list[int]()
 
     def dies(self: Predictor, given: Any, top: int | None = None, *told: Any) -> Any:
-        nonlocal calls
-        calls += len(given) > 1
-        if calls == 3:
+        portions.extend([len(given)] * (len(given) > 1))
+        if len(portions) == 3:
             raise KeyboardInterrupt
-        return own(self, given, top)
-
-    def ask() -> int:
-        return write_predictions(
-            tuned, source, tmp_path / f"out.{ending}", read=SKIP, say=said.append
-        )
+        return answer(self, given, top)
 
     monkeypatch.setattr(Predictor, "answer", dies)
     with pytest.raises(KeyboardInterrupt):
-        ask()
+        write_predictions(tuned, source, tmp_path / "out.csv", read=SKIP, say=said.append)
     assert not said
-    monkeypatch.setattr(Predictor, "answer", own)
-    assert ask() == 30
+    monkeypatch.setattr(Predictor, "answer", answer)
+    assert write_predictions(tuned, source, tmp_path / "out.csv", read=SKIP, say=said.append) == 30
     assert len(said) == 1 and "10 rows" in said[0]
 
 
@@ -238,70 +224,36 @@ def test_rows_without_an_answer_are_counted_over_a_stop(
 def test_lists_in_cells_are_lists(
     spell: Callable[[Any], str], tagger: Path, tmp_path: Path
 ) -> None:
-    some = tagged(20)
+    rows = tagged(20)
+    cells = [[spell(words), spell(tags)] for words, tags in rows]
+    source = write_csv(tmp_path / "in.csv", ["tokens", "tags"], cells)
+    told = [row["prediction"] for row in answers(tagger, source)]
+    assert told == load(tagger).predict([words for words, _ in rows])
     lines = tmp_path / "in.jsonl"
-    lines.write_text("".join(f"{json.dumps({'tokens': w, 'tags': t})}\n" for w, t in some))
-    cells = write_csv(
-        tmp_path / "in.csv",
-        ["tokens", "tags"],
-        [[spell(words), spell(tags)] for words, tags in some],
-    )
-    told = []
-    for source in (lines, cells):
-        said = io.StringIO()
-        predict_file(tagger, source, said)
-        told.append([json.loads(line)["prediction"] for line in said.getvalue().splitlines()])
-    assert told[0] == told[1] == load(tagger).predict([words for words, _ in some])
-    figures = [evaluate_file(tagger, source, stream=io.StringIO()) for source in (lines, cells)]
+    lines.write_text("".join(f"{json.dumps({'tokens': w, 'tags': t})}\n" for w, t in rows))
+    figures = [evaluate_file(tagger, path, stream=io.StringIO()) for path in (lines, source)]
     assert figures[0] == figures[1]
-    write_csv(cells, ["tokens"], [[spell(some[0][0])], ["['a' 'cat']"]])
+    write_csv(source, ["tokens"], [cells[0][:1], ["['a' 'cat']"]])
     with pytest.raises(DataError, match="without commas") as caught:
-        predict_file(tagger, cells, io.StringIO())
+        predict_file(tagger, source, io.StringIO())
     assert "line 3" in str(caught.value.where)
 
 
-@pytest.mark.parametrize(
-    "array",
-    [
-        '[{"text": "a cat"}, {"text": "the dog"}]\n',
-        '\n[\n {"text": "a cat"},\n {"text": "the dog"}]',
-    ],
-)
-def test_an_array_through_a_pipe_is_rows(array: str, tuned: Path) -> None:
-    said = io.StringIO()
-    with stdin_file(io.BytesIO(array.encode())) as path:
-        assert predict_file(tuned, path, said) == 2
-    told = [json.loads(line) for line in said.getvalue().splitlines()]
-    assert [row["text"] for row in told] == ["a cat", "the dog"]
-
-
-def test_an_array_of_texts_is_refused_and_a_bracket_is_a_text(tuned: Path) -> None:
-    with (
-        stdin_file(io.BytesIO(b'["a cat", "the dog"]')) as path,
-        pytest.raises(DataError, match="no table"),
-    ):
-        predict_file(tuned, path, io.StringIO())
-    with stdin_file(io.BytesIO(b"[laughs] the cat\n[ ] a dog\n")) as path:
-        assert predict_file(tuned, path, io.StringIO()) == 2
-
-
-@pytest.mark.parametrize("place", [0, 5])
+@pytest.mark.parametrize("number", [0, 5])
 def test_half_a_surrogate_pair_is_told_by_its_example(
-    place: int, tuned: Path, tagger: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, tuned: Path, tagger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(predictor, "PORTION", 2)
     texts = ["a cat"] * 7
-    texts[place] = "a \udc80 dog"
-    asked: list[tuple[Path, list[Any]]] = [
+    texts[number] = "a \udc80 dog"
+    for folder, given in (
         (tuned, texts),
         (tuned, [{"text": text} for text in texts]),
-        (tagger, texts),
         (tagger, [text.split() for text in texts]),
-    ]
-    for folder, given in asked:
+    ):
         with pytest.raises(DataError) as caught:
             load(folder).predict(given)
-        assert str(caught.value.where).startswith(f"example {place + 1},")
+        assert str(caught.value.where).startswith(f"example {number + 1},")
 
 
 def test_bad_examples_are_passed_over_where_that_is_said(tuned: Path) -> None:
@@ -330,10 +282,8 @@ def test_a_table_through_a_pipe_is_read_where_its_separator_is_said(
     semicolon = how_read(["separator=;"])
     with stdin_file(io.BytesIO(table), semicolon) as path:
         assert predict_file(tuned, path, said, read=semicolon) == 2
-    assert [json.loads(line)["text"] for line in said.getvalue().splitlines()] == [
-        "a cat",
-        "the dog",
-    ]
+    told = [json.loads(line)["text"] for line in said.getvalue().splitlines()]
+    assert told == ["a cat", "the dog"]
     for mark in b",;\t|":
         head = table.replace(b";", bytes([mark]))
         with (
@@ -348,146 +298,6 @@ def test_a_table_through_a_pipe_is_read_where_its_separator_is_said(
     assert predict_file(tuned, lines, io.StringIO()) == 1
     with pytest.raises(UsageError, match="no effect"):
         predict_file(tuned, lines, io.StringIO(), read=semicolon)
-
-
-def test_what_skip_does_to_a_row_is_said_as_it_is(tuned: Path, tmp_path: Path) -> None:
-    source = write_csv(tmp_path / "new.csv", ["text"], [["a cat"], [" "]])
-    with pytest.raises(DataError, match=r"new\.csv, line 3, column 'text'") as caught:
-        predict_file(tuned, source, io.StringIO())
-    assert "drops" not in str(caught.value.do)
-    said = io.StringIO()
-    assert predict_file(tuned, source, said, read=SKIP) == 2
-    assert said.getvalue().splitlines()[-1].endswith('"prediction": null}')
-
-
-def test_what_json_has_no_word_for_is_nothing(tuned: Path, tmp_path: Path) -> None:
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    nan = float("nan")
-    rows = [{"text": "a cat", "size": nan, "sizes": [1.0, nan], "by": {"a": float("inf")}}]
-    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
-    answered = io.StringIO()
-    assert predict_file(tuned, tmp_path / "a.parquet", answered) == 1
-    (row,) = [parse(line, "here") for line in answered.getvalue().splitlines()]
-    assert (row["size"], row["sizes"], row["by"]) == (None, [1.0, None], {"a": None})
-
-
-def test_a_model_without_what_was_learned_is_refused(model: Path, tmp_path: Path) -> None:
-    rows = [[f"a {('cat', 'dog')[n % 2]} {WORDS[n % 5]}", "xy"[n % 2]] for n in range(60)]
-    data = write_csv(tmp_path / "data.csv", ["text", "label"], rows)
-    out = tmp_path / "out"
-    finetune_file(model, data, out, seeds=1, epochs=1, method="prefix", stream=io.StringIO())
-    assert load(out).predict(["a cat"])[0]["label"] in "xy"
-    shutil.copytree(out / "model", tmp_path / "copied")
-    with pytest.raises(CheckpointError, match="adapter"):
-        load(tmp_path / "copied")
-
-
-def test_a_text_of_several_columns(model: Path, tmp_path: Path) -> None:
-    rows = [
-        [f"a {WORDS[n % 7]}", f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]]
-        for n in range(60)
-    ]
-    data = write_csv(tmp_path / "data.csv", ["title", "body", "label"], rows)
-    finetune_file(
-        model,
-        data,
-        tmp_path / "out",
-        columns={"text": ["title", "body"]},
-        seeds=1,
-        epochs=1,
-        stream=io.StringIO(),
-    )
-    predictor = load(tmp_path / "out")
-    (whole,) = predictor.predict(["a cat the dog 1"])
-    assert predictor.predict([{"title": "a cat", "body": "the dog 1"}]) == [whole]
-    assert predictor.predict([{"title": "a cat the dog 1"}]) == [whole]
-    source = write_csv(tmp_path / "new.csv", ["body", "title"], [["the dog 1", "a cat"]])
-    write_predictions(tmp_path / "out", source, tmp_path / "told.csv")
-    source.with_suffix(".txt").write_text("a cat the dog 1\n")
-    write_predictions(tmp_path / "out", source.with_suffix(".txt"), tmp_path / "lines.csv")
-    one, other = read_csv(tmp_path / "told.csv"), read_csv(tmp_path / "lines.csv")
-    assert one[0]["predicted_score"] == other[0]["predicted_score"]
-    renamed = write_csv(tmp_path / "renamed.csv", ["all"], [["a cat the dog 1"]])
-    write_predictions(tmp_path / "out", renamed, tmp_path / "all.csv", columns={"text": ["all"]})
-    assert read_csv(tmp_path / "all.csv")[0]["predicted_score"] == one[0]["predicted_score"]
-
-
-@pytest.fixture(scope="module")
-def of_two(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Learned from a title and a body."""
-    rows = [
-        [f"a {WORDS[n % 7]}", f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]]
-        for n in range(60)
-    ]
-    folder = tmp_path_factory.mktemp("of_two")
-    data = write_csv(folder / "data.csv", ["title", "body", "label"], rows)
-    finetune_file(
-        model,
-        data,
-        folder / "out",
-        columns={"text": ["title", "body"]},
-        seeds=1,
-        epochs=1,
-        method="probe",
-        stream=io.StringIO(),
-    )
-    return folder / "out"
-
-
-def test_an_object_may_leave_out_a_column_and_a_table_may_not(of_two: Path, tmp_path: Path) -> None:
-    source = tmp_path / "new.jsonl"
-    source.write_text('{"title": "a cat", "body": "x"}\n{"body": "a dog"}\n{"other": "a dog"}\n')
-    with pytest.raises(DataError, match="is missing"):
-        write_predictions(of_two, source, tmp_path / "told.jsonl")
-    source.write_text('{"title": "a cat", "body": "x"}\n{"body": "a dog"}\n')
-    write_predictions(of_two, source, tmp_path / "told.jsonl")
-    last = json.loads((tmp_path / "told.jsonl").read_text().splitlines()[-1])
-    predictor = load(of_two)
-    (known,) = predictor.predict([{"body": "a dog"}])
-    assert known == predictor.predict(["a dog"])[0]
-    assert known["label"] == last["prediction"]["label"]
-    assert predictor.predict([{"title": float("nan"), "body": "a dog"}]) == [known]
-    for odd in (["x", "y"], True, {"a": 1}):
-        with pytest.raises(DataError, match="no text"):
-            predictor.predict([{"title": odd, "body": "a dog"}])
-    table = write_csv(tmp_path / "half.csv", ["body"], [["a dog"]])
-    with pytest.raises(DataError, match="is missing"):
-        write_predictions(of_two, table, tmp_path / "half-told.csv")
-
-
-def test_figures_are_not_taken_on_half_a_text(of_two: Path, tmp_path: Path) -> None:
-    data = write_csv(tmp_path / "half.csv", ["body", "label"], [["a dog", "woof"]] * 9)
-    with pytest.raises(DataError, match=r"half\.csv") as caught:
-        evaluate_file(of_two, data, stream=io.StringIO())
-    assert "--column text=NAME" in str(caught.value.do)
-
-
-def test_two_heads_read_the_same_columns(model: Path, of_two: Path, tmp_path: Path) -> None:
-    rows = [[f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]] for n in range(60)]
-    data = write_csv(tmp_path / "data.csv", ["body", "label"], rows)
-    finetune_file(
-        model, data, tmp_path / "one", method="probe", seeds=1, epochs=1, stream=io.StringIO()
-    )
-    new = write_csv(tmp_path / "new.csv", ["title", "body"], [["a cat", "a dog"]])
-    with pytest.raises(UsageError, match="different columns"):
-        write_predictions(tmp_path / "one", new, tmp_path / "told.csv", also=[of_two])
-    write_predictions(
-        tmp_path / "one", new, tmp_path / "told.csv", also=[of_two], columns={"text": ["body"]}
-    )
-    assert read_csv(tmp_path / "told.csv")
-
-
-def test_labelled_texts_are_read_as_they_were_learned_from(tuned: Path, tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text("__label__meow a cat\n__label__woof a dog\n")
-    write_predictions(tuned, tmp_path / "lines.txt", tmp_path / "lines.jsonl")
-    told = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
-    assert [row["text"].strip() for row in told] == ["a cat", "a dog"]
-    for name in ("meow", "woof"):
-        (tmp_path / "texts" / name).mkdir(parents=True)
-        (tmp_path / "texts" / name / "59284").write_text("a cat\nand a dog\n")
-    write_predictions(tuned, tmp_path / "texts", tmp_path / "texts.jsonl")
-    told = [json.loads(line) for line in (tmp_path / "texts.jsonl").read_text().splitlines()]
-    assert [row["text"] for row in told] == ["a cat\nand a dog"] * 2
 
 
 def test_an_object_without_the_text_is_a_row_that_cannot_be_answered(
@@ -506,13 +316,6 @@ def test_an_object_without_the_text_is_a_row_that_cannot_be_answered(
     path.write_text('{"id": 1}\n{"id": 3}\n', encoding="utf-8")
     with pytest.raises(DataError):
         predict_file(tuned, path, io.StringIO(), read=SKIP)
-
-
-def test_a_column_may_be_said_as_a_text(tuned: Path, tmp_path: Path) -> None:
-    file = write_csv(tmp_path / "new.csv", ["title"], [["a cat"], ["a dog"]])
-    stream = io.StringIO()
-    assert predict_file(tuned, file, stream, columns={"text": "title"}) == 2
-    assert len(load(tuned).predict({"text": ["a cat", "a dog"], "number": [1, 2]})) == 2
 
 
 def answers(folder: Path, source: Path) -> list[dict[str, Any]]:
@@ -536,18 +339,6 @@ def test_of_a_folder_each_answer_says_its_file(tuned: Path, tmp_path: Path) -> N
     assert "file" not in answers(tuned, tmp_path / "texts" / "a.txt")[0]
 
 
-def test_what_is_learned_from_is_read_to_be_answered(
-    tuned: Path, tagger: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "test.en").write_text("a cat\na dog\n")
-    assert [row["text"] for row in answers(tuned, tmp_path / "test.en")] == ["a cat", "a dog"]
-    words = "a O\ncat B-cat\n\na O\ndog B-dog\n\n"
-    for name in ("words.txt", "words.conll", "eng.testa"):
-        (tmp_path / name).write_text(words)
-        read = [row["tokens"] for row in answers(tagger, tmp_path / name)]
-        assert read == [["a", "cat"], ["a", "dog"]]
-
-
 class Answered(io.StringIO):
     """Takes answers, and sends the next line into a pipe after each."""
 
@@ -569,19 +360,15 @@ class Answered(io.StringIO):
 @pytest.mark.parametrize(
     ("lines", "read", "top"),
     [
-        (["a cat\n", "a dog\n", "the cat"], TableReadingOptions(), None),
-        (
-            ['{"text": "a cat"}\n', '{"text": "a dog"}\n', '{"text": "the cat"}'],
-            TableReadingOptions(),
-            2,
-        ),
+        (['{"text": "a cat"}\n', '{"text": "a dog"}\n', '{"text": "the cat"}'], None, 2),
         (["text,n\na cat,1\n", "a dog,2\n", "the cat,3"], how_read(["separator=,"]), None),
-        (["\ufeffa cat\n", "\x1b[1m a dog\n", "the cat"], TableReadingOptions(), 1),
+        (["\ufeffa cat\n", "\x1b[1m a dog\n", "the cat"], None, 1),
     ],
 )
 def test_lines_of_a_pipe_are_answered_as_they_come(
-    lines: list[str], read: TableReadingOptions, top: int | None, tuned: Path
+    lines: list[str], read: TableReadingOptions | None, top: int | None, tuned: Path
 ) -> None:
+    read = read or TableReadingOptions()
     ours, theirs = os.pipe()
     answers = Answered(lines, theirs)
     with open(ours, "rb") as stream, stdin_file(stream, read) as path:
@@ -594,18 +381,6 @@ def test_lines_of_a_pipe_are_answered_as_they_come(
     os.close(theirs)
     with open(ours, "rb") as stream, stdin_file(stream, complete=True) as path:
         assert path.read_bytes() == b"a cat\n"
-
-
-def test_escape_sequences_in_cells_and_columns_stay_equal_and_harmless(
-    tuned: Path, tmp_path: Path
-) -> None:
-    odd = "a \u202e\u009b31m\u007f cat"
-    source, answers = tmp_path / "in.jsonl", io.StringIO()
-    source.write_text(json.dumps({"text": odd, f"x\u009b{odd}": odd}) + "\n")
-    predict_file(tuned, source, answers)
-    assert not {"\u202e", "\u009b", "\u007f"} & set(answers.getvalue())
-    row = json.loads(answers.getvalue())
-    assert "\u009b31m" in row["text"] and any("\u009b" in name for name in row)
 
 
 def test_progress_is_told_while_rows_are_answered(
@@ -667,13 +442,101 @@ def test_fewer_rows_than_lines_are_told(tuned: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError):
         predict_file(tuned, source, io.StringIO())
     said = []
-    assert (
-        predict_file(
-            tuned,
-            write_csv(tmp_path / "d.csv", ["text"], [["a"], ["b"]]),
-            io.StringIO(),
-            say=said.append,
-        )
-        == 2
-    )
+    plain = write_csv(tmp_path / "d.csv", ["text"], [["a"], ["b"]])
+    assert predict_file(tuned, plain, io.StringIO(), say=said.append) == 2
     assert said == [], "the control"
+
+
+def test_an_array_through_a_pipe_is_rows_and_a_bracket_is_a_text(tuned: Path) -> None:
+    array = b'\n[\n {"text": "a cat"},\n {"text": "the dog"}]'
+    with stdin_file(io.BytesIO(array)) as path:
+        assert [row["text"] for row in answers(tuned, path)] == ["a cat", "the dog"]
+    with stdin_file(io.BytesIO(b'["a cat", "the dog"]')) as path, pytest.raises(DataError):
+        predict_file(tuned, path, io.StringIO())
+    with stdin_file(io.BytesIO(b"[laughs] the cat\n[ ] a dog\n")) as path:
+        assert predict_file(tuned, path, io.StringIO()) == 2
+
+
+# ---------------------------------------------------------------------- a text of two columns
+@pytest.fixture(scope="module")
+def of_two(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Learned from a title and a body."""
+    rows = [
+        [f"a {WORDS[n % 7]}", f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]]
+        for n in range(60)
+    ]
+    folder, columns = tmp_path_factory.mktemp("of_two"), {"text": ["title", "body"]}
+    names = ["title", "body", "label"]
+    return learned(model, folder, names, rows, columns=columns, method="probe")
+
+
+def test_a_text_of_several_columns(of_two: Path, tmp_path: Path) -> None:
+    predictor = load(of_two)
+    (whole,) = predictor.predict(["a cat the dog 1"])
+    assert predictor.predict([{"title": "a cat", "body": "the dog 1"}]) == [whole]
+    assert predictor.predict([{"title": "a cat the dog 1"}]) == [whole]
+    (tmp_path / "lines.txt").write_text("a cat the dog 1\n")
+    for source, columns in (
+        (write_csv(tmp_path / "new.csv", ["body", "title"], [["the dog 1", "a cat"]]), None),
+        (tmp_path / "lines.txt", None),
+        (write_csv(tmp_path / "all.csv", ["all"], [["a cat the dog 1"]]), {"text": "all"}),
+    ):
+        predict_file(of_two, source, stream := io.StringIO(), columns=columns)
+        answer = json.loads(stream.getvalue())["prediction"]
+        assert answer["score"] == pytest.approx(whole["score"], abs=1e-6), source
+
+
+def test_an_object_may_leave_out_a_column_and_a_table_may_not(of_two: Path, tmp_path: Path) -> None:
+    source = tmp_path / "new.jsonl"
+    source.write_text('{"title": "a cat", "body": "x"}\n{"body": "a dog"}\n{"other": "a dog"}\n')
+    with pytest.raises(DataError, match="is missing"):
+        predict_file(of_two, source, io.StringIO())
+    source.write_text('{"title": "a cat", "body": "x"}\n{"body": "a dog"}\n')
+    predictor = load(of_two)
+    (known,) = predictor.predict([{"body": "a dog"}])
+    assert known == predictor.predict(["a dog"])[0]
+    assert known["label"] == answers(of_two, source)[-1]["prediction"]["label"]
+    assert predictor.predict([{"title": float("nan"), "body": "a dog"}]) == [known]
+    for odd in (["x", "y"], True, {"a": 1}):
+        with pytest.raises(DataError, match="no text"):
+            predictor.predict([{"title": odd, "body": "a dog"}])
+    half = write_csv(tmp_path / "half.csv", ["body", "label"], [["a dog", "woof"]] * 9)
+    with pytest.raises(DataError, match="is missing"):
+        predict_file(of_two, half, io.StringIO())
+    with pytest.raises(DataError) as caught:  # nor are figures taken on half a text
+        evaluate_file(of_two, half, stream=io.StringIO())
+    assert "--column text=NAME" in str(caught.value.do)
+
+
+def test_two_heads_read_the_same_columns(model: Path, of_two: Path, tmp_path: Path) -> None:
+    rows = [[f"the {('cat', 'dog')[n % 2]} {n}", ("meow", "woof")[n % 2]] for n in range(60)]
+    one = learned(model, tmp_path, ["body", "label"], rows, method="probe")
+    new = write_csv(tmp_path / "new.csv", ["title", "body"], [["a cat", "a dog"]])
+    with pytest.raises(UsageError, match="different columns"):
+        predict_file(one, new, io.StringIO(), also=[of_two])
+    assert predict_file(one, new, io.StringIO(), also=[of_two], columns={"text": "body"}) == 1
+
+
+def test_escape_sequences_in_cells_and_columns_stay_equal_and_harmless(
+    tuned: Path, tmp_path: Path
+) -> None:
+    odd = "a \u202e\u009b31m\u007f cat"
+    source, stream = tmp_path / "in.jsonl", io.StringIO()
+    source.write_text(json.dumps({"text": odd, f"x\u009b{odd}": odd}) + "\n")
+    predict_file(tuned, source, stream)
+    assert not {"\u202e", "\u009b", "\u007f"} & set(stream.getvalue())
+    row = json.loads(stream.getvalue())
+    assert "\u009b31m" in row["text"] and any("\u009b" in name for name in row)
+
+
+def test_labelled_texts_are_read_as_they_were_learned_from(
+    tuned: Path, tagger: Path, tmp_path: Path
+) -> None:
+    (lines := tmp_path / "lines.txt").write_text("__label__meow a cat\n__label__woof a dog\n")
+    assert [row["text"].strip() for row in answers(tuned, lines)] == ["a cat", "a dog"]
+    (words := tmp_path / "words.txt").write_text("a O\ncat B-cat\n\na O\ndog B-dog\n\n")
+    assert [row["tokens"] for row in answers(tagger, words)] == [["a", "cat"], ["a", "dog"]]
+    for name in ("meow", "woof"):
+        (tmp_path / "texts" / name).mkdir(parents=True)
+        (tmp_path / "texts" / name / "59284").write_text("a cat\nand a dog\n")
+    assert [row["text"] for row in answers(tuned, tmp_path / "texts")] == ["a cat\nand a dog"] * 2
