@@ -25,13 +25,9 @@ def test_a_budget_is_exactly_one_of_four() -> None:
     ("text", "wanted"),
     [
         ("steps=1000", Budget(steps=1000)),
-        ("1000steps", Budget(steps=1000)),
-        ("tokens=5e6", Budget(tokens=5_000_000)),
         ("5e6 tokens", Budget(tokens=5_000_000)),
-        ("minutes=0.5", Budget(minutes=0.5)),
         ("10min", Budget(minutes=10.0)),
         ("2h", Budget(minutes=120.0)),
-        ("flops=1e15", Budget(flops=1e15)),
         ("1e15flops", Budget(flops=1e15)),
     ],
 )

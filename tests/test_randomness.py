@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import collections
+import hashlib
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from maskwright.base import randomness
 from maskwright.base.errors import UsageError
 from maskwright.base.randomness import PURPOSES, integers, key, permute, torch_seed, uniforms
 
-GOLDEN_KEYS = {
-    "bootstrap": "04dafdd93437055b",
-    "crop": "59f88c87e4e63828",
-    "curate": "a12afff49fc25eb6",
-    "draw": "cd5e08822691955d",
-    "dropout": "41ba6dab273b1369",
-    "fold": "ad355b76e6b26e0d",
-    "init": "1a208c1614ce17ac",
-    "mask": "083d01035ddb4e72",
-    "mixture": "0a5d75c6507707e4",
-    "negative": "5fbd0a80b169502a",
-    "noise": "ce1b8c173eff85ff",
-    "pack": "d968165b1c42e230",
-    "pair": "038542e40c7f4b25",
-    "prefix": "17dff959471fe716",
-    "replace": "8a78389b64daf09c",
-    "sample": "dd63554840a5ebc6",
-    "schedule": "1bdc44200c5326fe",
-    "shuffle": "ced495caa66463dc",
-    "span": "04b1580b5b8761b6",
-    "split": "26ef45bd2b31b2ce",
-}
+# The keys of all purposes in order, hashed.
+GOLDEN_KEYS = "16aca5e1e08e2c9dc6861594a12f5d891cec8e0587bfc9492b85706c688a4703"
 
 
-@pytest.mark.parametrize("purpose", PURPOSES)
-def test_keys_are_frozen(purpose: str) -> None:
-    assert f"{int(key(purpose, 0)):016x}" == GOLDEN_KEYS[purpose]
+def test_keys_are_frozen() -> None:
+    keys = " ".join(f"{purpose} {int(key(purpose, 0)):016x}" for purpose in sorted(PURPOSES))
+    assert hashlib.sha256(keys.encode()).hexdigest() == GOLDEN_KEYS, keys
 
 
 def test_streams_are_frozen() -> None:
@@ -120,16 +101,12 @@ def test_integers_are_even_and_inside() -> None:
     assert per_row[0].max() == 0 and per_row[1].max() == 1 and per_row[2].max() < 2**53
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 65, 66, 100, 127, 128, 129, 1000, 4097, 100_003])
-def test_a_shuffle_is_a_bijection(size: int) -> None:
-    for seed in range(3):
-        places = permute(key("shuffle", seed), size, np.arange(size))
-        assert np.array_equal(np.sort(places), np.arange(size))
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
+@example(size=1, seed=0)
+@example(size=64, seed=1)
+@example(size=65, seed=2)
+@example(size=100_003, seed=0)
 @given(st.integers(1, 3000), st.integers(0, 2**64 - 1))
-def test_a_shuffle_is_a_bijection_for_any_size(size: int, seed: int) -> None:
+def test_a_shuffle_is_a_bijection(size: int, seed: int) -> None:
     assert np.unique(permute(key("shuffle", seed), size, np.arange(size))).size == size
 
 

@@ -14,16 +14,8 @@ from typing import Any
 from maskwright.base.storage.files import FileSystem
 
 OPERATIONS = (
-    "open_write",
-    "write",
-    "fsync",
-    "close",
-    "mkdir",
-    "rename",
-    "fsync_folder",
-    "fsync_path",
-    "remove",
-    "rmdir",
+    *("open_write", "write", "fsync", "close", "mkdir", "rename"),
+    *("fsync_folder", "fsync_path", "remove", "rmdir"),
 )
 
 

@@ -113,15 +113,8 @@ class Disk:
             return whole
         sure = self.flushed.get(node, b"")
         loose = whole[len(sure) :]
-        return (
-            sure
-            + {
-                "full": loose,
-                "empty": b"",
-                "zeros": bytes(len(loose)),
-                "half": loose[: len(loose) // 2],
-            }[mode]
-        )
+        halves = {"full": loose, "zeros": bytes(len(loose)), "half": loose[: len(loose) // 2]}
+        return sure + halves.get(mode, b"")
 
     def _load(self, path: Path) -> int:
         node = next(self.nodes)

@@ -33,16 +33,13 @@ TOLD = {
 }
 
 
-def test_F02_killed_at_every_operation_of_a_save_and_its_retention(tmp_path: Path) -> None:
-    assert kill_everywhere(tmp_path, *CHECKPOINTS) == 24
-
-
-def test_F02_killed_at_every_operation_of_a_replacement(tmp_path: Path) -> None:
-    assert kill_everywhere(tmp_path, *REPLACEMENT) == 25
-
-
-def test_F02_killed_at_every_operation_of_several_files(tmp_path: Path) -> None:
-    assert kill_everywhere(tmp_path, *FILES) == 19
+@pytest.mark.parametrize(
+    ("scene", "operations"),
+    [(CHECKPOINTS, 24), (REPLACEMENT, 25), (FILES, 19)],
+    ids=["save and retention", "replacement", "several files"],
+)
+def test_F02_killed_at_every_operation(tmp_path: Path, scene: tuple, operations: int) -> None:
+    assert kill_everywhere(tmp_path, *scene) == operations
 
 
 def test_files_that_came_meanwhile_are_not_replaced(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import functools
 from pathlib import Path
 
 import maskwright
@@ -10,6 +10,8 @@ import maskwright
 SOURCE = Path(maskwright.__file__).parent
 
 
-def nodes(code: str) -> list[ast.AST]:
-    """All nodes of Python code."""
-    return list(ast.walk(ast.parse(code)))
+@functools.cache
+def codes() -> dict[str, str]:
+    """Path in the package -> Python code."""
+    files = sorted(SOURCE.rglob("*.py"))
+    return {file.relative_to(SOURCE).as_posix(): file.read_text("utf-8") for file in files}

@@ -34,6 +34,18 @@ UNINFORMATIVE = """
 Measures = dict[str, float]
 
 
+def nodes_of(code: str) -> list[ast.AST]:
+    """All nodes of Python code, as `ast.walk` gives them, but for contexts and operators."""
+    nodes: list[ast.AST] = [ast.parse(code)]
+    for node in nodes:  # which grows
+        for value in node.__dict__.values():
+            if isinstance(value, list):
+                nodes += [child for child in value if isinstance(child, ast.AST)]
+            elif isinstance(value, ast.AST) and value._fields:
+                nodes.append(value)
+    return nodes
+
+
 class Package:
     """The modules of a package, with all nodes of their syntax trees.
 
@@ -50,7 +62,7 @@ class Package:
             parts = path.relative_to(root.parent).with_suffix("").parts
             self.paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
         self.texts = {name: path.read_text(encoding="utf-8") for name, path in self.paths.items()}
-        self.nodes = {name: list(ast.walk(ast.parse(text))) for name, text in self.texts.items()}
+        self.nodes = {name: nodes_of(text) for name, text in self.texts.items()}
         self.imports = {
             name: set() if path.name == "__init__.py" else set(self._imported(name))
             for name, path in self.paths.items()

@@ -3,7 +3,6 @@ where it allows one text, every network reads one text at a time, whatever is as
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,13 @@ from maskwright import api
 from maskwright.ask.analysis.heads import look_at_heads
 from maskwright.ask.analysis.hidden_states import ProbedModel, layer_states
 from maskwright.ask.predict.shared_encoder import load_shared
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.model.inference import batches
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.growing_rows import GrowingRows
 from maskwright.model.inference.prepared import PreparedStack, prepare
 from maskwright.model.inference.shared_layers import SharedLayers
 from maskwright.model.nn.stack import StackModule
+from small_tasks import finetuned
 
 TEXTS = ["the cat sat on the mat", "the dog", "a big dog saw the old cat", "the cat"]
 MASKED = [f"{text} [MASK]" for text in TEXTS]
@@ -33,13 +32,10 @@ BUDGETS = ("RAGGED", "PACKED", "WITH_STATES", "WITH_WEIGHTS", "GROWING")
 @pytest.fixture(scope="module")
 def classifiers(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("classifiers")
-    made = []
     for kind in ("classification", "regression"):
-        data = table(folder / f"{kind}.csv", kind)
-        made.append(folder / kind)
-        options: dict[str, Any] = {"method": "probe", "seeds": 1, "epochs": 1, "batch": 16}
-        finetune_file(model, data, made[-1], stream=io.StringIO(), **options)
-    return made
+        data = table(folder / f"{kind}.csv", kind, 60)
+        finetuned(model, data, folder / kind, method="probe", epochs=1)
+    return [folder / "classification", folder / "regression"]
 
 
 @pytest.fixture

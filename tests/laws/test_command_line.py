@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,39 +148,28 @@ EARLY = {
     "finetune M --data D --task clasification": "'classification'",
     "finetune M --data D --measure acuracy": "'accuracy'",
     "finetune M --data D --task tagging --metric bleu": "entity_f1",
-    "finetune M --data D --pooling men": "'mean'",
-    "finetune M --data D --long heads": "'head'",
     "finetune M --data D --method lora --set lora.rnak=3": "'rank'",
     "finetune M --data D --method lora --set lora.rank=0": "lora.rank",
     "finetune M --data D --set bacth=3": "'batch'",
     "finetune M --data D --precision fp16": "'bfloat16'",
-    "finetune M --data D --device gpu": "cuda",
     "finetune M --data D --read on_bda=skip": "'on_bad'",
     "pretrain tniy": "'tiny'",
     "pretrain tiny --set training.bach=3": "'batch'",
     "pretrain tiny --set training.optimizer.kind=adamx": "'adamw'",
     "pretrain tiny --set objective.name=maskd": "'masked'",
-    "pretrain tiny --set model.family=brt": "'bert'",
     "pretrain tiny --set model.settings.hiden_size=3": "'hidden_size'",
     "pretrain tiny --device gpu": "cuda",
-    "adapt M --text D --set training.bach=3": "'batch'",
     "adapt M --text D --set objective.name=maskd": "'masked'",
     "compare tiny --budget tokns=1": "tokens=5e6",
-    "compare tiny --budget tokens=1 --set training.bach=3": "'batch'",
-    "show tniy": "'tiny'",
     "show tiny --set training.bach=3": "'batch'",
     "probe M --data D --task clasification": "'classification'",
-    "predict M D --read on_bda=skip": "'on_bad'",
     "predict M D --engine openvin": "'openvino'",
     "predict M D --also M --base M": "--base",
-    "evaluate M --data D --read on_bda=skip": "'on_bad'",
     "evaluate M --data D --how casual": "'causal'",
     "evaluate M --data D --part chosing": "'choosing'",
     "pretrain bert-mini --set objective.options.rate=2": "0 < rate <= 1",
-    "pretrain bert-mini --set objective.options.raet=0.2": "'rate'",
     "pretrain bert-mini --set objective.rate=0.2": "--set objective.options.rate=0.2",
     "pretrain t5-mini --set objective.options.mean_span=0": "1 to 1000",
-    "pretrain distilbert-mini --set objective.options.temperature=0": "0 < temperature",
     "compare bert-mini --budget tokens=1e6 --set objective.options.rate=2": "0 < rate <= 1",
     "show albert-mini --set objective.options.masking.rate=2": "0 < rate <= 1",
     "tokenizer --text D --kind wordpeice": "'wordpiece'",
@@ -217,14 +207,6 @@ def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(re.search(rf"^ +{name}\b", shown, re.M) for name in FROZEN)
 
 
-def test_a_terminal_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    assert cli.main(["predict", str(tmp_path)]) == 64
-    assert "error E-" in capsys.readouterr().err
-
-
 def test_the_package_itself_is_the_command() -> None:
     command = [sys.executable, "-m", "maskwright", "list", "nothing"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -232,63 +214,47 @@ def test_the_package_itself_is_the_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "says"),
+    ("arguments", "says"),
     [
-        (["pretrian", "tiny"], 64, "did you mean 'pretrain'"),
-        (["pretrain", "bert-mni"], 64, "'bert-mini'"),
-        (["pretrain"], 64, "recipe"),
-        (["pretrain", "tiny", "--set", "training.bach=3"], 64, "'batch'"),
-        (["pretrain", "tiny", "--set", "training.batch=many"], 64, "a whole number"),
-        (["pretrain", "tiny", "--set", "training.batch"], 64, "path=value"),
-        (["pretrain", "tiny", "--text", "nowhere/text.txt"], 64, "no such text"),
-        (["pretrain", "missing.toml"], 64, "no such recipe file"),
-        (["resume", "nowhere"], 64, "no such run"),
-        (["fill-mask", "nowhere", "a [MASK]"], 64, "no such model"),
-        (["list", "familys"], 64, "'families'"),
-        (["show", "quikstart"], 64, "'quickstart'"),
-        (["show", "."], 64, "neither a recipe nor a run(.|\n)*found:  a folder"),
-        (["show", "../T5-Mini"], 64, "'t5-mini'"),  # whatever the capitals and the folder
-        (["generate", "--temperature", "hot", "x"], 64, "a number"),
-        (["predict", "m", "--tpo", "2", "f"], 64, "no such option\n.*\n.*'--top'"),
-        (["predict", "m", "f", "--top"], 64, "needs a value"),
-        (["predict", "m", "f", "--top", "--out", "x"], 64, "needs a value"),
-        (["predict", "m", "f", "g"], 64, "g"),
-        (["predict", "m", "f", "--top", "1", "--top=2"], 64, "given twice(.|\n)*1 and 2"),
-        (["predict", "--also", "a", "m", "f"], 64, "MODEL FILE before the options, or after --"),
-        (["compare", "--budget", "tokens=1", "--text", "a", "r", "s"], 64, "RECIPE before"),
-        (["--threads", "2", "list"], 64, "the verb comes first"),
-        (["list", "--threads", "0"], 64, "1 to"),
-        (["list", "--threads=-1"], 64, "1 to"),
-        (["list", "--threads", "5000"], 64, "1 to"),
-        (["list", "-x"], 64, "no such option"),
-        (["show", "tiny", "--set", "training.batch=4", "--set", "training.batch=8"], 64, "twice"),
-        (["show", "tiny", "--set", "training.batch=0"], 64, "training.batch\n(.|\n)*1 or more"),
-        (["predict", "m", "f", "--long", "window"], 64, "--long\n(.|\n)*mean 'windows'"),
-        (["predict", "m", "f", "--long", "as-trained"], 64, "no such model"),  # as as_trained
-        (["show", "tiny", "--set", "evaluation.rows=0"], 64, "evaluation.rows"),
-        (["show", "tiny", "--set", "evaluation.batch=-3"], 64, "evaluation.batch"),
-        (["show", "tiny", "--set", "evaluation.every=-5"], 64, "evaluation.every"),
-        (["show", "tiny", "--set", "checkpoints.every=-1"], 64, "checkpoints.every"),
-        (["show", "tiny", "--set", "training.threads=0"], 64, "training.threads"),
-        (["show", "tiny", "--set", "training.log_seconds=-1"], 64, "training.log_seconds"),
-        (["show", "tiny", "--set", "initialisation.deviation=-1"], 64, "initialisation.deviation"),
-        (
-            ["show", "tiny", "--set", "training.schedule.cooldown=0.1"],
-            64,
-            "where:  training.schedule",
-        ),
+        (["pretrian", "tiny"], "did you mean 'pretrain'"),
+        (["pretrain", "bert-mni"], "'bert-mini'"),
+        (["pretrain"], "recipe"),
+        (["pretrain", "tiny", "--set", "training.batch=many"], "a whole number"),
+        (["pretrain", "tiny", "--set", "training.batch"], "path=value"),
+        (["pretrain", "tiny", "--text", "nowhere/text.txt"], "no such text"),
+        (["resume", "nowhere"], "no such run"),
+        (["show", "quikstart"], "'quickstart'"),
+        (["show", "."], "neither a recipe nor a run(.|\n)*found:  a folder"),
+        (["show", "../T5-Mini"], "'t5-mini'"),  # whatever the capitals and the folder
+        (["generate", "--temperature", "hot", "x"], "a number"),
+        (["predict", "m", "--tpo", "2", "f"], "no such option\n.*\n.*'--top'"),
+        (["predict", "m", "f", "--top"], "needs a value"),
+        (["predict", "m", "f", "g"], "g"),
+        (["predict", "m", "f", "--top", "1", "--top=2"], "given twice(.|\n)*1 and 2"),
+        (["predict", "--also", "a", "m", "f"], "MODEL FILE before the options, or after --"),
+        (["compare", "--budget", "tokens=1", "--text", "a", "r", "s"], "RECIPE before"),
+        (["--threads", "2", "list"], "the verb comes first"),
+        (["list", "--threads", "0"], "1 to"),
+        (["list", "--threads", "5000"], "1 to"),
+        (["show", "tiny", "--set", "training.batch=4", "--set", "training.batch=8"], "twice"),
+        (["show", "tiny", "--set", "training.batch=0"], "training.batch\n(.|\n)*1 or more"),
+        (["predict", "m", "f", "--long", "window"], "--long\n(.|\n)*mean 'windows'"),
+        (["predict", "m", "f", "--long", "as-trained"], "no such model"),  # as as_trained
+        (["show", "tiny", "--set", "evaluation.rows=0"], "evaluation.rows"),
+        (["show", "tiny", "--set", "training.threads=0"], "training.threads"),
+        (["show", "tiny", "--set", "initialisation.deviation=-1"], "initialisation.deviation"),
+        (["show", "tiny", "--set", "training.schedule.cooldown=0.1"], "training.schedule"),
     ],
 )
 def test_a_mistake_gets_an_answer_without_a_traceback(
     arguments: list[str],
-    code: int,
     says: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: object,
 ) -> None:
     monkeypatch.chdir(str(tmp_path))
-    assert cli.main(arguments) == code
+    assert cli.main(arguments) == 64
     shown = capsys.readouterr().err
     assert shown.startswith("error E-") and "Traceback" not in shown
     assert re.search(says, shown), shown
@@ -301,16 +267,11 @@ def _plain(value: object) -> object:
 
 
 ORDERS = [
-    ("predict M --top 2 F", {"model": "M", "file": "F", "top": 2}),
     ("predict --top 2 M F", {"model": "M", "file": "F", "top": 2}),
     ("predict M F --top=2", {"model": "M", "file": "F", "top": 2}),
     ("predict M --read on_bad=skip F", {"read": ["on_bad=skip"], "file": "F"}),
     ("predict --read a=b M --read c=d F --column e=f", {"read": ["a=b", "c=d"], "column": ["e=f"]}),
-    ("predict M --debug --threads 2 F", {"model": "M", "file": "F", "threads": 2}),
-    ("predict M --top 2 2", {"file": "2", "top": 2}),
     ("predict M --top 2 -- -F", {"file": "-F", "top": 2}),
-    ("predict -- M F", {"model": "M", "file": "F"}),
-    ("predict M --top 2 -", {"file": "-"}),
     ("predict M --out -x F", {"out": "-x", "file": "F"}),
     ("predict M", {"file": "-"}),
     ("predict --also A B -- M F", {"also": ["A", "B"], "model": "M", "file": "F"}),
@@ -318,28 +279,18 @@ ORDERS = [
     ("predict M --to 2 F", {"top": 2, "file": "F"}),
     ("adapt --text a b M", {"text": ["a", "b"], "model": "M"}),
     ("adapt --text a --minutes 1 M --text b", {"text": ["a", "b"], "model": "M"}),
-    ("pretrain --text a R", {"text": ["a"], "recipe": "R"}),
     ("resume --set a=1 R --set b=2", {"run": "R", "settings": ["a=1", "b=2"]}),
     ("compare r --seeds 1 s --budget tokens=1 t", {"recipes": ["r", "s", "t"], "seeds": 1}),
-    ("evaluate --data d M --part all", {"model": "M", "data": "d", "part": "all"}),
-    ("finetune --epochs 2 M --data d --rate 1e-4", {"model": "M", "epochs": 2, "rate": 1e-4}),
-    ("probe --items 3 M --word bank", {"model": "M", "items": 3, "word": "bank"}),
-    ("attention --text t M --sentence s", {"model": "M", "text": ["t"], "sentence": "s"}),
-    ("fill-mask M --top 3 [MASK]", {"model": "M", "text": "[MASK]", "top": 3}),
     ("generate M --tokens 3 hello --seed 1", {"model": "M", "prompt": "hello", "tokens": 3}),
     ("generate M --temperature -1 -5", {"temperature": -1.0, "prompt": "-5"}),
-    ("show --set a=1 T", {"thing": "T", "settings": ["a=1"]}),
-    ("list --debug recipes", {"room": "recipes", "debug": True}),
     ("tokenizer --text a --lowercase --text b c", {"text": ["a", "b", "c"], "lowercase": True}),
     ("quickstart --minutes 2 --minutes 2", {"minutes": 2.0}),
     ("finetune M --lr 1e-4 --batch-size 8", {"rate": 1e-4, "batch": 8}),
     ("finetune M --learning_rate=1e-4 --max_length 9 --dry_run", {"rate": 1e-4, "length": 9}),
     ("finetune M --metric macro_f1 --seed 7 -o D", {"measure": "macro_f1", "seed": 7, "out": "D"}),
     ("finetune M --set lora.rank=2 --set a=b", {"settings": ["lora.rank=2", "a=b"]}),
-    ("generate M x --max-new-tokens 3 --top-k 5", {"tokens": 3, "top_k": 5}),
     ("fill-mask M x --top-k 3", {"top": 3}),
     ("pretrain R --lr 2 --set a=1", {"settings": ["training.optimizer.learning_rate=2", "a=1"]}),
-    ("pretrain R --max-steps 9", {"settings": ["training.budget.steps=9"]}),
     ("adapt M --batch_size 4 -o D", {"settings": ["training.batch=4"], "out": "D"}),
 ]
 
@@ -368,20 +319,15 @@ def test_a_file_after_further_models_is_the_file(
     assert "error E-" in capsys.readouterr().err
 
 
+FINETUNE = "learn.finetune.command.finetune_recipe"
+
+
 @pytest.mark.parametrize(
     ("arguments", "works", "again"),
     [
         ("compare tiny --budget 1e4tokens --out x", "ask.evaluate.compare.compare", " --out x"),
-        (
-            "finetune . --data . --curve 3,all --out x",
-            "learn.finetune.command.finetune_recipe",
-            " --out x",
-        ),
-        (
-            "finetune . --data . --out x",
-            "learn.finetune.command.finetune_recipe",
-            None,
-        ),  # says more
+        ("finetune . --data . --curve 3,all --out x", FINETUNE, " --out x"),
+        ("finetune . --data . --out x", FINETUNE, None),  # says more
         ("curate a.txt --steps normalise --out x", "text.curate.curation._curate", " goes on"),
         ("curate --prove --out x", "ask.evaluate.prove_curation.prove", " goes on"),
     ],
@@ -413,13 +359,10 @@ def test_threads_are_used_and_go_into_the_recipe(
     before = torch.get_num_threads()
     for name in cli.THREADS:
         monkeypatch.setenv(name, "1")
-    seen = []
-    monkeypatch.setattr(
-        "maskwright.learn.pretrain.run.pretrain", lambda recipe, out, **_: seen.append(recipe)
-    )
-    monkeypatch.setattr(
-        "maskwright.learn.pretrain.continued_pretraining.close", lambda out, **_: None
-    )
+    seen, learning = [], "maskwright.learn.pretrain"
+    note = lambda recipe, out, **_: seen.append(recipe)  # noqa: E731
+    monkeypatch.setattr(f"{learning}.run.pretrain", note)
+    monkeypatch.setattr(f"{learning}.continued_pretraining.close", lambda out, **_: None)
     monkeypatch.setattr("maskwright.base.report.page.next_commands", lambda run: [])
     try:
         assert cli.main(["pretrain", "tiny", "--threads", "3", "--out", "x"]) == 0
@@ -432,37 +375,46 @@ def test_threads_are_used_and_go_into_the_recipe(
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(
-    ("number", "says"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP")]
-)
+@pytest.fixture
+def listing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
+    """Puts a function in the place of what `list` does."""
+
+    def put(work: Callable[[], Any]) -> None:
+        monkeypatch.setattr("maskwright.cli.verbs.list._names", lambda room: work())
+
+    return put
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def work() -> None:
+        raise error
+
+    return work
+
+
+def signalled(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+    time.sleep(5)
+    raise AssertionError("the signal did not stop it")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_said_in_a_line(
-    number: signal.Signals,
-    says: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals, capsys: pytest.CaptureFixture[str], listing: Callable[..., None]
 ) -> None:
     swept = []
 
-    def stopped(room: str) -> list[str]:
+    def stopped() -> None:
         try:
-            os.kill(os.getpid(), number)
-            time.sleep(5)
+            signalled(number)
         finally:
-            swept.append(room)  # what was begun can still be cleaned up
-        raise AssertionError("the signal did not stop it")
+            swept.append(number)  # what was begun can still be cleaned up
 
-    monkeypatch.setattr("maskwright.cli.verbs.list._names", stopped)
+    listing(stopped)
     before = signal.getsignal(number)
     assert cli.main(["list", "recipes"]) == 128 + number
-    assert capsys.readouterr().err == f"stopped by {says}\n" and swept == ["recipes"]
+    assert capsys.readouterr().err == f"stopped by {number.name}\n" and swept == [number]
     assert signal.getsignal(number) == before
-
-    def interrupted(room: str) -> list[str]:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("maskwright.cli.verbs.list._names", interrupted)
-    assert cli.main(["list"]) == 130
-    assert capsys.readouterr().err == "interrupted\n"
 
 
 @pytest.mark.parametrize(
@@ -472,27 +424,22 @@ def test_a_signal_of_which_a_library_makes_its_own_error(
     number: signal.Signals,
     says: str,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    listing: Callable[..., None],
 ) -> None:
-    def made(room: str) -> list[str]:
+    def exporting() -> None:
         try:
-            os.kill(os.getpid(), number)
-            time.sleep(5)
+            signalled(number)
         except BaseException as error:
             raise RuntimeError("it cannot be exported") from error
-        raise AssertionError("the signal did not stop it")
 
-    monkeypatch.setattr("maskwright.cli.verbs.list._names", made)
+    listing(exporting)
     assert cli.main(["list", "recipes"]) == 128 + number
     assert capsys.readouterr().err == says + "\n"
 
 
-def test_a_signal_that_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_that_nohup_ignores_stays_ignored(listing: Callable[..., None]) -> None:
     seen = []
-    monkeypatch.setattr(
-        "maskwright.cli.verbs.list._names",
-        lambda room: seen.append(signal.getsignal(signal.SIGHUP)) or [],
-    )
+    listing(lambda: seen.append(signal.getsignal(signal.SIGHUP)) or [])
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         assert cli.main(["list", "recipes"]) == 0
@@ -505,22 +452,13 @@ HARMFUL = "\x1b[31m\x1b]0;owned\x07\r\x9b1A\u202e\u2028\udcff\n"
 
 
 def test_escape_sequences_are_harmless_in_every_part_of_an_error(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], listing: Callable[..., None]
 ) -> None:
-    def refused(room: str) -> list[str]:
-        raise DataError(
-            f"what{HARMFUL}",
-            where=f"where{HARMFUL}",
-            found=f"found{HARMFUL}",
-            wanted=f"wanted{HARMFUL}",
-            do=f"do{HARMFUL}",
-        ).under(HARMFUL)
-
-    def broken(room: str) -> list[str]:
-        raise ValueError(HARMFUL)
-
-    for made in (refused, broken):
-        monkeypatch.setattr("maskwright.cli.verbs.list._names", made)
+    names = ("where", "found", "wanted", "do")
+    parts = {name: f"{name}{HARMFUL}" for name in names}
+    refused = DataError(f"what{HARMFUL}", **parts).under(HARMFUL)
+    for error in (refused, ValueError(HARMFUL)):
+        listing(raising(error))
         assert cli.main(["list", "--debug"]) in (65, 70)
         shown = capsys.readouterr().err
         assert "\\x1b[31m" in shown and "\\u202e" in shown
@@ -534,14 +472,10 @@ def test_escape_sequences_are_harmless_in_every_part_of_an_error(
     "arguments",
     [
         [f"a{HARMFUL}"],
-        ["list", f"a{HARMFUL}"],
         ["list", f"--a{HARMFUL}"],
-        ["predict", f"a{HARMFUL}", "b"],
         ["list", "families", f"b{HARMFUL}"],
-        ["pretrain", "tiny", "--set", f"a{HARMFUL}=1"],
         ["pretrain", f"{HARMFUL}.toml"],
         ["show", "tiny", "--set", f"training.batch={HARMFUL}"],
-        [f"--x{HARMFUL}"],
         ["tokenizer", "--kind", f"a{HARMFUL}", "--text", f"b{HARMFUL}"],
         ["predict", "m", "--top", f"{HARMFUL}"],
     ],
@@ -564,13 +498,7 @@ class OutOfMemoryError(RuntimeError):
         (OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nmore"), "the GPU"),
         (MemoryError(), "this machine"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "this machine"),
-        (
-            RuntimeError(
-                "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: not enough "
-                "memory: you tried to allocate 99 bytes."
-            ),
-            "this machine",
-        ),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried"), "this machine"),
         (RuntimeError("std::bad_alloc"), "this machine"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "this machine"),
         (ImportError("x.so: failed to map: Cannot allocate memory"), "this machine"),
@@ -581,12 +509,9 @@ def test_too_little_memory_is_no_fault_of_ours(
     error: Exception,
     where: str,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    listing: Callable[..., None],
 ) -> None:
-    def full(room: str) -> list[str]:
-        raise error
-
-    monkeypatch.setattr("maskwright.cli.verbs.list._names", full)
+    listing(raising(error))
     assert cli.main(["list"]) == 69
     shown = capsys.readouterr().err
     assert f"where:  {where}" in shown and "Traceback" not in shown and "more" not in shown[-9:]
@@ -594,22 +519,25 @@ def test_too_little_memory_is_no_fault_of_ours(
     assert ("CUDA_VISIBLE_DEVICES=" in shown) is (where == "the GPU")
 
 
-def test_a_fault_of_our_own_is_called_one(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "code", "word"),
+    [
+        (RuntimeError("gone wrong"), 70, "E-BUG"),
+        (KeyError("out of memory"), 70, "E-BUG"),  # a name of the user's, and no shortage
+        (OSError(errno.ENOSPC, "No space left on device"), 75, "standard output"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+    ],
+)
+def test_whose_fault_it_is_is_told(
+    error: BaseException,
+    code: int,
+    word: str,
+    capsys: pytest.CaptureFixture[str],
+    listing: Callable[..., None],
 ) -> None:
-    def broken(room: str) -> list[str]:
-        raise RuntimeError("gone wrong")
-
-    monkeypatch.setattr("maskwright.cli.verbs.list._names", broken)
-    assert cli.main(["list"]) == 70
-    shown = capsys.readouterr().err
-    assert "gone wrong" in shown and "E-BUG" in shown
-
-    def named(room: str) -> list[str]:
-        raise KeyError("out of memory")  # a name of the user's, and no shortage
-
-    monkeypatch.setattr("maskwright.cli.verbs.list._names", named)
-    assert cli.main(["list"]) == 70
+    listing(raising(error))
+    assert cli.main(["list"]) == code
+    assert word in capsys.readouterr().err
 
 
 def test_an_empty_folder_of_a_refused_command_goes(
@@ -638,14 +566,3 @@ def test_an_empty_folder_of_a_refused_command_goes(
     assert left("a.txt") and (out / "a.txt").exists()
     (out / "a.txt").unlink()
     assert left("run.lock")  # it was there before
-
-
-def test_a_full_disk_behind_standard_output_is_no_fault_of_ours(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(room: str) -> list[str]:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("maskwright.cli.verbs.list._names", full)
-    assert cli.main(["list"]) == 75
-    assert "standard output" in capsys.readouterr().err

@@ -21,14 +21,8 @@ TORCHLESS = ("base", "text", "model/families")
 
 
 def lint_imports(config: Path, *, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-c",
-        "from importlinter.cli import lint_imports_command as c; c()",
-        "--no-cache",
-        "--config",
-        str(config),
-    ]
+    code = "from importlinter.cli import lint_imports_command as c; c()"
+    command = [sys.executable, "-c", code, "--no-cache", "--config", str(config)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -156,9 +150,8 @@ def loaded() -> dict[str, set[str]]:
     codes["the text packages"] = "\n".join(f"import {module}" for module in torchless)
     shown = f"\nimport sys; print(*[n for n in {LOOKED_FOR!r} if n in sys.modules], flush=True)\n"
     code = shown.join([*codes.values(), ""])
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     lines = [set(line.split()) for line in result.stdout.splitlines()]
     return dict(zip(codes, lines, strict=True))

@@ -4,22 +4,21 @@ docs/architecture.md), and a command opens and hashes a folder once."""
 from __future__ import annotations
 
 import ast
-import io
+import importlib
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import maskwright
 from finetune.test_command import table
+from laws.source import codes
 from maskwright.base.storage import manifest
 from maskwright.cli.main import main
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.opening import folders
 
-SOURCE = Path(maskwright.__file__).parent
 # Who may read the weights of a model folder: the room of models. The functions of `api` hand the
 # reading and writing of plain folders to programs.
 OPENERS = ("model/opening/", "model/checkpoint/", "api.py")
@@ -38,11 +37,7 @@ def opens(code: str) -> bool:
 
 
 def test_models_are_opened_in_one_room() -> None:
-    found = {
-        file.relative_to(SOURCE).as_posix()
-        for file in SOURCE.rglob("*.py")
-        if opens(file.read_text(encoding="utf-8"))
-    }
+    found = {path for path, code in codes().items() if "pretrained" in code and opens(code)}
     others = {name for name in found if not name.startswith(OPENERS)}
     assert not others and "model/opening/open.py" in found
 
@@ -56,14 +51,6 @@ def test_models_are_opened_in_one_room() -> None:
 )
 def test_another_opener_would_be_noticed(code: str) -> None:
     assert opens(code)
-
-
-@pytest.fixture(scope="module")
-def classifier(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("classifier")
-    data = table(folder / "data.csv", "classification")
-    finetune_file(model, data, folder / "out", seeds=1, epochs=1, batch=16, stream=io.StringIO())
-    return folder
 
 
 @pytest.fixture
@@ -87,19 +74,11 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return found
 
 
-def _users() -> list[Any]:
-    import importlib
-    import pkgutil
-
-    users = []
-    for module in pkgutil.walk_packages([str(SOURCE)], "maskwright."):
-        text = Path(module.module_finder.path, *module.name.split(".")[-1:]).with_suffix(".py")  # type: ignore[union-attr]
-        if text.is_file() and "import hash_file" in text.read_text(encoding="utf-8"):
-            users.append(importlib.import_module(module.name))
-    return users
-
-
-USERS = _users()
+USERS = [
+    importlib.import_module(f"maskwright.{path.removesuffix('.py').replace('/', '.')}")
+    for path, code in codes().items()
+    if "import hash_file" in code
+]
 
 
 def once(counts: Counter[str]) -> None:
@@ -108,16 +87,16 @@ def once(counts: Counter[str]) -> None:
 
 
 def test_a_command_opens_and_hashes_once(
-    model: Path, classifier: Path, counts: Counter[str], tmp_path: Path
+    model: Path, small_task: Callable[..., Path], counts: Counter[str], tmp_path: Path
 ) -> None:
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat.\n\nthe dog ran.\n" * 40)
-    pairs = tmp_path / "pairs"
-    pairs.mkdir()
-    (pairs / "first.jsonl").write_text(
-        '{"sentence_good": "the cat sat", "sentence_bad": "cat the sat"}\n' * 3
-    )
-    result, data = str(classifier / "out"), str(classifier / "data.csv")
+    (pairs := tmp_path / "pairs").mkdir()
+    pair = '{"sentence_good": "the cat sat", "sentence_bad": "cat the sat"}\n'
+    (pairs / "first.jsonl").write_text(pair * 3)
+    result = str(small_task("classification"))
+    data = str(table(tmp_path / "data.csv", "classification", 60))
+    training = ["--data", data, "--seeds", "1", "--folds", "0", "--epochs", "1"]
     commands: list[list[str]] = [
         ["fill-mask", str(model), "the [MASK] sat"],
         ["evaluate", str(model), "--text", str(text)],
@@ -126,18 +105,7 @@ def test_a_command_opens_and_hashes_once(
         ["evaluate", result, "--data", data, "--part", "all"],
         ["predict", result, data, "--out", str(tmp_path / "answers.csv")],
         ["attention", str(model), "--text", str(text), "--out", str(tmp_path / "heads")],
-        [
-            "finetune",
-            str(model),
-            "--data",
-            data,
-            "--seeds",
-            "1",
-            "--epochs",
-            "1",
-            "--out",
-            str(tmp_path / "tuned"),
-        ],
+        ["finetune", str(model), *training, "--out", str(tmp_path / "tuned")],
     ]
     for command in commands:
         counts.clear()

@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,8 @@ from pathlib import Path
 import pytest
 
 from faults import syscalls
-from laws.source import SOURCE
+from laws.source import codes
+from laws.structure import nodes_of
 from maskwright.base import privacy
 
 # The packages that the source imports. Before one is added here, read whether it reports its use.
@@ -94,18 +95,8 @@ def run(folder: Path, code: str, *arguments: str, trace: tuple[str, ...] = ()) -
     log = folder / "log"
     command = [sys.executable, "-c", HOOK + code, *arguments]
     if syscalls.works():
-        command = [
-            "strace",
-            "-f",
-            "--seccomp-bpf",
-            "-qq",
-            "-e",
-            f"trace={CALLS}",
-            *trace,
-            "-o",
-            str(log),
-            *command,
-        ]
+        tracing = ["-f", "--seccomp-bpf", "-qq", "-e", f"trace={CALLS}", *trace, "-o", str(log)]
+        command = ["strace", *tracing, *command]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
@@ -202,15 +193,10 @@ def test_a_setting_of_the_user_is_only_ever_turned_off() -> None:
     assert allowed.items() <= before.items(), "the control"
 
 
-def code_of(folder: Path) -> Iterator[tuple[str, str]]:
-    for file in folder.rglob("*.py"):
-        yield file.relative_to(folder).as_posix(), file.read_text(encoding="utf-8")
-
-
 def imported(code: str) -> set[str]:
     """The packages that code imports, but for the standard library and this one."""
     names = set[str]()
-    for node in ast.walk(ast.parse(code)):
+    for node in nodes_of(code):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -222,10 +208,10 @@ def imported(code: str) -> set[str]:
 
 
 def test_every_package_was_reviewed() -> None:
-    assert {name for _, code in code_of(SOURCE) for name in imported(code)} == {*REVIEWED.split()}
+    assert {name for code in codes().values() for name in imported(code)} == {*REVIEWED.split()}
     code = "import os, a.b\nfrom c import d\nrequire_packages('reading', 'e.f', 'g')"
     assert imported(code) == {"a", "c", "e", "g"}, "the control"
 
 
 def test_switches_are_set_in_one_module() -> None:
-    assert [name for name, code in code_of(SOURCE) if SWITCH.search(code)] == ["base/privacy.py"]
+    assert [path for path, code in codes().items() if SWITCH.search(code)] == ["base/privacy.py"]

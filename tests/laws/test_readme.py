@@ -34,8 +34,7 @@ MADE = re.compile(r"(?:--out|>) (\S+)")
 USED = re.compile(r"runs/[\w-]+|\b[\w-]+\.toml")
 
 
-def test_there_are_commands_to_check() -> None:
-    assert len(COMMANDS) >= 8
+assert len(COMMANDS) >= 8
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -53,15 +52,6 @@ def test_runs_and_recipes_of_the_readme_are_made_before_they_are_used() -> None:
         if line.startswith("maskwright "):
             assert set(USED.findall(MADE.sub("", line))) <= made, line
             made |= set(MADE.findall(line))
-
-
-def test_extras_of_the_readme_exist() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    asked = re.findall(r"pip install '\.\[([\w,]+)\]'", README)
-    assert asked
-    assert {extra for each in asked for extra in each.split(",")} <= set(
-        project["optional-dependencies"]
-    )
 
 
 # They take minutes, measure for seconds, wait for a person, or need a server.
@@ -131,3 +121,12 @@ def test_the_tree_names_every_package() -> None:
     }
     tree = README[README.index("src/maskwright/\n") :]
     assert [package for package in sorted(packages) if f"{package}/" not in tree] == []
+
+
+def test_extras_of_the_readme_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = re.findall(r"pip install '\.\[([\w,]+)\]'", README)
+    assert asked
+    assert {extra for each in asked for extra in each.split(",")} <= set(
+        project["optional-dependencies"]
+    )

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from laws.source import SOURCE, nodes
+from laws.source import codes
+from laws.structure import nodes_of
 from maskwright.base import catalogue
 from maskwright.text.tables.shapes import shapes
 
@@ -166,20 +167,19 @@ def findings(place: str, tree: Sequence[ast.AST]) -> Occurrences:
 
 LAWS: tuple[Callable[[str, Sequence[ast.AST]], Occurrences], ...]
 LAWS = (families, objectives, tasks, steps, dangers, findings)
-PACKAGES = sorted({file.parent.relative_to(SOURCE).parts[:2] for file in SOURCE.rglob("*.py")})
+PACKAGES = sorted({tuple(path.split("/")[:-1][:2]) for path in codes()})
 
 
 def broken(place: str, code: str) -> dict[str, list[tuple[int, str]]]:
     """The laws that the code of a file breaks, with lines."""
-    tree = nodes(code)
+    tree = nodes_of(code)
     return {law.__name__: lines for law in LAWS if (lines := list(law(place, tree)))}
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda parts: "/".join(parts) or "top")
 def test_no_file_of_a_package_breaks_a_law(package: tuple[str, ...]) -> None:
-    files = sorted(SOURCE.joinpath(*package).glob("**/*.py" if len(package) == 2 else "*.py"))
-    places = {file.relative_to(SOURCE).as_posix(): file.read_text("utf-8") for file in files}
-    assert places and not {p: laws for p, code in places.items() if (laws := broken(p, code))}
+    files = {p: c for p, c in codes().items() if tuple(p.split("/")[:-1][:2]) == package}
+    assert files and not {p: laws for p, code in files.items() if (laws := broken(p, code))}
 
 
 BREAKS = {

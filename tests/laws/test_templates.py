@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 from jinja2 import Environment, nodes
 
-import maskwright
 from curate.cards import card_with
+from laws.source import codes
 from maskwright.ask.analysis import pages
 from maskwright.ask.analysis.layers import LayerProbe
 from maskwright.ask.doctor.check import Check, FlaggedRow
@@ -41,7 +41,6 @@ from maskwright.text.tables.rows import TextExample
 from report.runs import RUN, sample, train, whole_run, write_run
 from report.test_verdicts import contender
 
-SOURCE = Path(maskwright.__file__).parent
 LAYOUT = {"base.html", "parts.html", "table.md"}  # what the others are made of
 SCRIPT = "curation.js"  # the one script of a page; it comes from no text
 OWN_SCRIPT = f"<script>{(document.TEMPLATES / SCRIPT).read_text(encoding='utf-8')}</script>"
@@ -117,20 +116,8 @@ def shown(folder: Path, show: Callable[..., Path], text: str, found: object) -> 
 
 def of_layers(folder: Path, text: str) -> str:
     figures = [[Estimate(value, 0.1, 0.9)] * 2 for value in (0.5, 0.4, 0.3)]
-    found = LayerProbe(
-        text,
-        text,
-        [text] * 2,
-        9,
-        9,
-        *figures,
-        [0.4, 0.6],
-        HALF,
-        {text: 0.2},
-        Verdict("good", text),
-        [found_of(text)],
-        text,
-    )
+    more = ([0.4, 0.6], HALF, {text: 0.2}, Verdict("good", text), [found_of(text)], text)
+    found = LayerProbe(text, text, [text] * 2, 9, 9, *figures, *more)
     return shown(folder, pages.show_layers, text, found)
 
 
@@ -329,9 +316,7 @@ def by_hand(code: str) -> Iterator[str]:
 
 def test_no_markup_is_written_by_hand() -> None:
     found = {}
-    for file in SOURCE.rglob("*.py"):
-        name = file.relative_to(SOURCE).as_posix()
-        code = file.read_text(encoding="utf-8")
+    for name, code in codes().items():
         if not TAG.search(code) and "Markup(" not in code and "escape(" not in code:
             continue
         here = set(by_hand(code))
@@ -344,13 +329,7 @@ def test_no_markup_is_written_by_hand() -> None:
 
 @pytest.mark.parametrize(
     "code",
-    [
-        "x = f'<p>{y}</p>'",
-        "Markup(x)",
-        "import html\nhtml.escape(x)",
-        "escape(x)",
-        "x = '<td class=a>'",
-    ],
+    ["x = f'<p>{y}</p>'", "Markup(x)", "html.escape(x)", "escape(x)", "x = '<td class=a>'"],
 )
 def test_markup_by_hand_would_be_noticed(code: str) -> None:
     assert list(by_hand(code))
