@@ -22,16 +22,17 @@ LICENCES = {"web": "CC-BY-4.0"}
 def curate(folder: Path, sizes: tuple[int, ...] = (2, 1, 3), made: str = saved.MADE) -> Path:
     """A folder as curate writes it: so many documents in each file."""
 
+    def pack(*rows: dict[str, str]) -> bytes:
+        return gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode(), mtime=0)
+
     def write(stage: Staging) -> None:
         for number, size in enumerate(sizes):
             rows = [
                 {"id": f"raw.txt:{n}", "text": f"good {number} {n}", "source": "web"}
                 for n in range(size)
             ]
-            lines = "".join(json.dumps(row) + "\n" for row in rows)
-            stage.write_bytes(f"text/{number:05}.jsonl.gz", gzip.compress(lines.encode(), mtime=0))
-        gone = gzip.compress(b'{"id": "raw.txt:9", "text": "bad"}\n', mtime=0)
-        stage.write_bytes("removed/gopher.jsonl.gz", gone)
+            stage.write_bytes(f"text/{number:05}.jsonl.gz", pack(*rows))
+        stage.write_bytes("removed/gopher.jsonl.gz", pack({"id": "raw.txt:9", "text": "bad"}))
         left = {"documents": sum(sizes), "licences": LICENCES}
         stage.write_json("card.json", {"steps": [], "left": left})
         stage.write_bytes("card.md", b"# A card\n\nof a corpus\n")
@@ -58,55 +59,40 @@ def test_its_text_alone_is_read_in_order(tmp_path: Path) -> None:
     assert texts(tmp_path / "data") == ["further", *GOOD], "below another folder, too"
     assert texts(clean / "text") == GOOD, "named by itself"
     assert texts(clean / "text" / "00002.jsonl.gz") == GOOD[3:]
-    # The control: a folder of the same files that no curation made.
+    # The controls: labelled data are any folder, and so is one that no curation made.
+    assert clean / "removed/gopher.jsonl.gz" in [s.path for s in find(clean, lambda paths: [])[0]]
     other = curate(tmp_path / "other", made="something else")
     (other / "MANIFEST.json").rename(tmp_path / "manifest")
     (other / "card.json").unlink()
     assert "bad" in texts(other)
 
 
-def test_labelled_data_is_any_folder(tmp_path: Path) -> None:
-    clean = curate(tmp_path / "clean")
-    found = find(clean, otherwise=lambda paths: [])[0]
-    assert clean / "removed" / "gopher.jsonl.gz" in [source.path for source in found]
+SECOND = "text/00001.jsonl.gz"
+CHANGES: dict[str, tuple[str, Callable[[bytes], bytes] | None]] = {
+    "missing": (SECOND, None),
+    "missing list": ("removed/gopher.jsonl.gz", None),
+    "longer": (SECOND, lambda data: data + gzip.compress(b'{"text": "smuggled"}\n')),
+    # The time in the header of gzip: the text is the same, and so is the size.
+    "same size": (SECOND, lambda data: data[:4] + bytes([data[4] ^ 1]) + data[5:]),
+    "added": ("text/more.jsonl", lambda data: b'{"text": "smuggled"}\n'),
+    "manifest": ("MANIFEST.json", lambda data: data.replace(b'"bytes": ', b'"bytes": 1', 1)),
+}
 
 
-def missing(clean: Path) -> None:
-    (clean / "text" / "00001.jsonl.gz").unlink()
+def change(clean: Path, kind: str) -> None:
+    name, changed = CHANGES[kind]
+    path = clean / name
+    if changed is None:
+        path.unlink()
+    else:
+        path.write_bytes(changed(path.read_bytes() if path.exists() else b""))
 
 
-def missing_list(clean: Path) -> None:
-    (clean / "removed" / "gopher.jsonl.gz").unlink()
-
-
-def longer(clean: Path) -> None:
-    path = clean / "text" / "00001.jsonl.gz"
-    path.write_bytes(path.read_bytes() + gzip.compress(b'{"text": "smuggled"}\n'))
-
-
-def same_size(clean: Path) -> None:
-    path = clean / "text" / "00001.jsonl.gz"
-    data = bytearray(path.read_bytes())
-    data[4] ^= 1  # the time in the header of gzip: the text is the same
-    path.write_bytes(data)
-
-
-def added(clean: Path) -> None:
-    (clean / "text" / "more.jsonl").write_text('{"text": "smuggled"}\n')
-
-
-def manifest(clean: Path) -> None:
-    path = clean / "MANIFEST.json"
-    path.write_text(path.read_text().replace('"bytes": ', '"bytes": 1', 1))
-
-
-@pytest.mark.parametrize("change", [missing, missing_list, longer, same_size, added, manifest])
-def test_a_folder_that_is_not_as_it_was_made(
-    tmp_path: Path, change: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_folder_that_is_not_as_it_was_made(tmp_path: Path, kind: str) -> None:
     clean = curate(tmp_path / "clean")
     assert texts(clean) == GOOD, "the control"
-    change(clean)
+    change(clean, kind)
     with pytest.raises(DataError) as error:
         texts(clean)
     assert error.value.where and error.value.do, error.value
@@ -115,7 +101,7 @@ def test_a_folder_that_is_not_as_it_was_made(
 def test_a_changed_file_behind_a_limit(tmp_path: Path) -> None:
     clean = curate(tmp_path / "clean")
     assert len(list(Reader(clean, limit_bytes=20))) == 3
-    same_size(clean)
+    change(clean, "same size")
     with pytest.raises(DataError):
         list(Reader(clean, limit_bytes=20))
 
@@ -144,12 +130,9 @@ def test_the_folder_of_work(tmp_path: Path) -> None:
 
 def test_what_a_run_keeps_of_its_card(tmp_path: Path) -> None:
     clean = curate(tmp_path / "clean")
-    kept = saved.curation_summary(clean)
+    kept, other = map(saved.curation_summary, (clean, curate(tmp_path / "b", (1,))))
     assert kept["licences"] == LICENCES and kept["documents"] == 6 and "steps" not in kept
-    assert len(kept["fingerprint"]) == 64
-    assert (
-        saved.curation_summary(curate(tmp_path / "b", (1,)))["fingerprint"] != kept["fingerprint"]
-    )
+    assert len(kept["fingerprint"]) == 64 and other["fingerprint"] != kept["fingerprint"]
     card = clean / "card.json"
     card.write_text(card.read_text().replace("CC-BY-4.0", "CC-BY-9.0"))
     with pytest.raises(MaskwrightError, match="not the one"):

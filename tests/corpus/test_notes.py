@@ -1,17 +1,20 @@
-"""Further columns stay with the text as notes, whatever the format; none is lost in silence."""
+"""Further columns stay with the text as notes, whatever the format; documents wait on the disk."""
 
 from __future__ import annotations
 
 import datetime
 import json
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from corpus.files_at_hand import documents, write
-from maskwright.base.errors import ConfigError, DataError
+from corpus.files_at_hand import documents, refusal, write
+from maskwright.base.errors import DataError, StoppedError
+from maskwright.text.corpus import read
 from maskwright.text.corpus.read import Reader, Spool
 from maskwright.text.corpus.reading import Document, ReadingOptions
 
@@ -51,20 +54,16 @@ def test_json_lines(tmp_path: Path) -> None:
     assert noted(path, "*") == NOTED
     assert noted(path, "id", "year") == [{"id": "a/7", "year": "1999"}, {"year": "-1"}]
     assert noted(path) == [{}, {}], "the control: nobody asked"
-    plain = [(d.text, d.source, d.id) for d in documents(path)]
-    assert [(d.text, d.source, d.id) for d in documents(path, notes=("*",))] == plain
-    assert plain[1][2] == f"{path}:2", "a document's id says where it stands, not what the row says"
+    plain, full = documents(path), documents(path, notes=("*",))
+    assert [replace(document, notes={}) for document in full] == plain
+    assert plain[1].id == f"{path}:2", "it says where it stands, not what the row says"
 
 
 def test_tables(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", ',id,text,year\n0,"a\nb",one,1\n1,,"two\n2",0\n,z,three,2\n')
-    every = [
-        {"column 1": "0", "id": "a\nb", "year": "1"},
-        {"column 1": "1", "year": "0"},
-        {"id": "z", "year": "2"},
-    ]
-    assert noted(path, "*") == every
-    assert noted(path, "year") == [{"year": n["year"]} for n in every]
+    first = {"column 1": "0", "id": "a\nb", "year": "1"}
+    assert noted(path, "*") == [first, {"column 1": "1", "year": "0"}, {"id": "z", "year": "2"}]
+    assert noted(path, "year") == [{"year": year} for year in "102"]
     assert [d.id for d in documents(path, notes=("id",))] == [f"{path}:{n}" for n in (2, 4, 6)]
     twice = write(tmp_path, "b.tsv", "text\tyear\tyear\na\t1\t2\n")
     with pytest.raises(DataError, match="same name"):
@@ -74,30 +73,28 @@ def test_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
 def test_parquet_and_arrow(tmp_path: Path, suffix: str) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="needs the extra data")
-    table = pyarrow.table(
-        {
-            "year": [1999, -1],
-            "kind": pyarrow.array(["a", None]).dictionary_encode(),
-            "text": ["one", "two"],
-            "id": ["a/7", None],
-            "good": [True, False],
-            "share": [0.5, float("nan")],
-            "tags": [["x", "y"], []],
-            "day": [datetime.date(2026, 11, 25), None],
-            "at": pyarrow.array([1, 2], pyarrow.timestamp("ns")),
-            "price": [Decimal("1.50"), None],
-            "image": [b"\0\1", b""],
-        }
-    )
-    path = arrow(tmp_path, table, suffix)
+    columns = {
+        "year": [1999, -1],
+        "kind": pyarrow.array(["a", None]).dictionary_encode(),
+        "text": ["one", "two"],
+        "id": ["a/7", None],
+        "good": [True, False],
+        "share": [0.5, float("nan")],
+        "tags": [["x", "y"], []],
+        "day": [datetime.date(2026, 11, 25), None],
+        "at": pyarrow.array([1, 2], pyarrow.timestamp("ns")),
+        "price": [Decimal("1.50"), None],
+        "image": [b"\0\1", b""],
+    }
+    path = arrow(tmp_path, pyarrow.table(columns), suffix)
     reader = Reader(path, ReadingOptions(notes=("*",)))
     first, second = (document.notes for document in reader)
-    assert {name: first[name] for name in ("year", "kind", "id", "good", "share", "tags")} == {
+    at = first.pop("at")
+    assert at.startswith("1970-01-01") and at.endswith("1")
+    assert first == {
         **{"year": "1999", "kind": "a", "id": "a/7", "good": "true", "share": "0.5"},
-        "tags": '["x","y"]',
+        **{"tags": '["x","y"]', "day": "2026-11-25", "price": "1.50"},
     }
-    assert first["day"] == "2026-11-25" and first["price"] == "1.50"
-    assert first["at"].startswith("1970-01-01") and first["at"].endswith("1")
     assert sorted(second) == ["at", "good", "tags", "year"], "null and NaN are no values"
     assert any("image" in found.line() for found in reader.counts.findings), "left out, and said"
     with pytest.raises(DataError, match="bytes"):
@@ -109,8 +106,8 @@ def test_parquet_and_arrow(tmp_path: Path, suffix: str) -> None:
 
 def test_a_column_of_a_table_twice(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="needs the extra data")
-    columns = [pyarrow.array(["a"]), pyarrow.array(["b"]), pyarrow.array(["c"])]
-    path = arrow(tmp_path, pyarrow.table(columns, names=["text", "year", "year"]), ".parquet")
+    table = pyarrow.table([["a"], ["b"], ["c"]], names=["text", "year", "year"])
+    path = arrow(tmp_path, table, ".parquet")
     for names in ("year", "*"):
         with pytest.raises(DataError, match="same name"):
             noted(path, names)
@@ -120,39 +117,36 @@ def test_a_column_of_a_table_twice(tmp_path: Path) -> None:
 def test_plain_text_has_none(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", "one\n\ntwo")
     assert noted(path, "*") == [{}, {}]
-    with pytest.raises(DataError) as error:
-        noted(path, "source")
-    assert "no columns" in str(error.value)
+    assert "no columns" in str(refusal(DataError, path, notes=("source",)))
 
 
 def test_a_named_column_that_is_nowhere(tmp_path: Path) -> None:
     rows = [{"text": "one", "source": "web"}, {"text": "two"}]
-    with pytest.raises(DataError, match="'sorce'") as error:
-        noted(jsonl(tmp_path, rows), "sorce")
-    assert error.value.where and "a.jsonl" in error.value.where
     table = write(tmp_path, "a.csv", "text,source\none,web\n")
-    with pytest.raises(DataError, match="'sorce'"):
-        noted(table, "*", "sorce")
+    for path, names in ((jsonl(tmp_path, rows), ("sorce",)), (table, ("*", "sorce"))):
+        assert "'sorce'" in str(refusal(DataError, path, notes=names))
     # The controls: a row may lack it, and so may a file, if another has it.
     assert noted(jsonl(tmp_path, rows), "source") == [{"source": "web"}, {}]
     folder = tmp_path / "several"
-    jsonl(folder, rows[1:], "a.jsonl"), jsonl(folder, rows[:1], "b.jsonl")
+    for name, row in (("a.jsonl", rows[1]), ("b.jsonl", rows[0])):
+        jsonl(folder, [row], name)
     assert noted(folder, "source") == [{}, {"source": "web"}]
     # What was not read may have it.
     reader = Reader(folder, ReadingOptions(notes=("source",)), limit_bytes=1)
     assert len(list(reader)) == 1 and reader.cut
 
 
-def test_notes_are_as_clean_as_texts(tmp_path: Path) -> None:
-    for bad, what in (("\\u0000", "NUL"), ("\\ud800", "surrogate")):
-        path = write(tmp_path, "a.jsonl", f'{{"text": "good", "name": "{bad}"}}\n')
-        with pytest.raises(DataError, match=what) as error:
-            noted(path, "name")
-        assert "line 1, field 'name'" in str(error.value.where)
-        assert noted(path) == [{}], "the control: the field is not read"
-        skipped = Reader(path, ReadingOptions(notes=("name",), on_bad="skip", max_bad_fraction=1.0))
-        with pytest.raises(DataError, match="0 documents"):
-            list(skipped)
+@pytest.mark.parametrize(("bad", "what"), [("\\u0000", "NUL"), ("\\ud800", "surrogate")])
+def test_notes_are_as_clean_as_texts(tmp_path: Path, bad: str, what: str) -> None:
+    path = write(tmp_path, "a.jsonl", f'{{"text": "good", "name": "{bad}"}}\n')
+    error = refusal(DataError, path, notes=("name",))
+    assert what in str(error) and "line 1, field 'name'" in str(error.where)
+    assert noted(path) == [{}], "the control: the field is not read"
+    skipped = refusal(DataError, path, notes=("name",), on_bad="skip", max_bad_fraction=1.0)
+    assert "0 documents" in str(skipped)
+
+
+def test_notes_are_mended_as_texts(tmp_path: Path) -> None:
     path = write(tmp_path, "a.jsonl", '{"text": "a", "name": "b\\u0001c\\ud800"}\n')
     assert noted(path, "*", on_undecodable="replace") == [{"name": "bc\ufffd"}]
 
@@ -161,24 +155,45 @@ def test_a_note_of_bytes_that_are_no_text(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="needs the extra data")
     bad = pyarrow.array([b"\xff"]).view(pyarrow.string())
     path = arrow(tmp_path, pyarrow.table({"text": ["a"], "name": bad}), ".parquet")
-    with pytest.raises(DataError, match="not utf-8") as error:
-        noted(path, "name")
-    assert "row 1, column 'name', byte 0" in str(error.value.where)
+    error = refusal(DataError, path, notes=("name",))
+    assert error.what == "not utf-8" and "row 1, column 'name', byte 0" in str(error.where)
     assert noted(path) == [{}]
     assert noted(path, "*", on_undecodable="replace") == [{"name": "\ufffd"}]
 
 
-def test_settings_that_say_nothing() -> None:
-    for notes in (("text",), ("a", "a")):
-        with pytest.raises(ConfigError) as error:
-            ReadingOptions(notes=notes)
-        assert error.value.where == "notes"
-    assert ReadingOptions(notes=("text",), column="body").notes == ("text",)
+def spooled(count: int) -> list[Document]:
+    notes = ({}, {"a": "1", "☃": "x\ny"})
+    return [
+        Document(f"text {n} ☃\n\ttwo\r " + "x" * n, f"b\udcff{n % 3}.txt", f"a:{n}", notes[n % 2])
+        for n in range(count)
+    ]
 
 
-def test_a_spool_keeps_them(tmp_path: Path) -> None:
-    kept, given = Spool(tmp_path), []
-    for notes in ({}, {"a": "1", "☃": "x\ny"}, {}):
-        given.append(Document("text", "a", "a:1", notes))
-        kept.add(given[-1])
-    assert [d.notes for d in kept] == [d.notes for d in given] and list(kept) == given
+@pytest.mark.parametrize("in_memory", [1 << 20, 100])
+def test_they_come_back_in_order_as_often_as_asked(
+    in_memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "IN_MEMORY", in_memory)
+    spool, added = Spool(tmp_path / "not" / "there"), spooled(60)
+    for document in added:
+        spool.add(document)
+    assert list(spool) == list(spool) == added
+    assert list(zip(spool, spool, strict=True)) == list(zip(added, added, strict=True))
+    spool.add(added[0])
+    assert list(spool) == [*added, added[0]] and spool.complete
+    assert not list(tmp_path.iterdir()), "a killed process leaves nothing"
+
+
+def test_no_more_is_kept_than_was_asked_for(tmp_path: Path) -> None:
+    kept = Spool(tmp_path, 200)
+    for each in spooled(20):
+        kept.add(each)
+    assert not kept.complete and 0 < len(list(kept)) < 20
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(tmp_path)
+    full = Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr(spool._file, "write", full)
+    with pytest.raises(StoppedError, match="full"):
+        spool.add(spooled(1)[0])

@@ -7,10 +7,11 @@ import json
 import random
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
@@ -38,32 +39,30 @@ def test_F51_a_byte_that_is_not_utf8_is_placed_exactly(tmp_path: Path, byte: int
     assert "encoding=" in error.do and "on_bad='skip'" in error.do
 
 
-def test_F51_policies_skip_and_replace_are_counted(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.txt", b"one\ntw\xff\xfeo\nthree\nfo\xe9ur \xef\xbf\xbd\nfive")
-    rejects = tmp_path / "out" / "rejects.jsonl"
+TORN = b"one\ntw\xff\xfeo\nthree\nfo\xe9ur \xef\xbf\xbd\nfive"
+
+
+def test_F51_bad_lines_are_skipped_and_listed(tmp_path: Path) -> None:
+    path, rejects = write(tmp_path, "a.txt", TORN), tmp_path / "out" / "rejects.jsonl"
     reader = Reader(path, ReadingOptions(form="line", on_bad="skip", max_bad_fraction=0.5), rejects)
-    found = list(reader)
-    assert [d.text for d in found] == ["one", "three", "five"]
-    assert [d.id for d in found] == [f"{path}:{n}" for n in (1, 3, 5)]
+    documents = [(d.text, d.id) for d in reader]
+    assert documents == [("one", f"{path}:1"), ("three", f"{path}:3"), ("five", f"{path}:5")]
     assert reader.counts.rejected == 2 and reader.counts.rejected_by == {"not utf-8": 2}
     listed = [json.loads(line) for line in rejects.read_text().splitlines()]
-    assert [(r["file"], r["line"], r["offset"]) for r in listed] == [
-        (str(path), 2, 6),
-        (str(path), 4, 18),
-    ]
-    assert all(r["reason"] == "not utf-8" and r["wanted"] == "text in utf-8" for r in listed)
+    assert [(r["line"], r["offset"]) for r in listed] == [(2, 6), (4, 18)]
+    for entry in listed:
+        assert (entry["file"], entry["reason"]) == (str(path), "not utf-8")
+        assert entry["wanted"] == "text in utf-8"
     assert "the byte ff" in listed[0]["found"]
 
+
+def test_F51_replaced_characters_are_counted(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", TORN)
     reader = Reader(path, ReadingOptions(form="line", on_undecodable="replace"))
-    assert [d.text for d in reader] == [
-        "one",
-        "tw\ufffd\ufffdo",
-        "three",
-        "fo\ufffdur \ufffd",
-        "five",
-    ]
+    wanted = ["one", "tw\ufffd\ufffdo", "three", "fo\ufffdur \ufffd", "five"]
+    assert [d.text for d in reader] == wanted
     assert reader.counts.replaced == 3  # the mark that was in the file is not one of ours
-    assert "3 characters replaced" in " ".join(list(map(str, reader.counts.findings)))
+    assert "3 characters replaced" in " ".join(map(str, reader.counts.findings))
 
 
 def test_F51_a_replaced_line_may_grow_but_not_hide_a_nul(tmp_path: Path) -> None:
@@ -76,37 +75,33 @@ def test_F51_a_replaced_line_may_grow_but_not_hide_a_nul(tmp_path: Path) -> None
 
 def test_F51_too_many_bad_rows_stop_the_reading(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", b"".join(b"good\n" * 90 + b"bad\xff\n" for _ in range(40)))
-    reader = Reader(path, ReadingOptions(form="line", on_bad="skip"), tmp_path / "rejects.jsonl")
+    options = ReadingOptions(form="line", on_bad="skip")
     with pytest.raises(DataError) as caught:
-        list(reader)
-    error = caught.value
-    assert "of 3,640 rows, mostly: not utf-8" in error.found
-    assert "0.01" in error.wanted and "rejects.jsonl" in error.do
-    list(Reader(path, ReadingOptions(form="line", on_bad="skip", max_bad_fraction=0.02)))
+        list(Reader(path, options, tmp_path / "rejects.jsonl"))
+    assert "of 3,640 rows, mostly: not utf-8" in caught.value.found
+    assert "0.01" in caught.value.wanted and "rejects.jsonl" in caught.value.do
+    assert list(Reader(path, replace(options, max_bad_fraction=0.02)))
 
 
 def test_F51_guesses() -> None:
-    assert guess("déjà vu".encode("cp1252")) == "valid as cp1252"
-    assert "cp1251" in guess("Привет, мир".encode("cp1251"))
-    assert "gb18030" in guess("中文文本".encode("gb18030"))
-    assert "shift_jis" in guess("日本語テキスト".encode("shift_jis"))
+    texts = {"cp1251": "Привет, мир", "gb18030": "中文文本", "shift_jis": "日本語テキスト"}
+    for encoding, text in {"cp1252": "déjà vu", **texts}.items():
+        assert encoding in guess(text.encode(encoding))
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "shift_jis", "utf-16-le", "gb18030", "cp1252"])
 def test_F51_other_encodings_are_placed_exactly_too(tmp_path: Path, encoding: str) -> None:
-    bad = {"utf-16-le": b"\x00\xdc"}.get(encoding, b"\x81\x20" if encoding != "cp1252" else b"\x81")
+    bad = {"utf-16-le": b"\x00\xdc", "cp1252": b"\x81"}.get(encoding, b"\x81\x20")
     first, second = "one\ntwo\nab".encode(encoding), "\nfour\n".encode(encoding)
     path = write(tmp_path, "a.txt", first + bad + second)
     error = refusal(DataError, path, form="line", encoding=encoding)
     assert error.what == f"not {encoding}"
     assert error.where == f"{path}, line 3, byte {len(first)}"
-    reader = Reader(
-        path, ReadingOptions(form="line", encoding=encoding, on_bad="skip", max_bad_fraction=1)
-    )
+    reader = Reader(path, replace(SKIP, form="line", encoding=encoding))
     assert [d.text for d in reader] == ["one", "two", "four"]
     assert reader.counts.rejected_by == {f"not {encoding}": 1}
-    reader = Reader(path, ReadingOptions(form="line", encoding=encoding, on_undecodable="replace"))
-    assert next(d.text for d in reader if d.id.endswith(":3")).startswith("ab\ufffd")
+    mended = texts(path, form="line", encoding=encoding, on_undecodable="replace")
+    assert mended[2].startswith("ab\ufffd")
 
 
 # ------------------------------------------------------------------------------ F52 marks
@@ -128,10 +123,8 @@ def test_F52_utf8_mark_is_removed_and_reported(tmp_path: Path, name: str) -> Non
 
 
 def test_marks_of_files_that_were_put_together_are_removed(tmp_path: Path) -> None:
-    path = write(
-        tmp_path, "a.txt", b"\r\n\r\n".join([codecs.BOM_UTF8 + b"one"] * 3) + b"\xef\xbb\xbf"
-    )
-    reader = Reader(path)
+    data = b"\r\n\r\n".join([codecs.BOM_UTF8 + b"one"] * 3) + codecs.BOM_UTF8
+    reader = Reader(write(tmp_path, "a.txt", data))
     assert [d.text for d in reader] == ["one", "one", "one\ufeff"]  # within a line it is text
     assert reader.counts.byte_order_marks == 3
 
@@ -141,26 +134,19 @@ def test_marks_of_files_that_were_put_together_are_removed(tmp_path: Path) -> No
 def test_F52_other_marks_name_the_encoding(tmp_path: Path, name: str, encoding: str) -> None:
     content, wanted = CONTENT[name]
     path = write(tmp_path, name, ("\ufeff" + content).encode(encoding))
-    assert texts(path) == wanted
     error = refusal(DataError, path, encoding="utf-8")  # what is asked for counts more
-    assert error.where == str(path)
-    assert error.found == f"a byte order mark of {encoding}"
+    assert error.where == str(path) and error.found == f"a byte order mark of {encoding}"
     assert f"encoding={encoding[:6]!r}" in error.do
-    assert texts(path, encoding=encoding[:6]) == wanted  # the remedy works
-    assert texts(path, encoding=encoding) == wanted
+    for choices in ({}, {"encoding": encoding[:6]}, {"encoding": encoding}):
+        assert texts(path, **choices) == wanted
 
 
 META = '<html><head><meta http-equiv="Content-Type" content="text/html; charset={}"></head><p>{}'
+XML = '<?xml version="1.0" encoding="{}"?>\n<html><p>{}'
 DECLARED = [
     ("a.html", META, "windows-1251", "cp1251", "Старый мост"),
     ("a.html", "<!doctype html>\n<META CHARSET={}><p>{}", "KOI8-R", "koi8-r", "Старый мост"),
-    (
-        "a.xhtml",
-        '<?xml version="1.0" encoding="{}"?>\n<html><p>{}',
-        "shift_jis",
-        "cp932",
-        "①古い橋",
-    ),
+    ("a.xhtml", XML, "shift_jis", "cp932", "①古い橋"),
     ("a.htm", "<meta charset='{}'><p>{}", "iso-8859-1", "cp1252", "“Größe” – 5 €"),
     ("a.txt", "<!DOCTYPE html><meta charset={}>{}", "iso-8859-2", "iso8859-2", "Příliš žluťoučký"),
     ("a.txt", "# -*- coding: {} -*-\nx = '{}'", "latin-1", "iso8859-1", "Größe"),
@@ -169,7 +155,7 @@ DECLARED = [
 
 
 def pages(path: Path, **choices: object) -> list[str]:
-    return [d.text for d in Reader(path, ReadingOptions(form="file", **choices), pages=True)]  # type: ignore[arg-type]
+    return [d.text for d in Reader(path, ReadingOptions(form="file", **choices), pages=True)]
 
 
 @pytest.mark.parametrize(("name", "form", "label", "codec", "word"), DECLARED)
@@ -179,8 +165,7 @@ def test_a_declared_encoding_counts(
     text = form.format(label, word)
     assert pages(write(tmp_path, name, text.encode(codec))) == [text]
     # What is asked for counts more, and a mark more than the words.
-    path = write(tmp_path, name, text.encode())
-    assert pages(path, encoding="utf-8") == [text]
+    assert pages(write(tmp_path, name, text), encoding="utf-8") == [text]
     assert pages(write(tmp_path, name, codecs.BOM_UTF8 + text.encode())) == [text]
 
 
@@ -217,15 +202,14 @@ def test_words_that_declare_nothing_do_not_count(tmp_path: Path, name: str, text
 
 
 @pytest.mark.parametrize("label", ["ascii", "utf-8", "shift_jis"])
-@pytest.mark.parametrize("on_bad", ["strict", "skip"])
-def test_a_wrong_declaration_is_named(tmp_path: Path, label: str, on_bad: str) -> None:
+def test_a_wrong_declaration_is_named(tmp_path: Path, label: str) -> None:
     path = write(tmp_path, "a.txt", f"# coding: {label}\nGr\xfc\xdfe\x81\x00".encode("latin-1"))
-    with pytest.raises(DataError) as caught:
-        pages(path, on_bad=on_bad, on_nul="strip")
-    assert "a.txt" in str(caught.value.where)
-    if on_bad == "strict":
-        assert f"# coding: {label}" in str(caught.value.wanted)
-        assert len(pages(path, encoding="latin-1", on_nul="strip")) == 1  # the remedy works
+    for on_bad in ("strict", "skip"):
+        with pytest.raises(DataError) as caught:
+            pages(path, on_bad=on_bad, on_nul="strip")
+        assert "a.txt" in str(caught.value.where)
+        assert on_bad == "skip" or f"# coding: {label}" in str(caught.value.wanted)
+    assert len(pages(path, encoding="latin-1", on_nul="strip")) == 1  # the remedy works
 
 
 def test_an_unknown_declaration_is_named(tmp_path: Path) -> None:
@@ -247,27 +231,25 @@ def test_F52_without_a_mark_the_zero_bytes_tell(tmp_path: Path, encoding: str) -
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
 def test_F52_an_encoding_that_needs_a_mark_says_so(tmp_path: Path, encoding: str) -> None:
     path = write(tmp_path, "a.txt", "words".encode(f"{encoding}-be"))
-    error = refusal(DataError, path, encoding=encoding)
-    assert error.where == str(path)
-    assert f"encoding='{encoding}-be'" in error.do
+    assert f"encoding='{encoding}-be'" in refusal(DataError, path, encoding=encoding).do
     assert texts(path, encoding=f"{encoding}-be") == ["words"]
 
 
 # ------------------------------------------------------------------------------ F53 controls
 @pytest.mark.parametrize(
-    ("name", "data", "line", "offset"),
+    ("name", "data", "place"),
     [
-        ("a.txt", b"one\ntw\0o\nthree\n", 2, 6),
-        ("a.csv", b"text\none\nt\0o\n", 3, 10),
-        ("a.jsonl", b'{"text": "one"}\n{"text": "\0"}\n', 2, 26),
+        ("a.txt", b"one\ntw\0o\nthree\n", "line 2, byte 6"),
+        ("a.csv", b"text\none\nt\0o\n", "line 3, byte 10"),
+        ("a.jsonl", b'{"text": "one"}\n{"text": "\0"}\n', "line 2, byte 26"),
     ],
 )
 def test_F53_nul_is_an_error_or_stripped(
-    tmp_path: Path, name: str, data: bytes, line: int, offset: int
+    tmp_path: Path, name: str, data: bytes, place: str
 ) -> None:
     path = write(tmp_path, name, data)
     error = refusal(DataError, path, form="line")
-    assert error.where == f"{path}, line {line}, byte {offset}"
+    assert error.where == f"{path}, {place}"
     assert "on_nul='strip'" in error.do and "on_bad='skip'" in error.do
     reader = Reader(path, ReadingOptions(form="line", on_nul="strip"))
     assert "\0" not in "".join(d.text for d in reader)
@@ -276,9 +258,7 @@ def test_F53_nul_is_an_error_or_stripped(
 
 def test_F53_a_line_of_nothing_but_nul(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", b"bad \xff\n\0\nok\n\0")
-    reader = Reader(
-        path, ReadingOptions(form="line", on_bad="skip", max_bad_fraction=1, on_nul="strip")
-    )
+    reader = Reader(path, replace(SKIP, form="line", on_nul="strip"))
     assert [(d.text, d.id) for d in reader] == [("ok", f"{path}:3")]
     assert reader.counts.nul_stripped == 2
 
@@ -293,9 +273,7 @@ def test_F53_nul_written_as_an_escape(tmp_path: Path) -> None:
     assert reader.counts.controls == {"U+0008": 1, "U+001B": 1}
 
 
-@given(
-    text=st.text(alphabet=st.sampled_from("ab\n\t é\0\x01\x07\x08\x1b\x1f\x7f\v\f\r"), max_size=60)
-)
+@given(text=st.text(alphabet="ab\n\t é\0\x01\x07\x08\x1b\x1f\x7f\v\f\r", max_size=60))
 def test_F53_no_control_character_comes_out_and_all_are_listed(
     tmp_path_factory: pytest.TempPathFactory, text: str
 ) -> None:
@@ -317,45 +295,35 @@ def test_F53_no_control_character_comes_out_and_all_are_listed(
 def test_F54_half_of_a_pair_is_refused(tmp_path: Path, escape: str, form: str) -> None:
     path = write(tmp_path, "a.jsonl", f'{{"text": "ok"}}\n{{"text": "{form.format(escape)}"}}\n')
     error = refusal(DataError, path)
-    assert error.where == f"{path}, line 2"
-    assert escape[:6].lower() in error.found
+    assert error.where == f"{path}, line 2" and escape[:6].lower() in error.found
     assert "on_undecodable='replace'" in error.do
     reader = Reader(path, ReadingOptions(on_undecodable="replace"))
-    for document in reader:
-        document.text.encode()
+    _, text = [document.text for document in reader]
+    assert text.encode() and text.endswith("😀") == form.endswith("\\ude00"), "pairs stay intact"
     assert reader.counts.replaced == (2 if escape == "\\ude00\\ud83d" else 1)
 
 
-def test_F54_pairs_stay_intact(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.jsonl", '{"text": "\\ud83d\\ude00 😀"}\n')
-    assert texts(path) == ["😀 😀"]
-
-
 # ------------------------------------------------------------------------------ F55 line ends
-SEPARATORS = ["\r", "\u2028", "\u2029", "\x85", "\v", "\f", "\x1c", "\x1d", "\x1e"]
+SEPARATORS = ["\r", "\u2028", "\u2029", "\x85", "\v", "\f"]
 
 
-def test_F55_rows_end_at_line_feeds_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "header", "row"),
+    [("a.txt", "", "{}"), ("a.jsonl", "", '{{"text": "{}"}}'), ("a.csv", "text\r\n", '"{}"')],
+)
+def test_F55_rows_end_at_line_feeds_only(tmp_path: Path, name: str, header: str, row: str) -> None:
     random.seed(5)
-    lines = [random.choice(SEPARATORS[:6]).join(["a", f"b{n}"]) for n in range(100)]
+    separators = SEPARATORS[1:4] if name == "a.jsonl" else SEPARATORS
+    lines = [random.choice(separators).join(["a", f"b{n}"]) for n in range(100)]
     ends = [random.choice(["\n", "\r\n"]) for _ in lines]
-    path = write(tmp_path, "a.txt", "".join(map("".join, zip(lines, ends, strict=True))))
+    rows = (row.format(line) + end for line, end in zip(lines, ends, strict=True))
+    path, first = write(tmp_path, name, header + "".join(rows)), 2 if header else 1
     assert texts(path, form="line") == lines
-    assert lines_of(path, form="line") == list(range(1, 101))
-    rows = "".join(
-        json.dumps({"text": x}, ensure_ascii=False) + end
-        for x, end in zip(lines, ends, strict=True)
-    )
-    path = write(tmp_path, "a.jsonl", rows)
-    assert texts(path) == lines
-    assert lines_of(path) == list(range(1, 101))
-    quoted = "text\r\n" + "".join(f'"{x}"{end}' for x, end in zip(lines, ends, strict=True))
-    path = write(tmp_path, "a.csv", quoted)
-    assert texts(path) == lines
-    assert lines_of(path) == list(range(2, 102))
+    assert lines_of(path, form="line") == list(range(first, first + 100))
 
 
-@given(st.lists(st.sampled_from(["x", " ", "\n", "\r\n", *SEPARATORS[:6]]), max_size=40))
+@settings(max_examples=25)
+@given(st.lists(st.sampled_from(["x", " ", "\n", "\r\n", *SEPARATORS]), max_size=40))
 def test_F55_line_numbers_equal_those_of_grep(
     tmp_path_factory: pytest.TempPathFactory, parts: list[str]
 ) -> None:
@@ -367,24 +335,20 @@ def test_F55_line_numbers_equal_those_of_grep(
 
 
 # ------------------------------------------------------------------------------ F58, F59 emptiness
-@pytest.mark.parametrize(
-    "data", [b"", b"\n\n\n", codecs.BOM_UTF8, b" \t\n \r\n", "\u2003\u00a0\n".encode()]
-)
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.ndjson"])
-def test_F58_a_corpus_without_documents_is_an_error(tmp_path: Path, data: bytes, name: str) -> None:
-    path = write(tmp_path, name, b"text\n" + data if name == "a.csv" and data != b"" else data)
-    if name == "a.csv" and data == codecs.BOM_UTF8:
-        path.write_bytes(codecs.BOM_UTF8 + b"text\n")
-    error = refusal(DataError, path)
+@pytest.mark.parametrize("data", ["", "\n\n\n", "\ufeff", " \t\n \r\n", "\u2003\u00a0\n"])
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv"])
+def test_F58_a_corpus_without_documents_is_an_error(tmp_path: Path, data: str, name: str) -> None:
+    header = "text\n" if name == "a.csv" and data else ""
+    content = data + header if data == "\ufeff" else header + data
+    error = refusal(DataError, write(tmp_path, name, content))
     assert error.found.startswith("0 documents from 1 file")
-    assert ("empty files" in error.found) == (not path.read_bytes().removeprefix(codecs.BOM_UTF8))
+    assert ("empty files" in error.found) == (content in ("", "\ufeff"))
 
 
 def test_F58_all_rows_rejected_says_why(tmp_path: Path) -> None:
     path = write(tmp_path, "a.jsonl", '{"body": "x"}\n' * 120)
-    with pytest.raises(DataError) as caught:
-        list(Reader(path, SKIP))
-    assert "120 rows" in caught.value.found
+    error = refusal(DataError, path, on_bad="skip", max_bad_fraction=1.0)
+    assert "120 rows" in error.found
 
 
 def test_F58_some_empty_files_are_listed_and_allowed(tmp_path: Path) -> None:
@@ -396,24 +360,26 @@ def test_F58_some_empty_files_are_listed_and_allowed(tmp_path: Path) -> None:
     assert [found.name for found in reader.counts.findings] == ["document-form", "empty-files"]
 
 
-@given(
-    rows=st.lists(st.sampled_from(["", " ", "\t\r", "\u3000", "\u2028", "x", " y "]), min_size=1)
+@settings(max_examples=25)
+@given(rows=st.lists(st.sampled_from(["", " ", "\u3000", "\u2028", "x", " y "]), min_size=1))
+@pytest.mark.parametrize(
+    ("name", "header", "row"),
+    [
+        ("a.txt", "", "{}\n"),
+        ("a.jsonl", "", '{{"text": "{}"}}\n'),
+        ("a.csv", "text,n\n", '"{}",1\n'),
+    ],
 )
 def test_F59_blank_documents_are_dropped_and_counted(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[str]
+    tmp_path_factory: pytest.TempPathFactory, name: str, header: str, row: str, rows: list[str]
 ) -> None:
-    folder = tmp_path_factory.mktemp("f59")
-    good = [r for r in rows if r.strip()]
-    data = {
-        "a.txt": ("".join(r + "\n" for r in ["x", *rows]), "line"),
-        "a.jsonl": ("".join(json.dumps({"text": r}) + "\n" for r in ["x", *rows]), "auto"),
-        "a.csv": ("text,n\nx,0\n" + "".join(f'"{r}",1\n' for r in rows), "auto"),
-    }
-    for name, (content, form) in data.items():
-        reader = Reader(write(folder, name, content), ReadingOptions(form=form))  # type: ignore[arg-type]
-        assert [d.text for d in reader] == ["x", *good]
-        assert reader.counts.blank == len(rows) - len(good)
-        assert reader.counts.documents == 1 + len(good)
+    content = header + "".join(map(row.format, ["x", *rows]))
+    path = write(tmp_path_factory.mktemp("f59"), name, content)
+    reader = Reader(path, ReadingOptions(form="line"))
+    good = ["x", *(row for row in rows if row.strip())]
+    assert [d.text for d in reader] == good
+    assert reader.counts.blank == 1 + len(rows) - len(good)
+    assert reader.counts.documents == len(good)
 
 
 # ------------------------------------------------------------------------------ F66 long words
@@ -424,20 +390,16 @@ def test_F59_blank_documents_are_dropped_and_counted(
 def test_F66_a_long_run_of_one_character_is_read_in_linear_time(
     tmp_path: Path, character: str, name: str
 ) -> None:
-    def spent(count: int) -> float:
-        word = character * count
-        if name == "a.csv":
-            content = "text\nx\n" + '"' + word.replace('"', '""') + 'x"\n'
-        elif name == "a.jsonl":
-            content = json.dumps({"text": word + "x"}) + "\n"
-        else:
-            content = word + "x"
-        path = write(tmp_path, name, content)
-        start = time.process_time()
-        ends = character == "\r" and name == "a.txt"  # of lines, in a file without LF
-        assert documents(path)[-1].text == ("x" if ends else word + "x")
-        return time.process_time() - start
-
-    spent(1000)
+    word = character * 1_000_000 + "x"
+    content = {
+        "a.txt": word,
+        "a.jsonl": json.dumps({"text": word}) + "\n",
+        "a.csv": 'text\nx\n"' + word.replace('"', '""') + '"\n',
+    }[name]
+    path = write(tmp_path, name, content)
+    start = time.process_time()
+    text = documents(path)[-1].text
     # Quadratic work on a million characters would take minutes, not a second.
-    assert spent(1_000_000) < 1.0
+    assert time.process_time() - start < 1.0
+    ends = character == "\r" and name == "a.txt"  # of lines, in a file without LF
+    assert text == ("x" if ends else word)

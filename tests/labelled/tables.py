@@ -16,6 +16,7 @@ from maskwright.text.tables.infer import infer
 from maskwright.text.tables.layout import Dataset, Task
 from maskwright.text.tables.prepare import build
 from maskwright.text.tables.rows import Row, Table
+from maskwright.text.tables.survey import survey
 
 WORDS = ["river", "stone", "lamp", "garden", "winter", "bread"]
 WORDS += ["copper", "violin", "harbour", "cloud", "meadow", "paper"]
@@ -65,6 +66,20 @@ def write_parquet(
 def understood(table: Table, **choices: Any) -> tuple[Task, Dataset]:
     task = infer(table)
     return task, build(table, task, **choices)
+
+
+def sizes(table: Table | Dataset) -> dict[str, int]:
+    """How many rows each part has."""
+    return {part: len(rows) for part, rows in table.parts.items()}
+
+
+def findings(examples: Dataset) -> list[str]:
+    """What the survey says."""
+    return list(map(str, survey(examples).findings))
+
+
+def finding_names(examples: Dataset) -> set[str]:
+    return {finding.name for finding in survey(examples).findings}
 
 
 def loaded(path: Path, **choices: Any) -> Dataset:

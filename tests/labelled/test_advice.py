@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from labelled.tables import sentence
+from labelled.tables import sentence, write
 from maskwright.base.errors import MaskwrightError
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
@@ -19,45 +19,34 @@ Columns = tuple[tuple[str, str], ...]
 OPTION = re.compile(r"""--(read|column|task) ((?:[^\s'",;()]|,(?=\S)|'[^']*'|"[^"]*")+)""")
 
 
-def csv(header: str, *rows: str) -> str:
-    return (
-        header
-        + "\n"
-        + "".join(rows[n % len(rows)].replace("TEXT", sentence(n)) + "\n" for n in range(60))
-    )
+def csv(header: str, *rows: str) -> tuple[str, str]:
+    lines = [rows[n % len(rows)].replace("TEXT", sentence(n)) for n in range(60)]
+    return ".csv", "\n".join([header, *lines, ""])
+
+
+def words(*rows: str) -> tuple[str, str]:
+    """Sentences of these words, in turn."""
+    return ".conll", "".join(rows[n % len(rows)].format(n=n) + "\n\n" for n in range(60))
 
 
 CASES: dict[str, tuple[str, str]] = {
-    "another separator": (".csv", csv("text;label", "TEXT;good", "TEXT;bad")),
-    "tabs in a csv": (".csv", csv("text\tlabel", "TEXT\tgood", "TEXT\tbad")),
-    "flags and -1": (".csv", csv("text,rude,loud,late", "TEXT,1,0,0", "TEXT,0,1,1", "TEXT,-1,0,1")),
-    "digits": (".csv", csv("text,label", "TEXT,010", "TEXT,101", "TEXT,001")),
-    "words among numbers": (
-        ".csv",
-        csv("text,score", "TEXT,1.5", "TEXT,2.5", "TEXT,3.25", "TEXT,lost"),
+    "another separator": csv("text;label", "TEXT;good", "TEXT;bad"),
+    "tabs in a csv": csv("text\tlabel", "TEXT\tgood", "TEXT\tbad"),
+    "flags and -1": csv("text,rude,loud,late", "TEXT,1,0,0", "TEXT,0,1,1", "TEXT,-1,0,1"),
+    "digits": csv("text,label", "TEXT,010", "TEXT,101", "TEXT,001"),
+    "words among numbers": csv("text,score", "TEXT,1.5", "TEXT,2.5", "TEXT,3.25", "TEXT,lost"),
+    "decimal commas": csv("text;label", 'TEXT;"1,5"', 'TEXT;"2,5"'),
+    "two spellings": csv("text,label", "TEXT,Good", "TEXT,good", "TEXT,bad"),
+    "no header": csv("the first of all texts of the file,bad", "TEXT,good", "TEXT,bad"),
+    "label of another name": csv("text,mood,place", "TEXT,good,1", "TEXT,bad,2"),
+    "two texts": csv("one,two,mood", "TEXT,TEXT now,good", "TEXT,TEXT then,bad"),
+    "tags of IOB1": words("Anna{n} I-PER\nsaw O\nBerun B-PER"),
+    "two schemes": words(
+        "Anna{n} B-PER\nsaw O\nBo B-PER\nLee I-PER", "Anna{n} U-PER\nsaw O\nBo B-PER\nLee L-PER"
     ),
-    "decimal commas": (".csv", csv("text;label", 'TEXT;"1,5"', 'TEXT;"2,5"')),
-    "two spellings": (".csv", csv("text,label", "TEXT,Good", "TEXT,good", "TEXT,bad")),
-    "no header": (".csv", csv("the first of all texts of the file,bad", "TEXT,good", "TEXT,bad")),
-    "label of another name": (".csv", csv("text,mood,place", "TEXT,good,1", "TEXT,bad,2")),
-    "two texts": (".csv", csv("one,two,mood", "TEXT,TEXT now,good", "TEXT,TEXT then,bad")),
-    "tags of IOB1": (
-        ".conll",
-        "".join(f"Anna{n} I-PER\nsaw O\nBerun B-PER\n\n" for n in range(60)),
-    ),
-    "two schemes": (
-        ".conll",
-        "".join(
-            f"Anna{n} {'BU'[n % 2]}-PER\nsaw O\nBo B-PER\nLee {'IL'[n % 2]}-PER\n\n"
-            for n in range(60)
-        ),
-    ),
-    "tags in the middle": (
-        ".conll",
-        "".join(f"Anna{n} B-PER 0.{n}\nsleeps O 0.{n + 1}\n\n" for n in range(60)),
-    ),
-    "a class that means unknown": (".csv", csv("text,label", "TEXT,good", "TEXT,bad", "TEXT,")),
-    "numbers in a score": (".csv", csv("text,label", *["TEXT,1", "TEXT,2"] * 10, "TEXT,1.5")),
+    "tags in the middle": words("Anna{n} B-PER 0.{n}\nsleeps O 0.{n}1"),
+    "a class that means unknown": csv("text,label", "TEXT,good", "TEXT,bad", "TEXT,"),
+    "numbers in a score": csv("text,label", *["TEXT,1", "TEXT,2"] * 10, "TEXT,1.5"),
 }
 
 
@@ -97,14 +86,11 @@ def follow(
 @pytest.mark.parametrize("name", CASES)
 def test_advice_that_is_followed_leads_to_data(name: str, tmp_path: Path) -> None:
     ending, text = CASES[name]
-    path = tmp_path / f"data{ending}"
-    path.write_text(text, encoding="utf-8")
-    examples, met = follow(path)
+    examples, met = follow(write(tmp_path / f"data{ending}", text))
     assert examples is not None and met, met
 
 
 def test_the_control_has_no_options(tmp_path: Path) -> None:
-    path = tmp_path / "data.csv"
-    path.write_text(csv("text,label", "TEXT,same"))
-    examples, met = follow(path)
+    _, text = csv("text,label", "TEXT,same")
+    examples, met = follow(write(tmp_path / "data.csv", text))
     assert examples is None and len(met) == 1

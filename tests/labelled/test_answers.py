@@ -1,14 +1,19 @@
-"""Answers in contexts: whole words, and files of SQuAD."""
+"""Answers in contexts; JSON that is no lines of objects, such as files of SQuAD: read as what it
+holds, or refused."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from labelled.tables import finding_names, refusal, sentence, write
 from maskwright.base.errors import DataError
 from maskwright.text.tables.formats.json_file import squad_rows
 from maskwright.text.tables.marked_text import whole_words
+from maskwright.text.tables.prepare import prepare
 
 
 @pytest.mark.parametrize(
@@ -57,18 +62,6 @@ def rows_of(document: Any, where: str = "") -> list[dict[str, Any]]:
     return rows
 
 
-def test_a_file_by_hand() -> None:
-    one, two = rows_of(document())
-    assert one == {
-        "id": "1",
-        "title": "T",
-        "context": "to Po",
-        "question": "who",
-        "answers": {"text": ["Po"], "answer_start": [3]},
-    }
-    assert two["answers"] == {"text": [], "answer_start": []}
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -95,3 +88,119 @@ def test_faults_of_a_file_are_named(change: dict[str, Any], message: str) -> Non
 def test_other_documents_are_refused(bad: Any) -> None:
     with pytest.raises(DataError):
         list(rows_of(bad, "dev.json"))
+
+
+ROWS = [{"text": sentence(n), "label": ("good", "bad")[n % 2]} for n in range(60)]
+COLUMNS = {name: [row[name] for row in ROWS] for name in ("text", "label")}
+PAIRS = [[row["text"], row["label"]] for row in ROWS]
+
+
+def indented(rows: list[Any], between: str = "\n") -> str:
+    return between.join(json.dumps(row, indent=2) for row in rows)
+
+
+def read(path: Path, text: str) -> list[tuple[str, int]]:
+    path.write_text(text, encoding="utf-8")
+    return sorted((row.text, row.label) for part in prepare(path).parts.values() for row in part)
+
+
+WANTED = sorted((row["text"], int(row["label"] == "good")) for row in ROWS)
+WHOLE = {
+    "indented rows": indented(ROWS),
+    "rows with commas": indented(ROWS, ",\n"),
+    "lines with commas": ",\n".join(map(json.dumps, ROWS)),
+    "rows without ends of lines": "".join(map(json.dumps, ROWS)),
+    "an array": json.dumps(ROWS),
+    "an indented array": json.dumps(ROWS, indent=1),
+    "an array of lines": "[\n" + ",\n".join(map(json.dumps, ROWS)) + "\n]\n",
+    "columns": json.dumps(COLUMNS),
+    "indented columns": json.dumps(COLUMNS, indent=1),
+    "columns by number": json.dumps(
+        {name: {str(n): v for n, v in enumerate(cells)} for name, cells in COLUMNS.items()}
+    ),
+    "rows by number": json.dumps({str(n): row for n, row in enumerate(ROWS)}),
+    "names and cells": json.dumps({"columns": ["text", "label"], "data": PAIRS}),
+    "wrapped": json.dumps({"schema": {"fields": []}, "data": ROWS}),
+    "wrapped in rows": json.dumps({"rows": ROWS}),
+    "lines": "\n".join(map(json.dumps, ROWS)),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+def test_rows_are_read_however_the_file_holds_them(tmp_path: Path, name: str, ending: str) -> None:
+    assert read(tmp_path / f"data.{ending}", WHOLE[name]) == WANTED
+
+
+@pytest.mark.parametrize(("name", "is_said"), [("columns", True), ("lines", False)])
+def test_what_was_made_rows_of_is_said(name: str, is_said: bool, tmp_path: Path) -> None:
+    made = prepare(write(tmp_path / "a.json", WHOLE[name]))
+    assert ("rows-of-one-object" in finding_names(made)) is is_said
+
+
+def test_the_control_is_one_row_of_words_and_a_broken_line(tmp_path: Path) -> None:
+    """Equal lists of words and tags are a row; a line that is cut off is a bad row."""
+    row = {"tokens": ["Anna", "sleeps"], "tags": ["B-PER", "O"]}
+    one = write(tmp_path / "one.json", json.dumps(row))
+    refusal(DataError, lambda: prepare(one))
+    lines = ['{"text": "cut off",', *map(json.dumps, ROWS)]
+    cut = write(tmp_path / "cut.jsonl", "\n".join(lines))
+    assert "line 1" in str(refusal(DataError, lambda: prepare(cut)).where)
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        PAIRS,
+        {"train": ROWS, "test": ROWS},
+        {"text": ["a", "b"], "label": ["c"]},
+        {"columns": ["text", "label"], "data": [["a", "b"], ["c"]]},
+        {"text": {"0": "a", "1": "b"}, "label": {"0": "c"}},
+        [1, 2],
+    ],
+)
+def test_other_values_are_refused(tmp_path: Path, value: Any, ending: str) -> None:
+    path = write(tmp_path / f"data.{ending}", json.dumps(value))
+    refusal(DataError, lambda: prepare(path))
+
+
+ANSWER = {"text": "Anna", "answer_start": 7}
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"answers": [ANSWER]},
+        {"answer": [ANSWER]},
+        {"answer": ANSWER},
+        {"answers": ANSWER},
+        {"answers": {"text": ["Anna"], "answer_start": [7]}},
+        {"answer": "Anna"},
+    ],
+)
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+def test_answers_of_squad_in_each_form(tmp_path: Path, answers: Any, ending: str) -> None:
+    paragraphs = []
+    for n in range(40):
+        question = {"id": str(n), "question": f"Who came {n}?", **answers}
+        paragraphs.append({"context": f"In May Anna came to Rome {n}.", "qas": [question]})
+    articles = {"version": "1", "data": [{"title": "t", "paragraphs": paragraphs}]}
+    parts = prepare(write(tmp_path / f"squad.{ending}", json.dumps(articles))).parts
+    assert {row.answers for part in parts.values() for row in part} == {(("Anna", 7),)}
+
+
+# ------------------------------------------------------------------------- tables below a title
+@pytest.mark.parametrize(
+    "above", ["# made in May", "# made, in May", "// a\n// b", "List of May", "List, of May", "% x"]
+)
+@pytest.mark.parametrize(("ending", "separator"), [("csv", ","), ("tsv", "\t")])
+def test_a_line_above_the_header_is_refused(
+    tmp_path: Path, above: str, ending: str, separator: str
+) -> None:
+    lines = [separator.join(row.values()) for row in [{"a": "text", "b": "label"}, *ROWS]]
+    lines = [*above.replace(",", separator).split("\n"), *lines]
+    path = write(tmp_path / f"data.{ending}", "\n".join(lines))
+    error = refusal(DataError, lambda: prepare(path))
+    first = int(str(error.do).rpartition(" ")[2])
+    assert read(path, "\n".join(lines[first - 1 :])) == WANTED

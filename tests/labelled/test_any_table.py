@@ -57,7 +57,7 @@ TABLES: list[dict[str, st.SearchStrategy[Any]]] = [
     {"text": WORDS, "labels": st.lists(NAMES, max_size=2)},
     {"sentence1": WORDS, "sentence2": WORDS, "label": st.one_of(NUMBERS, NAMES)},
     {"tokens": st.lists(WORDS, min_size=2, max_size=3), "tags": TAGS},
-    {"question": WORDS, "context": WORDS, "answers": ANSWERS},
+    {"question": WORDS, "context": WORDS, "answers": st.one_of(ANSWERS, st.lists(ANSWERS))},
     {"question": WORDS, "choices": st.lists(WORDS, min_size=2, max_size=3), "label": NUMBERS},
     {"premise": WORDS, "choice1": WORDS, "choice2": NAMES, "label": NUMBERS},
     {"src": WORDS, "tgt": WORDS},
@@ -80,6 +80,17 @@ def understand(table: Table, reading: ReadingOptions, kind: str | None) -> str:
     except MaskwrightError as error:
         assert error.what.startswith("no rows are left for validation")
     return task.name
+
+
+QUESTION = {"question": "q", "context": "the ring of Saturn"}
+PLACES = {"text": ["Saturn"], "answer_start": 12}
+
+
+@pytest.mark.parametrize("answers", [PLACES, [PLACES, "x"]])
+def test_answers_of_unlike_shapes_are_refused_in_our_words(answers: Any) -> None:
+    table = table_of(*[{**QUESTION, "answers": answers}] * 12)
+    with pytest.raises(MaskwrightError):
+        build(table, infer(table))
 
 
 @given(st.data(), st.sampled_from(TABLES), st.sampled_from([None, None, *shapes()]), st.booleans())
@@ -111,19 +122,12 @@ def test_any_bytes(
         understand(table, reading, None)
 
 
-def test_rows_of_unlike_shapes_are_refused_in_our_words(tmp_path: Path) -> None:
-    """Each of these ended in a traceback."""
-    context = "the ring of Saturn"
-    answers = {"text": ["Saturn"], "answer_start": 12}
-    for rows in (
-        [{"question": "q", "context": context, "answers": answers}] * 12,
-        [{"question": "q", "context": context, "answers": [answers, "x"]}] * 12,
-        [{"sentence1": f"a {n}", "sentence2": "b", "label": ["x", "y"]} for n in range(12)],
-    ):
-        path = write_rows(tmp_path / "rows.jsonl", rows)
-        kind = "similarity" if "label" in rows[0] else None
-        with pytest.raises(MaskwrightError):
-            prepare(path, task=kind)
+ANSWERS = st.fixed_dictionaries(
+    {
+        "text": st.lists(WORDS, max_size=2),
+        "answer_start": st.one_of(NUMBERS, st.lists(NUMBERS, max_size=2)),
+    }
+)
 
 
 def test_a_translation_that_the_first_row_lacks(tmp_path: Path) -> None:
@@ -139,8 +143,7 @@ def test_names_of_classes_in_another_encoding(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not UTF-8"):
         prepare(tmp_path)
     (tmp_path / "labels.json").write_bytes('\ufeff["grün", "rot"]'.encode())
-    made = prepare(tmp_path)
-    assert made.labels is not None and made.labels.names == ("grün", "rot")
+    assert prepare(tmp_path).labels.names == ("grün", "rot")
 
 
 def test_what_only_running_text_is_read_by(tmp_path: Path) -> None:
@@ -149,8 +152,8 @@ def test_what_only_running_text_is_read_by(tmp_path: Path) -> None:
         prepare(path, reading=ReadingOptions(column="body"))
 
 
-def test_a_missing_label_is_the_same_number_however_it_is_written(tmp_path: Path) -> None:
-    rows = "".join(f"a {n},{('0.0', '1.0', '-1.0')[n % 3]}\n" for n in range(60))
-    (tmp_path / "a.csv").write_text("text,label\n" + rows)
-    made = prepare(tmp_path / "a.csv", no_label="-1")
-    assert made.labels is not None and made.labels.names == ("0", "1") and made.unlabelled == 20
+def test_a_missing_label_is_the_same_number_however_it_is_written() -> None:
+    labels = ("0.0", "1.0", "-1.0")
+    table = table_of(*({"text": f"a {n}", "label": labels[n % 3]} for n in range(60)))
+    made = build(table, infer(table, no_label="-1"), no_label="-1")
+    assert made.labels.names == ("0", "1") and made.unlabelled == 20

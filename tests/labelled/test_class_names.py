@@ -1,18 +1,20 @@
-"""The names of classes beside the data: lists and mappings, read or refused by name."""
+"""The names of classes beside the data, lists and mappings; and folders that `datasets` saved."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from labelled.tables import loaded, refusal, sentence, write
+from labelled.tables import loaded, refusal, sentence, sizes, write, write_parquet, write_rows
 from maskwright.base.errors import DataError
+from maskwright.text.corpus.read import read
 from maskwright.text.tables.files import FILE, load
 from maskwright.text.tables.infer import infer
-from maskwright.text.tables.prepare import build
+from maskwright.text.tables.prepare import build, prepare
 
 NAMED = {"names": ["bad", "good"], "_type": "ClassLabel"}
 MAPPINGS = [
@@ -38,12 +40,16 @@ def data(folder: Path, names: Any, *labels: Any, file: str = "labels.json") -> P
     return folder
 
 
+def class_names(path: Path) -> tuple[str, ...]:
+    return loaded(path).labels.names
+
+
 @pytest.mark.parametrize("names", MAPPINGS)
 def test_every_form_names_the_classes(names: Any, tmp_path: Path) -> None:
     folder = data(tmp_path, names, 1, 0, 1)
     for path in (folder, folder / "reviews.csv"):
         made = loaded(path)
-        assert made.labels is not None and made.labels.names == ("bad", "good")
+        assert made.labels.names == ("bad", "good")
         assert [e.label for e in made.parts["all"][:3]] == [1, 0, 1]
         assert len(made.parts["all"]) == 12, "the names are no rows"
         assert "names-of-classes" in {note.name for note in made.counts["all"].notes}
@@ -51,38 +57,30 @@ def test_every_form_names_the_classes(names: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["id2label.json", "label_map.json", "classes.json"])
 def test_such_files_have_other_names_too(file: str, tmp_path: Path) -> None:
-    made = loaded(data(tmp_path, {"0": "bad", "1": "good"}, 1, 0, file=file))
-    assert made.labels is not None and made.labels.names == ("bad", "good")
+    folder = data(tmp_path, {"0": "bad", "1": "good"}, 1, 0, file=file)
+    assert class_names(folder) == ("bad", "good")
     assert FILE.search("languages.json") is None, "the control"
-    made = loaded(
-        data(
-            tmp_path / "b",
-            {"default": {"features": {"label": NAMED}}},
-            1,
-            0,
-            file="dataset_infos.json",
-        )
-    )
-    assert made.labels is not None and made.labels.names == ("bad", "good")
+
+
+def test_what_datasets_writes_of_all_columns(tmp_path: Path) -> None:
+    infos = {"default": {"features": {"label": NAMED}}}
+    assert class_names(data(tmp_path, infos, 1, 0, file="dataset_infos.json")) == ("bad", "good")
 
 
 def test_numbers_may_have_gaps_and_names_may_stand_in_the_data(tmp_path: Path) -> None:
     made = loaded(data(tmp_path, {"bad": 2, "good": 5, "odd": -1}, 5, 2, 5))
-    assert made.labels is not None and made.labels.names == ("odd", "bad", "good")
-    assert made.labels.values == (-1, 2, 5)
+    assert made.labels.names == ("odd", "bad", "good") and made.labels.values == (-1, 2, 5)
     assert [e.label for e in made.parts["all"][:3]] == [2, 1, 2]
     error = refusal(DataError, lambda: loaded(data(tmp_path, {"bad": 2, "good": 5}, 5, 3)))
     assert error.wanted == "one of 2, 5 (2 classes: bad, good)"
-    made = loaded(data(tmp_path, {"good": 0, "bad": 1}, "bad", "good"))
-    assert made.labels is not None and made.labels.names == ("good", "bad")
+    named = data(tmp_path, {"good": 0, "bad": 1}, "bad", "good")
+    assert class_names(named) == ("good", "bad")
 
 
 def test_names_of_a_column_of_another_name(tmp_path: Path) -> None:
-    folder = data(tmp_path, {"0": "bad", "1": "good"}, 1, 0)
-    text = (folder / "reviews.csv").read_text()
-    write(folder / "reviews.csv", text.replace("text,label", "text,stance"))
-    made = loaded(folder)
-    assert made.labels is not None and made.labels.names == ("bad", "good")
+    table = data(tmp_path, {"0": "bad", "1": "good"}, 1, 0) / "reviews.csv"
+    write(table, table.read_text().replace("text,label", "text,stance"))
+    assert class_names(tmp_path) == ("bad", "good")
 
 
 def test_numbers_with_names_are_classes_however_many(tmp_path: Path) -> None:
@@ -92,8 +90,7 @@ def test_numbers_with_names_are_classes_however_many(tmp_path: Path) -> None:
     assert loaded(tmp_path).task.name == "regression", "the control"
     write(tmp_path / "labels.json", json.dumps(names))
     made = loaded(tmp_path)
-    assert made.task.name == "classification" and made.labels is not None
-    assert made.labels.names == tuple(names.values())
+    assert made.task.name == "classification" and made.labels.names == tuple(names.values())
 
 
 def test_numbers_that_a_model_learned_without_names_stay_they(tmp_path: Path) -> None:
@@ -133,15 +130,105 @@ def test_what_names_nothing_is_refused_by_the_files_name(names: Any, tmp_path: P
 def test_names_of_other_data_beside_a_file_are_not_used(tmp_path: Path) -> None:
     """Who names the file alone may have other data in the folder."""
     folder = data(tmp_path, ["politics", "art"], "bad", "good")
-    made = loaded(folder / "reviews.csv")
-    assert made.labels is not None and made.labels.names == ("bad", "good")
+    assert class_names(folder / "reviews.csv") == ("bad", "good")
     refusal(DataError, lambda: loaded(folder))
 
 
 def test_rows_of_a_part_are_rows_whatever_their_file_is_called(tmp_path: Path) -> None:
-    lines = "".join(
-        json.dumps({"id": n, "text": sentence(n), "label": "xy"[n % 2]}) + "\n" for n in range(6)
-    )
-    write(tmp_path / "train_labels.jsonl", lines)
-    write(tmp_path / "test_labels.json", json.dumps([json.loads(s) for s in lines.splitlines()]))
-    assert [len(rows) for rows in loaded(tmp_path).parts.values()] == [6, 6]
+    rows = [{"id": n, "text": sentence(n), "label": "xy"[n % 2]} for n in range(6)]
+    write_rows(tmp_path / "train_labels.jsonl", rows)
+    write(tmp_path / "test_labels.json", json.dumps(rows))
+    assert sizes(loaded(tmp_path)) == {"train": 6, "test": 6}
+
+
+CLASSES = {"names": ["bad", "good"], "_type": "ClassLabel"}
+ROWS = [{"text": sentence(n), "label": n % 2} for n in range(60)]
+TEXTS = [row["text"] for row in ROWS]
+FEATURES: dict[str, Any] = {"text": {"dtype": "string", "_type": "Value"}, "label": CLASSES}
+
+
+def write_arrow(path: Path, some: Sequence[dict[str, Any]], noted: bool = True) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra `data` is not installed")
+    table = pyarrow.Table.from_pylist(list(some))
+    if noted:
+        note = json.dumps({"info": {"features": FEATURES}})
+        table = table.replace_schema_metadata({"huggingface": note})
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as to:
+        to.write_table(table)
+
+
+def saved(folder: Path, *shards: Sequence[dict[str, Any]], noted: bool = True) -> Path:
+    """A folder as `save_to_disk` writes it."""
+    names = [f"data-{n:05}-of-{len(shards):05}.arrow" for n in range(len(shards))]
+    state = {"_data_files": [{"filename": name} for name in names], "_split": None}
+    write(folder / "state.json", json.dumps(state))
+    write(folder / "dataset_info.json", json.dumps({"features": FEATURES}))
+    for name, rows in zip(names, shards, strict=True):
+        write_arrow(folder / name, rows, noted)
+    return folder
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_all_shards_are_one_table_with_the_names_of_its_classes(
+    noted: bool, tmp_path: Path
+) -> None:
+    folder = saved(tmp_path / "set", ROWS[:20], ROWS[20:40], noted=noted)
+    write_arrow(folder / "cache-1f2e.arrow", ROWS[40:])  # a result that a program kept there
+    made = prepare(folder)
+    assert sum(sizes(made).values()) == 40 and made.labels.names == ("bad", "good")
+    assert [d.text for d in read(folder)] == TEXTS[:40]
+    (alone,) = load(folder / "data-00001-of-00002.arrow").parts.values()
+    assert [row.values for row in alone] == ROWS[20:40]
+
+
+def test_parts_are_folders_by_their_names(tmp_path: Path) -> None:
+    names = ["train", "valid", "unsupervised"]
+    for part in names:
+        saved(tmp_path / part, ROWS[:20])
+    write(tmp_path / "dataset_dict.json", json.dumps({"splits": names}))
+    table = load(tmp_path)
+    assert sizes(table) == {"train": 20, "validation": 20}
+    assert "unsupervised" in table.counts["train"].without_part[0]
+    write(tmp_path / "dataset_dict.json", json.dumps({"splits": [*names, "test"]}))
+    with pytest.raises(DataError, match="no test"):
+        load(tmp_path)
+
+
+def test_what_is_not_whole_is_refused(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "set", ROWS[:20], ROWS[20:40])
+    (folder / "data-00001-of-00002.arrow").unlink()
+    with pytest.raises(DataError, match="data-00001-of-00002"):
+        load(folder)
+    folder = saved(tmp_path / "selected", ROWS[:20])
+    state = json.loads((folder / "state.json").read_text())
+    state["_indices_data_files"] = [{"filename": "indices.arrow"}]
+    write(folder / "state.json", json.dumps(state))
+    with pytest.raises(DataError, match="selection") as caught:
+        load(folder)
+    assert "flatten_indices" in str(caught.value.do)
+
+
+def test_what_is_said_of_the_columns_is_no_data(tmp_path: Path) -> None:
+    write_arrow(tmp_path / "reviews-train.arrow", ROWS[:20])
+    infos = {"default": {"features": FEATURES}}
+    write(tmp_path / "dataset_info.json", json.dumps(infos["default"]))
+    write(tmp_path / "dataset_infos.json", json.dumps(infos, indent=1))
+    table = load(tmp_path)
+    assert sizes(table) == {"train": 20}
+    assert list(table.names["label"].values()) == ["bad", "good"]
+    assert [d.text for d in read(tmp_path)] == TEXTS[:20]
+
+
+def test_other_files_of_these_names_are_data(tmp_path: Path) -> None:
+    """The control: a `state.json` that lists no files is a table as any other."""
+    write(tmp_path / "state.json", json.dumps(ROWS))
+    assert sizes(load(tmp_path)) == {"all": 60}
+
+
+@pytest.mark.parametrize("order", [["en", "de"], ["de", "en"]])
+def test_languages_are_in_the_order_of_their_writer(order: list[str], tmp_path: Path) -> None:
+    pairs = [{"translation": {"de": f"Katze {n}", "en": f"cat {n}"}} for n in range(20)]
+    features = {"translation": {"languages": order, "_type": "Translation"}}
+    noted = {"huggingface": json.dumps({"info": {"features": features}})}
+    made = prepare(write_parquet(tmp_path / "a.parquet", pairs, noted))
+    assert made.task.columns.roles["source"] == (f"translation.{order[0]}",)

@@ -34,71 +34,67 @@ def dataset(labels, texts=None, groups=None, task="classification", **parts):
     return Dataset(Task(shape, "", columns), {source: rows, **others}, vocabulary, groups=kept)
 
 
-def folds_of(data, num_folds=5, seed=0):
-    return fold_rows(divide(data, num_folds), num_folds, seed)
+def folds_of(labels, num_folds=5, seed=0, **kinds):
+    return fold_rows(divide(dataset(labels, **kinds), num_folds), num_folds, seed)
 
 
 def test_each_row_is_in_one_fold_and_classes_are_spread_evenly() -> None:
     labels = [0] * 50 + [1] * 23 + [2] * 5
-    folds = folds_of(dataset(labels))
+    folds = folds_of(labels)
     assert sorted(i for fold in folds for i in fold) == list(range(78))
     for cls, low, high in ((0, 10, 10), (1, 4, 5), (2, 1, 1)):
         counts = [sum(labels[i] == cls for i in fold) for fold in folds]
         assert low <= min(counts) and max(counts) <= high
     assert max(map(len, folds)) - min(map(len, folds)) <= 1
-    assert folds_of(dataset(labels), seed=1) != folds == folds_of(dataset(labels))
+    assert folds_of(labels, seed=1) != folds == folds_of(labels)
 
 
 def test_folds_do_not_depend_on_the_order_of_rows() -> None:
     labels = [n % 3 for n in range(40)]
     order = np.random.default_rng(0).permutation(40)
-    shuffled = dataset([labels[i] for i in order], [f"text {i}" for i in order])
-    folds = [sorted(int(order[i]) for i in fold) for fold in folds_of(shuffled)]
-    assert sorted(folds) == sorted(folds_of(dataset(labels)))
+    shuffled = folds_of([labels[i] for i in order], texts=[f"text {i}" for i in order])
+    assert sorted(sorted(order[fold]) for fold in shuffled) == sorted(map(sorted, folds_of(labels)))
 
 
-@pytest.mark.parametrize("by", ["group", "text"])
+@pytest.mark.parametrize("by", ["groups", "texts"])
 def test_groups_and_equal_texts_are_in_one_fold(by: str) -> None:
-    names = [f"name {n // 3}" for n in range(60)]
-    given = {"groups": names} if by == "group" else {"texts": names}
-    labels = [n % 2 for n in range(60)]
-    owner = {
-        i: number for number, fold in enumerate(folds_of(dataset(labels, **given))) for i in fold
-    }
-    assert all(len({owner[i] for i in range(n, n + 3)}) == 1 for n in range(0, 60, 3))
-    free = {i: number for number, fold in enumerate(folds_of(dataset(labels))) for i in fold}
-    assert any(len({free[i] for i in range(n, n + 3)}) > 1 for n in range(0, 60, 3))  # control
+    def torn(**kinds: list[str]) -> int:
+        """How many of 20 groups are in several folds."""
+        folds = folds_of([n % 2 for n in range(60)], **kinds)
+        fold_of = {i: number for number, fold in enumerate(folds) for i in fold}
+        return sum(len({fold_of[i] for i in range(n, n + 3)}) > 1 for n in range(0, 60, 3))
+
+    assert torn(**{by: [f"name {n // 3}" for n in range(60)]}) == 0
+    assert torn() > 0, "the control"
 
 
 def test_several_labels_and_numbers_are_spread() -> None:
     label_sets = [(0, 1), (0,), (1, 2), (), (0, 2), (1,)] * 10
-    folds = folds_of(dataset(label_sets, task="multi-label"))
+    folds = folds_of(label_sets, task="multi-label")
     for label in range(3):
         counts = [sum(label in label_sets[i] for i in fold) for fold in folds]
         assert max(counts) - min(counts) <= 1
-    numbers = [float(n) for n in range(100)]
-    means = [np.mean(fold) for fold in folds_of(dataset(numbers, task="regression"))]
-    assert max(means) - min(means) < 8  # random folds: a standard error of 6.5 each
+    folds = folds_of([float(n) for n in range(100)], task="regression")
+    assert np.ptp([np.mean(fold) for fold in folds]) < 8  # random: a standard error of 6.5 each
 
 
 def test_the_only_row_of_a_class_is_never_held_out() -> None:
-    folds = folds_of(dataset([0] * 12 + [1] * 12 + [2]))
-    assert 24 not in {i for fold in folds for i in fold}
-    two = folds_of(dataset([0] * 12 + [1] * 12 + [2] * 2))  # control: each can be held out
-    assert Counter(i for fold in two for i in fold) == Counter(range(26))
+    for rare, held_out in ((1, 24), (2, 26)):  # the control: of two rows each can be held out
+        folds = folds_of([0] * 12 + [1] * 12 + [2] * rare)
+        assert Counter(i for fold in folds for i in fold) == Counter(range(held_out))
 
 
-def test_folds_without_rows_are_left_out_or_refused() -> None:
-    folds = folds_of(dataset([0, 0, 1, 1, *range(2, 20)]))
-    assert [len(fold) for fold in folds if not fold] == [] and 2 <= len(folds) < 5
+def test_folds_without_rows_are_left_out() -> None:
+    folds = folds_of([0, 0, 1, 1, *range(2, 20)])
+    assert all(folds) and 2 <= len(folds) < 5
+
+
+@pytest.mark.parametrize(
+    ("labels", "texts", "num_folds"), [([*range(20)], None, 5), ([0, 1, 0, 1], [*"abab"], 3)]
+)
+def test_fewer_rows_than_folds_are_refused(labels, texts, num_folds) -> None:
     with pytest.raises(DataError) as error:
-        folds_of(dataset(list(range(20))))
-    assert error.value.where == "--folds"
-
-
-def test_fewer_rows_than_folds_are_refused() -> None:
-    with pytest.raises(DataError) as error:
-        folds_of(dataset([0, 1, 0, 1], ["a", "b", "a", "b"]), 3)
+        folds_of(labels, num_folds, texts=texts)
     assert error.value.where == "--folds"
 
 

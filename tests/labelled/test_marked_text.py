@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from labelled.tables import loaded, refusal, table_of, understood, write, write_parquet, write_rows
+from labelled.tables import loaded, refusal, table_of, understood, write, write_parquet
 from maskwright.base.errors import DataError
 from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.marked_text import are_marked_spans, tag_words, words_in
 from maskwright.text.tables.prepare import prepare
 
 TEXT = "Ann Lee, of New York."
 
 
-def tags(*parts: Any, text: str = TEXT) -> dict[str, str]:
-    found = tag_words(text, list(parts), "a.jsonl, line 1")
-    assert len(found.words) == len(found.tags)
-    return {word: tag for word, tag in zip(found.words, found.tags, strict=True) if tag != "O"}
+def tags(*parts: Any) -> dict[str, str]:
+    tagged = tag_words(TEXT, list(parts), "a.jsonl, line 1")
+    return {word: tag for word, tag in zip(tagged.words, tagged.tags, strict=True) if tag != "O"}
 
 
 def test_words_of_marked_parts_have_their_tags() -> None:
@@ -33,9 +33,6 @@ def test_words_of_marked_parts_have_their_tags() -> None:
     assert tags([0, 3, "PER"], [4, 7, "PER"]) == {"Ann": "B-PER", "Lee": "B-PER"}
     assert tags([20, 21, "END"]) == {".": "B-END"}
     assert tags() == {}
-    for keys in (("start", "end", "label"), ("start_offset", "end_offset", "entity_group")):
-        assert tags(dict(zip(keys, (0, 7, "PER"), strict=True))) == tags([0, 7, "PER"])
-    assert tags({"start": 0, "end": 7, "labels": ["PER"]}) == tags([0, 7, "PER"])
 
 
 def test_a_part_of_a_word_takes_the_whole_of_it_and_is_counted() -> None:
@@ -62,71 +59,66 @@ def test_what_is_no_part_is_refused(part: Any, what: str) -> None:
     assert what in error.what and error.where == "a.jsonl, line 1" and error.do
 
 
-def test_what_a_list_of_parts_is() -> None:
-    assert are_marked_spans([[0, 3, "PER"]]) and are_marked_spans(
-        [{"begin": 0, "end": 3, "type": "PER"}]
-    )
-    for value in (
-        [],
-        [0, 3, "PER"],
-        [[0, 3]],
-        [[0, 3, ""]],
-        "[[0, 3, 'PER']]",
-        [["a", 1, "b"]],
-        [{"text": "Ann", "answer_start": 0}],
-    ):
-        assert not are_marked_spans(value)
+@pytest.mark.parametrize(
+    ("value", "is_one"),
+    [
+        ([[0, 3, "PER"]], True),
+        ([{"begin": 0, "end": 3, "type": "PER"}], True),
+        ([], False),
+        ([0, 3, "PER"], False),
+        ([[0, 3]], False),
+        ([[0, 3, ""]], False),
+        ("[[0, 3, 'PER']]", False),
+        ([["a", 1, "b"]], False),
+        ([{"text": "Ann", "answer_start": 0}], False),
+    ],
+)
+def test_what_a_list_of_parts_is(value: Any, is_one: bool) -> None:
+    assert are_marked_spans(value) is is_one
 
 
-def rows(count: int) -> list[dict[str, Any]]:
-    each = [
-        {"id": 7, "text": "Ann is here", "label": [[0, 3, "PER"]]},
-        {"id": 8, "text": "nobody is in Rome", "label": [[13, 17, "LOC"]]},
-        {"id": 9, "text": "nobody at all", "label": []},
-    ]
-    return each * count
+ROWS: list[dict[str, Any]] = [
+    {"id": 7, "text": "Ann is here", "label": [[0, 3, "PER"]]},
+    {"id": 8, "text": "nobody is in Rome", "label": [[13, 17, "LOC"]]},
+    {"id": 9, "text": "nobody at all", "label": []},
+] * 10
 
 
 def test_a_table_of_them_is_tagging(tmp_path: Path) -> None:
-    task, examples = understood(table_of(*rows(10)))
+    task, examples = understood(table_of(*ROWS))
     assert task.name == "tagging" and "marked" in task.why
     assert task.columns.roles == {"tokens": ("text",), "tags": ("label",)}
-    assert examples.labels is not None and set(examples.labels.names) == {"O", "B-LOC", "B-PER"}
-    first = examples.parts["all"][1]
-    assert first.tokens == ("nobody", "is", "in", "Rome") and first.text == "nobody is in Rome"
-    assert [examples.labels.names[n] for n in first.tags] == ["O", "O", "O", "B-LOC"]
-    # As cells of a csv, and from a file.
-    cells = "".join(f'{r["text"]},"{r["label"]}"\n' for r in rows(10))
-    for path in (
-        write(tmp_path / "a.csv", "text,entities\n" + cells),
-        write_rows(tmp_path / "a.jsonl", rows(10)),
-    ):
-        assert [e.tags for e in loaded(path).parts["all"]] == [
-            e.tags for e in examples.parts["all"]
-        ]
+    row = examples.parts["all"][1]
+    assert row.tokens == ("nobody", "is", "in", "Rome") and row.text == "nobody is in Rome"
+    assert [examples.labels.names[n] for n in row.tags] == ["O", "O", "O", "B-LOC"]
+    cells = "".join(f'{r["text"]},"{r["label"]}"\n' for r in ROWS)
+    table = loaded(write(tmp_path / "a.csv", "text,entities\n" + cells))
+    assert [e.tags for e in table.parts["all"]] == [e.tags for e in examples.parts["all"]]
 
 
-def test_one_bad_row_is_refused_with_its_place() -> None:
-    for bad in ([[0, 30, "PER"]], [[0, "3", "PER"]], "PER", None):
-        some = [*rows(10), {"id": 1, "text": "Ann is here", "label": bad}]
-        error = refusal(DataError, lambda some=some: understood(table_of(*some)))  # type: ignore[misc]
-        assert "31" in str(error.where)
+@pytest.mark.parametrize("bad", [[[0, 30, "PER"]], [[0, "3", "PER"]], "PER", None])
+def test_one_bad_row_is_refused_with_its_place(bad: Any) -> None:
+    table = table_of(*ROWS, {"id": 1, "text": "Ann is here", "label": bad})
+    assert "31" in str(refusal(DataError, lambda: understood(table)).where)
 
 
-def test_words_of_many_scripts() -> None:
-    for text, wanted in (
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
         ("L’été, à 7%", ["L", "’", "été", ",", "à", "7", "%"]),
         ("हिन्दी में", ["हिन्दी", "में"]),
         ("so\u00adft", ["so\u00adft"]),
         ("👩‍⚕️ ok👍🏽!!", ["👩‍⚕️", "ok", "👍🏽", "!", "!"]),
         ("🇩🇪🇫🇷", ["🇩🇪", "🇫🇷"]),
-    ):
-        assert [text[begin:end] for begin, end in words_in(text)] == wanted
+    ],
+)
+def test_words_of_many_scripts(text: str, words: list[str]) -> None:
+    assert [text[begin:end] for begin, end in words_in(text)] == words
 
 
 # ------------------------------------------------------------------------------ places as given
-def entity_rows(before: str, count: Any = len, own: str | None = "text") -> list[dict[str, Any]]:
-    """Rows whose places are those of `count`, with each part's text if it is to have it."""
+def entity_rows(before: str, count: Any = len, key: str | None = "text") -> list[dict[str, Any]]:
+    """Rows whose places are those of `count`, with each part's text under `key` if there is one."""
     made = []
     for n in range(12):
         name, town = ("Ann", "Berun", "Cyd")[n % 3], ("Rome", "Lund")[n % 2]
@@ -135,25 +127,26 @@ def entity_rows(before: str, count: Any = len, own: str | None = "text") -> list
         for part, kind in ((name, "PER"), (town, "LOC")):
             begin = text.index(part)
             span = {"start": count(text[:begin]), "end": count(text[:begin] + part), "label": kind}
-            parts.append({**span, **({own: part} if own else {})})
+            parts.append({**span, **({key: part} if key else {})})
         made.append({"text": text, "entities": parts})
     return made
 
 
-def told(rows: list[dict[str, Any]]) -> list[set[tuple[str, str]]]:
-    task, made = understood(table_of(*rows))
-    assert task.name == "tagging" and made.labels is not None
+def tagged_words(examples: Dataset) -> list[set[tuple[str, str]]]:
+    """The words of entities of each row, with their tags."""
+    names = examples.labels.names
     return [
-        {
-            (word, made.labels.names[tag])
-            for word, tag in zip(row.tokens, row.tags, strict=True)
-            if tag
-        }
-        for row in made.parts["all"]
+        {(word, names[tag]) for word, tag in zip(row.tokens, row.tags, strict=True) if tag}
+        for part in examples.parts.values()
+        for row in part
     ]
 
 
-RIGHT = told(entity_rows("", own=None))
+def tags_of(rows: list[dict[str, Any]]) -> list[set[tuple[str, str]]]:
+    return tagged_words(understood(table_of(*rows))[1])
+
+
+RIGHT = tags_of(entity_rows("", key=None))
 
 
 @pytest.mark.parametrize(
@@ -174,57 +167,47 @@ RIGHT = told(entity_rows("", own=None))
 )
 @pytest.mark.parametrize("name", ["a.jsonl", "raw.jsonl", "a.json", "a.csv", "a.parquet"])
 def test_places_count_the_text_as_given(before: str, name: str, tmp_path: Path) -> None:
-    rows = entity_rows(before, own=None)
+    rows = entity_rows(before, key=None)
     path = tmp_path / name
     if name == "a.csv":
+        cells = [["text", "entities"], *([r["text"], json.dumps(r["entities"])] for r in rows)]
         with path.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\r\n").writerows(
-                [["text", "entities"], *([r["text"], json.dumps(r["entities"])] for r in rows)]
-            )
+            csv.writer(file, lineterminator="\r\n").writerows(cells)
     elif name == "a.parquet":
         write_parquet(path, rows)
-    elif name == "raw.jsonl":  # control characters without escapes
-        raw = (json.dumps(row, ensure_ascii=False) for row in rows)
-        write(path, "\n".join(line.replace("\\u001b", "\x1b") for line in raw))
+    elif name == "a.json":
+        write(path, json.dumps(rows))
     else:
-        write(path, json.dumps(rows) if name == "a.json" else "\n".join(map(json.dumps, rows)))
+        lines = "\n".join(json.dumps(row, ensure_ascii=name == "a.jsonl") for row in rows)
+        # Raw: control characters without escapes.
+        write(path, lines if name == "a.jsonl" else lines.replace("\\u001b", "\x1b"))
     made = prepare(path, reading=ReadingOptions(on_nul="strip"))
-    assert made.labels is not None
-    found = [
-        {
-            (word, made.labels.names[tag])
-            for word, tag in zip(row.tokens, row.tags, strict=True)
-            if tag
-        }
-        for row in made.parts["train"]
-    ]
-    assert found and all(each in RIGHT for each in found)
+    assert sorted(map(sorted, tagged_words(made))) == sorted(map(sorted, RIGHT))
     assert all(row.widened == 0 for row in made.parts["train"])
 
 
-@pytest.mark.parametrize("own", ["text", "word", "surface_form", "mention", "value"])
-@pytest.mark.parametrize(
-    ("before", "count", "cause"),
-    [
-        ("\U0001f600 ", lambda text: len(text.encode("utf-16-le")) // 2, "UTF-16"),
-        ("é ", lambda text: len(text.encode()), "bytes"),
-        ("a\r\n", lambda text: len(text.replace("\r\n", "\n")), "LF for CRLF"),
-        ("a\nb\n", lambda text: len(text.replace("\n", "\r\n")), "CRLF for LF"),
-        ("  ", lambda text: len(text.lstrip()), "without the blanks"),
-        ("\x1b ", lambda text: len(text.replace("\x1b", "")), "without control characters"),
-        ("e\u0301 ", lambda text: len(unicodedata.normalize("NFC", text)), "NFC"),
-        ("\u0958 ", lambda text: len(unicodedata.normalize("NFD", text)), "Unicode form"),
-        ("", lambda text: len(text) + 1, "from 1"),
-        ("", lambda text: len(text) + 2, "stands at"),
-    ],
-)
-def test_a_part_that_brings_its_text_must_have_it_there(
-    before: str, count: Any, cause: str, own: str
-) -> None:
-    rows = entity_rows(before, count, own)
-    error = refusal(DataError, lambda: understood(table_of(*rows)))
+OTHER_COUNTS = {
+    "UTF-16": ("\U0001f600 ", lambda text: len(text.encode("utf-16-le")) // 2),
+    "bytes": ("éé ", lambda text: len(text.encode())),
+    "LF for CRLF": ("a\r\n", lambda text: len(text.replace("\r\n", "\n"))),
+    "CRLF for LF": ("a\nb\n", lambda text: len(text.replace("\n", "\r\n"))),
+    "without the blanks": ("  ", lambda text: len(text.lstrip())),
+    "without control characters": ("\x1b ", lambda text: len(text.replace("\x1b", ""))),
+    "NFC": ("e\u0301 ", lambda text: len(unicodedata.normalize("NFC", text))),
+    "Unicode form": ("\u0958 ", lambda text: len(unicodedata.normalize("NFD", text))),
+    "from 1": ("", lambda text: len(text) + 1),
+    "stands at": ("", lambda text: len(text) + 2),
+}
+
+
+@pytest.mark.parametrize("key", ["text", "word", "surface_form", "mention", "value"])
+@pytest.mark.parametrize("cause", OTHER_COUNTS)
+def test_a_part_that_brings_its_text_must_have_it_there(cause: str, key: str) -> None:
+    before, count = OTHER_COUNTS[cause]
+    table = table_of(*entity_rows(before, count, key))
+    error = refusal(DataError, lambda: understood(table))
     assert cause in str(error.do) and "on_bad=skip" in str(error.do)
-    assert told(entity_rows(before, own=own)) == RIGHT, "the control"
+    assert tags_of(entity_rows(before, key=key)) == RIGHT, "the control"
 
 
 def test_a_parts_own_text_may_be_written_otherwise() -> None:
@@ -240,16 +223,14 @@ def test_a_parts_own_text_may_be_written_otherwise() -> None:
     assert "last character" in str(error.do)
 
 
-def test_places_in_another_counting_are_noticed_without_the_parts_texts() -> None:
-    for before, count in (
-        ("\U0001f600 ", lambda text: len(text.encode("utf-16-le")) // 2),
-        ("éé ", lambda text: len(text.encode())),
-        ("a\r\n", lambda text: len(text.replace("\r\n", "\n"))),
-    ):
-        rows = entity_rows(before, count, None)
-        error = refusal(DataError, lambda rows=rows: understood(table_of(*rows)))
-        assert "12 rows" in str(error.found)
-        assert told(entity_rows(before, own=None)) == RIGHT, "the control"
-    # The control: parts of words stay what they are, which is counted.
-    some = [{"text": f"Annas Büch {n}", "entities": [[0, 3, "PER"], [6, 8, "X"]]} for n in range(9)]
-    assert understood(table_of(*some))[1].parts["all"][0].widened == 2
+@pytest.mark.parametrize("cause", ["UTF-16", "bytes", "LF for CRLF"])
+def test_places_in_another_counting_are_noticed_without_the_parts_texts(cause: str) -> None:
+    before, count = OTHER_COUNTS[cause]
+    table = table_of(*entity_rows(before, count, None))
+    assert "12 rows" in str(refusal(DataError, lambda: understood(table)).found)
+    assert tags_of(entity_rows(before, key=None)) == RIGHT, "the control"
+
+
+def test_parts_of_words_are_counted_and_no_sign_of_another_counting() -> None:
+    rows = [{"text": f"Annas Büch {n}", "entities": [[0, 3, "PER"], [6, 8, "X"]]} for n in range(9)]
+    assert understood(table_of(*rows))[1].parts["all"][0].widened == 2

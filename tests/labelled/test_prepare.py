@@ -1,16 +1,32 @@
-"""A csv of reviews, from the path to a baseline: the whole way in one call."""
+"""The whole way in one call: columns that make one text, missing fields, and the survey."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from labelled.tables import refusal, sentence, write
+import pytest
+
+from labelled.tables import (
+    finding_names,
+    loaded,
+    refusal,
+    sentence,
+    sizes,
+    table_of,
+    understood,
+    write,
+    write_rows,
+)
 from maskwright.base.errors import DataError, UsageError
-from maskwright.learn.tasks.base import bag_of_words, baselines
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.layout import Dataset
+from maskwright.text.tables.prepare import build, prepare
 from maskwright.text.tables.splits import SplitOptions
-from maskwright.text.tables.survey import survey
+from maskwright.text.tables.survey import Survey, survey
 
 LINES = [
     f'"{"good" if n % 3 else "bad"}, {sentence(n)}",{1 if n % 3 else 5},author {n % 40}'
@@ -30,12 +46,10 @@ def test_a_csv_becomes_a_task_with_parts(tmp_path: Path) -> None:
         "using column 'stars' as label (by its name)",
         "not used: 'author'",
     ]
-    assert made.labels is not None and made.labels.names == ("1", "5")
-    assert [len(rows) for rows in made.parts.values()] == [122, 39, 39]
+    assert made.labels.names == ("1", "5")
+    assert sizes(made) == {"train": 122, "validation": 39, "test": 39}
     assert made.parts["train"][0].where.startswith(f"{tmp_path}/reviews.csv, line ")
     assert survey(made).leaks == []
-    _, (_, words) = baselines.baselines(made, "test")
-    assert (words == bag_of_words.targets(made.parts["test"])).all()
 
 
 def test_what_is_said_overrules_what_is_found(tmp_path: Path) -> None:
@@ -46,19 +60,238 @@ def test_what_is_said_overrules_what_is_found(tmp_path: Path) -> None:
     refusal(UsageError, lambda: prepare(path, columns={"label": "star"}))
 
 
-def test_a_slip_in_a_row_is_refused_with_its_line(tmp_path: Path) -> None:
-    path = reviews(tmp_path, '"good, but",five,author 3')
-    error = refusal(DataError, lambda: prepare(path))
-    assert error.found == "'five'"
-    assert error.where == f"{path}, line 202, column 'stars'"
-
-
 def test_what_was_dropped_is_said(tmp_path: Path) -> None:
     path = reviews(tmp_path, "short", '"good, but",,author 3')
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    skip = ReadingOptions(on_bad="skip")
-    made = prepare(path, reading=skip, rejects=tmp_path / "rejects.jsonl")
-    names = {finding.name for finding in survey(made).findings}
-    assert names >= {"rejected-rows", "byte-order-marks", "possible-groups", "bad-rows"}
-    assert "list-of-bad-rows" in names
-    assert len((tmp_path / "rejects.jsonl").read_text().splitlines()) == 2
+    rejects = tmp_path / "rejects.jsonl"
+    made = prepare(path, reading=ReadingOptions(on_bad="skip"), rejects=rejects)
+    names = {"rejected-rows", "byte-order-marks", "possible-groups", "bad-rows"}
+    assert finding_names(made) >= {*names, "list-of-bad-rows"}
+    assert len(rejects.read_text().splitlines()) == 2
+
+
+def test_several_columns_make_one_text() -> None:
+    bodies = ["" if n % 3 else sentence(n + 99) for n in range(20)]
+    rows = [{"title": f"on {n}", "body": b, "label": "ab"[n % 2]} for n, b in enumerate(bodies)]
+    table, joined = table_of(*rows), {"text": ["title", "body"]}
+    task = infer(table, joined)
+    assert task.name == "classification" and not task.columns.left_out
+    assert any("columns 'title', 'body' as text" in line for line in task.lines())
+    first, second = build(table, task).parts["all"][:2]
+    assert first.text == f"on 0 {bodies[0]}" and second.text == "on 1"  # nothing stands below it
+    rows[4] |= {"title": " ", "body": ""}
+    bad = table_of(*rows)
+    assert "line 5" in str(refusal(DataError, lambda: build(bad, infer(bad, joined))).where)
+
+
+def test_what_is_asked_with_what_it_is_about() -> None:
+    rows = [{"instruction": f"say {n}", "input": "it" * (n % 2), "output": "x"} for n in range(20)]
+    table = table_of(*({**row, "output": sentence(n)} for n, row in enumerate(rows)))
+    error = refusal(DataError, lambda: infer(table))
+    advice = str(error.do).split("; ")[1].split(": ", 1)[1].replace("--column ", "").split()
+    roles: dict[str, list[str]] = {}
+    for role, name in (option.split("=") for option in advice):
+        roles.setdefault(role, []).append(name)
+    assert roles == {"source": ["instruction", "input"], "target": ["output"]}
+    first, second = build(table, infer(table, roles)).parts["all"][:2]
+    assert (first.source, second.source) == ("say 0", "say 1 it")
+
+
+def test_places_are_counted_in_one_column_only() -> None:
+    row = {"q": "what", "a": "river", "b": "a river", "answers": ["river"]}
+    roles = {"question": "q", "context": ["a", "b"]}
+    refusal(UsageError, lambda: infer(table_of(*[row] * 20), roles))
+
+
+Rows = list[dict[str, Any]]
+NONE: dict[str, Any] = {"text": [], "answer_start": []}
+AT = 5  # the row that is changed
+
+
+MAKERS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "answers": lambda n: {
+        "question": f"who is it {n}",
+        "context": f"anna {n} sleeps",
+        "answers": {"text": [f"anna {n}"], "answer_start": [0]},
+    },
+    "labels": lambda n: {"text": f"a text {n}", "labels": ["a", "b"][: 1 + n % 2]},
+    "label": lambda n: {"text": f"a text {n}", "label": "ab"[n % 2]},
+    "entities": lambda n: {"text": f"anna {n} sleeps", "entities": [[0, 4, "PER"]]},
+    "tags": lambda n: {"tokens": ["anna", str(n)], "tags": ["B-PER", "O"]},
+    "hypothesis": lambda n: {"label": "ab"[n % 2], "premise": f"a {n}", "hypothesis": f"b {n}"},
+    "body": lambda n: {"title": f"a title {n}", "body": f"a text {n}", "label": "ab"[n % 2]},
+}
+
+
+def rows_with(name: str) -> Rows:
+    """Rows of a task, of which that column is misspelt or missing in one."""
+    return [MAKERS[name](n) for n in range(40)]
+
+
+def prepared(folder: Path, rows: Rows, **options: Any) -> Dataset:
+    return prepare(write_rows(folder / "data.jsonl", rows), **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("answers", "answer"),
+        ("labels", "label"),
+        ("labels", "lables"),
+        ("label", "lable"),
+        ("entities", "entites"),
+        ("tags", "tag"),
+        ("hypothesis", "hypothesys"),
+    ],
+)
+def test_a_misspelt_field_is_named_with_what_may_be_it(
+    name: str, wrong: str, tmp_path: Path
+) -> None:
+    rows = rows_with(name)
+    assert prepared(tmp_path, rows)
+    rows[AT][wrong] = rows[AT].pop(name)
+    error = refusal(DataError, lambda: prepared(tmp_path, rows))
+    assert f"line {AT + 1}" in str(error.where)
+    assert repr(name) in str(error.wanted) and repr(wrong) in str(error.do)
+    reading = ReadingOptions(on_bad="skip", max_bad_fraction=0.1)
+    assert sum(sizes(prepared(tmp_path, rows, reading=reading)).values()) == len(rows) - 1
+
+
+@pytest.mark.parametrize(("name", "empty"), [("answers", NONE), ("labels", [])])
+def test_a_missing_field_is_no_empty_one(name: str, empty: Any, tmp_path: Path) -> None:
+    rows = rows_with(name)
+    rows[AT][name] = empty
+    assert prepared(tmp_path, rows)  # as it is written where there is none
+    del rows[AT][name]
+    error = refusal(DataError, lambda: prepared(tmp_path, rows))
+    assert json.dumps(empty) in str(error.do)
+
+
+def test_of_a_text_of_several_columns_one_may_be_left_out_and_none_misspelt(tmp_path: Path) -> None:
+    rows, columns = rows_with("body"), {"text": ["title", "body"]}
+    del rows[AT]["body"]
+    assert prepared(tmp_path, rows, columns=columns)
+    rows[AT]["bodi"] = "a text"
+    error = refusal(DataError, lambda: prepared(tmp_path, rows, columns=columns))
+    assert "'bodi'" in str(error)
+
+
+def test_a_question_marked_as_unanswerable_needs_no_answers_and_has_none(tmp_path: Path) -> None:
+    rows = [{**row, "is_impossible": n == AT} for n, row in enumerate(rows_with("answers"))]
+    contradicting = [dict(rows[AT]), {**rows[AT], "answers": NONE, "is_impossible": False}]
+    del rows[AT]["answers"]
+    assert prepared(tmp_path, rows)
+    for row in contradicting:
+        rows[AT] = row
+        with pytest.raises(DataError, match="contradict"):
+            prepared(tmp_path, rows)
+
+
+def rows(count: int, start: int = 0, classes: int = 2) -> list[dict[str, Any]]:
+    return [
+        {"text": sentence(n), "label": "abcdef"[n % classes]} for n in range(start, start + count)
+    ]
+
+
+def of(*some: dict[str, Any], **parts: Any) -> Survey:
+    return survey(understood(table_of(*some, **parts))[1])
+
+
+def said(found: Survey, words: str) -> str:
+    (sentence_,) = [w for w in map(str, found.findings) if words in w]
+    return sentence_
+
+
+def test_clean_data_give_counts_and_no_warnings() -> None:
+    found = of(train=rows(40), validation=rows(10, 100), test=rows(20, 200))
+    assert found.task == "classification" and found.findings == [] and found.leaks == []
+    assert [part.rows for part in found.parts.values()] == [40, 10, 20]
+    assert found.parts["train"].classes == {"a": 20, "b": 20}
+    words = found.parts["train"].words
+    assert words.longest == 10 and words.mean == words.median == words.high == 10
+
+
+def test_F67_planted_leaks_are_counted() -> None:
+    train, test = rows(40), rows(20, 100)
+    test[3] = {"text": f"  {train[7]['text'].upper()}\n", "label": train[7]["label"]}
+    test[9] = {**train[11], "label": "a"}
+    found = of(train=train, test=test)
+    (leak,) = found.leaks
+    assert (leak.part, leak.other, leak.rows, leak.relabelled) == ("test", "train", 2, 1)
+    assert leak.places[0] == ("test.jsonl, line 4", "train.jsonl, line 8")
+    (planted,) = [each for each in found.findings if each.name == "rows-in-two-parts"]
+    assert planted.evidence == "the first: test.jsonl, line 4 and train.jsonl, line 8"
+
+
+def test_pairs_that_are_nearly_the_same_are_leaks_too() -> None:
+    """A pair the other way round, but not a text that also stands beside another."""
+    pairs = [(sentence(n), sentence(500 + n)) for n in range(40)]
+    turned = [(second, first) for first, second in pairs[:7]]
+    other = [(sentence(900 + n), second) for n, (_, second) in enumerate(pairs[:3])]
+    train, test = (
+        [{"sentence1": a, "sentence2": b, "score": n / 40} for n, (a, b) in enumerate(some)]
+        for some in (pairs, turned + other)
+    )
+    assert [leak.rows for leak in of(train=train, test=test).leaks] == [7]
+
+
+def test_triples_of_one_anchor_are_leaks_and_stay_together(tmp_path: Path) -> None:
+    triples = [
+        {"anchor": sentence(n), "positive": f"answer {n}", "negative": f"wrong {n} {k}"}
+        for n in range(30)
+        for k in range(3)
+    ]
+    test = [triples[1], triples[89]]
+    assert [leak.rows for leak in of(train=triples[:84:2], test=test).leaks] == [1]
+    parts = prepare(write_rows(tmp_path / "triples.jsonl", triples)).parts
+    anchors = [{row.anchor for row in part} for part in parts.values()]
+    assert len(anchors) > 1 and sum(map(len, anchors)) == 30
+
+
+def test_duplicates_with_equal_and_with_other_labels() -> None:
+    train = rows(40)
+    train += [train[0], train[0], {**train[1], "label": "a"}, {**train[2], "label": "b"}, train[3]]
+    part = of(train=train, test=rows(4, 100)).parts["train"]
+    assert part.copies == 3 and len(part.contradictions) == 2
+    assert part.contradictions[0] == ("train.jsonl, line 2", "train.jsonl, line 43")
+
+
+def test_classes_that_cannot_be_learned_or_scored() -> None:
+    odd = [{"text": sentence(500 + n), "label": "c"} for n in range(3)]
+    found = of(train=rows(400) + odd, test=rows(10, 1000))
+    assert {"rare-classes", "class-not-scored"} <= {finding.name for finding in found.findings}
+    assert "200 of 'a' and 3 of 'c'" in said(found, "uneven")
+    same = [{"text": sentence(n), "label": "a"} for n in range(1000, 1004)]
+    found = of(train=rows(40), validation=same)
+    assert "same-answer" in {each.name for each in found.findings}
+
+
+def test_a_misspelt_class_is_pointed_at() -> None:
+    train = [{"text": sentence(n), "label": ["positive", "negative"][n % 2]} for n in range(600)]
+    train[17]["label"] = "negatve"
+    found = of(train=train, test=[{**train[0], "text": "x y"}, {**train[1], "text": "y z"}])
+    assert said(found, "misspelt") == "'negatve' (1 row) may be 'negative' (299 rows) misspelt"
+
+
+def test_labels_that_nobody_may_have_given(tmp_path: Path) -> None:
+    def survey_of(header: str, *labels: str) -> tuple[Path, Survey]:
+        lines = "".join(f"{sentence(n)},{labels[n % 5]}\n" for n in range(50))
+        path = write(tmp_path / "a.csv", f"text,{header}\n{lines}")
+        return path, survey(loaded(path))
+
+    _, found = survey_of("labels", "a|b", "", "b", "a", " ")
+    assert "empty-labels" in {finding.name for finding in found.findings}
+    path, found = survey_of("label", "yes", "no", "NA", "None", "no")
+    told = [w for w in map(str, found.findings) if "the name of a class" in w]
+    assert len(told) == 2 and told[0].startswith("'NA' (10 rows)"), told
+    write(path, path.read_text().replace("NA", ""))
+    left = loaded(path, reading=ReadingOptions(on_bad="skip", max_bad_fraction=0.3))
+    assert left.labels.names == ("no", "None", "yes")
+
+
+def test_numbers_and_pairs() -> None:
+    pairs = [{"sentence1": "one two", "sentence2": sentence(n), "score": n / 9} for n in range(30)]
+    found = of(*pairs)
+    assert found.task == "similarity" and found.parts["all"].classes == {}
+    assert found.parts["all"].values == pytest.approx((0.0, 29 / 18, 29 / 9))
+    assert found.parts["all"].words.longest == 12

@@ -2,56 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
+from labelled.tables import loaded, refusal, sizes, write
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.reading import Counts, Ledger, ReadingOptions
-from maskwright.text.tables.formats.conll import is_one, rows
+from maskwright.text.tables.files import load
+from maskwright.text.tables.formats.conll import columns_of, is_one, rows
+from maskwright.text.tables.prepare import prepare
 
 
-def _read(text: str) -> list[dict[str, object]]:
-    return [row for row, _ in rows([TextBlock(text, 1)], "a.conll")]
+def _read(text: str, names: Sequence[str] = ()) -> list[dict[str, object]]:
+    return [row for row, _ in rows([TextBlock(text, 1)], "a.conll", names)]
 
 
 def test_comments_before_a_sentence_are_no_words() -> None:
     text = "# id 5239d808-f3\tdomain=en\nanna _ _ B-PER\nsat _ _ O\n\n"
-    text += "# text = x y\n# sent_id = 2\nx O\n"
-    assert _read(text) == [
-        {
-            "tokens": ["anna", "sat"],
-            "tags": ["B-PER", "O"],
-            "column 2": ["_", "_"],
-            "column 3": ["_", "_"],
-        },
-        {"tokens": ["x"], "tags": ["O"]},
-    ]
+    one, two = _read(text + "# text = x y\n# sent_id = 2\nx O\n")
+    assert (one["tokens"], one["tags"]) == (["anna", "sat"], ["B-PER", "O"])
+    assert one["column 2"] == one["column 3"] == ["_", "_"]
+    assert two == {"tokens": ["x"], "tags": ["O"]}
     # The control: a tweet may begin with the sign, and within a sentence it is a word.
     assert _read("# O\nfun O\n# O\n") == [{"tokens": ["#", "fun", "#"], "tags": ["O"] * 3}]
     assert _read("a O\n# id\n") == [{"tokens": ["a", "#"], "tags": ["O", "id"]}]
 
 
-def test_sources_and_numbers_of_words_are_no_words() -> None:
-    """As GermEval 2014 has them."""
-    text = "#\thttp://a.b [2009]\n1\tanna\tB-PER\tO\n2\tsat\tO\tO\n\n"
-    assert _read(text) == [
-        {"tokens": ["anna", "sat"], "tags": ["O", "O"], "column 3": ["B-PER", "O"]}
-    ]
-    assert _read("# Document 12\nanna NNP B-PER\n") == [
-        {"tokens": ["anna"], "tags": ["B-PER"], "column 2": ["NNP"]}
-    ]
-    assert _read("1 O\n2 O\n")[0]["tokens"] == ["1", "2"], "the control: there is nothing else"
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        (
+            "#\thttp://a.b [2009]\n1\tanna\tB-PER\tO\n2\tsat\tO\tO\n\n",  # as GermEval 2014 has it
+            {"tokens": ["anna", "sat"], "tags": ["O", "O"], "column 3": ["B-PER", "O"]},
+        ),
+        (
+            "# Document 12\nanna NNP B-PER\n",
+            {"tokens": ["anna"], "tags": ["B-PER"], "column 2": ["NNP"]},
+        ),
+        ("1 O\n2 O\n", {"tokens": ["1", "2"], "tags": ["O", "O"]}),  # there is nothing else
+        # Where tabs part the columns, a word may hold a blank.
+        (
+            "Hà Nội\tB-LOC\n10\u00a0000\tO\n",
+            {"tokens": ["Hà Nội", "10\u00a0000"], "tags": ["B-LOC", "O"]},
+        ),
+        (
+            "10\u00a0000 O\nword  \t\tO\n",
+            {"tokens": ["10\u00a0000", "word"], "tags": ["O", "O"]},
+        ),
+    ],
+)
+def test_what_the_words_are(text: str, row: dict[str, list[str]]) -> None:
+    assert _read(text) == [row]
 
 
 def test_a_first_column_without_words_is_refused() -> None:
     """As CoNLL-2012 has the name of the document."""
-    begin = "#begin document (bc/a); part 000\n"
-    words = [f"bc/a 0 {n} {word} NN * - -" for n, word in enumerate(["the", "cat", "sat"])]
-    with pytest.raises(DataError) as refused:
-        _read(begin + "\n".join(words) + "\n\n#end document\n")
-    assert "--read header=" in str(refused.value.do) and refused.value.where == "a.conll, line 2"
-    names = ("document", "part", "id", "token", "pos", "parse", "a", "b")
-    ((row, _),) = rows([TextBlock(begin + "\n".join(words), 1)], "a.conll", names)
+    text = "#begin document (bc/a); part 000\n"
+    text += "".join(f"bc/a 0 {n} {word} NN * - -\n" for n, word in enumerate(["the", "cat", "sat"]))
+    error = refusal(DataError, lambda: _read(text + "\n#end document\n"))
+    assert "--read header=" in str(error.do) and error.where == "a.conll, line 2"
+    (row,) = _read(text, ("document", "part", "id", "token", "pos", "parse", "a", "b"))
     assert row["token"] == ["the", "cat", "sat"]
     assert len(_read("a b c d e O\na b c d e O\n")) == 1, "the control: two words may be alike"
 
@@ -59,82 +72,63 @@ def test_a_first_column_without_words_is_refused() -> None:
 def test_the_columns_may_be_named() -> None:
     """As GermEval 2014 has outer and inner entities."""
     text = "1\tanna\tB-PER\tO\n2\tsat\tO\tO\n\n1\tx\tO\tB-LOC\n"
-    one, two = (
-        row for row, _ in rows([TextBlock(text, 1)], "a.conll", ("id", "token", "outer", "in"))
-    )
-    assert one == {
-        "id": ["1", "2"],
-        "token": ["anna", "sat"],
-        "outer": ["B-PER", "O"],
-        "in": ["O", "O"],
-    }
-    assert two["in"] == ["B-LOC"]
-    with pytest.raises(UsageError) as refused:
-        list(rows([TextBlock(text, 1)], "a.conll", ("token", "tag")))
-    assert refused.value.where == "a.conll, line 1" and "2 names for 4" in str(refused.value.found)
+    names = ("id", "token", "outer", "in")
+    one, two = _read(text, names)
+    assert list(one.values()) == [["1", "2"], ["anna", "sat"], ["B-PER", "O"], ["O", "O"]]
+    assert tuple(one) == names and two["in"] == ["B-LOC"]
+    error = refusal(UsageError, lambda: _read(text, ("token", "tag")))
+    assert error.where == "a.conll, line 1" and "2 names for 4" in str(error.found)
     with pytest.raises(UsageError, match="same name"):
-        list(rows([TextBlock(text, 1)], "a.conll", ("id", "token", "in", "in")))
+        _read(text, ("id", "token", "in", "in"))
 
 
-def test_a_tsv_may_be_one() -> None:
-    words = 'Ann\tB-PER\n"\tO\n\nRome\tB-LOC\n'
-    assert is_one(words) and is_one("\n" + words) and is_one(words.replace("\t", "\tNN\t"))
-    tables = [
-        "text\tlabel\n" + words,
-        words.replace("\n\n", "\n"),
-        "Ann\nLee\n\nRome\n",
-        words.replace('"', "two words"),
-        "good film\tpos\n\nbad film\tneg\n",
-        "",
-    ]
-    assert is_one("#\thttp://a.b\n1\tAnn\tB-PER\tO\n\n") and is_one("Ann\tB\nsat\tO\n\n")
-    for table in tables:
-        assert not is_one(table)
+TSV = 'Ann\tB-PER\n"\tO\n\nRome\tB-LOC\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "is_words"),
+    [
+        (TSV, True),
+        ("\n" + TSV, True),
+        (TSV.replace("\t", "\tNN\t"), True),
+        ("#\thttp://a.b\n1\tAnn\tB-PER\tO\n\n", True),
+        ("Ann\tB\nsat\tO\n\n", True),
+        ("text\tlabel\n" + TSV, False),
+        (TSV.replace("\n\n", "\n"), False),
+        ("Ann\nLee\n\nRome\n", False),
+        (TSV.replace('"', "two words"), False),
+        ("good film\tpos\n\nbad film\tneg\n", False),
+        ("", False),
+    ],
+)
+def test_a_tsv_may_be_one(text: str, is_words: bool) -> None:
+    assert is_one(text) is is_words
 
 
 def test_tags_before_the_words_are_refused() -> None:
-    with pytest.raises(DataError) as refused:
-        _read("x O\n\nB-PER\tanna\nO\tmet\nO\tbob\n")
-    assert refused.value.where == "a.conll, line 1"
+    error = refusal(DataError, lambda: _read("x O\n\nB-PER\tanna\nO\tmet\nO\tbob\n"))
+    assert error.where == "a.conll, line 1"
     assert _read("B-52 NN\nflew VB\nby RB\n")[0]["tags"] == ["NN", "VB", "RB"]
 
 
-def test_a_word_may_hold_a_blank_where_tabs_part_the_columns() -> None:
-    assert _read("Hà Nội\tB-LOC\n10\u00a0000\tO\n") == [
-        {"tokens": ["Hà Nội", "10\u00a0000"], "tags": ["B-LOC", "O"]}
-    ]
-    assert _read("10\u00a0000 O\nword  \t\tO\n") == [
-        {"tokens": ["10\u00a0000", "word"], "tags": ["O", "O"]}
-    ]
-
-
+TOWNS = ("Ann Rome", "Bob Lund", "Cy Graz", "Di Ulm", "Eve Po")
 SENTENCES = [
-    [
-        (name, "B-PER", "NNP"),
-        ("went", "O", "VBD"),
-        ("to", "O", "TO"),
-        (town, "B-LOC", "NNP"),
-        (".", "O", "."),
-    ]
-    for name, town in zip(
-        ("Ann", "Bob", "Cy", "Di", "Eve"), ("Rome", "Lund", "Graz", "Ulm", "Po"), strict=True
-    )
+    [(name, "B-PER", "NNP"), ("went", "O", "VBD"), (town, "B-LOC", "NNP"), (".", "O", ".")]
+    for name, town in map(str.split, TOWNS)
 ]
 
 
 def _file(line: str) -> str:
     """The sentences with such lines: {w}ord, {t}ag, {p}art of speech, {n}umber, {s}entence, and
     {k}ind of the entity."""
-    return (
-        "\n\n".join(
-            "\n".join(
-                line.format(w=word, t=tag, p=pos, n=n, s=s, k=tag[2:] or "O", low=word.lower())
-                for n, (word, tag, pos) in enumerate(words, 1)
-            )
-            for s, words in enumerate(SENTENCES)
+    sentences = [
+        "\n".join(
+            line.format(w=word, t=tag, p=pos, n=n, s=s, k=tag[2:] or "O", low=word.lower())
+            for n, (word, tag, pos) in enumerate(words, 1)
         )
-        + "\n"
-    )
+        for s, words in enumerate(SENTENCES)
+    ]
+    return "\n\n".join(sentences) + "\n"
 
 
 @pytest.mark.parametrize(
@@ -143,8 +137,6 @@ def _file(line: str) -> str:
         ("{w} {t} +", "tokens,tags,column3"),
         ("{w}\t{t}\tdoc{s}", "tokens,tags,column3"),
         ("{w} {t} 0.{n}", "tokens,tags,column3"),
-        ("{w} {t} {s}{n}", "tokens,tags,column3"),
-        ("{w}\t{t}\t_", "tokens,tags,column3"),
         ("{w} {t} {p}", "tokens,tags,column3"),
         ("{w} {t} {low}", "tokens,tags,column3"),
         ("{w} {p} {low}", "tokens,tags,column3"),
@@ -154,20 +146,17 @@ def _file(line: str) -> str:
         ("{t} {w}", "tags,tokens"),
         ("{t}\t{w}\t{p}", "tags,tokens,column3"),
         ("doc{s} {w} {t}", "column1,tokens,tags"),
-        ("{s}{n}7 {w} {t}", "column1,tokens,tags"),
         ("{p} {w} {t}", "column1,tokens,tags"),
     ],
 )
 def test_a_column_that_may_be_another_is_asked_about(line: str, header: str) -> None:
-    with pytest.raises(DataError) as refused:
-        _read(_file(line))
-    assert str(refused.value.do).endswith(f"--read header={header}") and refused.value.found
+    error = refusal(DataError, lambda: _read(_file(line)))
+    assert str(error.do).endswith(f"--read header={header}")
     # What is advised works: the tags are those of the file.
-    made = [row for row, _ in rows([TextBlock(_file(line), 1)], "a.conll", header.split(","))]
-    told = [word[2] if "{p} {low}" in line else word[1] for word in SENTENCES[0]]
-    wanted = [tag[2:] or "O" for tag in told] if "{k}" in line else told
-    assert made[0]["tokens"] == [word for word, _, _ in SENTENCES[0]]
-    assert made[0]["tags"] == wanted
+    first = _read(_file(line), header.split(","))[0]
+    tags = [word[2] if "{p} {low}" in line else word[1] for word in SENTENCES[0]]
+    assert first["tokens"] == [word for word, _, _ in SENTENCES[0]]
+    assert first["tags"] == ([tag[2:] or "O" for tag in tags] if "{k}" in line else tags)
 
 
 @pytest.mark.parametrize(
@@ -187,28 +176,129 @@ def test_columns_as_they_should_be_are_read(line: str) -> None:
     made = _read("-DOCSTART- -X- O O\n\n" + _file(line))
     assert made[0]["tokens"] == [word for word, _, _ in SENTENCES[0]]
     assert made[0]["tags"] == [tag for _, tag, _ in SENTENCES[0]] and len(made) == len(SENTENCES)
+
+
+def test_tags_of_other_kinds_and_none() -> None:
     assert _read(_file("{w} {p}"))[0]["tags"][0] == "NNP", "parts of speech alone"
     assert _read("Ann B-NP O\nsat O O\n")[0]["tags"] == ["O", "O"], "a slice without an entity"
     with pytest.raises(DataError, match="no tags"):
         _read(_file("{w} 0.{n}"))
 
 
-def test_a_sentence_with_a_bad_line_is_dropped_whole() -> None:
+def test_the_share_of_bad_rows_is_one_of_sentences() -> None:
     good = "Ann B-PER\nsat O\n\n"
-    for bad, what in (
-        ("to O\n\t O\nme O\n\n", "a word of blanks"),
-        (" O\nto O\n\n", "blanks"),
-        ("to O\nme\n\n", "number of columns"),
-        ("to O\rme O\n\n", "carriage return"),
-    ):
-        text = good * 150 + bad + good * 50
-        with pytest.raises(DataError, match=what) as refused:
-            _read(text)
-        assert "on_bad='skip'" in str(refused.value.do)
-        counts = Counts(rows=text.count("\n"))
-        with Ledger(ReadingOptions(on_bad="skip"), counts, None) as ledger:
-            made = [row for row, _ in rows([TextBlock(text, 1)], "a.conll", (), ledger)]
-        assert len(made) == 200 and {tuple(row["tokens"]) for row in made} == {("Ann", "sat")}
-        assert (counts.rejected, counts.rows) == (1, 201), "sentences are the rows"
-        assert counts.first_rejected == "a.conll, line 451"
-    assert _read("\u00a0 O\nAnn B-PER\n")[0]["tokens"] == ["\u00a0", "Ann"], "the control"
+    text = good * 150 + "to O\n\t O\nme O\n\n" + good * 50
+    counts = Counts(rows=text.count("\n"))
+    with Ledger(ReadingOptions(on_bad="skip"), counts, None) as ledger:
+        made = [row for row, _ in rows([TextBlock(text, 1)], "a.conll", (), ledger)]
+    assert len(made) == 200 and {tuple(row["tokens"]) for row in made} == {("Ann", "sat")}
+    assert (counts.rejected, counts.rows) == (1, 201)
+    assert counts.first_rejected == "a.conll, line 451"
+
+
+def test_a_word_of_a_no_break_space_is_one() -> None:
+    assert _read("\u00a0 O\nAnn B-PER\n")[0]["tokens"] == ["\u00a0", "Ann"]
+
+
+SENTENCE = """# sent_id = 1
+# text = Sie geht zum Haus
+1\tSie\tsie\tPRON\tPPER\t_\t2\tnsubj\t_\t_
+2\tgeht\tgehen\tVERB\tVVFIN\t_\t0\troot\t_\t_
+3-4\tzum\t_\t_\t_\t_\t_\t_\t_\t_
+3\tzu\tzu\tADP\tAPPR\t_\t5\tcase\t_\t_
+4\tdem\tder\tDET\tART\t_\t5\tdet\t_\t_
+4.1\tgroßen\tgroß\tADJ\tADJA\t_\t_\t_\t5:amod\t_
+5\tHaus\tHaus\tNOUN\tNN\t_\t2\tobl\t_\t_
+
+"""
+PLAIN = SENTENCE.split("Haus\n", 1)[1]
+BARE = "1\tHà Nội\t_\tPROPN\t_\t_\t_\t_\t_\t_\n2\t#\t_\tSYM\t_\t_\t_\t_\t_\t_"
+
+
+def write_parts(folder: Path) -> Path:
+    """A treebank as it is downloaded."""
+    for part, count in (("train", 20), ("dev", 4), ("test", 5)):
+        text = "".join(SENTENCE.replace("Haus", f"Haus{part}{n}") for n in range(count))
+        write(folder / f"de_gsd-ud-{part}.conllu", text)
+    write(folder / "LICENSE.txt", "free\n")
+    write(folder / "README.md", "# A treebank\n")
+    write(folder / "stats.xml", "<treebank/>\n")
+    return folder
+
+
+def test_words_with_all_that_is_told_of_them(tmp_path: Path) -> None:
+    one, two = load(write(tmp_path / "a.conllu", SENTENCE + BARE)).first
+    assert one.values == {
+        "tokens": ["Sie", "geht", "zu", "dem", "Haus"],
+        "upos": ["PRON", "VERB", "ADP", "DET", "NOUN"],
+        "xpos": ["PPER", "VVFIN", "APPR", "ART", "NN"],
+        "deprel": ["nsubj", "root", "case", "det", "obl"],
+        "lemma": ["sie", "gehen", "zu", "der", "Haus"],
+    }
+    assert one.where.endswith("a.conllu, line 3") and two.where.endswith("line 11")
+    assert two.values == {"tokens": ["Hà Nội", "#"], "upos": ["PROPN", "SYM"]}
+
+
+def test_a_treebank_as_it_is_downloaded(tmp_path: Path) -> None:
+    made = prepare(write_parts(tmp_path))
+    assert made.task.name == "tagging" and made.task.columns["tags"] == "upos"
+    assert sizes(made) == {"train": 20, "validation": 4, "test": 5}
+    assert "VVFIN" in prepare(tmp_path, columns={"tags": "xpos"}).labels.names
+
+
+@pytest.mark.parametrize("name", ["a.conll", "a.txt", "a.tsv", "a.bio"])
+@pytest.mark.parametrize("text", [SENTENCE, PLAIN], ids=["with", "without 3-4"])
+def test_a_treebank_is_one_by_any_name(text: str, name: str, tmp_path: Path) -> None:
+    (row,) = load(write(tmp_path / name, text)).first
+    assert row.values["tokens"] == ["Sie", "geht", "zu", "dem", "Haus"]
+    assert row.values["upos"][0] == "PRON"
+
+
+def test_a_table_of_ten_columns_is_no_treebank(tmp_path: Path) -> None:
+    rows = "".join("\t".join([str(n), f"text {n}", *"abcdefgh"]) + "\n" for n in range(1, 9))
+    made = load(write(tmp_path / "c.tsv", rows), header=("id", "text", *"cdefghij")).first
+    assert len(made) == 8 and made[0].values["text"] == "text 1"
+    # Where its columns are named, the words that are written as one are a line of their own.
+    named = load(write(tmp_path / "d.conll", PLAIN), header=("a", "tokens", "c", "tags", *"efghij"))
+    assert named.first[0].values["tags"][2] == "_"
+
+
+HEAD = "Sentence #,Word,POS,Tag\n"
+TWO = "Sentence: 1,Kalomi,NNP,B-PER\n,sat,VBD,O\nSentence: 2,Tion,NNP,B-LOC\n"
+
+
+def test_sentences_are_put_together(tmp_path: Path) -> None:
+    one, two = load(write(tmp_path / "a.csv", HEAD + TWO)).first
+    assert list(one.values.values()) == [
+        "Sentence: 1",
+        ["Kalomi", "sat"],
+        ["NNP", "VBD"],
+        ["B-PER", "O"],
+    ]
+    assert two.values["Word"] == ["Tion"] and (one.number, two.number) == (2, 4)
+    # The number in every row, as pandas writes it after a gap.
+    numbered = "sentence_id,token,ner\n1.0,Kalomi,B-PER\n1.0,sat,O\n2.0,Tion,B-LOC\n"
+    rows = load(write(tmp_path / "b.csv", numbered)).first
+    assert [row.values["token"] for row in rows] == [["Kalomi", "sat"], ["Tion"]]
+
+
+def test_they_are_tagging_by_the_column_of_tags(tmp_path: Path) -> None:
+    some = "".join(TWO.replace("1,", f"{n}1,").replace("2,", f"{n}2,") for n in range(1, 12))
+    examples = loaded(write(tmp_path / "a.csv", HEAD + some))
+    assert examples.task.columns.roles == {"tokens": ("Word",), "tags": ("Tag",)}
+    assert examples.task.name == "tagging" and sizes(examples) == {"all": 22}
+
+
+@pytest.mark.parametrize(
+    ("names", "first"),
+    [
+        (("sentence", "word", "label"), ("He sat on the bank", "bank", "1")),  # a word in a text
+        (("id", "word", "label"), ("1", "sat", "O")),  # nothing says what a sentence is
+        (("sentence_id", "tokens", "tags"), ("1", "['He', 'sat']", "['O', 'O']")),
+        (("sentence_id", "words", "tags"), ("1", "He sat", "O O")),
+        (("sentence", "label"), ("1", "O")),
+    ],
+)
+def test_other_tables_are_none(names: tuple[str, ...], first: tuple[str, ...]) -> None:
+    assert columns_of(names, first) is None
+    assert columns_of(("sentence_id", "word", "tag"), ("1", "He", "O")) == ("sentence_id", "word")
