@@ -157,7 +157,7 @@ def test_a_search_uses_the_settings_that_are_best_on_held_out_rows(
 
 @pytest.mark.parametrize(
     ("count", "sizes", "names"),
-    [(1800, [200] * 12 + [600] * 4, "6 5 4"), (900, [300] * 12, "6 5 4 11"), (90, [], None)],
+    [(9000, [1000] * 12 + [3000] * 4, "6 5 4"), (4500, [1500] * 12, "6 5 4 11"), (90, [], None)],
 )
 def test_short_trials_leave_the_best_settings(
     count: int, sizes: list[int], names: str | None, tmp_path: Path

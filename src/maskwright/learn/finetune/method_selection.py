@@ -67,8 +67,9 @@ BUDGET = 300.0  # seconds
 # The n-th settings of a search are at n times these positions, modulo 1, which cover a cube evenly:
 # powers of the real root of x⁴ = x + 1 (Roberts 2018).
 SEARCH_STEPS = 1.2207440846057596 ** -np.arange(1.0, 4.0)
-# The fewest training rows of a short trial, and the settings of which there is none.
-SHORT_TRIAL_ROWS, SEARCH_FINALISTS = 200, 3
+# The fewest training rows of a short trial: with fewer, the least number of steps makes it no
+# shorter. So many settings have no short trial.
+SHORT_TRIAL_ROWS, SEARCH_FINALISTS = 1_000, 3
 # With fewer validation rows their choice among methods is worth less than that of all folds.
 CHOOSING_ROWS = 100
 # Settings that say what is learned: a method without them would learn something else.
@@ -284,7 +285,8 @@ def select_method(
     trial_seed = seeds[-1] + 1 if is_search else seeds[0]
     limit = budget or (BUDGET if num_folds > 1 and not is_search else math.inf)
     within = f" in about {duration(limit)} (--budget)" if math.isfinite(limit) else ""
-    say(f"\nselecting a method{within}; if interrupted, the selection begins anew")
+    subject = "method" if len(usual_recipes) > 1 else "setting"
+    say(f"\nselecting a {subject}{within}; if interrupted, the selection begins anew")
     timed = list[_Candidate]()
     for name, recipe in usable.items():
         (method,) = recipe.methods
@@ -320,7 +322,7 @@ def select_method(
         if by_validation:
             of_seed = replace(candidate.settings, seed=trial_seed)
             parts = {part: candidate.learner.encode(rows) for part, rows in data.parts.items()}
-            result = candidate.learn(parts, settings=of_seed, eval_part=TEST)
+            result = candidate.learn(parts, settings=of_seed, eval_part=TEST, name=name)
             value, score = result.validation, decimals(result.validation)
         else:
             by_repetition = [candidate.metrics(f, range(compared)) for f in foldings]
@@ -349,7 +351,7 @@ def select_method(
     trials += [{"method": name, "not_tried": why} for name, why in skipped.items()]
     usual = {"score": "–", "seconds": math.nan, "not_tried": ""}
     table: Table = {
-        "title": f"Methods by {measure} {basis}: {best.name} is selected",
+        "title": f"{subject.capitalize()}s by {measure} {basis}: {best.name} is selected",
         "head": ["", measure, "time", "not tried because"],
         "rows": [
             [trial["method"], trial["score"], duration(trial["seconds"]), trial["not_tried"]]
