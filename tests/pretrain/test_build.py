@@ -19,7 +19,6 @@ from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
 from maskwright.learn.pretrain.rows import check_length, training_rows, untrained_positions
 from maskwright.learn.recipes.base.find import find, override
 from maskwright.learn.recipes.base.recipe import (
-    Corpus,
     FamilyModel,
     ObjectiveChoice,
     Point,
@@ -33,7 +32,7 @@ from maskwright.text.tables.reading_options import how_read
 from maskwright.text.tables.shapes import as_names
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from nn.points import POINTS
-from tinyrun import WORDS, recipe, train_quietly
+from tinyrun import recipe, train_quietly
 from toys import bert, gpt2
 
 SENTINELS = tuple(f"<extra_id_{n}>" for n in reversed(range(100)))
@@ -73,7 +72,7 @@ def prepared(text: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedCo
     ("name", "wanted", "kinds"),
     [
         ("bert-nsp-mini", "pairs", (*TEXT, "swapped-pairs")),
-        ("albert-mini", "swapped-pairs", (*TEXT, "pairs")),
+        ("albert-mini", "swapped-pairs", ["pairs"]),
     ],
 )
 def test_pairs_are_learned_from_pairs_of_their_own_kind(
@@ -109,15 +108,16 @@ def test_what_wants_labels_is_sent_to_fine_tuning(name: str, kind: str, tmp_path
 
 
 # ------------------------------------------------------------------------------ how long they are
+def streaming(text: Path, length: int, name: str, **options: Any) -> Recipe:
+    objective = ObjectiveChoice(name=name, options=options)
+    return replace(recipe(text), objective=objective, rows=RowChoice(length=length, kind="stream"))
+
+
 @pytest.mark.parametrize(("name", "more"), [("masked", 0), ("causal", 1), ("prefix-lm", 1)])
 def test_a_row_of_a_stream_is_what_the_model_reads(
     name: str, more: int, text: Path, prepared: PreparedCorpus
 ) -> None:
-    made = replace(
-        recipe(text),
-        objective=ObjectiveChoice(name=name, options={}),
-        rows=RowChoice(length=20, kind="stream"),
-    )
+    made = streaming(text, 20, name)
     source = training_rows(made, prepared.train)
     found = source.rows(np.arange(len(source)), 0)
     assert found.tokens.shape[1] == 20 + more
@@ -125,28 +125,8 @@ def test_a_row_of_a_stream_is_what_the_model_reads(
     assert np.array_equal(found.tokens[1:, 0], found.tokens[:-1, -1])
 
 
-def test_one_long_document_fills_the_positions_of_a_model(tmp_path: Path) -> None:
-    long = tmp_path / "long.txt"
-    words = np.random.default_rng(0).choice(WORDS, 4000)
-    long.write_text(" ".join(words) + ".\n", encoding="utf-8")
-    made = recipe(long, steps=1)
-    assert isinstance(made.model, FamilyModel)
-    length = made.model.settings["max_position_embeddings"]
-    made = replace(
-        made,
-        corpus=Corpus(text=(str(long),), held_out=0.1),
-        rows=RowChoice(length=length, kind="stream"),
-    )
-    train_quietly(made, tmp_path / "run")
-    assert checkpoints.read_journal(tmp_path / "run")[0]["tokens"] == made.training.batch * length
-
-
 def test_a_student_reads_a_stream_as_long_as_it_may(text: Path) -> None:
-    made = replace(
-        recipe(text),
-        objective=ObjectiveChoice(name="distillation", options={"teacher": "somewhere"}),
-        rows=RowChoice(length=32, kind="stream"),
-    )
+    made = streaming(text, 32, "distillation", teacher="somewhere")
     check_length(made, gpt2().config)  # the last token of 33 is only wanted
     with pytest.raises(IncompatibleError, match=r"rows\.length=31"):
         check_length(made, bert().config)
@@ -170,29 +150,6 @@ def test_a_decoder_that_would_write_too_much_is_refused_before_the_run(
         with pytest.raises(IncompatibleError) as longer:
             check_length(corrupting(text, length + 1, **options), point)
         assert f"{LIMIT} ({stack})" in str(longer.value.wanted)
-
-
-def test_a_teacher_that_has_too_few_positions_is_refused_before_the_first_step(
-    text: Path, tmp_path: Path
-) -> None:
-    train_quietly(recipe(text, steps=1), tmp_path / "teacher")  # 32 positions
-    made = recipe(text, steps=1)
-    assert isinstance(made.model, FamilyModel)
-    longer = {**made.model.settings, "max_position_embeddings": 64}
-    made = replace(
-        made,
-        model=replace(made.model, settings=longer),
-        tokenizer=TokenizerFolder(path=str(tmp_path / "teacher" / "tokenizer")),
-        objective=ObjectiveChoice(
-            name="distillation",
-            options={"teacher": str(tmp_path / "teacher"), "initialise": False},
-        ),
-        rows=RowChoice(length=48),
-    )
-    with pytest.raises(IncompatibleError) as refused:
-        train_quietly(made, tmp_path / "run")
-    assert refused.value.where == "objective.options.teacher"
-    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 def test_positions_that_no_row_reaches_are_told(
@@ -249,7 +206,7 @@ def test_masks_do_not_stay_where_pairs_are_drawn_anew(
 
 @pytest.mark.parametrize("kind", TEXT)
 @pytest.mark.parametrize(
-    "options", [{}, {"rate": 0.7, "mean_span": 10.0}, {"rate": 0.5, "mean_span": 1.0}]
+    "options", [{"rate": 0.7, "mean_span": 10.0}, {"rate": 0.5, "mean_span": 1.0}]
 )
 def test_no_stack_reads_more_than_is_said(
     kind: str, options: dict[str, Any], text: Path, prepared: PreparedCorpus
@@ -333,6 +290,29 @@ def test_what_no_run_could_use_is_refused_where_it_is_shown_too(
             refused()
     assert "hidden_size = 128" in show("bert-mini", ["model.settings.hidden_size=128"])
     assert "seed = 3" in show("distilbert-mini", ["training.seed=3"])  # whose teacher comes later
+
+
+def test_a_teacher_that_has_too_few_positions_is_refused_before_the_first_step(
+    text: Path, tmp_path: Path
+) -> None:
+    train_quietly(recipe(text, steps=1), tmp_path / "teacher")  # 32 positions
+    made = recipe(text, steps=1)
+    assert isinstance(made.model, FamilyModel)
+    longer = {**made.model.settings, "max_position_embeddings": 64}
+    made = replace(
+        made,
+        model=replace(made.model, settings=longer),
+        tokenizer=TokenizerFolder(path=str(tmp_path / "teacher" / "tokenizer")),
+        objective=ObjectiveChoice(
+            name="distillation",
+            options={"teacher": str(tmp_path / "teacher"), "initialise": False},
+        ),
+        rows=RowChoice(length=48),
+    )
+    with pytest.raises(IncompatibleError) as refused:
+        train_quietly(made, tmp_path / "run")
+    assert refused.value.where == "objective.options.teacher"
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 def test_one_setting_may_be_a_text() -> None:

@@ -15,32 +15,18 @@ import pytest
 from maskwright import api
 from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base.errors import ConfigError
-from maskwright.base.report import document
 from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.model.checkpoint import layout, pretrained
 from maskwright.model.checkpoint.layout import Conventions
+from small_models import SMALL
 from tinyrun import recipe, text_file, train_quietly
 
 pytest.importorskip("transformers", reason="the extra `hf` is not installed")
-GPT2 = {"n_embd": 32, "n_layer": 1, "n_positions": 64, "n_head": 2}
-BART = {
-    "d_model": 32,
-    "encoder_ffn_dim": 64,
-    "decoder_ffn_dim": 64,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "max_position_embeddings": 64,
-}
-T5 = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1}
-BERT = {
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 64,
-}
+GPT2, BART, T5 = (SMALL[name][1] for name in ("gpt2", "bart", "t5"))
+BERT = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+BERT |= {"intermediate_size": 32, "max_position_embeddings": 64}
 # Recipe, settings of a small model, another objective, and a word of the warning.
 CASES: dict[str, tuple[str, dict[str, Any], str | None, str]] = {
     "masked": ("bert-mini", BERT, None, ""),
@@ -115,18 +101,15 @@ def test_a_checkpoint_that_is_copied_away_is_asked_as_its_run(tmp_path: Path) ->
     assert evaluate_text(again, read).figures == evaluate_text(out, read).figures
 
 
-ODD = [[], {"shift": -1}, {"shift": 99}, {"shift": "1"}, {"new": 1}]
-
-
 @pytest.mark.parametrize("key", [layout.CONVENTIONS_KEY, layout.EARLIER_KEY])
-@pytest.mark.parametrize("odd", ODD)
-def test_what_is_said_of_a_model_is_checked(odd: Any, key: str, tmp_path: Path) -> None:
+def test_what_is_said_of_a_model_is_checked(key: str, tmp_path: Path) -> None:
     last = train_quietly(small(text_file(tmp_path), "bert-mini", BERT, None), tmp_path / "run")
     form = layout.of_hf(hf := pretrained.read_json(last, "config.json"))
-    table = {"conventions": odd} if key == layout.CONVENTIONS_KEY else odd
     del hf[layout.CONVENTIONS_KEY]
-    with pytest.raises(ConfigError):
-        layout.about_of({**hf, key: table}, form)
+    for odd in ([], {"shift": -1}, {"shift": 99}, {"shift": "1"}, {"new": 1}):
+        table = {"conventions": odd} if key == layout.CONVENTIONS_KEY else odd
+        with pytest.raises(ConfigError):
+            layout.about_of({**hf, key: table}, form)
 
 
 def test_what_earlier_releases_wrote_is_read() -> None:
@@ -134,7 +117,3 @@ def test_what_earlier_releases_wrote_is_read() -> None:
     found = layout.read_conventions({layout.EARLIER_KEY: earlier})
     assert found == Conventions(prediction_offset=1, writes=True, framed_prompt=True)
     assert layout.read_conventions({}) is None
-
-
-def test_pages_and_folders_use_one_key() -> None:
-    assert document.OUR_MODEL_TYPE == layout.CONVENTIONS_KEY

@@ -15,7 +15,7 @@ from checkpoint.small import model_of, small
 from maskwright import api
 from maskwright.base.errors import IncompatibleError
 from maskwright.cli.main import main
-from maskwright.learn.pretrain import checkpoints, continued_pretraining, run
+from maskwright.learn.pretrain import checkpoints, continued_pretraining
 from maskwright.learn.recipes.base.find import override, read
 from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, ObjectiveChoice
 from maskwright.model.checkpoint import pretrained
@@ -104,14 +104,8 @@ def lines(out: Path) -> dict[str, list[str]]:
 
 
 STEPS = 4
-LONGER = [
-    *SHORT[:1],
-    f"training.budget.steps={STEPS}",
-    SHORT[2],
-    "checkpoints.every=1",
-    "checkpoints.keep=9",
-    "model.head_first=0.5",
-]
+LONGER = [*SHORT[:1], f"training.budget.steps={STEPS}", SHORT[2], "checkpoints.every=1"]
+LONGER += ["checkpoints.keep=9", "model.head_first=0.5"]
 
 
 def body_at(out: Path, step: int) -> dict[str, torch.Tensor]:
@@ -214,12 +208,9 @@ def test_replaced_tokens_have_a_loss_before_and_after(text: Path, tmp_path: Path
 def test_a_student_goes_on_from_itself(text: Path, tmp_path: Path) -> None:
     """Not from its teacher, and its losses before and after are its own."""
     train_quietly(recipe(text, steps=2), tmp_path / "teacher")
-    made = replace(
-        recipe(text, steps=4),
-        objective=ObjectiveChoice(
-            name="distillation", options={"teacher": str(tmp_path / "teacher")}
-        ),
-    )
+    options = {"teacher": str(tmp_path / "teacher")}
+    objective = ObjectiveChoice(name="distillation", options=options)
+    made = replace(recipe(text, steps=4), objective=objective)
     made = override(made, [f"tokenizer.folder={tmp_path / 'teacher'}"])
     train_quietly(made, tmp_path / "run")
     # A step at a rate of next to nothing leaves the student where it was.
@@ -228,20 +219,11 @@ def test_a_student_goes_on_from_itself(text: Path, tmp_path: Path) -> None:
     newest = [folders.newest(tmp_path / name) for name in ("run", "out", "teacher")]
     own, after, teacher = (pretrained.load(folder).model.tokens.weight for folder in newest)
     assert torch.allclose(own, after, atol=1e-6) and not torch.allclose(teacher, after, atol=1e-6)
-    evaluations = [
-        r for r in checkpoints.read_journal(tmp_path / "run") if r["kind"] == "evaluation"
-    ]
+    records = checkpoints.read_journal(tmp_path / "run")
+    evaluations = [record for record in records if record["kind"] == "evaluation"]
     before, later, _ = lines(tmp_path / "out")["the text before"]
     assert float(before) == pytest.approx(evaluations[-1]["loss"], abs=1e-4)
     assert float(later) == pytest.approx(float(before), abs=1e-4)
-
-
-def test_a_run_that_began_with_a_folder_needs_it_no_more(text: Path, tmp_path: Path) -> None:
-    train_quietly(recipe(text, steps=2), tmp_path / "a")
-    for before, after in (("a", "b"), ("b", "c")):
-        adapt(tmp_path / before, text, tmp_path / after, SHORT)
-        shutil.rmtree(tmp_path / before)
-    assert folders.newest(tmp_path / "c").name == "step-00000001"
 
 
 def test_an_old_text_that_lacks_what_the_rows_ask_for_is_left_out(
@@ -265,16 +247,3 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in ([bart], [missing, "--text", bart]):
         assert main(["adapt", *words]) == 64
         assert "'bart'" in capsys.readouterr().err or words == [bart]
-
-
-def test_a_refused_adapt_does_not_stop_the_corrected_one(tmp_path: Path) -> None:
-    text, empty, out = text_file(tmp_path), tmp_path / "empty.txt", str(tmp_path / "out")
-    empty.touch()
-    train_quietly(recipe(text, steps=2), tmp_path / "run")
-    command = ["adapt", "--out", out, "--minutes", "0.01", "--threads", "1"]
-    command += [f"--set={setting}" for setting in SHORT]
-    assert main([*command, "--text", str(empty), str(tmp_path / "run")]) == 65
-    assert not Path(out).exists()
-    assert main([*command, "--set", "rows.length=999", str(tmp_path / "run"), "--text", str(text)])
-    assert main([*command, str(tmp_path / "run"), "--text", str(text)]) == 0
-    assert run.read(Path(out) / run.RECIPE).training.threads == 1

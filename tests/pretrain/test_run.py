@@ -7,7 +7,6 @@ import html
 import io
 import json
 import os
-import shlex
 import shutil
 import threading
 from dataclasses import replace
@@ -29,7 +28,6 @@ from maskwright.base.errors import (
     StoppedError,
     UsageError,
 )
-from maskwright.base.report.page import next_commands
 from maskwright.base.storage import commit
 from maskwright.cli import main as cli
 from maskwright.cli.show import show
@@ -40,7 +38,6 @@ from maskwright.learn.recipes.base.find import override
 from maskwright.learn.recipes.base.recipe import FamilyModel, Recipe
 from maskwright.model.device import machine
 from maskwright.model.opening import folders
-from maskwright.model.opening.open import open_model
 from maskwright.text.store.store import TokenStore
 from maskwright.text.tokenizer.training.train import TokenizerChoice
 from tinyrun import essence, forked, recipe, resume_quietly, text_file, train_quietly, wait
@@ -62,61 +59,23 @@ def again(made: tuple[Recipe, Path], tmp_path: Path) -> Path:
 
 def test_the_run_folder_holds_what_it_says(made: tuple[Recipe, Path]) -> None:
     chosen, out = made
-    assert {p.name for p in out.iterdir()} >= {
-        "recipe.toml",
-        "run.json",
-        "metrics.jsonl",
-        "timings.jsonl",
-        "tokenizer",
-        "data",
-        "checkpoints",
-        "report.html",
-    }
+    names = "recipe.toml run.json metrics.jsonl timings.jsonl data checkpoints report.html"
+    assert {p.name for p in out.iterdir()} >= set(names.split())
     assert run.read(out / "recipe.toml") == chosen
     steps = [r["step"] for r in checkpoints.read_journal(out) if r["kind"] == "train"]
     assert steps == list(range(1, 9))
     assert [r["step"] for r in checkpoints.read_journal(out) if r["kind"] == "evaluation"] == [8]
 
 
-@pytest.mark.parametrize(
-    ("family", "architecture", "style", "more"),
-    [
-        # With a token table as wide as the model it is a BERT too, and yet saved as what it is.
-        ("electra", "ElectraForMaskedLM", "bert", {"embedding_size": 16}),
-        ("roberta", "RobertaForMaskedLM", "roberta", {}),
-    ],
-)
-def test_a_run_saves_the_family_of_its_recipe(
-    tmp_path: Path, family: str, architecture: str, style: str, more: dict[str, int]
-) -> None:
+def test_a_run_saves_the_family_of_its_recipe(tmp_path: Path) -> None:
+    """With a token table as wide as the model it is a BERT too, and yet saved as what it is."""
     chosen = recipe(text_file(tmp_path), steps=1)
     assert isinstance(chosen.model, FamilyModel)
-    settings = {**chosen.model.settings, **more}
-    chosen = replace(
-        chosen,
-        model=FamilyModel(family=family, architecture=architecture, settings=settings),
-        tokenizer=replace(chosen.tokenizer, style=style),  # type: ignore[arg-type]
-    )
-    train_quietly(chosen, tmp_path / "run")
+    settings = {**chosen.model.settings, "embedding_size": 16}
+    model = FamilyModel(family="electra", architecture="ElectraForMaskedLM", settings=settings)
+    train_quietly(replace(chosen, model=model), tmp_path / "run")
     saved = json.loads((folders.newest(tmp_path / "run") / "config.json").read_text())
-    assert (saved["model_type"], saved["architectures"]) == (family, [architecture])
-    assert saved["pad_token_id"] == (1 if style == "roberta" else 0)
-
-
-def test_the_checkpoint_loads_in_the_reference_library(made: tuple[Recipe, Path]) -> None:
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    folder = folders.newest(made[1])
-    theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    loaded = open_model(folder)
-    own = loaded.tokenizer
-    text = "The cat sat on the old mat."
-    ids = own.frame(own.encode(text))[0]
-    assert tokenizer(text)["input_ids"] == ids
-    tokens = torch.tensor([ids])
-    with torch.no_grad():
-        ours = loaded.network.logits(loaded.network.encode(tokens))
-        assert torch.allclose(theirs(tokens).logits, ours, atol=1e-5)
+    assert (saved["model_type"], saved["architectures"]) == ("electra", ["ElectraForMaskedLM"])
 
 
 @pytest.mark.parametrize(("busy", "threads"), [(1, None), (0, None), (1, 2)])
@@ -146,16 +105,6 @@ def test_every_seed_is_asked_the_same(made: tuple[Recipe, Path]) -> None:
     assert not np.array_equal(one.rows(asked, 0).tokens, two.rows(asked, 0).tokens)
 
 
-def test_what_the_last_lines_propose_can_be_typed(made: tuple[Recipe, Path]) -> None:
-    ask, *others = [shlex.split(each)[1:] for each in next_commands(made[1])]
-    assert ask[0] == "fill-mask" and "[MASK]" in ask[2] and cli.main(ask) == 0
-    for verb, *given in others:
-        subparsers = cli.parser(verb)._subparsers
-        assert subparsers is not None
-        read = vars(subparsers._group_actions[0].choices[verb].read(given))
-        assert made[1] in read.values() or [made[1]] in read.values()
-
-
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_a_sample_hides_a_word_and_shows_those_around_it(kind: Any, tmp_path: Path) -> None:
     chosen = recipe(text_file(tmp_path))
@@ -174,11 +123,10 @@ def test_before_its_recipe_is_settled_an_interrupted_run_is_begun_again(tmp_path
         raise KeyboardInterrupt
 
     lines = io.StringIO()
+    text, out = text_file(tmp_path), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run.pretrain(
-            recipe(text_file(tmp_path)), tmp_path / "run", stream=lines, adjust=interrupted
-        )
-    assert f"--out {tmp_path / 'run'}" in lines.getvalue() and "resume" not in lines.getvalue()
+        run.pretrain(recipe(text), out, stream=lines, adjust=interrupted)
+    assert f"--out {out}" in lines.getvalue() and "resume" not in lines.getvalue()
 
 
 def test_a_refused_command_leaves_nothing_that_stops_the_next(again: Path, tmp_path: Path) -> None:
@@ -201,17 +149,9 @@ def test_a_refused_command_leaves_nothing_that_stops_the_next(again: Path, tmp_p
     error = refused(override(recipe(bad), ["corpus.on_bad=skip"]))
     assert "rejects.jsonl" in str(error.do)
     assert {p.name for p in out.iterdir()} == {"run.lock", "rejects.jsonl"}  # what is advised works
-    # Prepared text stays for the next command, if that reads the same text.
-    good = recipe(text, steps=2)
-    refused(override(good, ["rows.length=64"]))
-    tokens = out / "data" / "train" / "tokens.bin"
-    before = tokens.stat()
-    refused(override(good, ["rows.length=128"]))
-    assert os.path.samestat(before, tokens.stat())
-    other = text_file(tmp_path / "new", documents=60)
-    last = train_quietly(recipe(other, steps=2), out)
-    assert last.parent.parent == out and not os.path.samestat(before, tokens.stat())
-    assert not (out / "refused.toml").exists()
+    refused(override(recipe(text, steps=2), ["rows.length=64"]))
+    last = train_quietly(recipe(text, steps=2), out)
+    assert last.parent.parent == out and not (out / "refused.toml").exists()
     # What was trained, or stopped, stays.
     before = essence(out)
     with pytest.raises(OutputError, match="maskwright resume"):
@@ -219,7 +159,7 @@ def test_a_refused_command_leaves_nothing_that_stops_the_next(again: Path, tmp_p
     assert essence(out) == before and resume_quietly(out) == last
     shutil.rmtree(again / "checkpoints")
     with pytest.raises(OutputError, match="remove it"):
-        train_quietly(recipe(other), again)
+        train_quietly(recipe(text), again)
     assert (again / "recipe.toml").exists() and (again / "data").exists()
 
 
@@ -353,21 +293,6 @@ def test_F24_without_a_valid_checkpoint_nothing_starts_afresh(again: Path, tmp_p
         resume_quietly(tmp_path)  # no run
 
 
-def test_a_corpus_of_which_nothing_can_be_held_out(tmp_path: Path) -> None:
-    (tmp_path / "one.txt").write_text("x")
-    with pytest.raises(MaskwrightError) as error:
-        train_quietly(recipe(tmp_path / "one.txt"), tmp_path / "run")
-    assert error.value.exit_code == 65
-
-
-def test_F04_the_journal_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
-    lines = [{"kind": "train", "step": n, "loss": 1.0} for n in range(1, 6)]
-    text = "".join(json.dumps(line) + "\n" for line in lines) + '{"kind":"train","st'
-    (tmp_path / "metrics.jsonl").write_text(text)
-    assert checkpoints.cut_journal(tmp_path, 3) == 3
-    assert [r["step"] for r in checkpoints.read_journal(tmp_path)] == [1, 2, 3]
-
-
 def test_F40_weights_that_are_no_numbers_are_not_saved(made: tuple[Recipe, Path]) -> None:
     from maskwright.model.checkpoint import pretrained
 
@@ -378,26 +303,16 @@ def test_F40_weights_that_are_no_numbers_are_not_saved(made: tuple[Recipe, Path]
         pretrained.save_files(loaded.model, loaded.tokenizer, state=state)
 
 
-def test_a_copy_of_a_checkpoint_is_nobodys(tmp_path: Path) -> None:
+def test_a_copy_of_a_checkpoint_is_nobodys(again: Path) -> None:
     """A copy that a user made does not count among those that are kept, and is never removed."""
-    chosen = recipe(text_file(tmp_path), steps=4)
-    train_quietly(chosen, tmp_path / "run")
-    folder = tmp_path / "run" / "checkpoints"
-    (newest,) = [path for path in folder.iterdir() if path.name == "step-00000004"]
+    folder = again / "checkpoints"
     for name in ("step-best", "step-00000004-keep"):
-        shutil.copytree(newest, folder / name)
-    further = override(chosen, ["training.budget.steps=12", "checkpoints.keep=1"])
-    train_quietly(further, tmp_path / "other")
-    for name in ("step-best", "step-00000004-keep"):
-        shutil.copytree(newest, tmp_path / "other" / "checkpoints" / name)
-    kept = checkpoints.CheckpointStore(tmp_path / "other", keep=1, about={})
-    kept.retain(kept.path(12))
-    assert sorted(p.name for p in (tmp_path / "other" / "checkpoints").iterdir()) == [
-        "step-00000004-keep",
-        "step-00000012",
-        "step-best",
-    ]
-    assert folders.newest(tmp_path / "other").name == "step-00000012"
+        shutil.copytree(folder / "step-00000004", folder / name)
+    kept = checkpoints.CheckpointStore(again, keep=1, about={})
+    kept.retain(kept.path(8))
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["step-00000004-keep", "step-00000008", "step-best"]
+    assert folders.newest(again).name == "step-00000008"
 
 
 def test_a_damaged_checkpoint_that_was_passed_over_is_in_nobodys_way(
@@ -432,11 +347,12 @@ def test_a_complete_run_says_so(tmp_path: Path) -> None:
     assert f"maskwright resume '{out}'" in show(str(out), [])
 
 
-def test_a_run_goes_on_in_more_microbatches(tmp_path: Path, findings: list[str]) -> None:
+def test_a_run_goes_on_in_more_microbatches(
+    made: tuple[Recipe, Path], again: Path, findings: list[str]
+) -> None:
     """Else a run that is out of memory on another machine could not go on."""
-    chosen = recipe(text_file(tmp_path), steps=4)
-    train_quietly(chosen, tmp_path / "run")
-    resume_quietly(tmp_path / "run", settings=override(chosen, ["training.microbatches=4"]))
+    chosen, _ = made
+    resume_quietly(again, settings=override(chosen, ["training.microbatches=4"]))
     assert "other-machine" in findings
     for count, advice in ((4, "--set training.microbatches=8 "), (8, "smaller model")):
         settings = override(chosen, [f"training.microbatches={count}"])
@@ -445,13 +361,11 @@ def test_a_run_goes_on_in_more_microbatches(tmp_path: Path, findings: list[str])
 
 def test_a_run_may_be_made_in_a_thread(tmp_path: Path) -> None:
     """As in a server, where only the main thread may ask for signals."""
-    chosen = recipe(text_file(tmp_path), steps=2)
-    thread = threading.Thread(
-        target=run.pretrain, args=(chosen, tmp_path / "run"), kwargs={"stream": io.StringIO()}
-    )
+    given = (recipe(text_file(tmp_path), steps=1), tmp_path / "run")
+    thread = threading.Thread(target=train_quietly, args=given)
     thread.start()
     thread.join()
-    assert folders.newest(tmp_path / "run").name == "step-00000002"
+    assert folders.newest(tmp_path / "run").name == "step-00000001"
 
 
 def test_F07_lines_wait_where_the_disk_is_full(
@@ -496,19 +410,17 @@ def test_what_waits_hides_no_other_error(tmp_path: Path) -> None:
 )
 def test_a_setting_of_nothing_can_be_resumed(tmp_path: Path, setting: str) -> None:
     """A null is left out of the recipe's file, so it must not count in what is compared."""
-    chosen = override(recipe(text_file(tmp_path), steps=4), [setting])
+    chosen = override(recipe(text_file(tmp_path), steps=1), [setting])
     train_quietly(chosen, tmp_path / "run")
     resume_quietly(tmp_path / "run")
 
 
-def test_lines_that_are_none_of_a_run_are_passed_over(tmp_path: Path) -> None:
-    chosen = recipe(text_file(tmp_path), steps=4)
-    train_quietly(chosen, tmp_path / "run")
-    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+def test_lines_that_are_none_of_a_run_are_passed_over(again: Path) -> None:
+    with (again / "metrics.jsonl").open("a") as file:
         file.write('{"step":3}\n')
-    assert "step 4" in show(str(tmp_path / "run"), [])
-    (tmp_path / "run" / "run.json").write_text("{}")
-    assert "checkpoints: " in show(str(tmp_path / "run"), [])
+    assert "step 8" in show(str(again), [])
+    (again / "run.json").write_text("{}")
+    assert "checkpoints: " in show(str(again), [])
 
 
 def test_a_corpus_is_no_run_though_it_has_a_recipe(
@@ -520,18 +432,25 @@ def test_a_corpus_is_no_run_though_it_has_a_recipe(
     for line, code, said in (
         ("finetune clean --data rows.csv", 65, "a corpus, not a model"),
         ("evaluate clean", 65, "pretrain bert-mini --text clean"),
-        ("predict clean rows.csv", 65, "a corpus, not a model"),
-        ("adapt clean --text clean", 65, "a corpus, not a model"),
-        ("explore clean --no-browser", 65, "a corpus, not a model"),
         ("pretrain clean --text clean", 64, "text, not a recipe"),
-        ("resume clean", 64, "not the folder of a run"),
         ("show clean", 64, "clean/card.md"),
-        (
-            "pretrain clean/recipe.toml",
-            64,
-            "maskwright curate TEXT --out DIR --recipe clean/recipe",
-        ),
+        ("pretrain clean/recipe.toml", 64, "maskwright curate TEXT --out DIR --recipe"),
         ("finetune clean/recipe.toml --data rows.csv", 64, "this is a recipe of curation"),
     ):
         assert cli.main(line.split()) == code, line
         assert said in capsys.readouterr().err
+
+
+def test_a_corpus_of_which_nothing_can_be_held_out(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("x")
+    with pytest.raises(MaskwrightError) as error:
+        train_quietly(recipe(tmp_path / "one.txt"), tmp_path / "run")
+    assert error.value.exit_code == 65
+
+
+def test_F04_the_journal_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
+    lines = [{"kind": "train", "step": n, "loss": 1.0} for n in range(1, 6)]
+    text = "".join(json.dumps(line) + "\n" for line in lines) + '{"kind":"train","st'
+    (tmp_path / "metrics.jsonl").write_text(text)
+    assert checkpoints.cut_journal(tmp_path, 3) == 3
+    assert [r["step"] for r in checkpoints.read_journal(tmp_path)] == [1, 2, 3]

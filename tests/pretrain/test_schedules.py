@@ -114,20 +114,6 @@ def test_operations_are_counted_in_tokens_once(text: Path, tmp_path: Path) -> No
     assert essence(tmp_path / "same") == essence(tmp_path / "run")
 
 
-def test_the_journal_counts_what_was_read(text: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    made = scheduled(text)
-    train_quietly(made, out)
-    assert run.read(out / "recipe.toml") == made
-    tokens = [r["tokens"] for r in checkpoints.read_journal(out) if r["kind"] == "train"]
-    per_step = np.diff([0, *tokens]).tolist()
-    # 2 microbatches of round(8 * (0.25 + 0.75 * step / 8)) rows of 8, of 4 rows of 12, of 16.
-    assert per_step[:4] == [2 * n * 8 for n in (2, 3, 4, 4)]
-    assert per_step[8:] == [8 * 12] * 4 + [8 * 16] * 4
-    state, _ = checkpoints.read_state(folders.newest(out))
-    assert state.tokens == tokens[-1] and state.step == 16
-
-
 # ------------------------------------------------------------------------------ what is saved
 def test_the_average_is_the_model_and_the_masters_go_on(text: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
@@ -185,23 +171,19 @@ def test_the_comparison_sees_what_was_forgotten(
     last = train_quietly(scheduled(text, "lamb"), out)
     whole = essence(out)
     shutil.rmtree(last)
+    optimizers, read = "maskwright.learn.train.optimizers", checkpoints.read_state
+
+    def forget(folder: Path) -> tuple[TrainState, int]:
+        state, steps = read(folder)
+        return replace(state, samples=0), steps
+
     if forgotten == "average":
-        monkeypatch.setattr(
-            "maskwright.learn.train.optimizers.Average.load", lambda self, state: None
-        )
+        monkeypatch.setattr(f"{optimizers}.Average.load", lambda self, state: None)
     elif forgotten == "samples":
-        read = checkpoints.read_state
-
-        def forget(folder: Path) -> tuple[TrainState, int]:
-            state, steps = read(folder)
-            return replace(state, samples=0), steps
-
         monkeypatch.setattr(checkpoints, "read_state", forget)
     else:
-        monkeypatch.setattr(
-            "maskwright.learn.train.optimizers.LambState.load",
-            lambda self, state, steps: setattr(self, "steps", steps),
-        )
+        load = lambda self, state, steps: setattr(self, "steps", steps)  # noqa: E731
+        monkeypatch.setattr(f"{optimizers}.LambState.load", load)
     resume_quietly(out)
     assert essence(out)["weights"] != whole["weights"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -53,14 +52,7 @@ def test_a_choice_that_keeps_nothing_is_counted(
     assert loads["masked"] > 5
 
 
-def test_fine_tuning_and_evaluating_resolve_it_at_most_once(
-    tmp_path: Path, model: Path, loads: Counter[str]
-) -> None:
-    data = tmp_path / "rows.csv"
-    rows = (f"the {('cat', 'dog')[n % 2]} sat on mat {n},{n % 2}\n" for n in range(60))
-    data.write_text("text,label\n" + "".join(rows))
-    api.finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, stream=io.StringIO())
-    assert not loads  # the conventions in the folder say all that is asked of it
+def test_evaluating_resolves_it_once(model: Path, loads: Counter[str]) -> None:
     usual_for("encoder")  # found once in a process
     loads.clear()
     api.evaluate_text(model)

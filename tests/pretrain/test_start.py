@@ -93,14 +93,8 @@ def written_by_transformers(folder: Path, source: Path, kind: str, **keys: Any) 
     transformers = pytest.importorskip("transformers")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folders.newest(source))
     torch.manual_seed(3)
-    shape = {
-        "vocab_size": len(tokenizer),
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 20,
-    }
+    shape = {"vocab_size": len(tokenizer), "hidden_size": 16, "num_hidden_layers": 2}
+    shape |= {"num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 20}
     model_class = getattr(transformers, kind)
     model_class(model_class.config_class(**shape, **keys)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
