@@ -540,3 +540,13 @@ def test_labelled_texts_are_read_as_they_were_learned_from(
         (tmp_path / "texts" / name).mkdir(parents=True)
         (tmp_path / "texts" / name / "59284").write_text("a cat\nand a dog\n")
     assert [row["text"] for row in answers(tuned, tmp_path / "texts")] == ["a cat\nand a dog"] * 2
+
+
+def test_what_skip_does_to_a_row_is_said_as_it_is(tuned: Path, tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "new.csv", ["text"], [["a cat"], [" "]])
+    with pytest.raises(DataError, match=r"new\.csv, line 3, column 'text'") as caught:
+        predict_file(tuned, source, io.StringIO())
+    assert "drops" not in str(caught.value.do)
+    said = io.StringIO()
+    assert predict_file(tuned, source, said, read=SKIP) == 2
+    assert said.getvalue().splitlines()[-1].endswith('"prediction": null}')
