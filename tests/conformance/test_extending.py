@@ -188,21 +188,14 @@ def test_they_train_together_and_the_folder_loads(tmp_path: Path) -> None:
     base = recipe(text_file(tmp_path), steps=24)
     assert isinstance(base.model, FamilyModel)
     shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    model = FamilyModel(
-        family=FAMILY,
-        architecture="SinusoidalEncoderForMaskedLM",
-        settings={
-            **shape,
-            "intermediate_size": 32,
-            "max_position_embeddings": 32,
-        },
-    )
+    shape |= {"intermediate_size": 32, "max_position_embeddings": 32}
+    kind = "SinusoidalEncoderForMaskedLM"
+    model = FamilyModel(family=FAMILY, architecture=kind, settings=shape)
     objective = ObjectiveChoice(name=OBJECTIVE, options={"rate": 0.3})
     chosen = replace(base, model=model, objective=objective)
     last = run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
-    losses = [
-        row["loss"] for row in checkpoints.read_journal(tmp_path / "run") if row["kind"] == "train"
-    ]
+    rows = checkpoints.read_journal(tmp_path / "run")
+    losses = [row["loss"] for row in rows if row["kind"] == "train"]
     assert len(losses) == 24 and losses[-1] < losses[0]
     assert pretrained.load(last).model_type == FAMILY
 

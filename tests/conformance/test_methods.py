@@ -73,19 +73,15 @@ def task(count: int = 48) -> EncodedExamples:
 
 
 def learned(
-    method: str, name: str, epochs: int | None = None
+    method: str, name: str, count: int = 48, epochs: int | None = None
 ) -> tuple[list[float], set[str], set[str], set[str]]:
     """Losses, and names: what was declared, what moved, what there is."""
     way = Method(method)
     network = classifier(name, way)
     attach(way, network, torch.Generator().manual_seed(0))
     config = network.config
-    collation = Collation(
-        0,
-        config.decoder is not None,
-        0 if len(config.stacks) == 2 else None,
-        alone=way.positions > 0,
-    )
+    start = 0 if len(config.stacks) == 2 else None
+    collation = Collation(0, config.decoder is not None, start, alone=way.positions > 0)
     before = {n: p.detach().clone() for n, p in network.named_parameters()}
     declared = {n for n, p in network.named_parameters() if p.requires_grad}
     # These two begin from drawn vectors.
@@ -93,7 +89,7 @@ def learned(
     settings = Settings(epochs=epochs, batch=16, optimizer=AdamW(learning_rate=1e-2, decay=0.0))
     tuned = tune(
         Supervised(network, Options(), WORDS),
-        task(),
+        task(count),
         collation,
         settings,
         rate_factors=partial(learning_rate_factors, way),
@@ -115,7 +111,7 @@ def test_it_learns_and_moves_what_it_declared(method: str, name: str) -> None:
 
 @pytest.mark.parametrize(("method", "name"), [c for c in CASES if c[1] not in EVERYDAY])
 def test_it_moves_what_it_declared(method: str, name: str) -> None:
-    only_what_was_declared(method, *learned(method, name, 1)[1:])
+    only_what_was_declared(method, *learned(method, name, 16, 2)[1:])
 
 
 def only_what_was_declared(

@@ -74,21 +74,13 @@ DEFAULTS: dict[str, Any] = {
 }
 # What has a small head of its own, of which not every product is counted.
 HEADED = (
-    "replaced-token",
-    "sentence-pair",
-    "sentence-order",
-    "supervised",
-    "distillation",
-    "span-boundary",
+    *("replaced-token", "sentence-pair", "sentence-order", "supervised"),
+    *("distillation", "span-boundary"),
 )
 # Targets are chosen positions of the batch, and nothing else of it is changed.
 MASKING = (
-    "masked",
-    "sentence-pair",
-    "sentence-order",
-    "span-boundary",
-    "distillation",
-    "replaced-token",
+    *("masked", "sentence-pair", "sentence-order", "span-boundary"),
+    *("distillation", "replaced-token"),
 )
 # What the encoder reads is shorter or longer than the row: places cannot be compared.
 MOVING = ("span-corruption", "denoising", "sequence-to-sequence")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,20 +27,20 @@ TEXT = [
 ] * 5
 
 
+def theirs_of(model: Any, ids: list[int], tokens: int, **settings: Any) -> torch.Tensor:
+    """What their model writes greedily."""
+    given = torch.tensor([ids])
+    more = {"attention_mask": torch.ones_like(given), "do_sample": False, **settings}
+    written: torch.Tensor = model.generate(given, max_new_tokens=tokens, **more)
+    return written
+
+
 def test_greedy_is_theirs(tmp_path: Path) -> None:
     pretrained.save(model_of(small(family("gpt2"), "GPT2LMHeadModel")), None, tmp_path / "m")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "m").eval()
     ours = pretrained.load(tmp_path / "m").model
     for prompt in ([5], [7, 8, 9], list(range(10, 20))):
-        ids = torch.tensor([prompt])
-        made = theirs.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=12,
-            do_sample=False,
-            pad_token_id=0,
-            eos_token_id=None,
-        )
+        made = theirs_of(theirs, prompt, 12, pad_token_id=0, eos_token_id=None)
         assert generate(ours, [prompt], 12) == [made[0, len(prompt) :].tolist()]
 
 
@@ -62,18 +63,9 @@ def test_greedy_from_a_source_is_theirs(
     sources = [[5, 9, 11, 40, 2], [7], list(range(10, 22))]
     wanted = []
     for source in sources:
-        ids = torch.tensor([source])
-        made = theirs.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=14,
-            do_sample=False,
-            num_beams=1,
-            decoder_start_token_id=start,
-            eos_token_id=end,
-            pad_token_id=60,
-            forced_eos_token_id=None,
-        )
+        start_and_end = {"decoder_start_token_id": start, "eos_token_id": end}
+        more = {"num_beams": 1, "pad_token_id": 60, "forced_eos_token_id": None, **start_and_end}
+        made = theirs_of(theirs, source, 14, **more)
         wanted.append([token for token in made[0, 1:].tolist() if token != end])
     assert generate(ours, [[start]] * 3, 14, sources=sources, end=end) == wanted
     assert generate(ours, [[start]] * 3, 14, sources=sources, end=end, cached=False) == wanted
@@ -105,14 +97,9 @@ def test_filters_are_theirs(temperature: float, top_k: int, top_p: float) -> Non
 @pytest.mark.parametrize(
     ("model_type", "architecture", "style", "kind"),
     [
-        *(
-            ("bert", "BertForMaskedLM", "bert", kind)
-            for kind in ("wordpiece", "byte-bpe", "character")
-        ),
-        *(
-            ("bart", "BartForConditionalGeneration", "roberta", k)
-            for k in ("wordpiece", "byte-bpe")
-        ),
+        *(("bert", "BertForMaskedLM", "bert", k) for k in ("wordpiece", "byte-bpe", "character")),
+        ("bart", "BartForConditionalGeneration", "roberta", "wordpiece"),
+        ("bart", "BartForConditionalGeneration", "roberta", "byte-bpe"),
     ],
 )
 def test_filled_masks_are_theirs(

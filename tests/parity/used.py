@@ -19,12 +19,11 @@ from maskwright.model.nn.mask import real
 from maskwright.model.nn.transformer import Transformer
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
+from tinyrun import SENTENCE
 
 KINDS = {"bert": "wordpiece", "roberta": "byte-bpe", "gpt2": "byte-bpe", "t5": "unigram"}
 CLASSES = [(name, each) for name in SMALL for each in family(name).architectures]
-WORDS = (
-    "the cat dog sat ran on mat and then saw one big red hat under a tall old tree who".split()  # noqa: SIM905
-)
+WORDS = [*SENTENCE.split(), "who"]
 
 
 def folder_of(member: Family, architecture: str, out: Path, style: str | None = None) -> Path:
@@ -34,15 +33,11 @@ def folder_of(member: Family, architecture: str, out: Path, style: str | None = 
     text = [" ".join(WORDS[n % 20 :] + WORDS[: n % 20]) for n in range(40)]
     chosen = TokenizerChoice(kind=KINDS[style], style=style, vocabulary=300)  # type: ignore[arg-type]
     tokenizer = train(text, chosen)
-    ids = {
-        "pad_token_id": tokenizer.pad,
-        "bos_token_id": tokenizer.begin,
-        "eos_token_id": tokenizer.end,
-    }
+    ids = {"pad": tokenizer.pad, "bos": tokenizer.begin, "eos": tokenizer.end}
     keys = {
         **SMALL[member.name],
         "vocab_size": tokenizer.vocabulary_size,
-        **{key: value for key, value in ids.items() if value is not None},
+        **{f"{role}_token_id": value for role, value in ids.items() if value is not None},
         "architectures": [architecture],
     }
     for name in ("max_position_embeddings", "n_positions"):
