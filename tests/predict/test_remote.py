@@ -74,6 +74,21 @@ def test_the_command(
     assert "classes" in capsys.readouterr().err
 
 
+class Server(BaseHTTPRequestHandler):
+    """Says nothing on what it does."""
+
+    def reply(self, status: int, value: Any, headers: Any = None) -> None:
+        data = value if isinstance(value, bytes) else json.dumps(value).encode()
+        self.send_response(status)
+        for name, text in {"content-length": str(len(data)), **(headers or {})}.items():
+            self.send_header(name, text)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *given: Any) -> None:
+        pass
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_a_model_on_a_server_is_asked_as_one_here(tasks_server: TasksServer, name: str) -> None:
     own, there = tasks_server.opened(name), maskwright.connect(tasks_server.url, model=name)
@@ -128,15 +143,9 @@ def test_what_keeps_from_connecting_is_named(
     [(200, "<html>hello</html>"), (200, '["a"]'), (200, '{"task": "tags"}'), (404, "no")],
 )
 def test_another_server_is_named_as_that(status: int, text: str) -> None:
-    class Other(BaseHTTPRequestHandler):
+    class Other(Server):
         def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("content-length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *given: Any) -> None:
-            pass
+            self.reply(status, text.encode())
 
     with running(Other) as url, pytest.raises(IncompatibleError):
         maskwright.connect(url)
@@ -147,7 +156,7 @@ def answer_of(text: str) -> dict[str, Any]:
     return {"label": "ab"[len(text) % 2], "score": 1 / len(text)}
 
 
-class _Busy(BaseHTTPRequestHandler):
+class _Busy(Server):
     """A server that is full twice, and to which more than two rows are too much."""
 
     asked: ClassVar[list[int]] = []
@@ -158,31 +167,20 @@ class _Busy(BaseHTTPRequestHandler):
         told = {"task": shape.task, "labels": ["a", "b"], "options": {}, "model": "busy"}
         told |= {"columns": {"text": ["text"]}, "length": 8, "fingerprint": "x"}
         told |= {"max_rows": 128, "max_body_bytes": 1000, "findings": []}
-        self._answer(200, told)
+        self.reply(200, told)
 
     def do_POST(self) -> None:
         rows = json.loads(self.rfile.read(int(self.headers["content-length"])))["rows"]
         self.asked.append(len(rows))
         if self.always_full or len(self.asked) <= 2:
-            self._answer(429, {"error": "full"}, {"retry-after": "0"})
+            self.reply(429, {"error": "full"}, {"retry-after": "0"})
         elif len(rows) > 2:
-            self._answer(413, {"error": "too large", "kind": "too_large"})
+            self.reply(413, {"error": "too large", "kind": "too_large"})
         else:
             ones = [1] * len(rows)
             facts = {"model": "busy", "fingerprint": "x", "tokens": ones, "windows": ones}
             facts["truncated"] = [False] * len(rows)
-            self._answer(200, wire.render(facts, rows, list(map(answer_of, rows))))
-
-    def _answer(self, status: int, value: Any, headers: Any = None) -> None:
-        data = value if isinstance(value, bytes) else json.dumps(value).encode()
-        self.send_response(status)
-        for name, each in {**(headers or {}), "content-length": str(len(data))}.items():
-            self.send_header(name, each)
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *given: Any) -> None:
-        pass
+            self.reply(200, wire.render(facts, rows, list(map(answer_of, rows))))
 
 
 @pytest.fixture
@@ -193,7 +191,7 @@ def busy() -> Iterator[str]:
 
 
 @contextmanager
-def running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+def running(handler: type[Server]) -> Iterator[str]:
     """The address of a server that answers by `handler`."""
     made = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=made.serve_forever, args=(0.01,))
@@ -221,7 +219,7 @@ def test_a_full_server_is_asked_again(busy: str, monkeypatch: pytest.MonkeyPatch
 def test_a_row_that_comes_too_late_is_not_at_fault() -> None:
     class Slow(_Busy):
         def do_POST(self) -> None:
-            self._answer(408, {"error": "its deadline passed", "kind": "timeout"})
+            self.reply(408, {"error": "its deadline passed", "kind": "timeout"})
 
     with running(Slow) as url, pytest.raises(StoppedError):
         with_server(RemoteServer(url)).predict(["a", "bc"])
@@ -318,7 +316,7 @@ def _without(name: str) -> Change:
     return lambda reply: {key: value for key, value in reply.items() if key != name}
 
 
-class _Tampering(BaseHTTPRequestHandler):
+class _Tampering(Server):
     """Passes on what a server answers, but for what `change` makes of one path."""
 
     upstream: ClassVar[TasksServer]
@@ -333,18 +331,10 @@ class _Tampering(BaseHTTPRequestHandler):
         status, _, reply = self.upstream.ask(self.command, self.path, raw=raw)
         here = self.path == self.path_
         reply = type(self).change(reply) if here else reply
-        data = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
-        self.send_response(self.status or status if here else status)
-        usual = {"content-type": "application/json", "content-length": str(len(data))}
-        for name, value in {**usual, **(self.headers_ if here else {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
+        more = {"content-type": "application/json", **(self.headers_ if here else {})}
+        self.reply(self.status or status if here else status, reply, more)
 
     do_GET = do_POST = _pass  # noqa: N815 - what the base class calls
-
-    def log_message(self, *given: Any) -> None:
-        pass
 
 
 @contextmanager
