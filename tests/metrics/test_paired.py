@@ -16,7 +16,7 @@ from scipy import stats
 from maskwright.ask.evaluate import slices
 from maskwright.ask.evaluate.compare_report import Comparison, Metric, RecipeReport, Run, verdicts
 from maskwright.base.metrics import intervals, paired
-from maskwright.base.metrics.intervals import estimate, estimate_of_sums
+from maskwright.base.metrics.intervals import estimate, estimate_of_sums, wilson
 from maskwright.base.metrics.metrics import accuracy, macro_f1, matthews, pearson, spearman
 from maskwright.base.metrics.paired import Rival, verdict
 from maskwright.base.metrics.row_metrics import ArrayMetric
@@ -123,12 +123,19 @@ def test_a_permutation_test_rejects_as_often_as_it_says() -> None:
 
 @pytest.mark.parametrize("rows", [20, 100])
 def test_intervals_of_figures_cover_the_truth(rows: int) -> None:
-    def misses() -> bool:
+    def misses(interval: tuple[float, float], true: float) -> bool:
+        return not interval[0] <= true <= interval[1]
+
+    def of_shares() -> bool:
+        return misses(wilson(RANDOM.binomial(rows, 0.8) / rows, rows), 0.8)
+
+    def of_means() -> bool:
         scores = RANDOM.beta(2, 1, size=(rows, 1))
         figure = estimate_of_sums(lambda sums: sums[:, 0] / rows, scores, resamples=300)
-        return not figure.low <= 2 / 3 <= figure.high
+        return misses((figure.low, figure.high), 2 / 3)
 
-    assert share(200, misses) <= band(0.08, 200)  # percentiles are a little short on 20 rows
+    assert share(300, of_shares) <= band(0.05, 300)
+    assert share(200, of_means) <= band(0.08, 200)  # percentiles are a little short on 20 rows
 
 
 def test_the_interval_of_rare_labels_holds_their_figure() -> None:
@@ -160,6 +167,18 @@ def test_equal_predictors_are_rarely_told_apart(rows: int, metric: intervals.Met
     assert share(count, alarm) <= band(0.05, count)
 
 
+def test_a_paired_test_sees_what_overlapping_intervals_hide() -> None:
+    """0.87 against 0.79 on 120 rows that are mostly hard, or easy, for both."""
+    paired_hits = overlap_hits = 0
+    for _ in range(300):
+        hard = RANDOM.random(120)
+        first, second = hard < 0.87, (hard < 0.77) | (RANDOM.random(120) < 0.02 / 0.23)
+        paired_hits += paired.of_shares(first, second).is_significant
+        low, high = wilson(first.mean(), 120)[0], wilson(second.mean(), 120)[1]
+        overlap_hits += bool(low > high)
+    assert paired_hits > 200 > 100 > overlap_hits
+
+
 def test_equal_recipes_are_rarely_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five recipes, whose three seeds differ by chance alone, over four measures; the control takes
     each verdict by itself."""
@@ -178,6 +197,18 @@ def test_equal_recipes_are_rarely_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     assert share(100, alarm) <= band(0.05, 100)
     monkeypatch.setattr("maskwright.ask.evaluate.compare_report.holm", lambda p_values: p_values)
     assert share(100, alarm) > band(0.05, 100)
+
+
+def test_seeds_that_share_their_difficulty_are_compared_as_pairs() -> None:
+    """The control: Welch's test, which sees the difficulty alone."""
+    pairs = welch = 0
+    for _ in range(100):
+        difficulty = RANDOM.normal(size=5)
+        ours, theirs = difficulty + 0.5 + RANDOM.normal(size=(2, 5)) * 0.1 - [[0.0], [0.5]]
+        gap = difference(dict(enumerate(ours)), dict(enumerate(theirs)))
+        pairs += gap is not None and gap.p < 0.05
+        welch += stats.ttest_ind(ours, theirs, equal_var=False).pvalue < 0.05
+    assert pairs > 90 and welch < 10
 
 
 def test_the_best_of_equal_methods_is_rarely_told_from_the_rest() -> None:
@@ -205,6 +236,19 @@ def test_the_best_of_equal_methods_is_rarely_told_from_the_rest() -> None:
     first, *others = (p_by_seed(table(gap=9.0), "m0", f"m{n}") for n in range(4))
     assert first == 1.0 and all(p is not None and p < 0.05 for p in others)
     assert p_by_seed({"a": {0: 1.0, 1: 2.0}, "b": {0: 1.0}}, "a", "b") is None
+
+
+def test_an_interval_over_pairs_alone_ignores_the_seeds() -> None:
+    """Two equal recipes, whose seeds differ by more than their thousand pairs: the control."""
+    tests = pairs_alone = 0
+    for _ in range(100):
+        skill = 0.7 + 0.03 * RANDOM.normal(size=(2, 3, 1))
+        right = RANDOM.random((2, 3, 1000)) < skill
+        ours, theirs = (dict(enumerate(side.mean(1))) for side in right)
+        gap, gaps = difference(ours, theirs), right[0].mean(0) - right[1].mean(0)
+        tests += gap is not None and gap.p < 0.05
+        pairs_alone += abs(gaps.mean()) > 1.96 * gaps.std() / math.sqrt(1000)
+    assert tests / 100 <= band(0.05, 100) < 0.3 < pairs_alone / 100
 
 
 # ------------------------------------------------------------------------------ verdicts
@@ -290,7 +334,9 @@ def test_groups_by_hand() -> None:
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "squared_error"])
-def test_slices_without_meaning_are_alike(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_that_mean_nothing_are_rarely_told_apart(
+    metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Six slices of unequal sizes; the control takes each test by itself."""
 
     def alarm() -> bool:
