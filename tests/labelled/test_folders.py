@@ -200,7 +200,7 @@ def test_a_bad_last_line_takes_its_partner_with_it(tmp_path: Path) -> None:
     assert len(load(tmp_path, reading=SKIP).first) == 1
     write(tmp_path / "train.de", "eins\nzwei\ndrei\n")
     error = refusal(DataError, lambda: load(tmp_path, reading=SKIP))
-    assert str(error.where).endswith(("line 2", "line 3"))
+    assert str(error.where).endswith("train.de, line 3")
 
 
 CONLL = "-DOCSTART- -X- -X- O\n\n" + "".join(

@@ -236,13 +236,12 @@ def aligned(
     ):
         rest = [current, *side] if current else []
         extra_lines = [number for number, line in rest if line.strip()]
-        if (
-            len(extra_lines) > ledger.counts.rejected - rejected_before - unpaired
-        ):  # else partners of bad lines
+        num_partners = ledger.counts.rejected - rejected_before - unpaired  # of bad lines
+        if len(extra_lines) > num_partners:
             shorter = source.other if file is source else source
             raise DataError(
                 "two files of one text have different numbers of lines",
-                where=line_in(file.shown, extra_lines[0]),
+                where=line_in(file.shown, extra_lines[num_partners]),
                 found=f"a line of which {shorter.shown} has none",
                 wanted="line n of one to be the translation of line n of the other",
                 do="align the files again",
