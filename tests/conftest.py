@@ -45,7 +45,7 @@ from maskwright.learn.finetune.method import FULL  # noqa: E402
 from maskwright.learn.finetune.recipe import FinetuneRecipe  # noqa: E402
 from serve.clients import tasks_server  # noqa: E402, F401 - fixture
 from small_models import model, models  # noqa: E402, F401 - fixtures
-from small_tasks import small_task  # noqa: E402, F401 - fixture
+from small_tasks import small_task, tuned  # noqa: E402, F401 - fixtures
 
 torch.cpu._is_amx_tile_supported = torch.cpu._is_avx512_bf16_supported = lambda: False
 

@@ -5,11 +5,14 @@ Nothing is learned; answers are as good as drawn, but they are answers of every 
 
 from __future__ import annotations
 
+import csv
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -25,6 +28,7 @@ from maskwright.model.checkpoint.layout import About
 from maskwright.model.checkpoint.matching import transfer
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
 from maskwright.model.opening.open import open_weights
+from tinyrun import WORDS
 
 LABELS: dict[str, tuple[str, ...]] = {
     "classification": ("meow", "woof", "other"),
@@ -95,8 +99,55 @@ def small_task(
     return give
 
 
+def table(path: Path, kind: str, count: int = 200) -> Path:
+    """Texts with a cat or a dog in them, and what their label says of that."""
+    draw = np.random.default_rng(0)
+    plain = [word for word in WORDS if word not in ("cat", "dog")]
+    rows = []
+    for _ in range(count):
+        about = draw.integers(0, 2, 2)
+        texts = []
+        for animal in about:
+            words = draw.choice(plain, draw.integers(2, 9)).tolist()
+            words.insert(int(draw.integers(0, len(words))), ("cat", "dog")[animal])
+            texts.append(" ".join(words))
+        first, second = (("meow", "woof")[animal] for animal in about)
+        rows.append(
+            {
+                "classification": [texts[0], first],
+                "pair-classification": [*texts, ("other", "same")[int(about[0] == about[1])]],
+                "multi-label": [" ".join(texts), "|".join(sorted({first, second}))],
+                "regression": [texts[0], f"{about[0] + 0.1 * draw.random():.3f}"],
+                "similarity": [*texts, f"{3.5 * (about[0] == about[1]) + draw.random():.3f}"],
+            }[kind]
+        )
+    names = ["text", "label"] if len(rows[0]) == 2 else ["sentence1", "sentence2", "label"]
+    if kind in ("regression", "similarity"):
+        names[-1] = "score"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([names, *rows])
+    return path
+
+
 def finetuned(model: Path | str, data: Path | str, out: Path | str, **settings: Any) -> Path:
     """Fine-tune one seed on drawn parts, without a word if no `stream` is given."""
     return finetune_file(
         model, data, out, **{"seeds": 1, "folds": 0, "stream": io.StringIO(), **settings}
     )
+
+
+def results_of(out: Path) -> dict[str, Any]:
+    """The results of a fine-tuning, as its folder has them."""
+    results: dict[str, Any] = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    return results
+
+
+@pytest.fixture(scope="session")
+def tuned(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier that tells texts with a cat from those with a dog; `printed.txt` lies beside."""
+    folder, stream = tmp_path_factory.mktemp("tuned"), io.StringIO()
+    data = table(folder / "data.csv", "classification")
+    settings = {"seeds": 2, "epochs": 8, "batch": 16, "rate": 1e-2}
+    finetuned(model, data, folder / "out", **settings, stream=stream)
+    (folder / "printed.txt").write_text(stream.getvalue(), encoding="utf-8")
+    return folder / "out"

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from finetune.test_command import table, tuned  # noqa: F401 - a fixture
+from labelled.tables import write_rows
 from maskwright.api import evaluate
 from maskwright.ask.evaluate import slices
 from maskwright.ask.evaluate.against import ModelComparison, evaluate_against
@@ -31,62 +32,63 @@ from maskwright.learn.finetune.tune import TrainingResult
 from maskwright.learn.tasks import sequence_to_sequence
 from maskwright.learn.tasks.base.task_type import Encoded, Extent, TaskMetrics, task_for
 from maskwright.text.tables.rows import Row, TextExample
-from small_tasks import finetuned
+from small_tasks import finetuned, table
+
+Models = tuple[Path, Path, Path]
 
 
 @pytest.fixture(scope="module")
-def pair(
-    tuned: tuple[Path, str],  # noqa: F811
-    model: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[Path, Path, Path]:
+def pair(tuned: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Models:
     """A good model, one that learned nothing, and rows of two sources, of which one is wrong."""
     folder = tmp_path_factory.mktemp("pair")
-    bad = folder / "bad"
+    bad, data = folder / "bad", folder / "test.csv"
     finetuned(model, table(folder / "data.csv", "classification"), bad, epochs=1, rate=1e-7)
     plain = table(folder / "plain.csv", "classification", 80).read_text().splitlines()
-    rows = list(csv.reader(plain))
     other = {"meow": "woof", "woof": "meow"}
-    with (folder / "test.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["text", "label", "source"])
-        for number, (text, label) in enumerate(rows[1:]):
-            flipped = number % 4 == 0
-            writer.writerow([text, other[label] if flipped else label, ("print", "web")[flipped]])
-    return tuned[0], bad, folder / "test.csv"
+    lines = ["text,label,source"]
+    for number, (text, label) in enumerate(csv.reader(plain[1:])):
+        lines.append(f"{text},{label},print" if number % 4 else f"{text},{other[label]},web")
+    data.write_text("\n".join(lines) + "\n")
+    return tuned, bad, data
 
 
-def compared(pair: tuple[Path, Path, Path], **settings: Any) -> ModelComparison:
+def compared(pair: Models, **settings: Any) -> ModelComparison:
     return evaluate_against(*pair, **{"stream": io.StringIO(), **settings})
 
 
+def evaluated(model: Path, data: Path, out: Path, **settings: Any) -> dict[str, Any]:
+    evaluate_file(model, data, out=out, **{"stream": io.StringIO(), **settings})
+    content: dict[str, Any] = json.loads((out / "evaluation.json").read_text())
+    return content
+
+
 def test_two_models_are_compared_row_by_row(
-    pair: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pair: Models, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad, data = pair
     command = ["evaluate", str(good), "--against", str(bad), "--data", str(data)]
     assert main([*command, "--out", str(tmp_path / "out")]) == 0
     content = json.loads((tmp_path / "out" / "comparison.json").read_text())
-    assert content["verdict"]["state"] == "good"
-    assert content["verdict"]["sentence"] in capsys.readouterr().out
-    assert content["verdict"]["sentence"] in (tmp_path / "out" / "report.html").read_text()
-    found, back = compared(pair), compared((bad, good, data))
+    verdict = content["verdict"]
+    assert verdict["state"] == "good" and verdict["sentence"] in capsys.readouterr().out
+    assert verdict["sentence"] in (tmp_path / "out" / "report.html").read_text()
+    comparison, back = compared(pair), compared((bad, good, data))
     assert back.verdict.state == "no better" and back.gaps["accuracy"].value < 0
-    counts = [sum(row.right == name for row in found.differing) for name in found.estimates]
-    assert counts[0] - counts[1] == pytest.approx(80 * found.gaps["accuracy"].value)
-    assert found.p["macro_f1"] >= found.gaps["macro_f1"].p, "adjusted"
-    assert content["differing_rows"] == len(found.differing) == len(content["rows"])
+    counts = Counter(row.right for row in comparison.differing)
+    first, second = (counts[name] for name in comparison.estimates)
+    assert first - second == pytest.approx(80 * comparison.gaps["accuracy"].value)
+    assert comparison.p["macro_f1"] >= comparison.gaps["macro_f1"].p, "adjusted"
+    assert content["differing_rows"] == len(comparison.differing) == len(content["rows"])
 
 
 def test_models_that_cannot_be_compared_are_refused(
-    pair: tuple[Path, Path, Path], small_task: Callable[..., Path]
+    pair: Models, small_task: Callable[..., Path]
 ) -> None:
     good, bad, data = pair
-    with pytest.raises(IncompatibleError) as caught:
-        compared((good, small_task("regression"), data))
-    assert caught.value.where == str(small_task("regression"))
-    with pytest.raises(IncompatibleError):
-        compared((good, small_task("classification"), data))  # other labels
+    for other in ("regression", "classification"):  # another task, other labels
+        with pytest.raises(IncompatibleError) as caught:
+            compared((good, small_task(other), data))
+        assert caught.value.where == str(small_task(other))
     with pytest.raises(UsageError):
         compared((good, good, data))
     idle = {"by": "source", "base": bad, "how": "masked", "part": "choosing"}
@@ -96,16 +98,20 @@ def test_models_that_cannot_be_compared_are_refused(
         assert caught.value.where == f"--{name}"
 
 
+@pytest.mark.parametrize(("judged", "num_judged"), [(2, 2), (4, None)])
 def test_texts_that_were_not_judged_are_counted(
-    small_task: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    judged: int,
+    num_judged: int | None,
+    small_task: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    folder, copy, data = small_task("sequence-to-sequence"), tmp_path / "m", tmp_path / "d.jsonl"
-    shutil.copytree(folder, copy)
+    folder = small_task("sequence-to-sequence")
+    copy = shutil.copytree(folder, tmp_path / "model")
     rows = [{"source": f"the cat sat {n}", "target": f"the dog {n}"} for n in range(4)]
-    data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    for judged, said in ((2, 2), (4, None)):
-        monkeypatch.setattr(sequence_to_sequence, "JUDGED", judged)
-        assert compared((folder, copy, data)).num_judged == said
+    data = write_rows(tmp_path / "data.jsonl", rows)
+    monkeypatch.setattr(sequence_to_sequence, "JUDGED", judged)
+    assert compared((folder, copy, data)).num_judged == num_judged
 
 
 def test_values_of_any_type_are_slices() -> None:
@@ -116,84 +122,73 @@ def test_values_of_any_type_are_slices() -> None:
     assert Counter(found) == {"2026-01-01": 10, "(empty)": 2}
 
 
-def test_a_slice_that_is_worse_is_named(pair: tuple[Path, Path, Path], tmp_path: Path) -> None:
+def test_a_slice_that_is_worse_is_named(pair: Models, tmp_path: Path) -> None:
+    good, _, data = pair
     stream, plain_stream = io.StringIO(), io.StringIO()
-    evaluate_file(pair[0], pair[2], stream=plain_stream)
-    evaluate_file(pair[0], pair[2], by="source", out=tmp_path / "out", stream=stream)
+    evaluate_file(good, data, stream=plain_stream)
+    content = evaluated(good, data, tmp_path / "out", by="source", stream=stream)
     assert "not used: 'source'" in plain_stream.getvalue()
     assert "not used" not in stream.getvalue()
-    content = json.loads((tmp_path / "out" / "evaluation.json").read_text())["slices"]
-    standings = {part["value"]: part["standing"] for part in content["slices"]}
+    standings = {part["value"]: part["standing"] for part in content["slices"]["slices"]}
     assert standings == {"'web'": "worse", "'print'": "better"}
     for column in ("sourc", "text"):  # not there; different in each row
         with pytest.raises(UsageError) as caught:
-            evaluate_file(pair[0], pair[2], by=column, stream=stream)
+            evaluate_file(good, data, by=column, stream=io.StringIO())
         assert caught.value.where == "--by"
 
 
-def test_rows_of_another_domain_are_a_column_of_their_own(
-    pair: tuple[Path, Path, Path], tmp_path: Path
-) -> None:
+def test_rows_of_another_domain_are_a_column_of_their_own(pair: Models, tmp_path: Path) -> None:
     """All labels of the other rows are exchanged; the control is the same file."""
-    text, wrong = pair[2].read_text(), tmp_path / "wrong.csv"
-    wrong.write_text(text.replace("meow", "?").replace("woof", "meow").replace("?", "woof"))
-    out, stream = tmp_path / "out", io.StringIO()
-    evaluate_file(pair[0], pair[2], other_data=[wrong, pair[2]], out=out, stream=stream)
-    content = json.loads((out / "evaluation.json").read_text())
-    ours, others = content["figures"]["accuracy"], content["other_data"]
-    assert others[str(wrong)]["accuracy"]["value"] == pytest.approx(1 - ours["value"])
-    ours, wrong_figure, same = (
-        Estimate(**figures)
-        for figures in (ours, others[str(wrong)]["accuracy"], others[str(pair[2])]["accuracy"])
-    )
+    good, bad, data = pair
+    wrong, stream = tmp_path / "wrong.csv", io.StringIO()
+    text = data.read_text().replace("meow", "?").replace("woof", "meow").replace("?", "woof")
+    wrong.write_text(text)
+    content = evaluated(good, data, tmp_path / "out", other_data=[wrong, data], stream=stream)
+    figures = [content["figures"], *(content["other_data"][str(path)] for path in (wrong, data))]
+    ours, theirs, same = (Estimate(**figure["accuracy"]) for figure in figures)
+    assert theirs.value == pytest.approx(1 - ours.value)
     assert same.minus(ours).low < 0 < same.minus(ours).high
-    difference = wrong_figure.minus(ours)
+    difference = theirs.minus(ours)
     assert difference.low < difference.value < difference.high < 0
     assert difference.render() in stream.getvalue()
-    line = ["evaluate", str(pair[0]), "--data", str(pair[2]), "--other-data"]
+    line = ["evaluate", str(good), "--data", str(data), "--other-data"]
     assert main([*line, str(tmp_path / "nowhere.csv")]) == 64
-    assert main([*line, str(wrong), "--against", str(pair[1])]) == 64
+    assert main([*line, str(wrong), "--against", str(bad)]) == 64
 
 
 def test_the_verdict_needs_the_training_data_for_more_than_the_constant_answer(
-    pair: tuple[Path, Path, Path], tmp_path: Path
+    pair: Models, tmp_path: Path
 ) -> None:
-    def evaluated(model: Path, out: str) -> dict[str, Any]:
-        evaluate_file(model, pair[2], out=tmp_path / out, stream=io.StringIO())
-        content: dict[str, Any] = json.loads((tmp_path / out / "evaluation.json").read_text())
-        content["names"] = [finding["name"] for finding in content["findings"]]
-        return content
-
-    found = evaluated(pair[0], "a")
-    assert found["baselines"].keys() == {"majority", "words"}
-    assert "baselines-not-fitted" not in found["names"]
-    assert found["verdict"]["rival"] == conclusion.spoken("words")
-    assert evaluated(pair[1], "b")["verdict"]["state"] != "good"
-    assert evaluated(pair[1], "c")["test"]["other_uses"] == 2
-    moved = tmp_path / "moved"
-    shutil.copytree(pair[0], moved)
-    recipe = moved / "finetune.toml"
-    data = table(tmp_path / "other.csv", "classification", 90)
-    lines = recipe.read_text().splitlines()
-    changed = [f"data = {json.dumps(str(data))}" if x.startswith("data = ") else x for x in lines]
-    recipe.write_text("\n".join(changed))
-    found = evaluated(moved, "d")
-    assert found["baselines"].keys() == {"majority"} and "baselines-not-fitted" in found["names"]
+    good, bad, data = pair
+    content = evaluated(good, data, tmp_path / "a")
+    assert content["baselines"].keys() == {"majority", "words"}
+    assert "baselines-not-fitted" not in [finding["name"] for finding in content["findings"]]
+    assert content["verdict"]["rival"] == conclusion.spoken("words")
+    assert evaluated(bad, data, tmp_path / "b")["verdict"]["state"] != "good"
+    assert evaluated(bad, data, tmp_path / "c")["test"]["other_uses"] == 2
+    moved = shutil.copytree(good, tmp_path / "moved")
+    recipe, other = moved / "finetune.toml", table(tmp_path / "other.csv", "classification", 90)
+    changed = re.sub("(?m)^data = .*", f"data = {json.dumps(str(other))}", recipe.read_text())
+    recipe.write_text(changed)
+    content = evaluated(moved, data, tmp_path / "d")
+    names = [finding["name"] for finding in content["findings"]]
+    assert content["baselines"].keys() == {"majority"} and "baselines-not-fitted" in names
     with pytest.raises(UsageError) as caught:
-        evaluate_file(moved, pair[2], generalisation=True, stream=io.StringIO())
-    assert caught.value.where == "--generalisation" and str(data) in str(caught.value.found)
+        evaluate_file(moved, data, generalisation=True, stream=io.StringIO())
+    assert caught.value.where == "--generalisation" and str(other) in str(caught.value.found)
     (moved / "results.json").unlink()
-    assert evaluated(moved, "e")["baselines"] == {}
+    assert evaluated(moved, data, tmp_path / "e")["baselines"] == {}
 
 
 def test_rows_have_one_hash_in_any_order() -> None:
     rows = [TextExample(f"text {n}", n % 2, f"line {n}") for n in range(4)]
-    found = conclusion.record_test(rows, ["a", "b"], "test")
-    assert found == conclusion.record_test(rows[::-1], ["a", "b"], "test")
-    others = rows[:3], [*rows[:3], TextExample("text 3", 0, "line 3")]
-    assert found["sha256"] not in [
-        conclusion.record_test(other, ["a", "b"], "test")["sha256"] for other in others
-    ]
+
+    def digest(rows: list[TextExample]) -> str:
+        return str(conclusion.record_test(rows, ["a", "b"], "test")["sha256"])
+
+    assert digest(rows) == digest(rows[::-1])
+    assert digest(rows) != digest(rows[:3])
+    assert digest(rows) != digest([*rows[:3], TextExample("text 3", 0, "line 3")])
 
 
 def test_answers_drawn_at_random_are_no_reason_to_predict() -> None:
@@ -225,17 +220,11 @@ def test_advice_comes_from_facts(
 ) -> None:
     ones = np.ones(rows, np.int64)
     extent = Extent(10 * ones, ones, (np.arange(rows) < cut * rows).astype(np.int64))
-    train = Encoded([None] * rows, None, extent=extent)  # type: ignore[arg-type]
+    train: Any = Encoded([None] * rows, None, extent=extent)  # type: ignore[arg-type]
     training = TrainingResult(None, [], losses, len(losses), 1.0)
     state, _, rival = judged.partition(" than ")
-    sentences = conclusion.advice(
-        task_for("classification", ("a", "b")),
-        train,
-        [training],
-        None,
-        Verdict(state, "", rival),  # type: ignore[arg-type]
-        reads_more=True,
-        passes=3,
-    )
+    verdict: Any = Verdict(state, "", rival)  # type: ignore[arg-type]
+    kind = task_for("classification", ("a", "b"))
+    sentences = conclusion.advice(kind, train, [training], None, verdict, reads_more=True, passes=3)
     assert len(sentences) == len(words)
     assert all(word in sentence for word, sentence in zip(words, sentences, strict=True))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from labelled.tables import write_rows
 from maskwright.ask.evaluate import compare as compare_module
 from maskwright.ask.evaluate.compare import compare, differences, refuse_equal, refuse_incomparable
 from maskwright.ask.evaluate.compare_recipe import TrainingSpeed, finished, run_folder
@@ -39,6 +40,10 @@ from tinyrun import essence, forked, recipe, text_file, wait
 BUDGET = "tokens=2500"  # 20 steps of 8 rows of 16
 
 
+Made = tuple[list[Recipe], Path, Comparison, str]
+BRIEFLY: dict[str, Any] = {"budget": "tokens=300", "seeds": 1}
+
+
 def recipes(text: Path) -> list[Recipe]:
     """A narrow model, and the same with a rate that learns nothing."""
     base = replace(recipe(text, dropout=0.0), name="small", note="the usual rate")
@@ -48,18 +53,10 @@ def recipes(text: Path) -> list[Recipe]:
 
 
 def causal_recipe(text: Path, name: str = "reader") -> Recipe:
-    settings = {
-        "n_embd": 16,
-        "n_layer": 1,
-        "n_head": 2,
-        "n_positions": 32,
-        "embd_pdrop": 0.0,
-        "attn_pdrop": 0.0,
-        "resid_pdrop": 0.0,
-    }
-    base = recipe(text)
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 32}
+    settings = sizes | dict.fromkeys(("embd_pdrop", "attn_pdrop", "resid_pdrop"), 0.0)
     return replace(
-        base,
+        recipe(text),
         name=name,
         objective=ObjectiveChoice(name="causal", options={}),
         model=FamilyModel(family="gpt2", architecture="GPT2LMHeadModel", settings=settings),
@@ -67,84 +64,67 @@ def causal_recipe(text: Path, name: str = "reader") -> Recipe:
     )
 
 
+def compared(recipes: list[Recipe], out: Path, **options: Any) -> Comparison:
+    return compare(recipes, out, **{**BRIEFLY, "stream": io.StringIO(), **options})
+
+
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Recipe], Path, Comparison, str]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("compared")
-    chosen, said = recipes(text_file(folder)), io.StringIO()
-    found = compare(chosen, folder / "out", budget=BUDGET, seeds=2, stream=said)
-    return chosen, folder / "out", found, said.getvalue()
+    chosen, stream = recipes(text_file(folder)), io.StringIO()
+    comparison = compare(chosen, folder / "out", budget=BUDGET, seeds=2, stream=stream)
+    return chosen, folder / "out", comparison, stream.getvalue()
 
 
-def test_every_run_is_there_and_used_the_same_budget(
-    made: tuple[list[Recipe], Path, Comparison, str],
-) -> None:
-    _, out, found, _ = made
-    assert [c.name for c in found.contenders] == ["small", "still"]
-    for contender in found.contenders:
-        assert [r.seed for r in contender.runs] == [0, 1]
-        assert {r.tokens for r in contender.runs} == {2560}  # whole steps of 128
-        for seed in (0, 1):
-            assert finished(run_folder(out, contender.name, seed))
-    losses = [c.figures("loss") for c in found.contenders]
+def test_every_run_is_there_and_used_the_same_budget(made: Made) -> None:
+    _, out, comparison, _ = made
+    assert [c.name for c in comparison.contenders] == ["small", "still"]
+    for contender in comparison.contenders:
+        assert [(r.seed, r.tokens) for r in contender.runs] == [(0, 2560), (1, 2560)]  # whole steps
+        assert all(finished(run_folder(out, contender.name, seed)) for seed in (0, 1))
+    losses = [c.figures("loss") for c in comparison.contenders]
     journal = (run_folder(out, "small", 1) / "metrics.jsonl").read_text().splitlines()
     last = [r for r in map(json.loads, journal) if r["kind"] == "evaluation"][-1]
     assert losses[0][1] == last["loss"] < losses[1][1] - 0.05
 
 
-def test_what_is_not_equal_and_what_is_left_out_is_told(
-    made: tuple[list[Recipe], Path, Comparison, str], tmp_path: Path
-) -> None:
-    (small, still), _, found, said = made
-    assert found.findings == [] and "Not equal" not in said, "the control"
-    large = replace(still, name="large", training=replace(still.training, batch=128))
-    told = io.StringIO()
-    uneven = compare([small, large], tmp_path / "other", budget=BUDGET, seeds=1, stream=told)
-    assert len(uneven.findings) == 1 and "large spent 4.1 k tokens" in str(uneven.findings[0])
-    assert str(uneven.findings[0]) in told.getvalue()
+def test_what_is_not_equal_and_what_is_left_out_is_told(made: Made, tmp_path: Path) -> None:
+    (small, still), _, comparison, printed = made
+    assert comparison.findings == [] and "Not equal" not in printed, "the control"
+    training, stream = replace(still.training, batch=128), io.StringIO()
+    large = replace(still, name="large", training=training)
+    uneven = compared([small, large], tmp_path / "other", budget=BUDGET, stream=stream)
+    (finding,) = uneven.findings
+    assert "large spent 4.1 k tokens" in str(finding) and str(finding) in stream.getvalue()
 
 
-def test_the_report_and_the_terminal_say_the_same(
-    made: tuple[list[Recipe], Path, Comparison, str],
-) -> None:
-    _, out, _, said = made
+def test_the_report_and_the_terminal_say_the_same(made: Made) -> None:
+    _, out, _, printed = made
     page = (out / "report.html").read_text()
-    plain = json.loads((out / "results.json").read_text())
-    (verdict,) = plain["verdicts"]
-    assert "small" in verdict
-    assert verdict in said and verdict in page
+    results = json.loads((out / "results.json").read_text())
+    (verdict,) = results["verdicts"]
+    assert "small" in verdict and verdict in printed and verdict in page
     assert "training.optimizer.learning_rate" in page and "1e-09" in page
-    assert page.count("<svg") == 3 and "<script" not in page and "http-equiv" in page
-    assert not re.search(r"(src|href)=", page)
-    assert "training.seed" not in page
-    assert set(plain["recipes"]["small"]["seeds"]) == {"0", "1"}
+    assert "training.seed" not in page and page.count("<svg") == 3
+    assert set(results["recipes"]["small"]["seeds"]) == {"0", "1"}
 
 
-def test_how_long_it_will_take_is_told_by_the_runs_that_are_done(
-    made: tuple[list[Recipe], Path, Comparison, str],
-) -> None:
-    _, out, found, said = made
-    first, *later = re.findall(r"^run \d of 4: .*$", said, re.M)
+def test_how_long_it_will_take_is_told_by_the_runs_that_are_done(made: Made) -> None:
+    _, out, comparison, printed = made
+    first, *later = re.findall(r"^run \d of 4: .*$", printed, re.M)
     assert first == "run 1 of 4: small, seed 0"
-    assert [re.sub(r".* · about .+ of training for ", "", line) for line in later] == [
-        "these 3",
-        "these 2",
-        "this one",
-    ]
-    (small, _), folder = found.contenders, run_folder(out, "small", 0)
-    entrant = SimpleNamespace(flops_per_token=2.0)
-    pace = TrainingSpeed()
-    pace.add(entrant, folder)  # type: ignore[arg-type]
+    ends = [re.sub(r".* · about .+ of training for ", "", line) for line in later]
+    assert ends == ["these 3", "these 2", "this one"]
+    (small, _), pace = comparison.contenders, TrainingSpeed()
+    pace.add(SimpleNamespace(flops_per_token=2.0), run_folder(out, "small", 0))  # type: ignore[arg-type]
     assert pace.operations == 2 * 2560 and pace.seconds == small.runs[0].seconds
     # A model that costs thrice as much a token takes three times as long for as many tokens.
-    pace = TrainingSpeed(operations=2e3, seconds=100.0)
-    dear = _planned(Budget(tokens=1000), 6.0)
+    pace, dear = TrainingSpeed(operations=2e3, seconds=100.0), _planned(Budget(tokens=1000), 6.0)
     assert pace.left([dear]) == f" · about {duration(300.0)} of training for this one"
     assert pace.left([dear] * 2) == f" · about {duration(600.0)} of training for these 2"
     assert TrainingSpeed().left([dear]) == ""
-    assert (
-        TrainingSpeed().left([_planned(Budget(minutes=3.0), 6.0)])
-        == " · about 3 min of training for this one"
-    )
+    minutes = TrainingSpeed().left([_planned(Budget(minutes=3.0), 6.0)])
+    assert minutes == " · about 3 min of training for this one"
 
 
 def _planned(budget: Budget, operations: float) -> Any:
@@ -153,100 +133,86 @@ def _planned(budget: Budget, operations: float) -> Any:
 
 
 def test_a_finished_comparison_trains_nothing_and_may_grow(
-    made: tuple[list[Recipe], Path, Comparison, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen, out, found, _ = made
-    again = tmp_path / "out"
-    shutil.copytree(out, again)
+    chosen, out, comparison, _ = made
+    again = shutil.copytree(out, tmp_path / "out")
     began: list[Path] = []
     resume = run.resume
     monkeypatch.setattr(run, "resume", lambda f, **k: (began.append(f), resume(f, **k))[1])
-    said = io.StringIO()
-    same = compare(chosen, again, budget=BUDGET, seeds=2, stream=said)
-    assert "of training" not in said.getvalue()
-    assert began == [] and same.contenders == found.contenders
-    more = compare(chosen[:1], again, budget=BUDGET, seeds=3, stream=io.StringIO())
+    same = compared(chosen, again, budget=BUDGET, seeds=2, stream=(stream := io.StringIO()))
+    assert "of training" not in stream.getvalue()
+    assert began == [] and same.contenders == comparison.contenders
+    more = compared(chosen[:1], again, budget=BUDGET, seeds=3)
     assert began == [run_folder(again, "small", 2)]
-    assert more.contenders[0].runs[:2] == found.contenders[0].runs
+    assert more.contenders[0].runs[:2] == comparison.contenders[0].runs
 
 
-def test_a_killed_comparison_goes_on_to_the_same_figures(
-    made: tuple[list[Recipe], Path, Comparison, str], tmp_path: Path
-) -> None:
-    chosen, out, found, _ = made
-    again = tmp_path / "out"
+def test_a_killed_comparison_goes_on_to_the_same_figures(made: Made, tmp_path: Path) -> None:
+    chosen, out, comparison, _ = made
+    again, log = tmp_path / "out", tmp_path / "log"
 
     def work() -> None:
         compare(chosen, again, budget=BUDGET, seeds=2)
 
-    kills = 0
     for target in (run_folder(again, "small", 0), run_folder(again, "still", 1)):
-        pid = forked(work, tmp_path / "log")
+        pid = forked(work, log)
         while not list((target / "checkpoints").glob("step-*/MANIFEST.json")):
-            done, _ = os.waitpid(pid, os.WNOHANG)
-            assert not done, (tmp_path / "log").read_text()[-2000:]
+            ended, _ = os.waitpid(pid, os.WNOHANG)
+            assert not ended, log.read_text()[-2000:]
             time.sleep(0.002)
         os.kill(pid, signal.SIGKILL)
-        kills += wait(pid) == -signal.SIGKILL
-    assert kills == 2
-    ended = compare(chosen, again, budget=BUDGET, seeds=2, stream=io.StringIO())
-    for ours, theirs in zip(found.contenders, ended.contenders, strict=True):
+        assert wait(pid) == -signal.SIGKILL
+    resumed = compared(chosen, again, budget=BUDGET, seeds=2)
+    for ours, theirs in zip(comparison.contenders, resumed.contenders, strict=True):
         assert ours.figures("loss") == theirs.figures("loss")
         for seed in (0, 1):
-            pair = [essence(run_folder(f, ours.name, seed)) for f in (out, again)]
-            assert pair[0] == pair[1]
+            first, second = (essence(run_folder(f, ours.name, seed)) for f in (out, again))
+            assert first == second
 
 
-def test_a_changed_recipe_does_not_pass_for_the_finished_one(
-    made: tuple[list[Recipe], Path, Comparison, str],
-) -> None:
+def test_a_changed_recipe_does_not_pass_for_the_finished_one(made: Made) -> None:
     chosen, out, _, _ = made
     other = replace(chosen[0], rows=replace(chosen[0].rows, length=8))
     with pytest.raises(IncompatibleError, match=r"rows\.length"):
-        compare([other], out, budget=BUDGET, seeds=1, stream=io.StringIO())
+        compared([other], out, budget=BUDGET)
     with pytest.raises(IncompatibleError, match=r"training\.budget\.tokens"):
-        compare(chosen, out, budget="tokens=5000", seeds=1, stream=io.StringIO())
+        compared(chosen, out, budget="tokens=5000")
 
 
-def test_minimal_pairs_compare_what_nothing_else_does(
-    made: tuple[list[Recipe], Path, Comparison, str], tmp_path: Path
-) -> None:
-    text = text_file(tmp_path)
+def test_minimal_pairs_compare_what_nothing_else_does(tmp_path: Path) -> None:
+    text, out = text_file(tmp_path), tmp_path / "out"
     chosen = [replace(recipe(text), name="filler"), causal_recipe(text)]
+    assert chosen[0].tokenizer != chosen[1].tokenizer
     with pytest.raises(IncompatibleError, match="--data") as caught:
-        compare(chosen, tmp_path / "refused", budget="tokens=300", seeds=1, stream=io.StringIO())
+        compared(chosen, out)
     assert caught.value.where == "tokenizer" and "tokenizer.kind" in str(caught.value.found)
-    assert not list((tmp_path / "refused").glob("runs/*"))  # before anything was trained
-    (tmp_path / "pairs").mkdir()
+    assert not out.exists()
+    # The controls: minimal pairs would compare them, and so would one tokenizer, or bits per byte.
+    masked, causal = chosen
+    refuse_incomparable(chosen, pairs=True)
+    refuse_incomparable([masked, replace(causal, tokenizer=masked.tokenizer)], pairs=False)
+    refuse_incomparable([causal, replace(causal, tokenizer=masked.tokenizer)], pairs=False)
     rows = [
         {"sentence_good": f"The cat sat on the mat {w}.", "sentence_bad": f"Mat {w} cat."}
         for w in ("red", "old", "big", "tall")
     ]
-    (tmp_path / "pairs" / "p.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    said = io.StringIO()
-    found = compare(
-        chosen, tmp_path / "out", budget="tokens=300", seeds=1, stream=said, data=tmp_path / "pairs"
-    )
-    titles = [m.title for m in found.measures]
+    write_rows(tmp_path / "pairs" / "p.jsonl", rows)
+    stream = io.StringIO()
+    comparison = compared(chosen, out, stream=stream, data=tmp_path / "pairs")
+    titles = [m.title for m in comparison.measures]
     assert titles == ["own held-out loss", "bits per byte", "minimal pairs"]
-    assert all(0 <= c.figures("pairs")[0] <= 1 for c in found.contenders)
-    words = said.getvalue()
-    assert "--seeds 3" in words and "own held-out loss:" not in words
-    assert (tmp_path / "out" / "report.html").read_text().count("<svg") == 6
+    assert all(0 <= c.figures("pairs")[0] <= 1 for c in comparison.contenders)
+    assert "--seeds 3" in stream.getvalue() and "own held-out loss:" not in stream.getvalue()
+    assert (out / "report.html").read_text().count("<svg") == 6
 
 
 def test_other_mask_rates_are_compared_at_the_usual_one(tmp_path: Path) -> None:
-    base = replace(recipe(text_file(tmp_path)), name="few")
-    many = replace(
-        base, name="many", objective=ObjectiveChoice(name="masked", options={"rate": 0.4})
-    )
-    found = compare(
-        [base, many], tmp_path / "out", budget="tokens=300", seeds=1, stream=io.StringIO()
-    )
-    assert [m.name for m in found.measures if m.compares] == ["masked_loss"]
-    values = [c.figures("masked_loss")[0] for c in found.contenders]
+    few = replace(recipe(text_file(tmp_path)), name="few")
+    often = ObjectiveChoice(name="masked", options={"rate": 0.4})
+    comparison = compared([few, replace(few, name="many", objective=often)], tmp_path / "out")
+    assert [m.name for m in comparison.measures if m.compares] == ["masked_loss"]
+    values = [c.figures("masked_loss")[0] for c in comparison.contenders]
     assert all(np.isfinite(values)) and values[0] != values[1]
 
 
@@ -254,40 +220,27 @@ def test_a_masked_and_a_causal_model_of_one_tokenizer_are_asked_one_question(
     tmp_path: Path,
 ) -> None:
     """As the twins: characters, no unknown token, and each holds out characters of its own."""
-    text = text_file(tmp_path)
+    text, out = text_file(tmp_path), tmp_path / "out"
     characters = len(text.read_text(encoding="utf-8")) - 9
     begun = characters // 2
     halves = [(begun, begun + 600), (begun + 600, begun + 1200)]
     tokens = TokenizerChoice(kind="character", vocabulary=80, specials=("[MASK]",))
-    chosen = []
-    for each, held_out in zip(
-        (replace(recipe(text), name="filler"), causal_recipe(text)), halves, strict=True
-    ):
+    bases, chosen = (replace(recipe(text), name="filler"), causal_recipe(text)), []
+    for base, held_out in zip(bases, halves, strict=True):
         ranges = CharacterRanges(train=(0, begun), held_out=held_out, tokenizer=(0, characters))
-        corpus = replace(each.corpus, form="file", characters=ranges)
-        chosen.append(replace(each, corpus=corpus, tokenizer=tokens))
-    said = io.StringIO()
-    found = compare(chosen, tmp_path / "out", budget="tokens=300", seeds=1, stream=said)
-    words = said.getvalue()
-    assert "hidden" in [m.name for m in found.measures if m.compares]
-    assert all(0 <= c.figures("hidden")[0] <= 1 for c in found.contenders)
-    assert f"note: all are asked about characters {begun:,} to" in words
-    assert "hidden tokens named (15 %): reader" in words
+        corpus = replace(base.corpus, form="file", characters=ranges)
+        chosen.append(replace(base, corpus=corpus, tokenizer=tokens))
+    comparison = compared(chosen, out, stream=(stream := io.StringIO()))
+    assert "hidden" in [m.name for m in comparison.measures if m.compares]
+    assert all(0 <= c.figures("hidden")[0] <= 1 for c in comparison.contenders)
+    assert f"note: all are asked about characters {begun:,} to" in stream.getvalue()
+    assert "hidden tokens named (15 %): reader" in stream.getvalue()
     for name in ("filler", "reader"):
-        assert "this model" in evaluate_text(run_folder(tmp_path / "out", name, 0)).render()
-    trained_on = replace(
-        chosen[1].corpus,
-        characters=CharacterRanges(
-            train=(begun, begun + 900), held_out=(0, 600), tokenizer=(0, 900)
-        ),
-    )
+        assert "this model" in evaluate_text(run_folder(out, name, 0)).render()
+    seen = CharacterRanges(train=(begun, begun + 900), held_out=(0, 600), tokenizer=(0, 900))
+    trained_on = replace(chosen[1], corpus=replace(chosen[1].corpus, characters=seen))
     with pytest.raises(IncompatibleError):
-        compare(
-            [chosen[0], replace(chosen[1], corpus=trained_on)],
-            tmp_path / "refused",
-            budget=BUDGET,
-            stream=io.StringIO(),
-        )
+        compared([chosen[0], trained_on], tmp_path / "refused")
 
 
 @pytest.mark.parametrize(
@@ -298,13 +251,11 @@ def test_a_masked_and_a_causal_model_of_one_tokenizer_are_asked_one_question(
         ({"held_out_text": ("other.txt",)}, "corpus.held_out_text"),
     ],
 )
-def test_other_held_out_text_is_refused(
-    tmp_path: Path, change: dict[str, object], where: str
-) -> None:
+def test_other_held_out_text_is_refused(tmp_path: Path, change: dict[str, Any], where: str) -> None:
     one, two = recipes(text_file(tmp_path))
-    two = replace(two, corpus=replace(two.corpus, **change))  # type: ignore[arg-type]
+    two = replace(two, corpus=replace(two.corpus, **change))
     with pytest.raises(IncompatibleError) as caught:
-        compare([one, two], tmp_path / "out", budget=BUDGET, stream=io.StringIO())
+        compared([one, two], tmp_path / "out")
     assert where in str(caught.value.where)
 
 
@@ -312,17 +263,15 @@ def test_names_budgets_and_seeds_are_checked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, _ = recipes(text_file(tmp_path))
-    with pytest.raises(UsageError):
-        compare([one, one], tmp_path / "out", budget=BUDGET)
-    with pytest.raises(UsageError):
-        compare([one], tmp_path / "out", budget=BUDGET, seeds=0)
+    for chosen, seeds in (([one, one], 1), ([one], 0)):
+        with pytest.raises(UsageError):
+            compared(chosen, tmp_path / "out", seeds=seeds)
     for wrong in ("steps=5", "tokens", "tokens=-1", "tokens=many", "flops=inf", "minutes=nan"):
         with pytest.raises(ConfigError):
             equal_budget(wrong)
-    assert cli.main(["compare", "tiny"]) == 64
-    assert "--budget" in capsys.readouterr().err
-    assert cli.main(["compare", "tiny", "tny", "--budget", BUDGET]) == 64
-    assert "'tiny'" in capsys.readouterr().err
+    for command, says in (("tiny", "--budget"), (f"tiny tny --budget {BUDGET}", "'tiny'")):
+        assert cli.main(["compare", *command.split()]) == 64
+        assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -343,27 +292,13 @@ def test_a_setting_that_is_said_where_it_is_the_default_is_no_difference(
     model = replace(one.model, settings={**one.model.settings, **settings})
     two = replace(one, name="two", model=model, objective=one.objective.with_options(options))
     plain, paths = differences([one, two])
-    assert [[path, *(compare_module._at(each, path) for each in plain)] for path in paths] == shown
+    assert [[path, *(compare_module._at(p, path) for p in plain)] for path in paths] == shown
     if shown:
         refuse_equal([one, two])
         return
-    out = tmp_path / "out"
     with pytest.raises(UsageError) as caught:
-        compare([one, two], out, budget=BUDGET, stream=io.StringIO())
-    assert caught.value.found == "test and two" and not out.exists()
-
-
-def test_what_no_figure_compares_is_refused_before_any_work(tmp_path: Path) -> None:
-    text, out = text_file(tmp_path), tmp_path / "out"
-    one, two = recipe(text), causal_recipe(text)
-    assert one.tokenizer != two.tokenizer
-    with pytest.raises(IncompatibleError) as caught:
-        compare([one, two], out, budget=BUDGET, stream=io.StringIO())
-    assert caught.value.where == "tokenizer" and not out.exists()
-    # The controls: minimal pairs would compare them, and so would one tokenizer, or bits per byte.
-    refuse_incomparable([one, two], pairs=True)
-    refuse_incomparable([one, replace(two, tokenizer=one.tokenizer)], pairs=False)
-    refuse_incomparable([two, replace(two, tokenizer=one.tokenizer)], pairs=False)
+        compared([one, two], tmp_path / "out")
+    assert caught.value.found == "test and two" and not (tmp_path / "out").exists()
 
 
 def test_operations_become_tokens() -> None:
@@ -379,47 +314,28 @@ def test_bits_of_texts_that_tokenizers_change_do_not_compare(
     change: dict[str, Any], compares: bool, tmp_path: Path
 ) -> None:
     """Folded capitals need not be predicted: fewer bits, of less text."""
-    text = tmp_path / "text.txt"
+    text, out = tmp_path / "text.txt", tmp_path / "out"
     text.write_text("\n\n".join(f"The Cat sat on Mat {n}." for n in range(300)))
     one, two = causal_recipe(text, "one"), causal_recipe(text, "two")
     two = replace(two, tokenizer=replace(two.tokenizer, **change))
-    out, briefly = tmp_path / "out", {"budget": "tokens=300", "seeds": 1}
     if compares:
-        found = compare([one, two], out, **briefly, stream=io.StringIO())
-        assert [(m.title, m.compares) for m in found.measures] == [
-            ("own held-out loss", False),
-            ("bits per byte", True),
-        ]
+        measures = [(m.title, m.compares) for m in compared([one, two], out).measures]
+        assert measures == [("own held-out loss", False), ("bits per byte", True)]
         return
     with pytest.raises(IncompatibleError):
-        compare([one, two], out, **briefly, stream=io.StringIO())
+        compared([one, two], out)
     assert not list(out.glob("runs/*"))
 
 
 def test_discriminators_are_not_judged_by_their_generators_unsaid(tmp_path: Path) -> None:
-    base = recipe(text_file(tmp_path))
-    settings = {
-        "hidden_size": 16,
-        "embedding_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 64,
-    }
+    settings = {"hidden_size": 16, "embedding_size": 16, "intermediate_size": 32}
+    settings |= {"num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64}
     model = FamilyModel(family="electra", architecture="ElectraForPreTraining", settings=settings)
     objective = ObjectiveChoice(name="replaced-token", options={})
-    one = replace(base, name="one", objective=objective, model=model)
-    found = compare(
-        [
-            one,
-            replace(one, name="two", training=replace(one.training, batch=2 * one.training.batch)),
-        ],
-        tmp_path / "out",
-        budget="tokens=300",
-        seeds=1,
-        stream=io.StringIO(),
-    )
-    assert [m.title for m in found.measures] == ["held-out loss of the generator"]
+    one = replace(recipe(text_file(tmp_path)), name="one", objective=objective, model=model)
+    two = replace(one, name="two", training=replace(one.training, batch=2 * one.training.batch))
+    comparison = compared([one, two], tmp_path / "out")
+    assert [m.title for m in comparison.measures] == ["held-out loss of the generator"]
 
 
 @pytest.mark.parametrize("lowercase", [False, True])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from labelled.tables import write_rows
 from maskwright.ask.evaluate import minimal_pairs
 from maskwright.ask.evaluate.minimal_pairs import (
     Paradigm,
@@ -38,6 +37,10 @@ def test_a_perfect_model_gets_all_and_a_reversed_one_none() -> None:
     right, wrong = judge(PAIRS, perfect), judge(PAIRS, lambda s: -perfect(s))
     assert right.accuracies == {"one": 1.0, "two": 1.0} and right.mean == 1.0
     assert wrong.mean == 0.0 and wrong.bootstrap is None
+    # The mean counts each paradigm once.
+    signs = {"good": 1.0, "bad": 1.0}
+    half = judge(PAIRS, lambda s: perfect(s) * [signs.get(x.split()[0], -1.0) for x in s])
+    assert half.accuracies == {"one": 0.0, "two": 1.0} and half.mean == 0.5
 
 
 def test_a_model_that_says_nothing_gets_one_half_wherever_the_good_one_stands() -> None:
@@ -50,16 +53,6 @@ def test_a_model_that_says_nothing_gets_one_half_wherever_the_good_one_stands() 
 def test_scores_that_float32_cannot_tell_apart_tie() -> None:
     good, bad = np.array([-50.0, -50.0, 0.0, 1e-9]), np.array([-50.00001, -50.01, 0.0, 0.0])
     assert outcomes(good, bad).tolist() == [0.5, 1.0, 0.5, 1.0]
-
-
-def test_the_mean_counts_each_paradigm_once() -> None:
-    half = judge(
-        PAIRS,
-        lambda s: np.array(
-            [perfect([x])[0] if "good" in x or "bad" in x else -perfect([x])[0] for x in s]
-        ),
-    )
-    assert half.accuracies == {"one": 0.0, "two": 1.0} and half.mean == 0.5
 
 
 def test_parts_are_disjoint_whole_and_of_the_declared_size() -> None:
@@ -91,21 +84,19 @@ def test_baselines_by_hand() -> None:
     assert "unigram" not in pair_baselines(tokenizer, None)
 
 
-def write(folder: Path, name: str, rows: list[dict[str, str]]) -> None:
-    text = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    (folder / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-
-
 def test_a_folder_is_read_in_order_plain_or_compressed(tmp_path: Path) -> None:
     row = {"sentence_good": "a", "sentence_bad": "b", "UID": "x"}
-    write(tmp_path, "second.jsonl", [row])
-    write(tmp_path, "first.jsonl.gz", [row, row | {"sentence_good": "c"}])
+    write_rows(tmp_path / "second.jsonl", [row])
+    write_rows(tmp_path / "first.jsonl.gz", [row, row | {"sentence_good": "c"}])
     (tmp_path / "README.md").write_text("not pairs")
-    found = read_paradigms(tmp_path)
-    assert [p.name for p in found] == ["first", "second"]
-    assert found[0] == Paradigm("first", ("a", "c"), ("b", "b"))
-    assert read_paradigms(tmp_path / "second.jsonl") == found[1:]
-    assert minimal_pairs.identity(found) != minimal_pairs.identity(found[::-1])
+    paradigms = read_paradigms(tmp_path)
+    assert [p.name for p in paradigms] == ["first", "second"]
+    assert paradigms[0] == Paradigm("first", ("a", "c"), ("b", "b"))
+    assert read_paradigms(tmp_path / "second.jsonl") == paradigms[1:]
+    assert minimal_pairs.identity(paradigms) != minimal_pairs.identity(paradigms[::-1])
+    write_rows(tmp_path / "second.jsonl.gz", [row])  # would take the other's place in the mean
+    with pytest.raises(DataError):
+        read_paradigms(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -117,9 +108,9 @@ def test_a_folder_is_read_in_order_plain_or_compressed(tmp_path: Path) -> None:
     ],
 )
 def test_rows_that_are_no_pairs_are_named(tmp_path: Path, row: dict[str, str], says: str) -> None:
-    write(tmp_path, "p.jsonl", [{"sentence_good": "a", "sentence_bad": "b"}, row])
+    rows = [{"sentence_good": "a", "sentence_bad": "b"}, row]
     with pytest.raises(DataError, match=says) as caught:
-        read_paradigms(tmp_path)
+        read_paradigms(write_rows(tmp_path / "p.jsonl", rows))
     assert re.search(r"p\.jsonl(:|, line )2", str(caught.value.where))
 
 
@@ -135,25 +126,11 @@ def test_a_folder_without_pairs_and_scores_that_are_no_numbers_are_refused(tmp_p
 
 def test_the_real_pairs_and_their_lengths(real_data: Path) -> None:
     """Counted from the files: 20 paradigms of 1,000 pairs; a silent model gets exactly one half."""
-    found = read_paradigms(real_data / "blimp")
-    assert len(found) == 20 and {len(p.good) for p in found} == {1000}
-    assert not any(g == b for p in found for g, b in zip(p.good, p.bad, strict=True))
-    tokenizer = train(
-        [s for p in found for s in p.good],
-        TokenizerChoice(kind="byte-bpe", vocabulary=2000, style="gpt2"),
-    )
-    silent, shorter = (
-        judge(found, pair_baselines(tokenizer, None)[n]) for n in ("constant", "length")
-    )
+    paradigms = read_paradigms(real_data / "blimp")
+    assert len(paradigms) == 20 and {len(p.good) for p in paradigms} == {1000}
+    assert not any(g == b for p in paradigms for g, b in zip(p.good, p.bad, strict=True))
+    choice = TokenizerChoice(kind="byte-bpe", vocabulary=2000, style="gpt2")
+    baselines = pair_baselines(train([s for p in paradigms for s in p.good], choice), None)
+    silent, shorter = (judge(paradigms, baselines[n]) for n in ("constant", "length"))
     assert silent.mean == 0.5
     assert 0.3 < shorter.mean < 0.7 and shorter.mean != 0.5
-
-
-def test_two_files_of_one_paradigm_are_refused(tmp_path: Path) -> None:
-    """One would take the other's place in the mean."""
-    row = json.dumps({"sentence_good": "a cat", "sentence_bad": "cat a"}) + "\n"
-    (tmp_path / "a.jsonl").write_text(row)
-    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
-        file.write(row * 3)
-    with pytest.raises(DataError):
-        minimal_pairs.read_paradigms(tmp_path)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from labelled.tables import write_rows
 from maskwright.ask.evaluate import minimal_pairs
 from maskwright.base.errors import DataError
 from maskwright.cli import main as cli
@@ -24,10 +25,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A run, and a folder of two paradigms."""
     folder = tmp_path_factory.mktemp("made")
     run.pretrain(recipe(text_file(folder), steps=4), folder / "run", stream=io.StringIO())
-    (folder / "pairs").mkdir()
-    for name, pairs in (("first", PAIRS), ("second", PAIRS * 10)):
-        rows = [json.dumps({"sentence_good": g, "sentence_bad": b}) + "\n" for g, b in pairs]
-        (folder / "pairs" / f"{name}.jsonl").write_text("".join(rows))
+    rows = [{"sentence_good": good, "sentence_bad": bad} for good, bad in PAIRS]
+    write_rows(folder / "pairs" / "first.jsonl", rows)
+    write_rows(folder / "pairs" / "second.jsonl", rows * 10)
     return folder / "run", folder / "pairs"
 
 
@@ -55,21 +55,20 @@ def test_saved_outcomes_are_read_back_and_only_for_the_same_pairs(
     made: tuple[Path, Path], tmp_path: Path
 ) -> None:
     folder, data = made
-    result = minimal_pairs.evaluate_pairs(
-        folder, data, tmp_path, how="masked-within-word", say=lambda text: None
-    )
+    how = "masked-within-word"
+    result = minimal_pairs.evaluate_pairs(folder, data, tmp_path, how=how, say=lambda text: None)
     paradigms = minimal_pairs.read_paradigms(data)
-    path = minimal_pairs.figures_path(tmp_path, "masked-within-word", "all", paradigms)
-    assert path != minimal_pairs.figures_path(tmp_path, "masked-within-word", "all", paradigms[:1])
-    asked = open_model(folder).fingerprint
-    again = minimal_pairs.load(path, paradigms, asked)
+    path = minimal_pairs.figures_path(tmp_path, how, "all", paradigms)
+    assert path != minimal_pairs.figures_path(tmp_path, how, "all", paradigms[:1])
+    fingerprint = open_model(folder).fingerprint
+    again = minimal_pairs.load(path, paradigms, fingerprint)
     assert again is not None and again.accuracies == result.accuracies
-    assert minimal_pairs.load(path, paradigms[:1], asked) is None
+    assert minimal_pairs.load(path, paradigms[:1], fingerprint) is None
     assert minimal_pairs.load(path, paradigms, "another model's hash") is None
-    assert minimal_pairs.load(tmp_path / "none.json", paradigms, asked) is None
+    assert minimal_pairs.load(tmp_path / "none.json", paradigms, fingerprint) is None
     path.write_text("{}")
     with pytest.raises(DataError):
-        minimal_pairs.load(path, paradigms, asked)
+        minimal_pairs.load(path, paradigms, fingerprint)
 
 
 def test_options_that_would_do_nothing_are_refused(
@@ -77,16 +76,16 @@ def test_options_that_would_do_nothing_are_refused(
 ) -> None:
     folder, data = made
     for options in (
-        ["--how", "causal"],
-        ["--part", "choosing"],
-        ["--column", "text=foo"],
-        ["--out", str(tmp_path / "out")],
-        ["--data", str(data), "--column", "text=foo"],
-        ["--data", str(data), "--read", "encoding=latin-1"],
+        "--how causal",
+        "--part choosing",
+        "--column text=foo",
+        f"--out {tmp_path / 'out'}",
+        f"--data {data} --column text=foo",
+        f"--data {data} --read encoding=latin-1",
     ):
-        assert cli.main(["evaluate", str(folder), *options]) == 64
-        told = capsys.readouterr().err
-        assert "has no effect here" in told and options[-2] in told
+        assert cli.main(["evaluate", str(folder), *options.split()]) == 64
+        printed = capsys.readouterr().err
+        assert "has no effect here" in printed and options.split()[-2] in printed
     assert not (tmp_path / "out").exists()
 
 
@@ -102,10 +101,10 @@ def test_parts_of_pairs_stand_side_by_side(
 
 
 def test_mistakes_are_answered(made: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    folder, data = (str(p) for p in made)
-    assert cli.main(["evaluate", folder, "--data", data, "--how", "causl"]) == 64
+    folder, data = made
+    evaluate = ["evaluate", str(folder), "--data"]
+    assert cli.main([*evaluate, str(data), "--how", "causl"]) == 64
     assert "'causal'" in capsys.readouterr().err
-    assert cli.main(["evaluate", folder, "--data", "nowhere"]) == 64
-    assert cli.main(["evaluate", folder, "--data", data, "--how", "replaced"]) == 65
-    assert cli.main(["evaluate", folder, "--data", data, "--part", "choosing"]) == 65
-    assert "error E-" in capsys.readouterr().err
+    assert cli.main([*evaluate, "nowhere"]) == 64
+    for options in (["--how", "replaced"], ["--part", "choosing"]):
+        assert cli.main([*evaluate, str(data), *options]) == 65

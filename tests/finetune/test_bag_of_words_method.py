@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 import maskwright
-from finetune.test_command import table
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import load
 from maskwright.ask.predict.shared_encoder import load_shared
-from maskwright.base.errors import IncompatibleError, MaskwrightError, UsageError
+from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.cli.show import show
 from maskwright.learn.finetune import command
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.model.opening.open import open_model, open_weights
 from maskwright.ship.export.run import export_model
 from serve.servers import server
+from small_tasks import results_of, table
 
 pytestmark = pytest.mark.loopback
 
@@ -33,11 +33,9 @@ TASKS = ("classification", "pair-classification", "multi-label", "regression", "
 
 def fitted(folder: Path, task: str, **settings: Any) -> tuple[Path, str]:
     """A result, from a folder that is no model at all, and what was printed."""
-    data, out, said = folder / "data.csv", folder / "out", io.StringIO()
-    if not data.exists():
-        table(data, task, 240)
-    finetune_file(folder, data, out, method=METHOD, stream=said, **settings)
-    return out, said.getvalue()
+    data, out, stream = table(folder / "data.csv", task, 240), folder / "out", io.StringIO()
+    finetune_file(folder, data, out, method=METHOD, stream=stream, **settings)
+    return out, stream.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +47,11 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_of_whole_texts(task: str, tmp_path: Path) -> None:
-    out, said = fitted(tmp_path, task)
-    results = json.loads((out / "results.json").read_text())
+    out, printed = fitted(tmp_path, task)
+    results = results_of(out)
     assert results["verdict"]["state"] == "good" and results["method"] == METHOD
     assert "words" not in [row[0] for row in results["table"]["rows"]]
-    assert "next: maskwright predict" in said
+    assert "next: maskwright predict" in printed
     # The saved model answers as its scores say, in a file and in Python.
     row = ("cat mat", "dog log") if "pair" in task or task == "similarity" else "cat mat"
     (answer,) = maskwright.load(out).predict([row])
@@ -64,10 +62,14 @@ def test_every_task_of_whole_texts(task: str, tmp_path: Path) -> None:
 def test_the_files_are_plain_and_say_what_they_are(result: Path) -> None:
     config = json.loads((result / "model" / "config.json").read_text())
     assert config["model_type"] == "maskwright-bag-of-words"
-    assert "not a Hugging Face model" in config["description"]
     assert "base_model" not in (result / "model" / "README.md").read_text()
     suffixes = {path.suffix for path in result.rglob("*") if path.is_file()}
     assert suffixes == {".json", ".safetensors", ".md", ".py", ".html", ".toml", ".lock"}
+    assert "bag of words" in show(str(result), [])
+    assert maskwright.load(result).abilities == ("predict",)
+    with pytest.raises(UsageError) as caught:
+        maskwright.load(result, engine="onnxruntime")
+    assert caught.value.where == "engine"
 
 
 def test_a_file_is_predicted_and_evaluated(result: Path, tmp_path: Path) -> None:
@@ -75,13 +77,11 @@ def test_a_file_is_predicted_and_evaluated(result: Path, tmp_path: Path) -> None
     assert predict_file(result, data, stream) == 60
     rows = [json.loads(line) for line in stream.getvalue().splitlines()]
     accuracy = np.mean([row["prediction"]["label"] == row["label"] for row in rows])
-    figures = evaluate_file(result, data, out=tmp_path / "evaluation", stream=io.StringIO())
+    out = tmp_path / "evaluation"
+    figures = evaluate_file(result, data, out=out, stream=stream)
     assert figures["accuracy"].value == pytest.approx(accuracy) and accuracy > 0.9
-    # It is not compared with itself.
-    assert (
-        "words"
-        not in json.loads((tmp_path / "evaluation/evaluation.json").read_text())["baselines"]
-    )
+    evaluation = json.loads((out / "evaluation.json").read_text())
+    assert "words" not in evaluation["baselines"], "it is not compared with itself"
 
 
 def test_it_is_served(result: Path) -> None:
@@ -115,15 +115,6 @@ def test_what_needs_a_network_is_refused(use: str, result: Path, tmp_path: Path)
     assert error.where is not None and error.found is not None and error.wanted is not None
 
 
-def test_it_shows_what_it_is(result: Path) -> None:
-    assert "bag of words" in show(str(result), [])
-    assert "bag of words" in repr(maskwright.load(result))
-    assert maskwright.load(result).abilities == ("predict",)
-    with pytest.raises(UsageError) as caught:
-        maskwright.load(result, engine="onnxruntime")
-    assert caught.value.where == "engine"
-
-
 @pytest.mark.parametrize(
     ("where", "settings"),
     [
@@ -137,16 +128,13 @@ def test_it_shows_what_it_is(result: Path) -> None:
 def test_settings_without_effect_are_refused(
     where: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(MaskwrightError) as caught:
+    with pytest.raises(UsageError) as caught:
         fitted(tmp_path, "classification", **settings)
-    assert type(caught.value) is UsageError and caught.value.where == where
-    assert not (tmp_path / "out").exists()
+    assert caught.value.where == where and not (tmp_path / "out").exists()
 
 
 def test_tasks_of_words_are_refused(tmp_path: Path) -> None:
-    rows = "".join(f"the\tO\ncat\tB-X\n{n}\tO\n\n" for n in range(40))
-    (tmp_path / "data.csv").write_text("tokens,tags\n")
-    (tmp_path / "tags.conll").write_text(rows)
+    (tmp_path / "tags.conll").write_text("".join(f"a\tO\ncat\tB-X\n{n}\tO\n\n" for n in range(40)))
     with pytest.raises(UsageError) as caught:
         finetune_file(tmp_path, tmp_path / "tags.conll", tmp_path / "out", method=METHOD)
     assert caught.value.where == "--method"

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from finetune.test_command import table
+from labelled.tables import write_rows
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import UsageError
+from maskwright.base.metrics.row_metrics import ArrayMetric, RepeatedMetric
 from maskwright.learn.finetune import learner
 from maskwright.learn.finetune.bag_of_words_learner import BagOfWordsLearner
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.cross_validation import FoldOutputs, divide, fold, join_folds
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.text.tables.prepare import prepare
+from small_tasks import results_of, table
 
 BRIEFLY: dict[str, Any] = {"epochs": 2, "batch": 16, "rate": 1e-2, "folds": 3}
 
@@ -26,7 +27,7 @@ BRIEFLY: dict[str, Any] = {"epochs": 2, "batch": 16, "rate": 1e-2, "folds": 3}
 def test_every_row_is_scored_by_a_model_that_has_not_seen_it(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, said = table(tmp_path / "data.csv", "classification", 60), io.StringIO()
+    data, stream = table(tmp_path / "data.csv", "classification", 60), io.StringIO()
     trained, learn = [], learner.Learner.learn
 
     def record(self: Any, parts: Any, *args: Any, **named: Any) -> Any:
@@ -34,57 +35,57 @@ def test_every_row_is_scored_by_a_model_that_has_not_seen_it(
         return learn(self, parts, *args, **named)
 
     monkeypatch.setattr(learner.Learner, "learn", record)
-    finetune_file(model, data, tmp_path / "out", **BRIEFLY, seeds=2, stream=said)
+    finetune_file(model, data, tmp_path / "out", **BRIEFLY, seeds=2, stream=stream)
     *folds, whole = trained
     for repetition in (folds[:3], folds[3:]):
         assert len({row for fold in repetition for row in fold["test"]}) == 60
         assert sum(len(fold["test"]) for fold in repetition) == 60
         assert not any({*fold["test"]} & {*fold["train"]} for fold in repetition)
     assert len(whole["train"]) == 60
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    results = results_of(tmp_path / "out")
     assert (results["asked"], results["folds"], len(results["seeds"])) == ("out-of-fold", 3, 2)
     assert [finding["name"] for finding in results["findings"]] == ["few-rows"]
     names = [row[0] for row in results["table"]["rows"]]
     assert names == ["fine-tuned, out of fold", "all 2 repetitions", "majority", "words"]
-    assert "few-rows" not in said.getvalue() and "cross-validation" in said.getvalue()
+    assert "few-rows" not in stream.getvalue() and "cross-validation" in stream.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["multi-label", "regression"])
+@pytest.mark.parametrize(("kind", "least"), [("multi-label", 0.75), ("regression", 0.6)])
 def test_out_of_fold_answers_are_those_of_their_rows(
-    kind: str, model: Path, tmp_path: Path
+    kind: str, least: float, model: Path, tmp_path: Path
 ) -> None:
-    data = table(tmp_path / "data.csv", kind, 90)
-    settings = {**BRIEFLY, "epochs": 12}
-    finetune_file(model, data, tmp_path / "out", **settings, seeds=2, stream=io.StringIO())
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
-    # Answers in another order than their rows would be no better than chance.
-    least = {"multi-label": 0.75, "regression": 0.6}[kind]
+    """Answers in another order than their rows would be no better than chance."""
+    data, settings = table(tmp_path / "data.csv", kind, 90), {**BRIEFLY, "epochs": 12}
+    finetune_file(model, data, tmp_path / "out", **settings, seeds=1, stream=io.StringIO())
+    results = results_of(tmp_path / "out")
     assert all(seed[results["measure"]] > least for seed in results["seeds"])
 
 
 def test_constant_answers_are_those_of_all_rows(model: Path, tmp_path: Path) -> None:
     """A majority that is fitted to the other folds would miss most rows of two equal classes."""
-    rows = [f"text {n},{'ab'[n % 2]}\n" for n in range(42)]
-    (tmp_path / "data.csv").write_text("text,label\n" + "".join(rows))
+    rows = [{"text": f"text {n}", "label": "ab"[n % 2]} for n in range(42)]
+    data, stream = write_rows(tmp_path / "data.jsonl", rows), io.StringIO()
     settings: dict[str, Any] = {"method": "embeddings", "folds": 4, "seeds": 2}
-    said = io.StringIO()
-    finetune_file(model, tmp_path / "data.csv", tmp_path / "out", **settings, stream=said)
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
-    by_name = {row[0]: row[1] for row in results["table"]["rows"]}
-    assert by_name["majority"].startswith("0.5000") and said.getvalue().count("fitted in") == 1
+    finetune_file(model, data, tmp_path / "out", **settings, stream=stream)
+    by_name = {row[0]: row[1] for row in results_of(tmp_path / "out")["table"]["rows"]}
+    assert by_name["majority"].startswith("0.5000")
+    assert stream.getvalue().count("fitted in") == 1
 
 
-def test_folds_without_rows_are_left_out_and_constants_have_several_labels(tmp_path: Path) -> None:
-    labels = ["a|b" if n < 12 else "a" for n in range(29)]  # "b" is not worth it in every fold
-    for name, rows in (("few", ["a", "a", "c", "d", "e"]), ("several", labels)):
-        lines = [f"text {n},{label}\n" for n, label in enumerate(rows)]
-        (tmp_path / f"{name}.csv").write_text("text,label\n" + "".join(lines))
-    model, few = tmp_path / "unused", tmp_path / "few.csv"
+def test_folds_without_rows_are_left_out(tmp_path: Path) -> None:
+    rows = [{"text": f"text {n}", "label": label} for n, label in enumerate("aacde")]
+    few = write_rows(tmp_path / "few.jsonl", rows)
+    model = tmp_path / "unused"
     finetune_file(model, few, tmp_path / "out", method="bag-of-words", stream=io.StringIO())
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert results["folds"] == 2  # of five
-    data = divide(prepare(tmp_path / "several.csv", division=None))
-    bag = BagOfWordsLearner(model, task_for("multi-label", ("a", "b")))
+    assert results_of(tmp_path / "out")["folds"] == 2  # of five
+
+
+def test_constants_have_several_labels(tmp_path: Path) -> None:
+    labels = ["a|b" if n < 12 else "a" for n in range(29)]  # "b" is not worth it in every fold
+    lines = [f"text {n},{label}\n" for n, label in enumerate(labels)]
+    (tmp_path / "data.csv").write_text("text,label\n" + "".join(lines))
+    data = divide(prepare(tmp_path / "data.csv", division=None))
+    bag = BagOfWordsLearner(tmp_path, task_for("multi-label", ("a", "b")))
     foldings = fold(data, 5, [0, 1])
     outputs = [[FoldOutputs(np.ones((len(f), 2)), [], 0.0) for f in x.folds] for x in foldings]
     joined = join_folds(bag, foldings, outputs)
@@ -95,7 +96,7 @@ def test_folds_without_rows_are_left_out_and_constants_have_several_labels(tmp_p
 def test_an_interrupted_cross_validation_goes_on(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = table(tmp_path / "data.csv", "classification", 60)
+    data, out = table(tmp_path / "data.csv", "classification", 60), tmp_path / "out"
     finetune_file(model, data, tmp_path / "whole", **BRIEFLY, stream=io.StringIO())
     tune, calls = learner.tune, []
 
@@ -107,33 +108,28 @@ def test_an_interrupted_cross_validation_goes_on(
 
     monkeypatch.setattr(learner, "tune", stop_at_third)
     with pytest.raises(KeyboardInterrupt):
-        finetune_file(model, data, tmp_path / "out", **BRIEFLY, stream=io.StringIO())
+        finetune_file(model, data, out, **BRIEFLY, stream=io.StringIO())
     with pytest.raises(UsageError):  # not the folds of another cross-validation
-        finetune_file(model, data, tmp_path / "out", **{**BRIEFLY, "folds": 4})
-    finetune_file(model, data, tmp_path / "out", **BRIEFLY, stream=io.StringIO())
+        finetune_file(model, data, out, **{**BRIEFLY, "folds": 4})
+    finetune_file(model, data, out, **BRIEFLY, stream=io.StringIO())
     assert len(calls) == 3 + 2
     ours, theirs = (
-        json.loads((tmp_path / name / "results.json").read_text())["table"]["rows"]
-        for name in ("out", "whole")
+        (results_of(folder)["table"]["rows"], load(folder).predict(["the cat sat", "a big dog"]))
+        for folder in (out, tmp_path / "whole")
     )
     assert ours == theirs
-    texts = ["the cat sat", "a big dog"]
-    scores = [load(tmp_path / name).predict(texts) for name in ("out", "whole")]
-    assert scores[0] == scores[1]
 
 
 def test_nothing_is_selected_by_few_rows(model: Path, tmp_path: Path) -> None:
-    data = table(tmp_path / "data.csv", "classification", 120)
-    said = io.StringIO()
-    settings: dict[str, Any] = {**BRIEFLY, "folds": 0, "seeds": 2, "stream": said}
-    finetune_file(model, data, tmp_path / "out", **settings)
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    stream = io.StringIO()
+    settings: dict[str, Any] = {**BRIEFLY, "folds": 0, "seeds": 2, "stream": stream}
+    few, many = (table(tmp_path / f"{n}.csv", "classification", n) for n in (120, 260))
+    finetune_file(model, few, tmp_path / "out", **settings)
+    results = results_of(tmp_path / "out")
     assert results["chosen"] == 0 and results["seeds"][0]["validation"] == []
-    assert results["seeds"][0]["epoch"] == 2 and "selected" in said.getvalue()
-    more = table(tmp_path / "more.csv", "classification", 260)  # control
-    finetune_file(model, more, tmp_path / "selected", **settings)
-    results = json.loads((tmp_path / "selected" / "results.json").read_text())
-    assert len(results["seeds"][0]["validation"]) == 2
+    assert results["seeds"][0]["epoch"] == 2 and "selected" in stream.getvalue()
+    finetune_file(model, many, tmp_path / "selected", **{**settings, "seeds": 1})  # the control
+    assert len(results_of(tmp_path / "selected")["seeds"][0]["validation"]) == 2
 
 
 def test_patience_without_a_validation_part_is_refused(model: Path, tmp_path: Path) -> None:
@@ -145,18 +141,18 @@ def test_patience_without_a_validation_part_is_refused(model: Path, tmp_path: Pa
 
 
 def test_the_interval_of_repetitions_is_no_wider_than_that_of_one() -> None:
-    from maskwright.base.metrics.row_metrics import ArrayMetric, RepeatedMetric
-
     draw = np.random.default_rng(0)
     truth = draw.integers(0, 2, 200)
-    ours = [np.where(draw.random(200) < 0.8, truth, 1 - truth) for _ in range(3)]
-    theirs = [np.where(draw.random(200) < 0.6, truth, 1 - truth) for _ in range(3)]
-    metrics = [ArrayMetric("accuracy", truth, answers) for answers in ours]
-    rivals = [ArrayMetric("accuracy", truth, answers) for answers in theirs]
+
+    def repetitions(share: float) -> list[ArrayMetric]:
+        answers = [np.where(draw.random(200) < share, truth, 1 - truth) for _ in range(3)]
+        return [ArrayMetric("accuracy", truth, given) for given in answers]
+
+    metrics, rivals = repetitions(0.8), repetitions(0.6)
     mean, rival = RepeatedMetric(metrics), RepeatedMetric(rivals)
     assert mean.value == pytest.approx(np.mean([metric.value for metric in metrics]))
-    width = mean.estimate().high - mean.estimate().low
-    assert width <= max(m.estimate().high - m.estimate().low for m in metrics)
+    width, *widths = (m.estimate().high - m.estimate().low for m in (mean, *metrics))
+    assert width <= max(widths)
     gap = mean.gain_over(rival)
     assert gap.value == pytest.approx(mean.value - rival.value) and gap.low > 0
     assert not RepeatedMetric(metrics).gain_over(RepeatedMetric(metrics)).is_significant  # control

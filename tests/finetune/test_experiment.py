@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from finetune.test_command import table
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import MaskwrightError, UsageError
@@ -26,26 +25,21 @@ from maskwright.learn.finetune.recipe import FinetuneRecipe
 from maskwright.learn.tasks.base.task_type import TaskMetrics
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tables.prepare import prepare
+from small_tasks import results_of, table
 
 
 def sheet_of(right: dict[str, list[float]], costs: dict[str, float]) -> ExperimentSheet:
     """Combinations whose seeds have these accuracies on 400 rows."""
     truth, rows = np.zeros(400, int), np.arange(400)
-    metrics = {
-        name: [
-            TaskMetrics(
-                {"accuracy": ArrayMetric("accuracy", truth, (rows >= 400 * share).astype(int))}
-            )
-            for share in shares
-        ]
-        for name, shares in right.items()
-    }
+
+    def metric(share: float) -> TaskMetrics:
+        answers = (rows >= 400 * share).astype(int)
+        return TaskMetrics({"accuracy": ArrayMetric("accuracy", truth, answers)})
+
+    metrics = {name: [metric(share) for share in shares] for name, shares in right.items()}
     verdict = {"state": "good", "sentence": "Good.", "is_usable": True}
-    saved: dict[str, Any] = {
-        name: {**dict.fromkeys(module.COSTS, 1), "cpu_seconds": cost, "verdict": verdict}
-        | {"validation": [None]}
-        for name, cost in costs.items()
-    }
+    facts = {**dict.fromkeys(module.COSTS, 1), "verdict": verdict, "validation": [None]}
+    saved: dict[str, Any] = {name: facts | {"cpu_seconds": cost} for name, cost in costs.items()}
     return ExperimentSheet("accuracy", "400 rows (test)", metrics, saved)
 
 
@@ -70,9 +64,8 @@ def test_models_and_methods_are_compared_and_kept(
 ) -> None:
     data, out = table(tmp_path / "data.csv", "classification", 60), tmp_path / "out"
     models = [str(model), f"untrained:{model}", "bag-of-words"]
-    command = ["experiment", *models, "--data", str(data), "--method", "embeddings,full"]
-    command += ["--seeds", "1", "--epochs", "1", "--folds", "2", "--threads", "1"]
-    command += ["--out", str(out)]
+    options = "--method embeddings,full --seeds 1 --epochs 1 --folds 2 --threads 1"
+    command = f"experiment {' '.join(models)} --data {data} --out {out} {options}".split()
     learn, calls = module._learn, list[str]()
 
     def stopped(combination: module.Combination, *rest: Any) -> dict[str, Any]:
@@ -85,23 +78,21 @@ def test_models_and_methods_are_compared_and_kept(
     assert main(command) == 130
     calls = list("…" * 9)
     assert main(command) == 0 and len(calls) == 9 + 3, "finished ones are kept"
-    said = capsys.readouterr().out
-    content = json.loads((out / "sheet.json").read_text())
-    assert content["verdict"] in said and content["verdict"] in (out / "report.html").read_text()
+    printed, sheet = capsys.readouterr().out, (out / "sheet.json").read_text()
+    content = json.loads(sheet)
+    assert content["verdict"] in printed
+    assert content["verdict"] in (out / "report.html").read_text()
     assert len(content["combinations"]) == 5 and len(content["differences"]) == 20
     assert content["rows"].startswith("60 rows")
     for name, combination in content["combinations"].items():
         folder = out / "results" / name.replace(" + ", "-").replace(":", "-")
-        (seed,) = json.loads((folder / "results.json").read_text())["seeds"]
+        (seed,) = results_of(folder)["seeds"]
         assert seed["accuracy"] == combination["figures"][0]["accuracy"], "in the same order"
-    before = (out / "sheet.json").read_text()
     assert main(command) == 0 and len(calls) == 9 + 3
-    assert (out / "sheet.json").read_text() == before
+    assert (out / "sheet.json").read_text() == sheet
     assert load(out / "results" / "bag-of-words").predict(["the cat"])[0]["label"] == "meow"
-    for name, moved in (
-        ("embeddings", {"head"}),
-        ("full", {"embeddings", "encoder layer 1", "head"}),
-    ):
+    everything = {"embeddings", "encoder layer 1", "head"}
+    for name, moved in (("embeddings", {"head"}), ("full", everything)):
         command = ["evaluate", str(out / "results" / f"run-{name}"), "--data", str(data)]
         assert main([*command, "--generalisation", "--out", str(tmp_path / name)]) == 0
         found = json.loads((tmp_path / name / "evaluation.json").read_text())["generalisation"]
@@ -153,10 +144,10 @@ def test_a_prompt_is_an_option_of_the_task(tmp_path: Path) -> None:
 
 
 def test_too_few_rows_to_compare_on_are_refused(model: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "data"
+    folder, out = tmp_path / "data", tmp_path / "out"
     folder.mkdir()
     for name, count in (("train", 40), ("test", 10)):
         table(folder / f"{name}.csv", "classification", count)
     with pytest.raises(UsageError, match="too few rows"):
-        experiment([model, "bag-of-words"], folder, tmp_path / "out", stream=io.StringIO())
-    assert not (tmp_path / "out").exists()
+        experiment([model, "bag-of-words"], folder, out, stream=io.StringIO())
+    assert not out.exists()

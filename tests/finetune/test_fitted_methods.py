@@ -17,7 +17,7 @@ from scipy.special import expit, softmax
 from scipy.stats import spearmanr
 
 import maskwright
-from finetune.test_command import table
+from labelled.tables import write_rows
 from maskwright.ask.predict.predictor import load
 from maskwright.base import catalogue
 from maskwright.base.errors import IncompatibleError, UsageError
@@ -34,7 +34,7 @@ from maskwright.model.inference.likelihood import prompt_scores
 from maskwright.model.inference.prepared import prepare
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tokenizer.tokenizer import Tokenizer
-from small_tasks import finetuned
+from small_tasks import finetuned, results_of, table
 
 METHOD = "embeddings"
 
@@ -73,35 +73,34 @@ def test_the_penalty_is_selected_and_folded_in(monkeypatch: pytest.MonkeyPatch) 
     assert np.isfinite(scores(linear.fit_linear(vectors, rare, "single", 3))).all()
 
 
+Fitted = tuple[Path, list[str], np.ndarray[Any, Any]]
+
+
 @pytest.fixture(scope="module")
-def fitted(
-    model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, list[str], np.ndarray[Any, Any]]:
+def fitted(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     """A result, the training texts, and scikit-learn's probabilities for them."""
     folder, models = tmp_path_factory.mktemp("fitted"), []
-    data = table(folder / "data.csv", "classification", 120)
+    out, data = folder / "out", table(folder / "data.csv", "classification", 120)
+    regressions, learn = linear._regressions, learner.Learner.learn
+    training_parts: dict[str, Any] = {}
+
+    def recorded(*args: Any) -> Any:
+        models.append((args[0], regressions(*args)[-1]))
+        return [models[-1][1]] if len(args[-1]) == 1 else regressions(*args)
+
+    def noted(self: Any, parts: Any, *args: Any, **options: Any) -> Any:
+        training_parts.update(parts)
+        return learn(self, parts, *args, **options)
+
     with pytest.MonkeyPatch.context() as patch:
-        regressions = linear._regressions
-
-        def recorded(*args: Any) -> Any:
-            models.append((args[0], regressions(*args)[-1]))
-            return [models[-1][1]] if len(args[-1]) == 1 else regressions(*args)
-
         patch.setattr(linear, "_regressions", recorded)
-        data_parts: dict[str, Any] = {}
-        learn = learner.Learner.learn
-
-        def noted(self: Any, parts: Any, *args: Any, **options: Any) -> Any:
-            data_parts.update(parts)
-            return learn(self, parts, *args, **options)
-
         patch.setattr(learner.Learner, "learn", noted)
-        finetuned(model, data, folder / "out", method=METHOD, pooling="mean")
+        finetuned(model, data, out, method=METHOD, pooling="mean")
     vectors, regression = models[-1]
-    texts = [row.text for row in data_parts["train"].rows]
-    settled = json.loads((folder / "out" / "task.json").read_text())["settled"]
+    texts = [row.text for row in training_parts["train"].rows]
+    settled = json.loads((out / "task.json").read_text())["settled"]
     scores = regression.decision_function(vectors) / settled.get("temperature", 1.0)
-    return folder / "out", texts, np.stack([expit(-scores), expit(scores)], 1)
+    return out, texts, np.stack([expit(-scores), expit(scores)], 1)
 
 
 def scores_of(out: Path, texts: list[str]) -> np.ndarray[Any, Any]:
@@ -110,21 +109,17 @@ def scores_of(out: Path, texts: list[str]) -> np.ndarray[Any, Any]:
     return np.array([[row[label] for label in sorted(row)] for row in by_label])
 
 
-def test_predictions_are_those_of_scikit_learn(
-    fitted: tuple[Path, list[str], np.ndarray[Any, Any]],
-) -> None:
+def test_predictions_are_those_of_scikit_learn(fitted: Fitted) -> None:
     out, texts, expected = fitted
     np.testing.assert_allclose(scores_of(out, texts), expected, atol=1e-5)
-    results = json.loads((out / "results.json").read_text())
+    results = results_of(out)
     assert results["method"] == METHOD and [s["seed"] for s in results["seeds"]] == [0]
     # Negative control: the text matters, so that texts in another order differ.
     assert np.abs(scores_of(out, texts[::-1]) - expected).max() > 0.01
 
 
 @pytest.mark.proof  # a graph takes seconds
-def test_the_graph_has_the_head(
-    fitted: tuple[Path, list[str], np.ndarray[Any, Any]], tmp_path: Path
-) -> None:
+def test_the_graph_has_the_head(fitted: Fitted, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     out, texts, expected = fitted
     assert main(["export", str(out), "--to", "onnx", "--out", str(tmp_path / "graph")]) == 0
@@ -134,8 +129,7 @@ def test_the_graph_has_the_head(
         ids, segments = tokenizer.frame(tokenizer.encode(text))
         inputs = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": segments}
         logits = session.run({n: np.array([v], np.int64) for n, v in inputs.items()})["logits"][0]
-        shares = np.exp(logits) / np.exp(logits).sum()
-        np.testing.assert_allclose(shares, row, atol=1e-5)
+        np.testing.assert_allclose(softmax(logits), row, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -149,23 +143,23 @@ def test_tasks(model: Path, tmp_path: Path, kind: str, monkeypatch: pytest.Monke
         return compute(objective, examples, *args)
 
     monkeypatch.setattr(frozen_vectors, "scores", record)
-    said, pooling = io.StringIO(), {} if kind == "tagging" else {"pooling": "mean"}
+    stream, pooling = io.StringIO(), {} if kind == "tagging" else {"pooling": "mean"}
     if kind == "tagging":
-        texts = table(tmp_path / "data.csv", "classification").read_text().splitlines()[1:]
-        words = [line.split(",")[0].split() for line in texts]
+        lines = table(tmp_path / "data.csv", "classification").read_text().splitlines()[1:]
+        words = [line.split(",")[0].split() for line in lines]
         tags = [["B-PET" if word in ("cat", "dog") else "O" for word in row] for row in words]
-        data = tmp_path / "data.jsonl"
-        rows = [
-            {"tokens": row, "tags": row_tags} for row, row_tags in zip(words, tags, strict=True)
-        ]
-        data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rows = [{"tokens": w, "tags": t} for w, t in zip(words, tags, strict=True)]
+        data = write_rows(tmp_path / "data.jsonl", rows)
     else:
         data = table(tmp_path / "data.csv", kind, 200)
-    finetuned(model, data, tmp_path / "out", method=METHOD, stream=said, **pooling)
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert sum(computed) == 200 and said.getvalue().count("fitted in") == 1
+    finetuned(model, data, tmp_path / "out", method=METHOD, stream=stream, **pooling)
+    results = results_of(tmp_path / "out")
+    assert sum(computed) == 200 and stream.getvalue().count("fitted in") == 1
     if kind in ("multi-label", "regression", "tagging"):  # linear in what the words are
-        assert results["seeds"][0][results["measure"]] > 0.6, said.getvalue()
+        assert results["seeds"][0][results["measure"]] > 0.6, stream.getvalue()
+
+
+RENAMED = {"source": "text", "target": "label"}
 
 
 @pytest.mark.parametrize(
@@ -177,10 +171,7 @@ def test_tasks(model: Path, tmp_path: Path, kind: str, monkeypatch: pytest.Monke
         ({"long": "hierarchical"}, "--long"),
         ({"long": "pieces-max"}, "--long"),
         ({"task": "matching", "columns": {"anchor": "text", "positive": "label"}}, "--method"),
-        (
-            {"prompt": "{source}", "columns": {"source": "text", "target": "label"}},
-            "--method",
-        ),
+        ({"prompt": "{source}", "columns": RENAMED}, "--method"),
     ],
 )
 def test_what_has_no_effect_is_refused(
@@ -253,40 +244,35 @@ def parts(folder: Path, kind: str) -> Path:
     return folder
 
 
-def before(out: Path) -> float:
+def score_before(out: Path) -> float:
     """The default metric of the model before fine-tuning, in the table of a result."""
-    rows = json.loads((out / "results.json").read_text())["table"]["rows"]
-    (cells,) = (row for row in rows if row[0] == AS_IT_IS)
+    (cells,) = (row for row in results_of(out)["table"]["rows"] if row[0] == AS_IT_IS)
     return float(cells[1].split()[0])
 
 
-@pytest.mark.parametrize(("kind", "task"), [("similarity", None), ("similarity", "embedding")])
+@pytest.mark.parametrize("task", [None, "embedding"])
 def test_the_model_as_it_is_compares_its_own_vectors(
-    model: Path, tmp_path: Path, kind: str, task: str | None
+    model: Path, tmp_path: Path, task: str | None
 ) -> None:
-    data, out = parts(tmp_path / "data", kind), tmp_path / "out"
+    data, out = parts(tmp_path / "data", "similarity"), tmp_path / "out"
     finetuned(model, data, out, task=task, epochs=1, least_steps=1)
     with (data / "test.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    network = maskwright.load(model)
-    first, second = (
-        network.embed([row[name] for row in rows], pooling="mean")
-        for name in ("sentence1", "sentence2")
-    )
-    numbers = [float(row["score"]) for row in rows]
-    cosines = (np.asarray(first) * np.asarray(second)).sum(1)
-    assert before(out) == pytest.approx(spearmanr(cosines, numbers)[0], abs=1e-3)
+        first, second, scores = zip(*list(csv.reader(file))[1:], strict=True)
+    network, numbers = maskwright.load(model), np.array(scores, float)
+    vectors = (network.embed([*texts], pooling="mean") for texts in (first, second))
+    cosines = np.multiply(*vectors).sum(1)
+    assert score_before(out) == pytest.approx(spearmanr(cosines, numbers)[0], abs=1e-3)
     # Negative control: the pairs of other rows.
-    assert before(out) != pytest.approx(spearmanr(cosines[::-1], numbers)[0], abs=1e-3)
+    assert score_before(out) != pytest.approx(spearmanr(cosines[::-1], numbers)[0], abs=1e-3)
 
 
 def test_the_model_as_it_is_answers_by_its_head(model: Path, tmp_path: Path) -> None:
-    data = parts(tmp_path / "data", "classification")
-    finetuned(model, data, tmp_path / "first", epochs=4, rate=1e-2)
-    finetuned(tmp_path / "first" / "model", data, tmp_path / "second", epochs=1, least_steps=1)
-    first = json.loads((tmp_path / "first" / "results.json").read_text())
-    assert before(tmp_path / "second") == pytest.approx(first["seeds"][0]["accuracy"], abs=1e-3)
-    assert AS_IT_IS not in [row[0] for row in first["table"]["rows"]]  # it had no such head
+    data, first, second = parts(tmp_path / "data", "classification"), tmp_path / "1", tmp_path / "2"
+    finetuned(model, data, first, epochs=4, rate=1e-2)
+    finetuned(first / "model", data, second, epochs=1, least_steps=1)
+    results = results_of(first)
+    assert score_before(second) == pytest.approx(results["seeds"][0]["accuracy"], abs=1e-3)
+    assert AS_IT_IS not in [row[0] for row in results["table"]["rows"]]  # it had no such head
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -309,22 +295,18 @@ def test_pairs_have_a_label_in_common_or_not(several: bool) -> None:
 
 def test_contrastive_training_moves_the_body_and_fits_a_head(model: Path, tmp_path: Path) -> None:
     data, out = parts(tmp_path / "data", "classification"), tmp_path / "out"
-    settings: dict[str, Any] = {"least_steps": 40, "rate": 1e-2, "batch": 16}
-    finetuned(model, data, out, method="contrastive", **settings)
-    results = json.loads((out / "results.json").read_text())
-    assert results["seeds"][0]["accuracy"] > 0.7
-    assert len(results["seeds"][0]["loss"]) == 1
+    finetuned(model, data, out, method="contrastive", least_steps=40, rate=1e-2, batch=16)
+    (seed,) = results_of(out)["seeds"]
+    assert seed["accuracy"] > 0.7 and len(seed["loss"]) == 1
     finetuned(model, data, tmp_path / "frozen", method=METHOD)
-    base, network = open_weights(model).network, load(out).model
-    frozen = load(tmp_path / "frozen").model
+    trained, frozen = load(out).model, load(tmp_path / "frozen").model
     query = "encoder.blocks.0.attention.query.weight"
-    moved = [
-        not torch.equal(n.get_parameter(query), base.get_parameter(query))
-        for n in (network, frozen)
-    ]
-    assert moved == [True, False]  # the control: the body of `embeddings` stays
-    assert network.config.heads[0].transform is None and network.config.heads[0].pooling == "mean"
+    weights = [n.get_parameter(query) for n in (open_weights(model).network, trained, frozen)]
+    assert not torch.equal(weights[0], weights[1])
+    assert torch.equal(weights[0], weights[2]), "the control: the body of `embeddings` stays"
+    (head,) = trained.config.heads
+    assert head.transform is None and head.pooling == "mean"
+    numbers = table(tmp_path / "numbers.csv", "regression", 60)
     with pytest.raises(UsageError) as refusal:
-        numbers = table(tmp_path / "numbers.csv", "regression", 60)
         finetuned(model, numbers, tmp_path / "no", method="contrastive")
     assert refusal.value.where == "--method" and not (tmp_path / "no").exists()

@@ -17,8 +17,8 @@ import pytest
 import torch
 
 import maskwright
-from finetune.test_command import table
 from finetune.test_worked_figures import classifier
+from labelled.tables import write_rows
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import load
@@ -30,7 +30,7 @@ from maskwright.learn.finetune.recipe import FinetuneRecipe
 from maskwright.model.batch import Batch
 from maskwright.model.objectives.modules.supervised import Supervised
 from maskwright.model.opening.open import open_weights
-from small_tasks import finetuned
+from small_tasks import finetuned, results_of, table
 from toys import bert
 
 SETTINGS: dict[str, Any] = {"epochs": 4, "batch": 16, "rate": 1e-2, "threads": 1}
@@ -56,27 +56,26 @@ def head(result: Path) -> torch.Tensor:
 def test_the_temperature_is_in_the_weights(
     results: dict[str, Path], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = results["classification"]
-    said = json.loads((result / "results.json").read_text())["calibration"]
+    result, flat = results["classification"], tmp_path / "flat"
+    calibrated = results_of(result)["calibration"]
     temperature = json.loads((result / "task.json").read_text())["settled"]["temperature"]
-    assert said["temperature"] == temperature and said["rows"] >= 20
-    assert {"ece", "ece_before", "bins", "coverage"} <= said.keys()
+    assert calibrated["temperature"] == temperature and calibrated["rows"] >= 20
+    assert {"ece", "ece_before", "bins", "coverage"} <= calibrated.keys()
     monkeypatch.setattr(calibration, "fit_temperature", lambda scores, truth: 3.0)
-    finetuned(model, result.with_suffix(".csv"), tmp_path / "flat", **SETTINGS)
-    torch.testing.assert_close(head(result) * temperature, head(tmp_path / "flat") * 3.0)
-    assert not torch.allclose(head(result), head(tmp_path / "flat")), "the control"
-    flat, shares = (load(folder).predict_proba(TEXTS) for folder in (tmp_path / "flat", result))
-    assert (flat.argmax(1) == shares.argmax(1)).all() and flat.max() < shares.max()
-    assert "probability" in (result / "report.html").read_text()
+    finetuned(model, result.with_suffix(".csv"), flat, **SETTINGS)
+    torch.testing.assert_close(head(result) * temperature, head(flat) * 3.0)
+    assert not torch.allclose(head(result), head(flat)), "the control"
+    flat_shares, shares = (load(folder).predict_proba(TEXTS) for folder in (flat, result))
+    assert (flat_shares.argmax(1) == shares.argmax(1)).all()
+    assert flat_shares.max() < shares.max()
 
 
 def test_too_few_validation_rows_calibrate_nothing(model: Path, tmp_path: Path) -> None:
-    said = io.StringIO()
-    data = table(tmp_path / "few.csv", "classification", 60)
-    finetuned(model, data, tmp_path / "out", **{**SETTINGS, "epochs": 1, "stream": said})
-    assert "temperature" not in json.loads((tmp_path / "out/task.json").read_text())["settled"]
-    assert json.loads((tmp_path / "out/results.json").read_text())["calibration"]["rows"] < 20
-    assert "not calibrated" in said.getvalue()
+    data, out = table(tmp_path / "few.csv", "classification", 60), tmp_path / "out"
+    finetuned(model, data, out, epochs=1, stream=(stream := io.StringIO()))
+    assert "temperature" not in json.loads((out / "task.json").read_text())["settled"]
+    assert results_of(out)["calibration"]["rows"] < 20
+    assert "not calibrated" in stream.getvalue()
 
 
 def test_probabilities_are_those_of_the_predictions(results: dict[str, Path]) -> None:
@@ -93,29 +92,23 @@ def test_probabilities_are_those_of_the_predictions(results: dict[str, Path]) ->
 def test_labels_are_given_from_their_thresholds_on(
     results: dict[str, Path], tmp_path: Path
 ) -> None:
-    result = results["multi-label"]
+    result, moved = results["multi-label"], tmp_path / "moved"
     thresholds = json.loads((result / "task.json").read_text())["settled"]["thresholds"]
     assert str(thresholds) in (result / "predict.py").read_text()
-    moved = tmp_path / "moved"
     shutil.copytree(result / "model", moved)
     (moved / "MANIFEST.json").unlink()
     plain = json.loads((moved / "task.json").read_text())
     plain["settled"]["thresholds"] = [0.01, 0.999]
     (moved / "task.json").write_text(json.dumps(plain))
+    names, scores = np.array(["meow", "woof"]), []
     for folder, limits in ((result, thresholds), (moved, [0.01, 0.999])):
         predictor = load(folder)
-        shares = predictor.predict_proba(TEXTS)
-        for row, answer in zip(shares, predictor.predict(TEXTS), strict=True):
-            given = [
-                name for name, p, t in zip(("meow", "woof"), row, limits, strict=True) if p >= t
-            ]
-            assert answer["labels"] == given
+        wanted = [names[row >= limits].tolist() for row in predictor.predict_proba(TEXTS)]
+        assert [answer["labels"] for answer in predictor.predict(TEXTS)] == wanted
         lowered = predictor.deciding(0.0).predict(TEXTS)
         assert all(answer["labels"] == ["meow", "woof"] for answer in lowered)
-    scores = [
-        evaluate_file(folder, result.with_suffix(".csv"), stream=io.StringIO())["micro_f1"].value
-        for folder in (result, moved)
-    ]
+        figures = evaluate_file(folder, result.with_suffix(".csv"), stream=io.StringIO())
+        scores.append(figures["micro_f1"].value)
     assert scores[0] > scores[1] + 0.1
     plain["settled"]["thresholds"] = [0.5]
     (moved / "task.json").write_text(json.dumps(plain))
@@ -151,7 +144,6 @@ def test_a_row_below_the_threshold_gets_no_label(results: dict[str, Path], tmp_p
         assert caught.value.where == "--threshold"
 
 
-# ------------------------------------------------------------------------------ the objective
 def batch(labels: torch.Tensor) -> Batch:
     tokens = torch.randint(5, 50, (len(labels), 6), generator=torch.Generator().manual_seed(0))
     return Batch(tokens=tokens, labels=labels, pooled=torch.arange(len(labels)) * 6)
@@ -196,23 +188,18 @@ def test_rare_labels_are_learned_at_the_default_settings(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A head that starts at 0 learns in these steps little but that labels are rare."""
-    draw, words = np.random.default_rng(0), ["red", "big", "old", "wet"]
-    rows = []
+    draw, rows, losses = np.random.default_rng(0), [], []
     for number in range(200):
-        first, second = draw.choice(words, 2)
-        rows.append([f"the {first} {second} sat {number}", f"{first}-{second}"])
-    path = tmp_path / "rare.jsonl"
-    path.write_text("\n".join(json.dumps({"text": t, "labels": [name]}) for t, name in rows))
-    losses = []
-    for folder in ("out", "control"):
-        finetuned(model, path, tmp_path / folder, epochs=1, threads=1, task="multi-label")
-        seed = json.loads((tmp_path / folder / "results.json").read_text())["seeds"][0]
-        losses.append(seed["loss"][0])
+        first, second = draw.choice(["red", "big", "old", "wet"], 2)
+        rows.append({"text": f"the {first} {second} sat {number}", "labels": [f"{first}-{second}"]})
+    path = write_rows(tmp_path / "rare.jsonl", rows)
+    for folder in (tmp_path / "out", tmp_path / "control"):
+        finetuned(model, path, folder, epochs=1, threads=1, task="multi-label")
+        losses.append(results_of(folder)["seeds"][0]["loss"][0])
         monkeypatch.setattr(Supervised, "start_at", lambda self, frequencies: None)
     assert losses[0] < 0.6 * losses[1]
 
 
-# ------------------------------------------------------------------------------ refused at once
 @pytest.mark.parametrize(
     ("weights", "error", "where"),
     [
@@ -237,13 +224,21 @@ def test_weights_that_are_none_are_refused(
     assert "\n  do:" in str(refused.value)
 
 
-def test_weights_and_smoothing_need_classes(model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"class_weights": "balanced"}, "--class-weights"),  # of numbers, which have no classes
+        ({"label_smoothing": 0.1}, "--label-smoothing"),
+        ({"label_smoothing": 1.0}, "--label-smoothing"),
+    ],
+)
+def test_weights_and_smoothing_that_cannot_be_are_refused(
+    settings: dict[str, Any], where: str, model: Path, tmp_path: Path
+) -> None:
     data = table(tmp_path / "data.csv", "regression", 60)
-    for settings in ({"class_weights": "balanced"}, {"label_smoothing": 0.1}):
-        with pytest.raises(UsageError, match=r"--(class|label)"):
-            finetuned(model, data, tmp_path / "out", **settings)
-    with pytest.raises(UsageError, match="--label-smoothing"):
-        FinetuneRecipe(model="m", data="d", label_smoothing=1.0)
+    with pytest.raises((UsageError, ConfigError)) as refused:
+        finetuned(model, data, tmp_path / "out", **settings)
+    assert refused.value.where == where and not (tmp_path / "out").exists()
 
 
 def test_balanced_weights_are_used_and_recorded(model: Path, tmp_path: Path) -> None:
@@ -255,12 +250,9 @@ def test_balanced_weights_are_used_and_recorded(model: Path, tmp_path: Path) -> 
 
 
 def test_entities_select_an_epoch_of_tagging(model: Path, tmp_path: Path) -> None:
-    data = tmp_path / "data.jsonl"
-    row = {"tokens": ["the", "cat", "sat"], "tags": ["O", "B-LOC", "O"]}
-    data.write_text(
-        "\n".join(json.dumps(row | {"tokens": [*row["tokens"][:2], str(n)]}) for n in range(40))
-    )
-    recipe = FinetuneRecipe(model=str(model), data=str(data), task="tagging", measure="entity_f1")
+    rows = [{"tokens": ["the", "cat", str(n)], "tags": ["O", "B-LOC", "O"]} for n in range(40)]
+    data = str(write_rows(tmp_path / "data.jsonl", rows))
+    recipe = FinetuneRecipe(model=str(model), data=data, task="tagging", measure="entity_f1")
     finetune_recipe(recipe, tmp_path / "out", stream=io.StringIO(), dry=True)
     with pytest.raises((UsageError, ConfigError)):
         finetune_recipe(replace(recipe, measure="matthews"), tmp_path / "out", dry=True)

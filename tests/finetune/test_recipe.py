@@ -7,26 +7,24 @@ import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from maskwright.base.config import from_plain, to_toml
 from maskwright.base.errors import ConfigError, MaskwrightError, UsageError
 from maskwright.cli.main import main
-from maskwright.learn.finetune.command import finetune_file, finetune_recipe
+from maskwright.learn.finetune.command import finetune_recipe
 from maskwright.learn.finetune.recipe import NAME, FinetuneRecipe, changed, override, read, render
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.reading_options import TableReadingOptions
-from small_tasks import finetuned
+from small_tasks import finetuned, results_of
 from tinyrun import WORDS
 
 
 def labelled(path: Path, separator: str = ";") -> Path:
-    rows = [
-        f"the {word} {animal}{separator}{label}"
-        for word in WORDS
-        for animal, label in (("cat", "meow"), ("dog", "woof"))
-    ]
+    animals = (("cat", "meow"), ("dog", "woof"))
+    rows = [f"the {word} {a}{separator}{label}" for word in WORDS for a, label in animals]
     path.write_text("\n".join([f"words{separator}said", *rows]) + "\n", encoding="utf-8")
     return path
 
@@ -34,19 +32,15 @@ def labelled(path: Path, separator: str = ";") -> Path:
 @pytest.fixture(scope="module")
 def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recipe")
-    finetuned(
-        model,
-        labelled(folder / "data.csv"),
-        folder / "out",
-        epochs=2,
-        batch=8,
-        rate=1e-3,
-        method="lora",
-        columns={"text": ["words"], "label": ["said"]},
-        least_steps=0,
-        read=TableReadingOptions(ReadingOptions(separator=";")),
-    )
+    settings: dict[str, Any] = {"method": "lora", "epochs": 2, "batch": 8, "rate": 1e-3}
+    settings["columns"] = {"text": ["words"], "label": ["said"]}
+    settings["read"] = TableReadingOptions(ReadingOptions(separator=";"))
+    finetuned(model, labelled(folder / "data.csv"), folder / "out", least_steps=0, **settings)
     return folder
+
+
+def recipe(**settings: Any) -> FinetuneRecipe:
+    return FinetuneRecipe(**{"model": "m", "data": "d", **settings})
 
 
 def weights(folder: Path) -> bytes:
@@ -54,150 +48,120 @@ def weights(folder: Path) -> bytes:
 
 
 def test_every_choice_comes_back() -> None:
-    whole = FinetuneRecipe(
-        model="m",
-        data="$DATA/d",
-        method="lora,full",
-        adapters={"lora": {"rank": 4, "alpha": 2}},
-        task="tagging",
-        columns={"text": ("a b",)},
-        seeds=5,
-        folds=7,
-        seed=9,
-        epochs=7,
-        batch=64,
-        accumulate=4,
-        rate=3e-4,
-        length=99,
-        long="pieces-max",
-        layer_decay=0.9,
-        head_rate=2.0,
-        weight_decay=0.1,
-        warmup=0.2,
-        patience=2,
-        least_steps=9,
-        prompt="say: {source}",
-        pooling="max",
-        dimensions=(64, 32),
-        hard_negatives=3,
-        measure="accuracy",
-        class_weights="balanced",
-        label_smoothing=0.1,
-        teacher="t",
-        teacher_temperature=3.0,
-        curve=(50, 0),
-        threads=3,
-        precision="float32",
-        device="cpu",
-        within_words=True,
-        read=TableReadingOptions(
-            ReadingOptions(separator="\t", on_bad="skip"), ("a", "b"), True, True, "-1"
-        ),
-        made_from={"data": "0"},
-    )
-    plain = FinetuneRecipe(model="m", data="d")
+    reading = ReadingOptions(separator="\t", on_bad="skip")
+    settings: dict[str, Any] = {"data": "$DATA/d", "method": "lora,full", "task": "tagging"}
+    settings |= {"adapters": {"lora": {"rank": 4, "alpha": 2}}, "columns": {"text": ("a b",)}}
+    settings |= {"seeds": 5, "folds": 7, "seed": 9, "epochs": 7, "batch": 64, "accumulate": 4}
+    settings |= {"rate": 3e-4, "length": 99, "long": "pieces-max", "layer_decay": 0.9}
+    settings |= {"head_rate": 2.0, "weight_decay": 0.1, "warmup": 0.2, "patience": 2}
+    settings |= {"least_steps": 9, "prompt": "say: {source}", "pooling": "max"}
+    settings |= {"dimensions": (64, 32), "hard_negatives": 3, "measure": "accuracy"}
+    settings |= {"class_weights": "balanced", "label_smoothing": 0.1}
+    settings |= {"teacher": "t", "teacher_temperature": 3.0, "curve": (50, 0), "threads": 3}
+    settings |= {"precision": "float32", "device": "cpu", "within_words": True}
+    settings |= {"read": TableReadingOptions(reading, ("a", "b"), True, True, "-1")}
+    whole, plain = recipe(**settings, made_from={"data": "0"}), recipe()
     for name in FinetuneRecipe.__dataclass_fields__:
-        assert name in ("model", "budget") or getattr(whole, name) != getattr(plain, name), name
+        is_free = name in ("model", "search", "budget")
+        assert is_free or getattr(whole, name) != getattr(plain, name), name
     assert from_plain(FinetuneRecipe, tomllib.loads(to_toml(whole))) == whole
     # What is saved says what was the default, too, and means the same.
-    usual = {"rank": 8, "alpha": 16.0, "dropout": 0.0, "targets": ["query", "value"]}
-    told = {"adapters": {"lora": usual | {"rank": 4, "alpha": 2.0}}, "seeds": 5}
-    assert from_plain(FinetuneRecipe, tomllib.loads(render(whole))) == replace(whole, **told)
+    lora = {"rank": 4, "alpha": 2.0, "dropout": 0.0, "targets": ["query", "value"]}
+    rendered = replace(whole, adapters={"lora": lora}, seeds=5)
+    assert from_plain(FinetuneRecipe, tomllib.loads(render(whole))) == rendered
     assert from_plain(FinetuneRecipe, tomllib.loads(render(plain))) == replace(plain, seeds=3)
 
 
 def test_a_result_is_made_again(made: Path, tmp_path: Path) -> None:
-    said, again = io.StringIO(), tmp_path / "again"
-    finetune_recipe(read(made / "out" / NAME), again, stream=said)
+    stream, again, other = io.StringIO(), tmp_path / "again", tmp_path / "other"
+    finetune_recipe(read(made / "out" / NAME), again, stream=stream)
     assert weights(again) == weights(made / "out")
     assert (again / NAME).read_text() == (made / "out" / NAME).read_text()
-    assert "note: the" not in said.getvalue()
-    other = tmp_path / "other"
-    finetune_recipe(changed(read(made / "out" / NAME), {"rate": 2e-3}), other, stream=said)
+    assert "note: the" not in stream.getvalue()
+    finetune_recipe(changed(read(made / "out" / NAME), {"rate": 2e-3}), other, stream=stream)
     assert weights(other) != weights(made / "out"), "the control"
 
 
 def test_by_the_command_line(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = str(made / "out" / NAME)
-    assert main(["finetune", file, "--epochs", "1", "--out", str(tmp_path / "out")]) == 0
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert len(found["seeds"][0]["loss"]) == 1
-    again = read(tmp_path / "out" / NAME)
-    assert again == changed(read(made / "out" / NAME), {"epochs": 1})
-    other = ["--read", "max_bad_fraction=0.5", "--column", "label=said", "--epochs", "1"]
-    assert main(["finetune", file, *other, "--out", str(tmp_path / "read")]) == 0
-    before, after = read(made / "out" / NAME), read(tmp_path / "read" / NAME)
+    before = read(made / "out" / NAME)
+
+    def again(name: str, options: str = "") -> FinetuneRecipe:
+        command = f"finetune {made / 'out' / NAME} --epochs 1 --out {tmp_path / name} {options}"
+        assert main(command.split()) == 0
+        return read(tmp_path / name / NAME)
+
+    assert again("plain") == changed(before, {"epochs": 1})
+    assert len(results_of(tmp_path / "plain")["seeds"][0]["loss"]) == 1
+    after = again("read", "--read max_bad_fraction=0.5 --column label=said")
     assert before.read.reading.separator and after.read.reading.max_bad_fraction == 0.5
     kept = replace(after.read.reading, max_bad_fraction=before.read.reading.max_bad_fraction)
     assert kept == before.read.reading, "options change what they name, and nothing else"
     assert after.columns == before.columns | {"label": ("said",)}
     few = labelled(tmp_path / "few.csv", separator=",")
     capsys.readouterr()
-    again = f"finetune {file} --data {few} --read separator=, --epochs 1 --out {tmp_path / 'few'}"
-    assert main(again.split()) == 0
+    again("few", f"--data {few} --read separator=,")
     assert "note: the" not in capsys.readouterr().out, "other data were asked for"
 
 
 def test_a_model_that_was_moved_is_named_anew(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = read(made / "out" / NAME)
-    path = tmp_path / "mine.toml"
-    path.write_text(render(replace(recipe, model=str(tmp_path / "gone"), epochs=1)))
-    out = str(tmp_path / "out")
+    saved, path, out = read(made / "out" / NAME), tmp_path / "mine.toml", str(tmp_path / "out")
+    path.write_text(render(replace(saved, model=str(tmp_path / "gone"), epochs=1)))
     assert main(["finetune", str(path), "--out", out]) == 64
     assert "--model PATH" in capsys.readouterr().err
-    assert main(["finetune", str(path), "--model", recipe.model, "--out", out]) == 0
+    assert main(["finetune", str(path), "--model", saved.model, "--out", out]) == 0
     assert "note: the" not in capsys.readouterr().out
-    assert main(["finetune", recipe.model, "--model", recipe.model, "--data", recipe.data]) == 64
+    assert main(["finetune", saved.model, "--model", saved.model, "--data", saved.data]) == 64
 
 
 def test_data_that_changed_meanwhile_are_told(made: Path, tmp_path: Path) -> None:
     data = labelled(tmp_path / "data.csv")
-    recipe = read(made / "out" / NAME)
-    moved = FinetuneRecipe(**{**vars(recipe), "data": str(data), "epochs": 1})
-    said = io.StringIO()
-    finetune_recipe(moved, tmp_path / "same", stream=said)
-    assert "note: the" not in said.getvalue(), "equal rows, wherever they lie"
+    moved = replace(read(made / "out" / NAME), data=str(data), epochs=1)
+    finetune_recipe(moved, tmp_path / "same", stream=(stream := io.StringIO()))
+    assert "note: the" not in stream.getvalue(), "equal rows, wherever they lie"
     data.write_text(data.read_text().replace("meow", "purr"), encoding="utf-8")
-    finetune_recipe(moved, tmp_path / "other", stream=said)
-    assert "note: the data" in said.getvalue()
-    assert "note: the model" not in said.getvalue()
+    finetune_recipe(moved, tmp_path / "other", stream=stream)
+    assert "note: the data" in stream.getvalue()
+    assert "note: the model" not in stream.getvalue()
 
 
-def test_refusals(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "mine.toml"
-    text = render(FinetuneRecipe(model=str(tmp_path), data=str(tmp_path)))
-    path.write_text(text.replace("seeds", "seedz"), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"mine\.toml, seedz(.|\n)*'seeds'"):
-        read(path)
-    path.write_text(text.replace('"head"', '"middle"'), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"mine\.toml, long"):
-        read(path)
-    assert main(["finetune", str(tmp_path)]) == 64
-    assert "--data" in capsys.readouterr().err
+def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, text = tmp_path / "mine.toml", render(recipe(model=str(tmp_path), data=str(tmp_path)))
+    for old, new, says in (
+        ("seeds", "seedz", r"mine\.toml, seedz(.|\n)*'seeds'"),
+        ('"head"', '"middle"', r"mine\.toml, long"),
+    ):
+        path.write_text(text.replace(old, new), encoding="utf-8")
+        with pytest.raises(ConfigError, match=says):
+            read(path)
     path.write_text(text.replace(json.dumps(str(tmp_path)), '"gone"'), encoding="utf-8")
-    assert main(["finetune", str(path)]) == 64
-    assert "gone" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="1 to 8"):
-        FinetuneRecipe(model="m", data="d", batch=8, accumulate=9)
+    for folder, says in ((tmp_path, "--data"), (path, "gone")):
+        assert main(["finetune", str(folder)]) == 64
+        assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"batch": 8, "accumulate": 9}, "--accumulate"),
+        ({"batch": 0}, "--batch"),
+        ({"epochs": 0}, "--epochs"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(settings: dict[str, Any], where: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        recipe(**settings)
+    assert refused.value.where == where
 
 
 def test_rivals_of_a_step_are_not_parted(model: Path, tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("anchor,positive\n" + "".join(f"the {w},a {w}\n" for w in WORDS))
     with pytest.raises(MaskwrightError, match="--accumulate"):
-        finetune_file(
-            model, pairs, tmp_path / "no", task="matching", accumulate=2, stream=io.StringIO()
-        )
-
-
-def test_no_batch_and_no_epoch() -> None:
-    for name in ("batch", "epochs"):
-        with pytest.raises(UsageError, match=f"--{name}"):
-            FinetuneRecipe(model="m", data="d", **{name: 0})  # type: ignore[arg-type]
+        finetuned(model, pairs, tmp_path / "no", task="matching", accumulate=2)
 
 
 SETTINGS = (
@@ -213,13 +177,13 @@ SETTINGS = (
 
 @pytest.mark.parametrize(("setting", "field", "wanted"), SETTINGS)
 def test_settings_by_name(setting: str, field: str, wanted: object) -> None:
-    lora = FinetuneRecipe(model="m", data="d", method="lora")
+    lora = recipe(method="lora")
     assert getattr(override(lora, [setting]), field) == wanted
     assert getattr(lora, field) != wanted, "the control"
 
 
 def test_each_method_of_a_curve_has_its_own_settings() -> None:
-    both = FinetuneRecipe(model="m", data="d", method="lora,prefix,full", curve=(5,))
+    both = recipe(method="lora,prefix,full", curve=(5,))
     lora, prefix, full = override(both, ["lora.rank=2", "prefix.length=3"]).methods
     assert lora.changed_settings == {"rank": 2} and prefix.changed_settings == {"length": 3}
     assert full.adapter is None and both.methods[0].changed_settings == {}, "the control"
@@ -247,51 +211,49 @@ REFUSED = (
 @pytest.mark.parametrize(("setting", "says"), REFUSED)
 def test_settings_that_are_none(setting: str, says: str) -> None:
     with pytest.raises(MaskwrightError, match=says):
-        override(FinetuneRecipe(model="m", data="d", method="lora"), [setting])
+        override(recipe(method="lora"), [setting])
 
 
-def test_seeds_by_number() -> None:
-    def numbers(**given: int) -> list[int]:
-        return list(FinetuneRecipe(model="m", data="d", **given).seed_numbers)  # type: ignore[arg-type]
-
-    assert numbers() == [0, 1, 2] and numbers(seeds=2) == [0, 1]
-    assert numbers(seed=7) == [7] and numbers(seed=7, seeds=2) == [7, 8]
-    three = FinetuneRecipe(model="m", data="d", seeds=3)
-    assert list(changed(three, {"seed": 7}).seed_numbers) == [7], "one seed is the only one"
+@pytest.mark.parametrize(
+    ("settings", "numbers"),
+    [
+        ({}, [0, 1, 2]),
+        ({"seeds": 2}, [0, 1]),
+        ({"seed": 7}, [7]),
+        ({"seed": 7, "seeds": 2}, [7, 8]),
+    ],
+)
+def test_seeds_by_number(settings: dict[str, int], numbers: list[int]) -> None:
+    assert list(recipe(**settings).seed_numbers) == numbers
+    three = changed(recipe(seeds=3), {"seed": 7})
+    assert list(three.seed_numbers) == [7], "one seed is the only one"
 
 
 def test_settings_of_a_method_are_kept_and_repeated(made: Path, tmp_path: Path) -> None:
-    usual = read(made / "out" / NAME)
-    assert usual.adapters["lora"]["rank"] == 8
-    command = ["finetune", str(made / "out" / NAME), "--set", "lora.rank=2", "--seed", "1"]
-    command += ["--set", "lora.targets=[query]", "--precision", "float32", "--device", "cpu"]
-    assert main([*command, "--out", str(tmp_path / "out")]) == 0
-    kept = read(tmp_path / "out" / NAME)
-    assert kept.adapters["lora"] == {
-        "rank": 2,
-        "alpha": 16.0,
-        "dropout": 0.0,
-        "targets": ["query"],
-    }
+    file, out = made / "out" / NAME, tmp_path / "out"
+    assert read(file).adapters["lora"]["rank"] == 8
+    command = f"finetune {file} --set lora.rank=2 --set lora.targets=[query] --seed 1 --out {out}"
+    assert main([*command.split(), "--precision", "float32", "--device", "cpu"]) == 0
+    kept = read(out / NAME)
+    lora = {"rank": 2, "alpha": 16.0, "dropout": 0.0, "targets": ["query"]}
+    assert kept.adapters["lora"] == lora
     assert (kept.precision, kept.device, kept.seed, kept.seeds) == ("float32", "cpu", 1, 1)
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert [one["seed"] for one in found["seeds"]] == [1] and found["adapter"]["rank"] == 2
-    peft = json.loads((tmp_path / "out" / "adapter" / "adapter_config.json").read_text())
+    results = results_of(out)
+    assert [seed["seed"] for seed in results["seeds"]] == [1] and results["adapter"]["rank"] == 2
+    peft = json.loads((out / "adapter" / "adapter_config.json").read_text())
     assert (peft["r"], peft["lora_alpha"], peft["target_modules"]) == (2, 16.0, ["query"])
     finetune_recipe(kept, tmp_path / "again", stream=io.StringIO())
-    assert weights(tmp_path / "again") == weights(tmp_path / "out")
+    assert weights(tmp_path / "again") == weights(out)
     assert weights(tmp_path / "again") != weights(made / "out"), "the control"
 
 
 def test_a_file_of_before_opens(made: Path, tmp_path: Path) -> None:
     """It knows no adapters, no single seed, no precision and no device."""
-    text = (made / "out" / NAME).read_text()
+    file, old = made / "out" / NAME, tmp_path / "old.toml"
+    text = file.read_text()
     names = ("seed =", "precision", "device", "rank", "alpha", "dropout", "targets", "[adapters")
     lines = [line for line in text.splitlines() if not line.startswith(names)]
-    old = tmp_path / "old.toml"
     old.write_text("\n".join(lines))
     assert len(lines) < len(text.splitlines()) - 6 and "adapters" not in old.read_text()
-    assert replace(read(old), adapters=read(made / "out" / NAME).adapters) == read(
-        made / "out" / NAME
-    )
+    assert replace(read(old), adapters=read(file).adapters) == read(file)
     assert render(read(old)) == text

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import runpy
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,63 +15,58 @@ import pytest
 from tests.faults.mutations import attack
 
 from finetune.old_results import as_before
-from finetune.test_command import table
 from maskwright.ask.analysis.hidden_states import ProbedModel
 from maskwright.ask.predict import write as write_predictions_module
 from maskwright.ask.predict.predictor import load
 from maskwright.ask.predict.shared_encoder import load_shared
 from maskwright.ask.predict.write import write_predictions
-from maskwright.base.errors import CheckpointError, DataError, MaskwrightError
+from maskwright.base.errors import CheckpointError, DataError, IncompatibleError, MaskwrightError
 from maskwright.base.storage.files import FileSystem
 from maskwright.base.storage.manifest import MANIFEST, read_manifest
 from maskwright.cli.main import main
 from maskwright.cli.show import show
 from maskwright.learn.finetune import command
-from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.finetune.learner import Learner
+from maskwright.learn.finetune.method import Method
 from maskwright.learn.pretrain import continued_pretraining
+from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.model.checkpoint import fine_tuned, pretrained
 from maskwright.model.opening import folders
 from maskwright.model.opening import open as opening
 from maskwright.model.opening.open import open_model
+from small_tasks import finetuned, table
 
 TEXTS = ["a cat", "the big dog", "a dog and a cat"]
 METHODS = ("full", "prefix", "lora")
-BRIEFLY: dict[str, Any] = {"seeds": 1, "epochs": 1, "batch": 16, "rate": 2e-2}
+BRIEFLY: dict[str, Any] = {"epochs": 1, "batch": 16, "rate": 2e-2}
 
 
 @pytest.fixture(scope="module")
 def results(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Finished results by method; beside each, in `stops`, its folder as it was before each of the
     renames that made it."""
-    base = tmp_path_factory.mktemp("results")
+    base, rename = tmp_path_factory.mktemp("results"), FileSystem.rename
     data = table(base / "data.csv", "classification", 60)
-    with pytest.MonkeyPatch.context() as patch:
-        for method in METHODS:
-            out, stops = base / method, base / f"{method}-stops"
-            rename = FileSystem.rename
+    for method in METHODS:
+        out, stops = base / method, base / f"{method}-stops"
+        stops.mkdir()
 
-            def noted(
-                files: FileSystem,
-                source: Path,
-                target: Path,
-                out: Path = out,
-                stops: Path = stops,
-                rename: Any = rename,
-            ) -> None:
-                if out in target.parents and not target.name.startswith((".", "seed-")):
-                    shutil.copytree(out, stops / f"{len(list(stops.glob('*'))):02}")
-                rename(files, source, target)
+        def noted(
+            files: FileSystem, source: Path, target: Path, out: Path = out, stops: Path = stops
+        ) -> None:
+            if out in target.parents and not target.name.startswith((".", "seed-")):
+                shutil.copytree(out, stops / f"{len(list(stops.iterdir())):02}-{target.name}")
+            rename(files, source, target)
 
-            stops.mkdir()
+        with pytest.MonkeyPatch.context() as patch:
             patch.setattr(FileSystem, "rename", noted)
-            finetune_file(model, data, out, method=method, stream=io.StringIO(), **BRIEFLY)
-            patch.setattr(FileSystem, "rename", rename)
+            finetuned(model, data, out, method=method, **BRIEFLY)
     return {method: base / method for method in METHODS}
 
 
-def stops(out: Path) -> Iterator[Path]:
+def stops(out: Path) -> list[Path]:
     """Copies of the folder as a kill would have left it, in order."""
-    yield from sorted(out.with_name(f"{out.name}-stops").iterdir())
+    return sorted(out.with_name(f"{out.name}-stops").iterdir())
 
 
 OPENERS: dict[str, Callable[[Path], object]] = {
@@ -92,10 +86,10 @@ OPENERS: dict[str, Callable[[Path], object]] = {
 def test_what_was_killed_between_its_commits_is_refused(
     results: dict[str, Path], method: str
 ) -> None:
-    out = results[method]
-    seen = list(stops(out))
-    assert len(seen) >= 7 and sum((each / "model").is_dir() for each in seen) >= 5
-    for stopped in seen:
+    folders_then = stops(results[method])
+    assert len(folders_then) >= 7
+    assert sum((folder / "model").is_dir() for folder in folders_then) >= 5
+    for stopped in folders_then:
         assert (stopped / "unfinished").is_dir() and not (stopped / MANIFEST).exists()
         for name, opened in OPENERS.items():
             if "model/" in name and not (stopped / "model").is_dir():
@@ -106,17 +100,40 @@ def test_what_was_killed_between_its_commits_is_refused(
             assert f"--out {stopped}" in str(refusal.value.do), name
 
 
+@pytest.mark.parametrize("stop", ["02-", "finetune.toml", MANIFEST])
 def test_the_same_command_ends_what_was_killed(
-    results: dict[str, Path], model: Path, tmp_path: Path
+    stop: str, results: dict[str, Path], model: Path, tmp_path: Path
 ) -> None:
     out = results["prefix"]
-    for number in (2, -1):
-        again = shutil.copytree(list(stops(out))[number], tmp_path / str(number))
-        finetune_file(
-            model, out.parent / "data.csv", again, method="prefix", stream=io.StringIO(), **BRIEFLY
-        )
-        assert load(again).predict(TEXTS) == load(out).predict(TEXTS)
-        assert sorted(os.listdir(again)) == sorted(os.listdir(out))
+    *_, stopped = (folder for folder in stops(out) if stop in folder.name)
+    again = shutil.copytree(stopped, tmp_path / "again")
+    finetuned(model, out.parent / "data.csv", again, method="prefix", **BRIEFLY)
+    assert load(again).predict(TEXTS) == load(out).predict(TEXTS)
+    assert sorted(os.listdir(again)) == sorted(os.listdir(out))
+
+
+@pytest.mark.parametrize(("method", "new"), [("prefix", True), ("full", False)])
+def test_a_head_that_was_learned_beside_the_model_is_new_without_it(
+    results: dict[str, Path], method: str, new: bool
+) -> None:
+    kind = task_for("classification", ("meow", "woof"))
+    assert Learner.of(results[method] / "model", kind, Method("full")).head_is_new is new
+
+
+def test_the_folder_of_the_model_answers_as_the_one_around_it(
+    results: dict[str, Path], tmp_path: Path
+) -> None:
+    """With what lies beside the model; and where the model alone is another one, it is said."""
+    for out in results.values():
+        assert load(out / "model").predict(TEXTS) == load(out).predict(TEXTS)
+    assert "prefix/adapter" in (results["prefix"] / "model" / "README.md").read_text()
+    assert folders.model_folder(results["lora"]) == results["lora"] / "model"
+    with pytest.raises(IncompatibleError):
+        folders.model_folder(results["prefix"])
+    out = as_before(shutil.copytree(results["lora"], tmp_path / "out"))
+    (out / "task.json").write_text('{"kind": "classification"}')
+    with pytest.raises(CheckpointError, match="labels"):
+        load(out)
 
 
 def test_without_the_last_manifest_the_adapter_would_be_missing(
@@ -164,6 +181,7 @@ CHANGES: dict[str, tuple[str, Any, str]] = {
     "settled": ("settled", {"treshold": 0.5}, "the option is unknown"),
     "settled otherwise": ("settled", {"threshold": "high"}, "the option's value does not fit"),
     "columns": ("columns", {"text": "text"}, "not a list"),
+    "two of one model": ("length", 11, "different things"),
 }
 
 
@@ -174,7 +192,8 @@ def test_what_a_task_says_is_checked_without_a_hash(
     """In folders of earlier releases, where no hash guards it."""
     name, value, refused = CHANGES[change]
     out = as_before(shutil.copytree(results["full"], tmp_path / "out"))
-    for path in (out / "task.json", out / "model" / "task.json"):
+    paths = [out / "task.json", out / "model" / "task.json"]
+    for path in paths[: 1 if change == "two of one model" else 2]:
         path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
     with pytest.raises(CheckpointError, match=refused) as refusal:
         load(out)
@@ -182,14 +201,6 @@ def test_what_a_task_says_is_checked_without_a_hash(
     data = str(results["full"].parent / "data.csv")
     assert main(["predict", str(out), data]) == refusal.value.exit_code
     assert "Traceback" not in capsys.readouterr().err
-
-
-def test_two_tasks_of_one_model_say_the_same(results: dict[str, Path], tmp_path: Path) -> None:
-    out = as_before(shutil.copytree(results["full"], tmp_path / "out"))
-    path = out / "task.json"
-    path.write_text(path.read_text().replace('"length": ', '"length": 1'))
-    with pytest.raises(CheckpointError, match="different things"):
-        load(out)
 
 
 @pytest.mark.parametrize(
@@ -219,22 +230,18 @@ def test_parts_of_two_results_are_not_put_together(
         load(out)
 
 
-def _mutated(out: Path, count: int) -> str:
-    found = attack(out, lambda: load(out).predict(TEXTS), count)
-    assert not found.faults, found.faults[:5]
-    assert found.refused > found.tried / 3
-    return str(found)
+MUTATIONS = [("full", 5), ("prefix", 5)]
+MANY = [pytest.param(method, 100, marks=pytest.mark.proof) for method in METHODS]
 
 
-@pytest.mark.parametrize("method", ["full", "prefix"])
-def test_mutations_of_a_result(results: dict[str, Path], method: str, tmp_path: Path) -> None:
-    _mutated(shutil.copytree(results[method], tmp_path / "out"), 5)
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("method", METHODS)
-def test_many_mutations_of_a_result(results: dict[str, Path], method: str, tmp_path: Path) -> None:
-    print(method, _mutated(shutil.copytree(results[method], tmp_path / "out"), 100))
+@pytest.mark.parametrize(("method", "count"), [*MUTATIONS, *MANY])
+def test_mutations_of_a_result(
+    results: dict[str, Path], method: str, count: int, tmp_path: Path
+) -> None:
+    out = shutil.copytree(results[method], tmp_path / "out")
+    attacked = attack(out, lambda: load(out).predict(TEXTS), count)
+    assert not attacked.faults, attacked.faults[:5]
+    assert attacked.refused > attacked.tried / 3
 
 
 def test_the_driver_sees_an_answer_that_changed(results: dict[str, Path], tmp_path: Path) -> None:
@@ -276,19 +283,18 @@ def test_a_file_that_grows_while_it_is_answered_or_learned_from_is_refused(
     out, look_at = tmp_path / "told.csv", write_predictions_module._look_at
     assert write_predictions(results["full"], data, tmp_path / "control.csv") == 20
 
-    def grown(*given: Any) -> Any:
-        found = look_at(*given)
+    def grow() -> None:
         data.write_text(data.read_text() + "one more cat,meow\n")
-        return found
+
+    def grown(*arguments: Any) -> Any:
+        rows = look_at(*arguments)
+        grow()
+        return rows
 
     monkeypatch.setattr(write_predictions_module, "_look_at", grown)
     with pytest.raises(DataError, match=r"data\.csv"):
         write_predictions(results["full"], data, out)
     assert not out.exists() and not list(tmp_path.glob(".tmp-*"))
-    monkeypatch.setattr(command, "hash_rows", lambda examples: (grown_rows(data), "x")[1])
+    monkeypatch.setattr(command, "hash_rows", lambda examples: (grow(), "x")[1])
     with pytest.raises(DataError, match=r"data\.csv"):
-        finetune_file(model, data, tmp_path / "out", stream=io.StringIO(), **BRIEFLY)
-
-
-def grown_rows(data: Path) -> None:
-    data.write_text(data.read_text() + "one more dog,woof\n")
+        finetuned(model, data, tmp_path / "out", **BRIEFLY)

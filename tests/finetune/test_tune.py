@@ -79,14 +79,6 @@ def test_it_learns_and_the_best_epoch_is_kept(machine: Machine) -> None:
     assert max(noise.figures) < 0.75, "the control: labels that say nothing teach nothing"
 
 
-def test_it_repeats_itself() -> None:
-    one, two = run()[0], run()[0]
-    other = run(replace(FAST, seed=1))[0]
-    weights = [list(t.model.parameters()) for t in (one, two, other)]
-    assert all(torch.equal(a, b) for a, b in zip(weights[0], weights[1], strict=True))
-    assert not all(torch.equal(a, b) for a, b in zip(weights[0], weights[2], strict=True))
-
-
 def test_patience_ends_the_run() -> None:
     told = iter([0.5, 0.9, 0.8, 0.9, 0.95, 0.99])
     settings = replace(FAST, patience=2)
@@ -121,12 +113,6 @@ def test_what_is_frozen_stays_to_the_bit() -> None:
     for name, parameter in tuned.model.named_parameters():
         assert torch.equal(parameter, before[name]) is not name.startswith("heads."), name
     assert tuned.figures == [] and tuned.epoch == FAST.epochs
-
-
-def test_an_epoch_sees_every_example_once() -> None:
-    """A last batch that is not full counts by its own examples."""
-    tuned = tune(fresh(), task(50), COLLATION, replace(FAST, epochs=1), machine=PLAIN)
-    assert len(tuned.losses) == 1  # 16 + 16 + 16 + 2
 
 
 def test_no_example_is_refused() -> None:

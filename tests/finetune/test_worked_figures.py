@@ -34,14 +34,12 @@ def classifier(point: TransformerConfig, labels: int) -> Supervised:
 
 def test_a_head_of_three_classes_on_768_has_2307_parameters() -> None:
     shape = {"num_hidden_layers": 1, "vocab_size": 100, "max_position_embeddings": 16}
-    made = classifier(family("bert").config({**shape, "architectures": ["BertModel"]}), 3)
-    assert sum(p.numel() for p in made.product.heads.parameters()) == 2_307
-    batch = Batch(
-        tokens=torch.randint(2, 100, (32, 8)),
-        labels=torch.zeros(32, dtype=torch.int64),
-        pooled=torch.arange(32) * 8,
-    )
-    assert made.scores(batch).shape == (32, 3)
+    shape["architectures"] = ["BertModel"]
+    objective = classifier(family("bert").config(shape), 3)
+    assert sum(p.numel() for p in objective.product.heads.parameters()) == 2_307
+    tokens, labels = torch.randint(2, 100, (32, 8)), torch.zeros(32, dtype=torch.int64)
+    batch = Batch(tokens=tokens, labels=labels, pooled=torch.arange(32) * 8)
+    assert objective.scores(batch).shape == (32, 3)
 
 
 def test_four_times_eight_is_thirty_two() -> None:
@@ -51,25 +49,19 @@ def test_four_times_eight_is_thirty_two() -> None:
     labels = torch.from_numpy(draw.integers(0, 2, 32))
 
     def trained(parts: int, *, losing: bool = False) -> torch.Tensor:
-        made = classifier(bert().config, 2)
-        size = 32 // parts
+        objective, size = classifier(bert().config, 2), 32 // parts
+        parameters = Parameters(objective)
 
         def batches(step: int, number: int) -> Batch:
-            here = slice(number * size, (number + 1) * size - int(losing))
-            rows = tokens[here]
-            return Batch(tokens=rows, labels=labels[here], pooled=torch.arange(len(rows)) * 9)
+            rows = slice(number * size, (number + 1) * size - int(losing))
+            pooled = torch.arange(len(tokens[rows])) * 9
+            return Batch(tokens=tokens[rows], labels=labels[rows], pooled=pooled)
 
-        parameters = Parameters(made)
         plan = loop.TrainingPlan(
             seed=0, microbatches=parts, budget=Budget(steps=3), schedule=Schedule(kind="constant")
         )
-        loop.train(
-            made,
-            batches,
-            start_optimizer(AdamW(learning_rate=1e-3), parameters),
-            plan,
-            TrainState(),
-        )
+        optimizer = start_optimizer(AdamW(learning_rate=1e-3), parameters)
+        loop.train(objective, batches, optimizer, plan, TrainState())
         return parameters.masters.detach().clone()
 
     whole = trained(1)
@@ -80,10 +72,7 @@ def test_four_times_eight_is_thirty_two() -> None:
 
 def test_a_rate_warms_up_for_a_tenth_and_falls_to_nothing() -> None:
     """3 epochs of 1,000 examples in batches of 32: 96 steps, the tenth step is past the warm-up."""
-    steps = 3 * -(-1_000 // 32)
-    assert steps == 96
-    schedule = Schedule(kind="linear", warmup=0.1)
+    steps, schedule = 3 * -(-1_000 // 32), Schedule(kind="linear", warmup=0.1)
     rates = [2e-5 * schedule.factor(step, steps) for step in range(steps + 1)]
-    for step, rate in enumerate(rates):
-        up, down = step / 9.6, (steps - step) / (steps - 9.6)
-        assert rate == pytest.approx(2e-5 * min(up, down))
+    up_and_down = [min(step / 9.6, (96 - step) / (96 - 9.6)) for step in range(97)]
+    assert rates == pytest.approx([2e-5 * factor for factor in up_and_down])

@@ -21,13 +21,12 @@ from typing import Any
 import pytest
 
 import maskwright
-from finetune.test_command import table
+from labelled.tables import write_rows
 from maskwright import api
 from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
 from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base.errors import MaskwrightError
 from maskwright.base.storage.manifest import MANIFEST, read_manifest
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
 from maskwright.model.checkpoint import layout
@@ -68,15 +67,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def _recipe(name: str, text: Path, run_of: Callable[[str], Path]) -> Recipe:
     base = recipe(text, steps=4)
     assert isinstance(base.model, FamilyModel)
-    masked = {"whole-word": {"unit": "word"}, "static": {"static": True}}
-    if name in ("masked", *masked):
-        made = replace(base, objective=ObjectiveChoice(name="masked", options=masked.get(name, {})))
+    masked = {"masked": {}, "whole-word": {"unit": "word"}, "static": {"static": True}}
+    if name in masked:
+        made = replace(base, objective=ObjectiveChoice(name="masked", options=masked[name]))
     elif name == "causal":
         model = FamilyModel(family="gpt2", architecture="GPT2LMHeadModel", settings=GPT2)
-        tokenizer = replace(base.tokenizer, kind="byte-bpe", vocabulary=300)  # type: ignore[type-var]
-        made = replace(
-            base, model=model, tokenizer=tokenizer, objective=ObjectiveChoice(name="causal")
-        )
+        tokenizer: Any = replace(base.tokenizer, kind="byte-bpe", vocabulary=300)
+        causal = ObjectiveChoice(name="causal")
+        made = replace(base, model=model, tokenizer=tokenizer, objective=causal)
     elif name in two_stacks.CHOICES:
         made = two_stacks.chosen(name, text, steps=4)
     elif name == "masked-alone":  # two stacks, and the encoder alone is trained
@@ -89,42 +87,36 @@ def _recipe(name: str, text: Path, run_of: Callable[[str], Path]) -> Recipe:
         options = {"teacher": str(run_of("masked"))} if name == "distillation" else {}
         made = one_stack.chosen(text, name, **options)
     training = replace(made.training, budget=base.training.budget)
-    return replace(
-        made, name=name, training=training, evaluation=Evaluation(every=0, rows=8, batch=8)
-    )
+    evaluation = Evaluation(every=0, rows=8, batch=8)
+    return replace(made, name=name, training=training, evaluation=evaluation)
 
 
 def answers(folder: Path, text: Path) -> dict[str, Any]:
     """All that the model in `folder` can be asked."""
     model = maskwright.load(folder)
     tokenizer = model.model.tokenizer
-    found: dict[str, Any] = {"abilities": model.abilities}
     ids = [i for i in (tokenizer.mask, *tokenizer.sentinels[:1]) if i is not None]
-    for name in model.abilities:
-        if name == "fill_mask":
-            sign = tokenizer.vocabulary[ids[-1]]
-            found[name] = attempt(lambda s=sign: model.fill_mask([f"the {s} sat", f"a big {s}."]))
-        elif name == "generate":
-            found[name] = attempt(lambda: model.generate(TEXTS, tokens=6, seed=1))
-        elif name == "embed":
-            found[name] = attempt(lambda: model.embed(TEXTS).tolist())
-        elif name == "log_likelihood":
-            found[name] = attempt(lambda: list(model.log_likelihood(TEXTS)))  # type: ignore[arg-type]
-    found["evaluate"] = attempt(lambda: evaluate_text(model.model, [text], rows=16).figures)
-    found["minimal pairs"] = attempt(lambda: pairs_judged(folder, text.parent / "pairs"))
-    return found
+    sign = tokenizer.vocabulary[ids[-1]] if ids else ""
+    questions: dict[str, Callable[[], Any]] = {
+        "fill_mask": lambda: model.fill_mask([f"the {sign} sat", f"a big {sign}."]),
+        "generate": lambda: model.generate(TEXTS, tokens=6, seed=1),
+        "embed": lambda: model.embed(TEXTS).tolist(),
+        "log_likelihood": lambda: list(model.log_likelihood(TEXTS)),  # type: ignore[arg-type]
+        "evaluate": lambda: evaluate_text(model.model, [text], rows=16).figures,
+        "minimal pairs": lambda: pairs_judged(folder, text.parent / "pairs"),
+    }
+    able = (*model.abilities, "evaluate", "minimal pairs")
+    answered = {name: attempt(questions[name]) for name in questions if name in able}
+    return {"abilities": model.abilities, **answered}
 
 
 def pairs_judged(folder: Path, data: Path) -> Any:
     """As the command judges them: what each sentence pair came to, and by which method."""
-    if not data.exists():
-        data.mkdir()
-        sentences = [*TEXTS, "one red tree saw the dog."]
-        lines = [
-            json.dumps({"sentence_good": each, "sentence_bad": " ".join(each.split()[::-1])})
-            for each in sentences
-        ]
-        (data / "order.jsonl").write_text("\n".join(lines) + "\n")
+    sentences = [*TEXTS, "one red tree saw the dog."]
+    reversed_words = [" ".join(sentence.split()[::-1]) for sentence in sentences]
+    pairs = zip(sentences, reversed_words, strict=True)
+    rows = [{"sentence_good": good, "sentence_bad": bad} for good, bad in pairs]
+    write_rows(data / "order.jsonl", rows)
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "out"
         result = evaluate_pairs(folder, data, out, say=lambda line: None)
@@ -159,18 +151,14 @@ def without_conventions(folder: Path) -> Path:
 def test_every_name_of_a_model_gives_one_answer(
     name: str, made: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    out = made(name)
+    out, copy, again = made(name), tmp_path / "copy", tmp_path / "again"
     text = out.parent / "text.txt"
     wanted = answers(out, text)
-    asked = {key for key, value in wanted.items() if not isinstance(value, tuple)}
-    assert {"evaluate", "minimal pairs"} <= asked and len(wanted) > 2, wanted
-    checkpoint = folders.newest(out)
-    assert answers(checkpoint, text) == wanted
-    copy = tmp_path / "copy"
-    shutil.copytree(checkpoint, copy)
+    answered = {key for key, value in wanted.items() if not isinstance(value, tuple)}
+    assert {"evaluate", "minimal pairs"} <= answered and len(wanted) > 2, wanted
+    shutil.copytree(folders.newest(out), copy)
     assert answers(copy, text) == wanted
     opened = open_model(copy)
-    again = tmp_path / "again"
     about = replace(opened.about, decoder_start=opened.decoder_start)
     api.save_pretrained(opened.network, opened.words, again, about)
     if name != "replaced-token":  # its generator is a file of its own
@@ -179,9 +167,8 @@ def test_every_name_of_a_model_gives_one_answer(
     if name in UNUSUAL:
         assert odd != wanted
     else:
-        assert {k: v for k, v in odd.items() if k != "evaluate"} == {
-            k: v for k, v in wanted.items() if k != "evaluate"
-        }
+        del odd["evaluate"], wanted["evaluate"]
+        assert odd == wanted
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -222,44 +209,33 @@ def test_what_transformers_saves_again_gives_the_same(
 ) -> None:
     transformers = pytest.importorskip("transformers")
     out = made(name)
-    source, again = folders.newest(out), tmp_path / "again"
-    said = json.loads((source / "config.json").read_text())
-    if said["model_type"] == "maskwright":
+    source, again, text = folders.newest(out), tmp_path / "again", out.parent / "text.txt"
+    config = json.loads((source / "config.json").read_text())
+    if config["model_type"] == "maskwright":
         pytest.skip("no class of transformers is such a model")
-    theirs = getattr(transformers, said["architectures"][0]).from_pretrained(source)
+    theirs = getattr(transformers, config["architectures"][0]).from_pretrained(source)
     theirs.save_pretrained(again)
     transformers.AutoTokenizer.from_pretrained(source).save_pretrained(again)
-    text = out.parent / "text.txt"
     ours, resaved = answers(out, text), answers(again, text)
-    assert resaved.keys() == ours.keys()
-    for key, value in ours.items():
-        if key == "fill_mask":
-            for one, other in zip(value, resaved[key], strict=True):
-                ours_of, theirs_of = (
-                    [(c.token, c.probability) for h in each for c in h.candidates]
-                    for each in (one, other)
-                )
-                assert [token for token, _ in ours_of] == [token for token, _ in theirs_of]
-                for (_, chance), (_, other_chance) in zip(ours_of, theirs_of, strict=True):
-                    assert other_chance == pytest.approx(chance, rel=1e-5)
-                # The control: the candidates of a hole are not equally likely.
-                assert ours_of[0][1] != pytest.approx(ours_of[1][1], rel=1e-5)
-        else:
-            assert resaved[key] == value, key
+    masks, resaved_masks = (found.pop("fill_mask", []) for found in (ours, resaved))
+    assert resaved == ours
+    for one, other in zip(masks, resaved_masks, strict=True):
+        for hole, other_hole in zip(one, other, strict=True):
+            tokens, chances = zip(*((c.token, c.probability) for c in hole.candidates), strict=True)
+            assert tokens == tuple(c.token for c in other_hole.candidates)
+            other_chances = [c.probability for c in other_hole.candidates]
+            assert other_chances == pytest.approx(chances, rel=1e-5)
+            # The control: the candidates of a hole are not equally likely.
+            assert chances[0] != pytest.approx(chances[1], rel=1e-5)
 
 
 def test_a_fine_tuned_model_answers_alike_from_each_of_its_folders(
-    made: Callable[[str], Path], tmp_path: Path
+    tuned: Path, tmp_path: Path
 ) -> None:
-    data = table(tmp_path / "data.csv", "classification")
-    out = tmp_path / "tuned"
-    finetune_file(
-        made("masked"), data, out, seeds=1, epochs=1, batch=16, rate=1e-2, stream=io.StringIO()
-    )
-    shutil.copytree(out, tmp_path / "copy")
-    shutil.copytree(out / "model", tmp_path / "alone")
-    wanted = api.load(out).predict(TEXTS)
-    for folder in (out / "model", tmp_path / "copy", tmp_path / "alone"):
+    wanted = api.load(tuned).predict(TEXTS)
+    copy = shutil.copytree(tuned, tmp_path / "copy")
+    alone = shutil.copytree(tuned / "model", tmp_path / "alone")
+    for folder in (tuned / "model", copy, alone):
         assert api.load(folder).predict(TEXTS) == wanted
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from maskwright.base.errors import ConfigError
 from maskwright.learn.tasks.base import span_search
 from maskwright.learn.tasks.base.encode import inked
-from maskwright.learn.tasks.base.span_search import Prediction, best_spans
+from maskwright.learn.tasks.base.span_search import Prediction
 from maskwright.learn.tasks.question_answering import AnswerWindows, _tokens_of
 from maskwright.model.objectives.base.corruption import first_places
 from maskwright.text.tables.marked_text import as_read
@@ -33,16 +34,9 @@ def ask(*answers: str, context: str = CONTEXT, question: str = "who re?") -> Que
     return QuestionExample(question, context, places, "")
 
 
-def windows_of(
-    tokenizer: Tokenizer,
-    *rows: QuestionExample,
-    length: int = 384,
-    stride: int = 128,
-    longest_question: int = 64,
-) -> AnswerWindows:
-    return AnswerWindows(
-        tokenizer, rows, length=length, stride=stride, longest_question=longest_question
-    )
+def windows_of(tokenizer: Tokenizer, *rows: QuestionExample, **options: int) -> AnswerWindows:
+    settings = {"length": 384, "stride": 128, "longest_question": 64, **options}
+    return AnswerWindows(tokenizer, rows, **settings)
 
 
 def places_of(windows: AnswerWindows, number: int) -> slice:
@@ -75,7 +69,11 @@ def perfect(windows: AnswerWindows) -> list[Prediction]:
     return found(windows, scores)
 
 
-# ------------------------------------------------------------------------------ by hand
+@pytest.fixture
+def one_answer() -> AnswerWindows:
+    return windows_of(trained("wordpiece"), ask("Po", context="Kalomi in Po ."), length=32)
+
+
 def test_spans_that_are_widened_alike_count_once() -> None:
     windows = windows_of(trained("character"), ask("Tion"), length=128, stride=8)
     begin, scores = CONTEXT.index("Tion"), scores_of(windows)
@@ -83,7 +81,7 @@ def test_spans_that_are_widened_alike_count_once() -> None:
     plain, words = (found(windows, scores, words=w)[0] for w in (False, True))
     assert (plain.answer(), words.answer()) == ("i", "Tion")
     assert words.candidates[0].start == begin
-    texts = [each.text for each in words.candidates if each.start == begin]
+    texts = [span.text for span in words.candidates if span.start == begin]
     assert len(texts) == len(set(texts))
 
 
@@ -91,20 +89,6 @@ def test_offsets_without_blanks_by_hand() -> None:
     spans = np.array([[0, 2], [2, 6], [6, 7], [7, 9], [4, 4]])
     assert inked("ab  cd e ", spans).tolist() == [[0, 2], [4, 6], [7, 7], [7, 8], [4, 4]]
     assert inked("", np.zeros((0, 2), int)).shape == (0, 2)
-
-
-def test_one_window_by_hand() -> None:
-    tokenizer = trained("wordpiece")
-    windows = windows_of(tokenizer, ask("Po", context="Kalomi in Po ."), length=32, stride=8)
-    shown = tokenizer.tokens(windows.texts[0])
-    first = shown.index("[SEP]") + 1
-    assert windows.places.tokens.tolist() == [0, *range(first, len(shown) - 1)]
-    assert windows.segments == [int(i >= first) for i in range(len(shown))]
-    place = windows.targets[0, 0]
-    assert shown[windows.places.tokens[place]] == "Po" and place == windows.targets[0, 1]
-    assert windows.characters[place].tolist() == [10, 12]
-    counts = windows.counts
-    assert (counts.questions, counts.windows, counts.answerable, counts.exact) == (1, 1, 1, 1)
 
 
 def test_the_first_answer_in_the_window_is_the_target() -> None:
@@ -115,26 +99,11 @@ def test_the_first_answer_in_the_window_is_the_target() -> None:
     assert {target_of(windows, n) for n in aimed} == {"Po", "Tion"} and windows.counts.exact == 1
 
 
-def test_spans_by_hand() -> None:
-    start = np.array([[-np.inf, 1.0, 3.0, 0.0, 2.0]])
-    stop = np.array([[-np.inf, 5.0, 0.0, 2.0, 1.0]])
-    first, last, score = best_spans(start, stop, longest=2, count=4)
-    # 1–1 = 6, 2–3 = 5, then three spans of 3 in the order of their beginning: 2–2, 4–4
-    assert list(zip(first[0].tolist(), last[0].tolist(), score[0].tolist(), strict=True)) == [
-        (1, 1, 6.0),
-        (2, 3, 5.0),
-        (2, 2, 3.0),
-        (4, 4, 3.0),
-    ]
-    assert best_spans(start, stop, longest=9, count=99)[2][0].tolist().count(-math.inf)
-
-
-def test_null_by_hand() -> None:
-    windows = windows_of(trained("wordpiece"), ask("Po", context="Kalomi in Po ."), length=32)
-    scores = scores_of(windows)
+def test_null_by_hand(one_answer: AnswerWindows) -> None:
+    scores = scores_of(one_answer)
     scores[0] = 2.0, 1.5
-    scores[windows.targets[0, 0]] = 1.0
-    (told,) = found(windows, scores)
+    scores[one_answer.targets[0, 0]] = 1.0
+    (told,) = found(one_answer, scores)
     assert told.null_score == 3.5 and told.difference == 1.5
     assert (told.answer(), told.answer(1.5), told.answer(1.4)) == ("Po", "Po", "")
     others = len(scores) - 2  # the place of the answer scores 1, the others 0
@@ -143,7 +112,6 @@ def test_null_by_hand() -> None:
     assert told.null_probability == pytest.approx(math.exp(3.5) / (begin * end))
 
 
-# ------------------------------------------------------------------------------ there and back
 @every_kind
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("style", ["bert", "roberta", "t5", "gpt2"])
@@ -208,7 +176,6 @@ def test_losing_the_offsets_is_noticed() -> None:
     assert perfect(windows)[0].answer() == "the 2nd Ban-der"
 
 
-# ------------------------------------------------------------------------------ windows
 def questions(count: int, seed: int = 0) -> list[QuestionExample]:
     rng, rows = random.Random(seed), []
     for _ in range(count):
@@ -236,14 +203,13 @@ def test_F76_every_answer_is_aimed_at_or_counted(kind: str) -> None:
         targets = windows.targets[numbers]
         if not row.answers:
             assert (targets == 0).all()
-            continue
-        if (targets == -1).any():
+        elif (targets == -1).any():
             assert (targets == -1).all()
             lost += 1
-            continue
-        for window in numbers[targets[:, 0] > 0]:
-            assert any(answer in target_of(windows, window) for answer, _ in row.answers)
-        elsewhere += int((targets[:, 0] == 0).sum())
+        else:
+            aimed = [target_of(windows, window) for window in numbers[targets[:, 0] > 0]]
+            assert all(any(answer in text for answer, _ in row.answers) for text in aimed)
+            elsewhere += int((targets[:, 0] == 0).sum())
     assert lost == counts.lost + counts.tokenless and elsewhere
 
 
@@ -260,7 +226,6 @@ def test_windows_of_one_context_meet_every_token() -> None:
     assert seen == set(range(len(ids)))
 
 
-# ------------------------------------------------------------------------------ the search
 def slow_search(windows: AnswerWindows, scores: Any, longest: int, num_best: int) -> list[Any]:
     """(begin, end, score) of the best of all spans of all windows, and the null score."""
     spans: list[dict[tuple[int, int], float]] = [{} for _ in windows.rows]
@@ -268,18 +233,16 @@ def slow_search(windows: AnswerWindows, scores: Any, longest: int, num_best: int
     for number, question in enumerate(windows.question_of):
         at = places_of(windows, number)
         null[question] = min(null[question], float(scores[at][0].sum()))
-        places = windows.places.tokens[at]
-        for i, first in enumerate(places[1:], 1):
-            for j, last in enumerate(places[1:], 1):
-                if first <= last < first + longest:
-                    key = int(windows.characters[at][i, 0]), int(windows.characters[at][j, 1])
-                    score = float(scores[at][i, 0] + scores[at][j, 1])
-                    spans[question][key] = max(score, spans[question].get(key, -math.inf))
+        places = list(enumerate(windows.places.tokens[at]))[1:]
+        for (i, first), (j, last) in itertools.product(places, places):
+            if first <= last < first + longest:
+                key = int(windows.characters[at][i, 0]), int(windows.characters[at][j, 1])
+                score = float(scores[at][i, 0] + scores[at][j, 1])
+                spans[question][key] = max(score, spans[question].get(key, -math.inf))
     best = [
-        sorted(((b, e, s) for (b, e), s in each.items()), key=lambda x: (-x[2], x[0], x[1]))
-        for each in spans
+        sorted(((b, e, s) for (b, e), s in x.items()), key=lambda x: (-x[2], *x)) for x in spans
     ]
-    return [(each[:num_best], n) for each, n in zip(best, null, strict=True)]
+    return [(x[:num_best], n) for x, n in zip(best, null, strict=True)]
 
 
 @every_kind
@@ -303,13 +266,12 @@ def test_the_search_equals_trying_all_spans(kind: str, monkeypatch: pytest.Monke
             assert sum(c.probability for c in each.candidates) <= 1.0
 
 
-def test_a_search_without_its_rules_is_noticed() -> None:
+def test_a_search_without_its_rules_is_noticed(one_answer: AnswerWindows) -> None:
     """The control: spans that end before they begin win if they may."""
-    windows = windows_of(trained("wordpiece"), ask("Po", context="Kalomi in Po ."), length=32)
-    scores, place = scores_of(windows), windows.targets[0, 0]
+    scores, place = scores_of(one_answer), one_answer.targets[0, 0]
     scores[place, 0] = scores[place - 1, 1] = 30.0
     scores[place, 1] = 9.0
-    (told,) = found(windows, scores)
+    (told,) = found(one_answer, scores)
     assert (told.candidates[0].text, told.candidates[0].score) == ("Po", 39.0)
     assert scores.max(0).sum() == 60.0
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,13 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from labelled.tables import write_rows
 from maskwright.ask.predict.language_model import load
 from maskwright.base.errors import UsageError
 from maskwright.learn.finetune import run
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
 from maskwright.model.objectives.modules.supervised import Contrast
 from maskwright.text.tables.rows import MatchExample
+from small_tasks import finetuned
 
 # Vectors by angle: similarities are cosines of differences.
 ANGLES = {"q": 0.0, "p": 0.5, "near": 0.6, "too near": 0.51, "far": 1.2, "r": 1.0, "other": 0.8}
@@ -38,17 +37,17 @@ def test_the_most_similar_wrong_texts_are_mined() -> None:
     pairs = [("q", "p"), ("q", "other"), ("r", "far"), ("r", "near"), ("p", "too near"), ("r", "q")]
     rows = [MatchExample(anchor, positive, "") for anchor, positive in pairs]
     mined, finding = with_hard_negatives(rows, 2, embed)
-    limit = 0.95 * np.cos(0.5)
-    assert np.cos(0.51) > limit > np.cos(0.6)
+    assert finding.name == "hard-negatives"
+    assert np.cos(0.51) > 0.95 * np.cos(0.5) > np.cos(0.6)
     assert mined[0].negatives == ("near", "far")
     assert [row.positive for row in mined] == [row.positive for row in rows]
     for row in mined:
         similarity = {text: float(embed([row.anchor])[0] @ embed([text])[0]) for text in ANGLES}
         positives = {other.positive for other in rows if other.anchor == row.anchor}
-        for text in set(row.negatives) - {row.positive}:
-            assert text not in {*positives, row.anchor}
-            assert similarity[text] <= 0.95 * similarity[row.positive] + 1e-6
-    assert finding.name == "hard-negatives"
+        negatives = set(row.negatives) - {row.positive}
+        assert not negatives & {*positives, row.anchor}
+        limit = 0.95 * similarity[row.positive] + 1e-6
+        assert all(similarity[text] <= limit for text in negatives)
     again, _ = with_hard_negatives([*mined[:1], *rows[1:]], 1, embed)
     assert again[0].negatives == ("near", "far", "p")  # which are not mined again
     (single,), _ = with_hard_negatives(rows[:1], 2, embed)  # the control: there is nothing to mine
@@ -80,13 +79,15 @@ def test_the_loss_is_the_sum_over_dimensions() -> None:
     assert loss(vectors, labels, 8, 4, 2) == pytest.approx(expected)
 
 
-def pairs_file(path: Path) -> Path:
+def rows_file(path: Path, task: str | None = None) -> Path:
     draw = np.random.default_rng(0)
     animals = ["cat", "dog", "mat", "red", "big"]
     texts = [f"the {draw.choice(animals)} {draw.choice(animals)} {n % 7}" for n in range(40)]
-    rows = [{"anchor": text, "positive": f"a {text}"} for text in texts]
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    return path
+    pairs = [(text, f"a {text}") for text in texts]
+    if task is None:
+        return write_rows(path, [{"anchor": a, "positive": p} for a, p in pairs])
+    rows = [{"sentence1": a, "sentence2": p, "score": n / 40} for n, (a, p) in enumerate(pairs)]
+    return write_rows(path, rows)
 
 
 def test_a_model_is_trained_with_both(
@@ -99,9 +100,8 @@ def test_a_model_is_trained_with_both(
         return mined[-1]
 
     monkeypatch.setattr(run, "with_hard_negatives", recorded)
-    data, printed, out = pairs_file(tmp_path / "pairs.jsonl"), io.StringIO(), tmp_path / "out"
-    common: dict[str, Any] = {"epochs": 1, "seeds": 1, "batch": 8, "stream": printed}
-    finetune_file(model, data, out, dimensions=[8, 4], hard_negatives=2, **common)
+    data, out = rows_file(tmp_path / "pairs.jsonl"), tmp_path / "out"
+    finetuned(model, data, out, dimensions=[8, 4], hard_negatives=2, epochs=1, batch=8)
     ((rows, _),) = mined
     assert {len(row.negatives) for row in rows} == {2}
     trained = load(out)
@@ -127,14 +127,7 @@ def test_a_model_is_trained_with_both(
 def test_settings_without_effect_are_refused(
     settings: dict[str, Any], where: str, model: Path, tmp_path: Path
 ) -> None:
-    data = pairs_file(tmp_path / "pairs.jsonl")
-    if "task" in settings:
-        texts = [json.loads(line) for line in data.read_text().splitlines()]
-        rows = [
-            {"sentence1": row["anchor"], "sentence2": row["positive"], "score": n / 40}
-            for n, row in enumerate(texts)
-        ]
-        data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    data = rows_file(tmp_path / "pairs.jsonl", settings.get("task"))
     with pytest.raises(UsageError) as refused:
-        finetune_file(model, data, tmp_path / "out", stream=io.StringIO(), **settings)
+        finetuned(model, data, tmp_path / "out", **settings)
     assert refused.value.where == where

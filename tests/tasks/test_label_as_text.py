@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from labelled.tables import write_rows
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.learn.tasks.label_as_text import nice
@@ -22,67 +22,55 @@ from maskwright.model.opening import folders
 from maskwright.text.tables.rows import PairExample, TextExample
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.unknown import UnknownText
-from small_tasks import finetuned
+from small_tasks import finetuned, results_of
 from tinyrun import WORDS
 
 PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
 
 
+LEARNING: dict[str, Any] = {"batch": 8, "rate": 5e-3}
+
+
 def animals(path: Path, count: int, **labels: Any) -> Path:
     """A text with an animal in it, and what its name stands for."""
-    draw, lines = np.random.default_rng(0), []
+    draw, rows = np.random.default_rng(0), []
     for _ in range(count):
         words = draw.choice(PLAIN, draw.integers(3, 7)).tolist()
         animal = ("cat", "dog")[int(draw.integers(0, 2))]
         words.insert(int(draw.integers(0, len(words))), animal)
-        lines.append(json.dumps({"text": " ".join(words), "label": labels[animal]}))
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
+        rows.append({"text": " ".join(words), "label": labels[animal]})
+    return write_rows(path, rows)
 
 
 def tokenizer_of(folder: Path) -> Tokenizer:
     return Tokenizer.load(folders.model_folder(folder))
 
 
-# ------------------------------------------------------------------------------ classes
 @pytest.mark.parametrize("name", ["t5", "gpt2"])
 def test_classes_are_written(models: dict[str, Path], tmp_path: Path, name: str) -> None:
     data = animals(tmp_path / "data.jsonl", 300, cat="red hat", dog="tree")
-    said = io.StringIO()
-    made = finetuned(
-        models[name],
-        data,
-        tmp_path / "out",
-        epochs=14,
-        batch=16,
-        rate=5e-3,
-        prompt="animal: {text}",
-        stream=said,
-    )
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert found["table"]["head"] == ["", "accuracy", "macro_f1", "matthews", "unread"]
-    told = {row[0]: row[1:] for row in found["table"]["rows"]}
-    assert float(told["fine-tuned, seed 0"][0].split()[0]) > 0.9, said.getvalue()
-    assert told["fine-tuned, seed 0"][3].startswith("0.0000")
-    model = load(tmp_path / "out")
-    texts = [
-        f"the {animal} sat on a {place}" for animal in ("cat", "dog") for place in ("mat", "rug")
-    ]
-    answers = model.predict(texts)
-    assert [each["label"] for each in answers] == ["red hat"] * 2 + ["tree"] * 2
-    assert {each["generated_text"] for each in answers} == {"red hat", "tree"}
-    figures = evaluate_file(tmp_path / "out", data, stream=io.StringIO())
+    out, prompt = tmp_path / "out", "animal: {text}"
+    folder = finetuned(models[name], data, out, epochs=7, prompt=prompt, **LEARNING)
+    table = results_of(out)["table"]
+    assert table["head"] == ["", "accuracy", "macro_f1", "matthews", "unread"]
+    (cells,) = (row[1:] for row in table["rows"] if row[0] == "fine-tuned, seed 0")
+    assert float(cells[0].split()[0]) > 0.9 and cells[3].startswith("0.0000")
+    texts = [f"the {animal} sat on a {place}" for animal in ("cat", "dog") for place in WORDS[6:8]]
+    answers = load(out).predict(texts)
+    assert [answer["label"] for answer in answers] == ["red hat"] * 2 + ["tree"] * 2
+    assert {answer["generated_text"] for answer in answers} == {"red hat", "tree"}
+    figures = evaluate_file(out, data, stream=io.StringIO())
     assert figures["accuracy"].value > 0.9 and figures["unread"].value < 0.05
     # The names of the classes are the task's, not those of a head that is not there.
-    assert "id2label" not in (made / "config.json").read_text()
-    assert "animal: {text}" in (made / "README.md").read_text()
+    assert "id2label" not in (folder / "config.json").read_text()
+    assert prompt in (folder / "README.md").read_text()
 
 
 def test_without_a_prompt_a_head_answers(models: dict[str, Path], tmp_path: Path) -> None:
     """The control: the same task and model, learned by a head."""
     data = animals(tmp_path / "data.jsonl", 60, cat="yes", dog="no")
-    made = finetuned(models["t5"], data, tmp_path / "out", epochs=1, batch=16)
-    assert "id2label" in (made / "config.json").read_text()
+    folder = finetuned(models["t5"], data, tmp_path / "out", epochs=1, batch=16)
+    assert "id2label" in (folder / "config.json").read_text()
     assert "score" in load(tmp_path / "out").predict(["the cat"])[0]
 
 
@@ -93,67 +81,44 @@ def test_what_is_no_label_is_wrong_and_counted(models: dict[str, Path]) -> None:
     texts = np.array(["cat", "dog", "Dog", "cat dog"], object)
     answers = kind.answers(encoded, texts)
     assert list(answers) == [0, 1, -1, -1]
-    figures = kind.metrics(rows, answers).values
-    assert figures["accuracy"] == 0.5 and figures["unread"] == 0.5
+    metrics = kind.metrics(rows, answers)
+    assert metrics.values["accuracy"] == 0.5 and metrics.values["unread"] == 0.5
     # Each class is found once in two: F1 2/3. What is no label is no third class.
-    assert figures["macro_f1"] == pytest.approx(2 / 3)
-    spread = kind.metrics(rows, answers).estimates()
-    assert spread["macro_f1"].value == pytest.approx(2 / 3) and spread["unread"].value == 0.5
-    assert spread["macro_f1"].low <= 2 / 3 <= spread["macro_f1"].high <= 1.0
-    assert [each["label"] for each in kind.as_pipeline(encoded, texts)] == [
-        "cat",
-        "dog",
-        None,
-        None,
-    ]
+    assert metrics.values["macro_f1"] == pytest.approx(2 / 3)
+    estimates = metrics.estimates()
+    assert estimates["macro_f1"].value == pytest.approx(2 / 3) and estimates["unread"].value == 0.5
+    assert estimates["macro_f1"].low <= 2 / 3 <= estimates["macro_f1"].high <= 1.0
+    labels = [answer["label"] for answer in kind.as_pipeline(encoded, texts)]
+    assert labels == ["cat", "dog", None, None]
     report = kind.report(encoded, texts, answers)
     assert {m.predicted for m in report.mistakes} == {"Dog", "cat dog"}
     assert report.confusion is not None and report.confusion.tolist() == [[1, 0], [0, 1]]
 
 
-def test_labels_that_a_tokenizer_writes_alike(models: dict[str, Path]) -> None:
+def test_labels_that_a_tokenizer_writes_alike() -> None:
     kind = task_for("classification", ("is", "is\x00"), {"prompt": "{text}"})
+    one_word: Any = SimpleNamespace(
+        counting=lambda: (one_word, UnknownText(None, str, frozenset())),
+        encode_batch=lambda texts: [np.zeros(1, np.int64) for _ in texts],
+        decode=lambda ids: "is",
+    )
     with pytest.raises(IncompatibleError, match="tokenizer"):
-        kind.encode([], Frame(OneWord(), 32, False))  # type: ignore[arg-type]
+        kind.encode([], Frame(one_word, 32, False))
 
 
-class OneWord:
-    """A tokenizer that knows one word."""
-
-    def counting(self) -> tuple[OneWord, UnknownText]:
-        return self, UnknownText(None, str, frozenset())
-
-    def encode_batch(self, texts: list[str]) -> list[Any]:
-        return [np.zeros(1, np.int64) for _ in texts]
-
-    def decode(self, ids: list[int]) -> str:
-        return "is"
-
-
-# ------------------------------------------------------------------------------ numbers
 def test_numbers_are_written(models: dict[str, Path], tmp_path: Path) -> None:
-    data = animals(tmp_path / "data.jsonl", 300, cat=1.25, dog=3.5)
-    finetuned(
-        models["gpt2"],
-        data,
-        tmp_path / "out",
-        task="regression",
-        epochs=24,
-        batch=16,
-        rate=5e-3,
-        prompt="worth: {text}",
-    )
-    model = load(tmp_path / "out")
-    asked = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
-    answers = [each["score"] for each in model.predict([row["text"] for row in asked])]
+    data, out = animals(tmp_path / "data.jsonl", 300, cat=1.25, dog=3.5), tmp_path / "out"
+    settings: dict[str, Any] = {"task": "regression", "epochs": 12, "prompt": "worth: {text}"}
+    finetuned(models["gpt2"], data, out, **settings, **LEARNING)
+    rows = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
+    answers = load(out).predict([row["text"] for row in rows])
+    scores = np.array([answer["score"] for answer in answers])
     # 2.25 / 25 is 0.09, so steps are of 0.1: 1.25 is written "1.2" (halves go to the even one).
-    assert "1.2" in {str(told) for told in answers} and all(
-        round(told, 1) == told for told in answers
-    )
+    assert 1.2 in scores and (scores == scores.round(1)).all()
     # The epoch is chosen by the order of the numbers, so a dog may be 3.2 for all of them.
-    near = [abs(told - row["label"]) < 0.5 for told, row in zip(answers, asked, strict=True)]
-    assert np.mean(near) > 0.8  # one number for all is near for half of them
-    figures = evaluate_file(tmp_path / "out", data, stream=io.StringIO())
+    near = np.abs(scores - [row["label"] for row in rows]) < 0.5
+    assert near.mean() > 0.8  # one number for all is near for half of them
+    figures = evaluate_file(out, data, stream=io.StringIO())
     assert figures["spearman"].value > 0.8 and figures["squared_error"].value < 0.4
 
 
@@ -161,48 +126,31 @@ def test_what_stands_for_a_number_is_that_of_the_validation_part(
     models: dict[str, Path], tmp_path: Path
 ) -> None:
     """Years, of which a model that has learned nothing yet writes none."""
-    data = animals(tmp_path / "data.jsonl", 120, cat=2000.5, dog=2009.5)
-    finetuned(
-        models["gpt2"],
-        data,
-        tmp_path / "out",
-        task="regression",
-        epochs=1,
-        batch=16,
-        rate=1e-6,
-        prompt="{text}",
-    )
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
-    (seed,) = found["seeds"]
+    data, out = animals(tmp_path / "data.jsonl", 120, cat=2000.5, dog=2009.5), tmp_path / "out"
+    settings: dict[str, Any] = {"task": "regression", "epochs": 1, "batch": 16, "rate": 1e-6}
+    finetuned(models["gpt2"], data, out, prompt="{text}", **settings)
+    results = results_of(out)
+    (seed,) = results["seeds"]
     assert seed["unread"] == 1.0 and seed["squared_error"] < 30.0
-    assert found["table"]["rows"][0][3].startswith(f"{seed['squared_error']:.4f}")
+    assert results["table"]["rows"][0][3].startswith(f"{seed['squared_error']:.4f}")
 
 
 def test_only_numbers_that_stand_there_have_to_be_written() -> None:
     """From 0 to 5: none is negative, though what is read may lie a step outside."""
-    asked: list[str] = []
+    texts: list[str] = []
     rows = [TextExample("a", value, "row") for value in (0.0, 2.5, 5.0)]
     data: Any = SimpleNamespace(parts={"train": rows})
     kind = task_for("regression", (), {"prompt": "{text}"}).of_data(data)
-    frame: Any = SimpleNamespace(
-        tokenizer=SimpleNamespace(encode_batch=lambda texts: asked.extend(texts) or [])
-    )
+    tokenizer = SimpleNamespace(encode_batch=lambda batch: texts.extend(batch) or [])
     with pytest.raises(ValueError, match="zip"):  # none comes back
-        kind._encoded(rows, frame)
-    assert asked[0] == "0.0" and asked[-1] == "5.0" and len(asked) > 20
+        kind._encoded(rows, SimpleNamespace(tokenizer=tokenizer))
+    assert texts[0] == "0.0" and texts[-1] == "5.0" and len(texts) > 20
 
 
 def test_numbers_that_a_tokenizer_cannot_write(models: dict[str, Path], tmp_path: Path) -> None:
     data = animals(tmp_path / "data.jsonl", 60, cat=1.25, dog=3.5)  # it has seen no digit
     with pytest.raises(IncompatibleError, match="tokenizer"):
-        finetune_file(
-            models["t5"],
-            data,
-            tmp_path / "out",
-            task="regression",
-            prompt="{text}",
-            stream=io.StringIO(),
-        )
+        finetuned(models["t5"], data, tmp_path / "out", task="regression", prompt="{text}")
 
 
 def test_the_steps_of_numbers() -> None:
@@ -223,65 +171,46 @@ def test_what_is_no_number_is_the_usual_one_and_counted() -> None:
     assert kind.measure == "spearman" and "unread" not in kind.shape.choosable
 
 
-# ------------------------------------------------------------------------------ answers
 def test_answers_are_written(models: dict[str, Path], tmp_path: Path) -> None:
-    draw, lines = np.random.default_rng(0), []
-    for _ in range(300):
-        words = draw.choice(PLAIN, 5).tolist()
-        animal = ("cat", "dog")[int(draw.integers(0, 2))]
-        words.insert(int(draw.integers(0, 5)), animal)
-        context = " ".join(words)
+    rows, out = [], tmp_path / "out"
+    data = animals(tmp_path / "animals.jsonl", 300, cat="cat", dog="dog")
+    for line in data.read_text(encoding="utf-8").splitlines():
+        context, animal = json.loads(line).values()
         answers = {"text": [animal], "answer_start": [context.index(animal)]}
-        lines.append(json.dumps({"question": "who", "context": context, "answers": answers}) + "\n")
-    (tmp_path / "data.jsonl").write_text("".join(lines), encoding="utf-8")
-    finetuned(
-        models["t5"],
-        tmp_path / "data.jsonl",
-        tmp_path / "out",
-        epochs=24,
-        batch=16,
-        rate=5e-3,
-        prompt="squad",
-    )
-    told = load(tmp_path / "out").predict([("who", "the dog sat on a mat")])
-    assert told == [{"answer": "dog"}]
+        rows.append({"question": "who", "context": context, "answers": answers})
+    data = write_rows(tmp_path / "data.jsonl", rows)
+    finetuned(models["t5"], data, out, epochs=24, batch=16, rate=5e-3, prompt="squad")
+    assert load(out).predict([("who", "the dog sat on a mat")]) == [{"answer": "dog"}]
 
 
-# ------------------------------------------------------------------------------ refusals
-def test_a_prompt_with_other_holes(models: dict[str, Path], tmp_path: Path) -> None:
-    data = animals(tmp_path / "data.jsonl", 60, cat="yes", dog="no")
-    for prompt in ("{source}", "mrpc", "{text} {first}"):
-        with pytest.raises(UsageError, match=r"--prompt[\s\S]*\{text\}"):
-            finetune_file(models["t5"], data, tmp_path / "out", prompt=prompt, stream=io.StringIO())
-    with pytest.raises(ConfigError):
-        finetune_file(models["t5"], data, tmp_path / "out", prompt="yes", stream=io.StringIO())
-
-
-def test_several_labels_are_not_told_in_words(models: dict[str, Path], tmp_path: Path) -> None:
-    data = tmp_path / "data.jsonl"
-    data.write_text(
-        "".join(
-            json.dumps({"text": f"the cat {n}", "labels": ["a", "b"][: 1 + n % 2]}) + "\n"
-            for n in range(60)
-        )
-    )
-    with pytest.raises(UsageError, match="--prompt"):
-        finetune_file(models["t5"], data, tmp_path / "out", prompt="{text}", stream=io.StringIO())
+@pytest.mark.parametrize(
+    ("label", "prompt", "error"),
+    [
+        ("yes", "{source}", UsageError),
+        ("yes", "mrpc", UsageError),
+        ("yes", "{text} {first}", UsageError),
+        ("yes", "yes", ConfigError),
+        (["yes", "no"], "{text}", UsageError),  # several labels
+    ],
+)
+def test_a_prompt_that_does_not_fit_the_task_is_refused(
+    label: Any, prompt: str, error: type[Exception], models: dict[str, Path], tmp_path: Path
+) -> None:
+    data = animals(tmp_path / "data.jsonl", 60, cat=label, dog="no" if label == "yes" else ["no"])
+    with pytest.raises(error) as refused:
+        finetuned(models["t5"], data, tmp_path / "out", prompt=prompt)
+    assert error is ConfigError or refused.value.where == "--prompt"  # type: ignore[attr-defined]
 
 
 def test_of_two_texts_the_longer_is_cut(models: dict[str, Path]) -> None:
     """And never what the prompt puts around them."""
     tokenizer = tokenizer_of(models["t5"])
-    kind = task_for(
-        "pair-classification", ("no", "yes"), {"prompt": "one {first} two {second} end"}
-    )
-    rows = [
-        PairExample("cat " * 40, "dog", 1, "row"),
-        PairExample("cat " * 40, "dog " * 40, 1, "row"),
-    ]
+    prompt = {"prompt": "one {first} two {second} end"}
+    kind = task_for("pair-classification", ("no", "yes"), prompt)
+    rows = [PairExample("cat " * 40, dogs, 1, "row") for dogs in ("dog", "dog " * 40)]
     encoded = kind.encode(rows, Frame(tokenizer, 48, False))
-    read = [tokenizer.decode(ids) for ids in encoded.way_back.sources]
+    texts = [tokenizer.decode(ids) for ids in encoded.way_back.sources]
     assert all(len(ids) <= 48 for ids in encoded.way_back.sources) and encoded.findings
-    for text in read:
+    for text in texts:
         assert text.startswith("one cat") and text.rstrip().endswith("end") and "dog" in text
-    assert abs(read[1].count("cat") - read[1].count("dog")) <= 1
+    assert abs(texts[1].count("cat") - texts[1].count("dog")) <= 1

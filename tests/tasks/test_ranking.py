@@ -15,22 +15,23 @@ import pytest
 import torch
 
 from evaluate.test_retrieval import folder
-from finetune.test_command import table
+from labelled.tables import write_rows
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.evaluate.retrieval import evaluate_retrieval
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import DataError, IncompatibleError, UsageError
 from maskwright.learn.finetune import run
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.learner import soft_targets
+from maskwright.learn.finetune.recipe import read
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.objectives.modules.supervised import Listwise, Supervised
 from maskwright.model.objectives.supervised import Options
 from maskwright.model.opening.open import open_model
 from maskwright.text.tables.rows import PairExample, TextExample
+from small_tasks import finetuned, results_of, table
 
-SETTINGS: dict[str, Any] = {"epochs": 1, "seeds": 1, "folds": 0, "threads": 1}
+SETTINGS: dict[str, Any] = {"epochs": 1, "threads": 1}
 # (query, document, grade)
 ROWS = [("q", "a", 1.0), ("r", "a", 0.0), ("q", "b", 0.0), ("r", "c", 3.0), ("r", "d", 1.0)]
 
@@ -83,32 +84,28 @@ def test_metrics_of_an_order_by_hand() -> None:
 def test_a_reranker_is_trained_and_sorts_documents(model: Path, tmp_path: Path) -> None:
     rows = [
         {"query": f"q{n} cat", "document": f"{animal} {n}", "grade": int(animal == "cat")}
-        for n in range(30)
+        for n in range(20)
         for animal in ("cat", "dog", "mat")
     ]
-    data = tmp_path / "rows.jsonl"
-    data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    common: dict[str, Any] = {"task": "ranking", "batch": 4, "stream": io.StringIO(), **SETTINGS}
-    finetune_file(model, data, tmp_path / "out", **common)
-    assert '"ndcg_at_10"' in (tmp_path / "out" / "results.json").read_text()
-    path, printed = folder(tmp_path / "beir"), io.StringIO()
-    figures = evaluate_retrieval(tmp_path / "out", path, out=tmp_path / "e", stream=printed)
+    data, out, stream = write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "out", io.StringIO()
+    finetuned(model, data, out, task="ranking", batch=4, **SETTINGS)
+    assert "ndcg_at_10" in results_of(out)["seeds"][0]
+    path = folder(tmp_path / "beir")
+    figures = evaluate_retrieval(out, path, out=tmp_path / "e", stream=stream)
     about = json.loads((tmp_path / "e" / "evaluation.json").read_text())
     assert figures["recall_at_100"].value == about["baseline"]["recall_at_100"]
-    predictor = load(tmp_path / "out")
-    scores = [a["score"] for a in predictor.predict([("dog", "a big dog ran"), ("dog", "red dog")])]
-    assert scores[0] != scores[1]
+    answers = load(out).predict([("dog", "a big dog ran"), ("dog", "red dog")])
+    assert answers[0]["score"] != answers[1]["score"]
     with pytest.raises(UsageError, match="--by"):
-        evaluate_file(tmp_path / "out", data, by="grade", stream=printed)
+        evaluate_file(out, data, by="grade", stream=stream)
     with pytest.raises(UsageError, match="dimensions"):
-        evaluate_retrieval(tmp_path / "out", path, dimensions=[4], stream=printed)
-    data.write_text(data.read_text().replace('"grade": 1', '"grade": -1'), encoding="utf-8")
+        evaluate_retrieval(out, path, dimensions=[4], stream=stream)
+    write_rows(data, [{**row, "grade": -row["grade"]} for row in rows])
     with pytest.raises(DataError) as refused:
-        finetune_file(model, data, tmp_path / "none", **common)
+        finetuned(model, data, tmp_path / "none", task="ranking", **SETTINGS)
     assert refused.value.where in ("train", "validation", "test")
 
 
-# ------------------------------------------------------------------------------ teachers
 def test_soft_labels_by_hand() -> None:
     scores, soft = [[2.0, 0.0]], [[0.75, 0.25]]
     expected = 4 * (math.log(1 + math.exp(-1)) + 0.25)
@@ -117,19 +114,15 @@ def test_soft_labels_by_hand() -> None:
 
 
 def test_the_answers_of_a_teacher_are_learned(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tuned: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, stream = table(tmp_path / "rows.csv", "classification", 80), io.StringIO()
-    common: dict[str, Any] = {"stream": stream, **SETTINGS}
-    teacher = tmp_path / "teacher"
-    finetune_file(model, data, teacher, rate=1e-2, **common)
     rows = [TextExample("the cat sat", 0, "a"), TextExample("a dog ran on", 0, "b")]
-    shares = load(teacher).predict_proba([row.text for row in rows])
-    labels = load(teacher).task_type.labels
-    reverse = task_for("classification", labels[::-1])
-    targets = soft_targets(open_model(teacher), reverse, rows, 1.0, None)
+    teacher = load(tuned)
+    shares = teacher.predict_proba([row.text for row in rows])
+    reverse = task_for("classification", teacher.task_type.labels[::-1])
+    targets = soft_targets(open_model(tuned), reverse, rows, 1.0, None)
     np.testing.assert_allclose([targets[row][::-1] for row in rows], shares, atol=1e-5)
-    softer = soft_targets(open_model(teacher), reverse, rows, 100.0, None)
+    softer = soft_targets(open_model(tuned), reverse, rows, 100.0, None)
     assert np.ptp(softer[rows[0]]) < np.ptp(targets[rows[0]])
     used: list[Any] = []
 
@@ -138,15 +131,13 @@ def test_the_answers_of_a_teacher_are_learned(
         return used[-1]
 
     monkeypatch.setattr(run, "soft_targets", recorded)
-    finetune_file(model, data, tmp_path / "student", teacher=str(teacher), **common)
-    ((values),) = used
-    assert len(values) == 64 and "teacher" in (tmp_path / "student/results.json").read_text()
+    data, student = table(tmp_path / "rows.csv", "classification", 80), tmp_path / "student"
+    finetuned(model, data, student, teacher=str(tuned), **SETTINGS)
+    assert len(used[0]) == 64 and read(student / "finetune.toml").teacher == str(tuned)
     other = table(tmp_path / "other.csv", "multi-label", 80)
     with pytest.raises(IncompatibleError) as refused:
-        finetune_file(model, other, tmp_path / "no", teacher=str(teacher), **common)
+        finetuned(model, other, tmp_path / "no", teacher=str(tuned), **SETTINGS)
     assert str(refused.value.where).startswith("--teacher")
     for settings in ({"curve": (20,)}, {"method": "embeddings"}, {"teacher_temperature": 0.0}):
         with pytest.raises(UsageError):
-            finetune_file(
-                model, data, tmp_path / "no", **common | {"teacher": str(teacher), **settings}
-            )
+            finetuned(model, data, tmp_path / "no", teacher=str(tuned), **SETTINGS, **settings)

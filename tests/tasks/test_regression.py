@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from labelled.tables import write_rows
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import DataError
 from maskwright.learn.finetune.learner import Learner, reader
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.tune import Settings, tune
-from maskwright.learn.tasks.base.task_type import task_for
-from maskwright.learn.tasks.classification import Classification
+from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.learn.train.settings import AdamW
 from maskwright.model.inference.beam import finished
 from maskwright.model.nn import initialise
 from maskwright.model.objectives.modules.supervised import Standardised
 from maskwright.model.opening import special_tokens
 from maskwright.text.tables.rows import PairExample, TextExample
-from small_tasks import finetuned
+from small_tasks import finetuned, results_of
 from tinyrun import WORDS
 
 FAR, WIDE = 2000.0, 8.0
@@ -33,29 +33,36 @@ FAR, WIDE = 2000.0, 8.0
 
 def rows(task: str, count: int = 120) -> list[TextExample | PairExample]:
     """Cats are 8 below 2000 and dogs 8 above."""
-    found: list[TextExample | PairExample] = []
+    examples: list[TextExample | PairExample] = []
     for n in range(count):
         text = f"a {WORDS[n % 7]} {('cat', 'dog')[n % 2]} {WORDS[n % 5]}"
-        year = FAR + (WIDE if n % 2 else -WIDE)
-        one = TextExample(text, year, f"row {n}")
-        found.append(
-            one if task == "regression" else PairExample(text, "on the mat", year, one.where)
-        )
-    return found
+        texts = [text] if task == "regression" else [text, "on the mat"]
+        kind = TextExample if task == "regression" else PairExample
+        examples.append(kind(*texts, FAR + (WIDE if n % 2 else -WIDE), f"row {n}"))
+    return examples
 
 
-@pytest.mark.parametrize("task", ["regression", "similarity"])
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.fixture
+def learner(model: Path) -> Learner:
+    return Learner.of(model, task_for("regression"), Method("full"), 32, "head")
+
+
+def objective_of(learner: Learner, asked: Encoded, **changes: Any) -> Any:
+    """The objective on a fresh network, whose heads have the `changes`."""
+    heads = tuple(replace(head, **changes) for head in learner.config.heads)
+    config, seed = replace(learner.config, heads=heads), torch.Generator().manual_seed(0)
+    network = initialise.build(config, seed)
+    vocabulary = special_tokens.vocabulary(learner.frame.tokenizer)
+    return learner.task_type.objective(network, vocabulary, "head", asked)
+
+
+@pytest.mark.parametrize(("task", "bias"), [("regression", True), ("similarity", False)])
 def test_far_numbers_are_learned(bias: bool, task: str, model: Path) -> None:
     kind = task_for(task)
-    assert isinstance(kind, Classification)
     learner = Learner.of(model, kind, Method("full"), 32, "head")
-    heads = tuple(replace(head, bias=bias) for head in learner.config.heads)
-    made = initialise.build(replace(learner.config, heads=heads), torch.Generator().manual_seed(0))
-    given = rows(task)
-    asked = kind.encode(given, learner.frame)
-    vocabulary = special_tokens.vocabulary(learner.frame.tokenizer)
-    objective = kind.objective(made, vocabulary, "head", asked)
+    examples = rows(task)
+    asked = kind.encode(examples, learner.frame)
+    objective = objective_of(learner, asked, bias=bias)
     assert isinstance(objective, Standardised)
     settings = Settings(epochs=3, batch=16, least_steps=240, optimizer=AdamW(learning_rate=1e-3))
     tuned = tune(objective, asked.examples, learner.collation, settings)
@@ -64,75 +71,59 @@ def test_far_numbers_are_learned(bias: bool, task: str, model: Path) -> None:
     objective.fold_into_head()
     after = reader(tuned.model, kind, learner.frame, learner.collation)(asked)
     np.testing.assert_allclose(after, before, atol=0.01)
-    truth = np.array([row.label for row in given])
-    error = np.square(after[:, 0] - truth).mean()
+    truth = np.array([row.label for row in examples])
     # The mean alone is off by the spread; without a bias a head has to find even the mean.
-    assert error < (0.1 if bias else 2.0) * WIDE**2
+    assert np.square(after[:, 0] - truth).mean() < (0.1 if bias else 2.0) * WIDE**2
     assert tuned.losses[0] < 3.0, "in units of the spread"
 
 
-def test_numbers_that_are_all_alike_and_classes(model: Path) -> None:
-    kind = task_for("regression")
-    assert isinstance(kind, Classification)
-    learner = Learner.of(model, kind, Method("full"), 32, "head")
-    made = initialise.build(learner.config, torch.Generator().manual_seed(0))
-    asked = kind.encode(
-        [TextExample("a cat", 7.0, ""), TextExample("a dog", 7.0, "")], learner.frame
-    )
-    before = {name: value.clone() for name, value in made.named_parameters()}
-    vocabulary = special_tokens.vocabulary(learner.frame.tokenizer)
-    objective = kind.objective(made, vocabulary, "head", asked)
+def test_numbers_that_are_all_alike_and_classes(learner: Learner) -> None:
+    examples = [TextExample("a cat", 7.0, ""), TextExample("a dog", 7.0, "")]
+    asked = learner.task_type.encode(examples, learner.frame)
+    objective = objective_of(learner, asked)
     assert isinstance(objective, Standardised)
+    network = objective.product
+    before = {name: value.clone() for name, value in network.named_parameters()}
     objective.fold_into_head()
-    apart = {n: float((p - before[n]).detach().abs().max()) for n, p in made.named_parameters()}
+    apart = {n: float((p - before[n]).detach().abs().max()) for n, p in network.named_parameters()}
     assert {n: d for n, d in apart.items() if d} == {"heads.classifier.bias": 7.0}
-    classes = task_for("classification", ("a", "b"))
-    assert type(classes.objective(made, vocabulary, "head", asked)) is not Standardised
+    classes = replace(learner, task_type=task_for("classification", ("a", "b")))
+    assert type(objective_of(classes, asked)) is not Standardised
 
 
-@pytest.mark.parametrize("method", ["full", "probe", "lora", "ia3", "last-1"])
-@pytest.mark.parametrize("task", ["regression", "similarity"])
+@pytest.mark.parametrize(
+    ("task", "method"),
+    [*(("regression", m) for m in ("full", "probe", "lora", "ia3")), ("similarity", "full")],
+)
 def test_a_command_learns_years(method: str, task: str, model: Path, tmp_path: Path) -> None:
-    names = ["text", "year"] if task == "regression" else ["sentence1", "sentence2", "year"]
-    data = tmp_path / "years.csv"
-    with data.open("w", newline="", encoding="utf-8") as file:
-        out = csv.writer(file)
-        out.writerow(names)
-        for n, row in enumerate(rows(task, 200)):
-            texts = [row.text] if isinstance(row, TextExample) else [row.first, row.second]
-            out.writerow([*(f"{text} {n}" for text in texts), row.label])
-    said = io.StringIO()
-    folder = finetuned(
-        model,
-        data,
-        tmp_path / "out",
-        method=method,
-        task=task,
-        columns={"label": ["year"]},
-        stream=said,
-    )
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
-    error = results["seeds"][0]["squared_error"]
-    assert error < 2.0 * WIDE**2, said.getvalue()
-    given = [
-        tuple(f"{t} 7" for t in ([r.text] if isinstance(r, TextExample) else [r.first, r.second]))
-        for r in rows(task, 10)
+    names = ["text"] if task == "regression" else ["sentence1", "sentence2"]
+
+    def texts_of(row: Any, number: int) -> tuple[str, ...]:
+        texts = [row.text] if isinstance(row, TextExample) else [row.first, row.second]
+        return tuple(f"{text} {number}" for text in texts)
+
+    lines = [
+        dict(zip(names, texts_of(row, n), strict=True)) | {"year": row.label}
+        for n, row in enumerate(rows(task, 200))
     ]
-    ours = [answer["score"] for answer in load(tmp_path / "out").predict(given)]
+    data, out = write_rows(tmp_path / "years.jsonl", lines), tmp_path / "out"
+    columns = {"label": ["year"]}
+    folder = finetuned(model, data, out, method=method, task=task, columns=columns)
+    assert results_of(out)["seeds"][0]["squared_error"] < 2.0 * WIDE**2
+    pairs = [texts_of(row, 7) for row in rows(task, 10)]
+    ours = [answer["score"] for answer in load(out).predict(pairs)]
     assert all(abs(score - FAR) < 4 * WIDE for score in ours)
-    attached = json.loads((tmp_path / "out" / "task.json").read_text())["attached"]
-    if not attached:
-        alone = [answer["score"] for answer in load(folder).predict(given)]
-        np.testing.assert_allclose(alone, ours, atol=1e-2)
-        transformers = pytest.importorskip("transformers")
-        theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        with torch.no_grad():
-            encoded = tokenizer(
-                *map(list, zip(*given, strict=True)), padding=True, return_tensors="pt"
-            )
-            told = theirs(**encoded).logits[:, 0].numpy()
-        np.testing.assert_allclose(told, ours, atol=1e-2)
+    if json.loads((out / "task.json").read_text())["attached"]:
+        return
+    alone = [answer["score"] for answer in load(folder).predict(pairs)]
+    np.testing.assert_allclose(alone, ours, atol=1e-2)
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        inputs = tokenizer(*map(list, zip(*pairs, strict=True)), padding=True, return_tensors="pt")
+        scores = theirs(**inputs).logits[:, 0].numpy()
+    np.testing.assert_allclose(scores, ours, atol=1e-2)
 
 
 def test_numbers_are_compared_as_they_stand_there() -> None:
@@ -143,46 +134,31 @@ def test_numbers_are_compared_as_they_stand_there() -> None:
     assert kind.metrics(given, told).values["squared_error"] == pytest.approx((1 + 50**2) / 2)
 
 
-def test_numbers_too_close_together_for_their_size_are_refused(model: Path) -> None:
-    kind = task_for("regression")
-    assert isinstance(kind, Classification)
-    learner = Learner.of(model, kind, Method("full"), 32, "head")
-    made = initialise.build(learner.config, torch.Generator().manual_seed(0))
-    vocabulary = special_tokens.vocabulary(learner.frame.tokenizer)
-    for offset, refused in ((1e8, True), (1e5, False), (0.0, False)):
-        asked = kind.encode(
-            [replace(row, label=row.label - FAR + offset) for row in rows("regression")],
-            learner.frame,
-        )
-        if refused:
-            with pytest.raises(DataError, match="row 0"):
-                kind.objective(made, vocabulary, "head", asked)
-        else:
-            assert kind.objective(made, vocabulary, "head", asked)
+@pytest.mark.parametrize(("offset", "refused"), [(1e8, True), (1e5, False), (0.0, False)])
+def test_numbers_too_close_together_for_their_size_are_refused(
+    offset: float, refused: bool, learner: Learner
+) -> None:
+    examples = [replace(row, label=row.label - FAR + offset) for row in rows("regression")]
+    asked = learner.task_type.encode(examples, learner.frame)
+    with pytest.raises(DataError, match="row 0") if refused else nullcontext():
+        objective_of(learner, asked)
 
 
-def test_small_numbers_are_told_in_their_own_digits(model: Path) -> None:
+def test_small_numbers_are_told_in_their_own_digits(learner: Learner) -> None:
     """A number has the unit of its file, which may be small: six decimals would all be zeros."""
-    kind = task_for("regression")
-    encoded = kind.encode(
-        [TextExample("a cat", 0.0, "row 1")],
-        Learner.of(model, kind, Method("full"), 32, "head").frame,
-    )
+    encoded = learner.task_type.encode([TextExample("a cat", 0.0, "row 1")], learner.frame)
     for scale in (1e-12, 1e-6, 1.0, 1e6):
         outputs = np.array([[1.234567 * scale]], np.float32)
-        (told,) = kind.as_pipeline(encoded, outputs)
-        assert told["score"] == pytest.approx(1.234567 * scale, rel=1e-5)
-    # Negative control: this is what was lost.
-    assert round(1.234567e-12, 6) == 0.0
+        (answer,) = learner.task_type.as_pipeline(encoded, outputs)
+        assert answer["score"] == pytest.approx(1.234567 * scale, rel=1e-5)
 
 
-def test_short_vectors_are_told_in_their_own_digits(model: Path) -> None:
+def test_short_vectors_are_told_in_their_own_digits(learner: Learner) -> None:
     kind = task_for("embedding")
-    frame = Learner.of(model, kind, Method("full"), 32, "head").frame
-    encoded = kind.encode([TextExample("a cat", 0.0, "row 1")], frame)
+    encoded = kind.encode([TextExample("a cat", 0.0, "row 1")], learner.frame)
     vector = np.array([[0.6, -0.00123456, 0.8]], np.float32)
     for scale in (1e-9, 1e-3, 1.0, 1e3):
-        (told,) = kind.as_pipeline(encoded, vector * np.float32(scale))
-        np.testing.assert_allclose(told["vector"], vector[0] * scale, rtol=1e-3)
-    (told,) = kind.as_pipeline(encoded, vector)
-    assert told["vector"] == [0.6, -0.001235, 0.8], "of length 1: six decimals"
+        (answer,) = kind.as_pipeline(encoded, vector * np.float32(scale))
+        np.testing.assert_allclose(answer["vector"], vector[0] * scale, rtol=1e-3)
+    (answer,) = kind.as_pipeline(encoded, vector)
+    assert answer["vector"] == [0.6, -0.001235, 0.8], "of length 1: six decimals"

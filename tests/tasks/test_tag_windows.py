@@ -62,14 +62,6 @@ def test_words_that_touch(kind: str) -> None:
     assert {0, 1, 2, 3, 5, 6} <= set(read)
 
 
-def test_a_token_belongs_to_the_word_it_begins_in() -> None:
-    tokenizer = trained("wordpiece")
-    assert tokenizer.tokens(tokenizer.encode("kalomi")) == ["ka", "##lomi"]
-    rows = encoded(tokenizer, tagged("ka lo mi", (1, 2, 3), "kalomi"))
-    assert rows.examples.labels.tolist() == [1, 2]
-    assert decoded(rows) == [["B-PER", "I-PER", "?"]]
-
-
 @every_kind
 @pytest.mark.parametrize("style", ["bert", "t5", "gpt2"])
 def test_every_word_is_labelled_once_and_comes_back(kind: str, style: str) -> None:

@@ -12,7 +12,6 @@ from maskwright.learn.tasks.base.text_generation import TEMPLATES, Template
 from maskwright.learn.tasks.label_as_text import number_text, read_numbers
 
 
-# ------------------------------------------------------------------------------ by hand
 def test_the_examples_of_the_paper() -> None:
     """Raffel et al. 2020, figure 1."""
     said = Template(TEMPLATES["english-to-german"]).fill({"source": "That is good."})
@@ -42,7 +41,6 @@ def test_numbers_by_hand() -> None:
     assert read_numbers(["-1.5"]).tolist() == [-1.5]
 
 
-# ------------------------------------------------------------------------------ laws
 @hypothesis.given(strategies.text(max_size=30), strategies.text(max_size=30))
 def test_fields_are_text_and_nothing_more(first: str, second: str) -> None:
     template = Template("a: {x} b: {y} {{z}}")
@@ -72,7 +70,6 @@ def test_every_template_fills_its_fields(name: str) -> None:
     assert all(f"<{field}>" in made for field in template.fields) and "{" not in made
 
 
-# ------------------------------------------------------------------------------ refusals
 @pytest.mark.parametrize(
     "bad", ["no hole", "a {", "a }", "{}", "{0}", "{x!r}", "{x:>3}", "{x.y}", "{x[0]}"]
 )

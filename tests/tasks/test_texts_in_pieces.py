@@ -4,7 +4,7 @@ stands in two of them is learned."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -38,84 +38,74 @@ def task(count: int, seed: int = 0) -> EncodedExamples:
     draw = np.random.default_rng(seed)
     texts, labels, counts = [], [], []
     for _ in range(count):
-        marks = draw.integers(0, 2, 2)
-        own = [
-            draw.integers(10, 50, draw.integers(3, 12)).tolist() for _ in range(draw.integers(1, 6))
-        ]
+        marks, number = draw.integers(0, 2, 2), draw.integers(1, 6)
+        pieces = [draw.integers(10, 50, draw.integers(3, 12)).tolist() for _ in range(number)]
         for mark in marks:
-            piece = own[draw.integers(0, len(own))]
+            piece = pieces[draw.integers(0, number)]
             piece.insert(int(draw.integers(0, len(piece))), 5 + int(mark))
-        texts += [[CLS, *piece, SEP] for piece in own]
-        counts.append(len(own))
+        texts += [[CLS, *piece, SEP] for piece in pieces]
+        counts.append(number)
         labels.append(int(marks.any()))
     return EncodedExamples(framed(texts), np.array(labels), pieces=np.array(counts))
 
 
-def fresh(over: bool = False, how: Literal["mean", "max"] = "mean", seed: int = 0) -> Supervised:
+def piece_ids(examples: EncodedExamples) -> list[list[int]]:
+    ends = np.cumsum(examples.texts.lengths)[:-1]
+    return [ids.tolist() for ids in np.split(examples.texts.tokens, ends)]
+
+
+def fresh(over: bool = False, how: Literal["mean", "max"] = "mean", **head: Any) -> Supervised:
     point = replace(bert().config, vocabulary_head=None, pooler=False)
-    head = Head(
-        name="own", kind="sequence", labels=2, over=transformer.layers_over(point) if over else None
-    )
-    model = build(replace(point, heads=(head,)), torch.Generator().manual_seed(seed))
+    layers = transformer.layers_over(point) if over else None
+    heads = (Head(name="own", kind="sequence", labels=2, over=layers, **head),)
+    model = build(replace(point, heads=heads), torch.Generator().manual_seed(0))
     return Supervised(model, Options(pieces=how), VOCABULARY).eval()
 
 
 @pytest.mark.parametrize("collation", COLLATIONS)
 def test_every_piece_is_there_and_says_whose_it_is(collation: Collation) -> None:
-    given = task(40)
-    assert given.pieces is not None
-    numbers = np.array([7, 0, 39, 12, 13])
-    batch, which = given.batch(numbers, collation)
+    examples, numbers = task(40), np.array([7, 0, 39, 12, 13])
+    assert examples.pieces is not None
+    batch, which = examples.batch(numbers, collation)
     assert batch.labels is not None and batch.pooled is not None and batch.targets is not None
     assert which.tolist() == numbers.tolist()
-    assert batch.labels.tolist() == given.labels[numbers].tolist()
-    assert batch.targets.tolist() == np.repeat(np.arange(5), given.pieces[numbers]).tolist()
-    starts = np.cumsum(given.texts.lengths) - given.texts.lengths
-    firsts = np.cumsum(given.pieces) - given.pieces
-    wanted = [t for n in numbers for t in range(firsts[n], firsts[n] + given.pieces[n])]
-    assert len(batch.pooled) == len(wanted)
+    assert batch.labels.tolist() == examples.labels[numbers].tolist()
+    assert batch.targets.tolist() == np.repeat(np.arange(5), examples.pieces[numbers]).tolist()
+    firsts = np.cumsum(examples.pieces) - examples.pieces
+    wanted = [t for n in numbers for t in range(firsts[n], firsts[n] + examples.pieces[n])]
+    pieces = piece_ids(examples)
     for place, number in zip(batch.pooled.tolist(), wanted, strict=True):
-        ids = given.texts.tokens[starts[number] : starts[number] + given.texts.lengths[number]]
+        ids = pieces[number]
         begin = place - (len(ids) - 1) * collation.last
-        assert batch.tokens.view(-1)[begin : begin + len(ids)].tolist() == ids.tolist()
+        assert batch.tokens.view(-1)[begin : begin + len(ids)].tolist() == ids
         if collation.decoder_start is not None:
             assert batch.decoder_tokens is not None
             read = batch.decoder_tokens.view(-1)[begin : begin + len(ids)].tolist()
-            assert read == [collation.decoder_start, *ids[:-1].tolist()]
+            assert read == [collation.decoder_start, *ids[:-1]]
     if collation.alone:
         assert len(batch.tokens) == len(wanted)
 
 
-def test_one_vector_of_each_text() -> None:
-    generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(7, 4, generator=generator)
+@pytest.mark.parametrize("how", ["mean", "max"])
+def test_one_vector_of_each_text(how: Literal["mean", "max"]) -> None:
+    vectors = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
     texts = torch.tensor([0, 0, 0, 1, 2, 2, 2])
     rows, real = transformer.in_rows(vectors, texts)
     assert rows.shape == (3, 3, 4) and real.sum(1).tolist() == [3, 1, 3]
-    for how, of in (("mean", lambda v: v.mean(0)), ("max", lambda v: v.amax(0))):
-        found = transformer.pooled(rows, real, how)  # type: ignore[arg-type]
-        wanted = torch.stack([of(vectors[texts == n]) for n in range(3)])
-        assert torch.allclose(found, wanted)
+    parts = [vectors[texts == n] for n in range(3)]
+    wanted = torch.stack([v.mean(0) if how == "mean" else v.amax(0) for v in parts])
+    assert torch.allclose(transformer.pooled(rows, real, how), wanted)
 
 
 def test_pieces_read_over_all_their_tokens() -> None:
     """In the order of the text, wherever they are packed."""
-    given, objective = task(12), fresh()
-    (head,) = objective.product.config.heads
-    point = replace(objective.product.config, heads=(replace(head, pooling="mean"),))
-    model = build(point, torch.Generator().manual_seed(0)).eval()
-    found = scores(Supervised(model, Options(), VOCABULARY), given, FIRST)
-    starts = np.cumsum(given.texts.lengths) - given.texts.lengths
+    examples, objective = task(12), fresh(pooling="mean")
+    model = objective.product
     with torch.no_grad():
-        vectors = torch.cat(
-            [
-                model.encode(torch.from_numpy(given.texts.tokens[s : s + n])[None]).mean(1)
-                for s, n in zip(starts, given.texts.lengths, strict=True)
-            ]
-        )
-        each = torch.split(vectors, given.pieces.tolist())  # type: ignore[union-attr]
-        wanted = torch.cat([model.head("own", v.mean(0, keepdim=True)) for v in each])
-    assert np.allclose(found, wanted.numpy(), atol=1e-5)
+        states = [model.encode(torch.tensor([ids])).mean(1) for ids in piece_ids(examples)]
+        texts = torch.split(torch.cat(states), examples.pieces.tolist())  # type: ignore[union-attr]
+        wanted = torch.cat([model.head("own", v.mean(0, keepdim=True)) for v in texts])
+    assert np.allclose(scores(objective, examples, FIRST), wanted.numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize("how", ["mean", "max"])
@@ -123,13 +113,13 @@ def test_pieces_read_over_all_their_tokens() -> None:
 def test_neither_neighbours_nor_packing_change_a_score(
     over: bool, how: Literal["mean", "max"]
 ) -> None:
-    given, objective = task(30), fresh(over, how)
-    together = scores(objective, given, FIRST)
-    alone = scores(objective, given, replace(FIRST, alone=True))
+    examples, objective = task(30), fresh(over, how)
+    together = scores(objective, examples, FIRST)
+    alone = scores(objective, examples, replace(FIRST, alone=True))
     assert np.allclose(together, alone, atol=1e-5)
     with torch.no_grad():
         for number in (0, 11, 29):
-            single = objective.scores(given.batch(np.array([number]), FIRST)[0]).numpy()
+            single = objective.scores(examples.batch(np.array([number]), FIRST)[0]).numpy()
             assert np.allclose(single, together[number], atol=1e-5)
 
 
@@ -161,10 +151,9 @@ def test_what_stands_in_any_piece_is_learned(over: bool) -> None:
     )
     common = max(np.bincount(test.labels)) / len(test)
     assert max(tuned.figures) > 0.9 > common + 0.1
-    first = np.cumsum(test.pieces) - test.pieces  # type: ignore[operator]
-    starts = np.cumsum(test.texts.lengths) - test.texts.lengths
-    ids = [test.texts.tokens[starts[i] : starts[i] + test.texts.lengths[i]].tolist() for i in first]
-    heads = EncodedExamples(framed(ids), test.labels, pieces=np.ones(len(first), np.int64))
+    pieces, firsts = piece_ids(test), np.cumsum(test.pieces) - test.pieces  # type: ignore[operator]
+    ones = np.ones(len(firsts), np.int64)
+    heads = EncodedExamples(framed([pieces[n] for n in firsts]), test.labels, pieces=ones)
     learned = Supervised(tuned.model, Options(), VOCABULARY)
     assert right(learned, heads) < max(tuned.figures) - 0.05, "the control: first pieces alone"
 
@@ -181,13 +170,12 @@ def test_a_step_is_cut_where_it_is_too_long_for_memory() -> None:
     assert len(tuned.losses) == 1, "the second step has one text for its two parts"
 
 
-def test_refusals() -> None:
+def test_labels_that_do_not_fit_their_pieces_are_refused() -> None:
     texts = framed([[1], [2], [3]])
     assert len(EncodedExamples(texts, np.zeros(2), pieces=np.array([1, 2]))) == 2
-    with pytest.raises(DataError, match="labels"):
-        EncodedExamples(texts, np.zeros(2), pieces=np.array([1, 1]))
-    with pytest.raises(DataError, match="labels"):
-        EncodedExamples(texts, np.zeros(3), pieces=np.array([1, 2]))
+    for labels, pieces in ((2, [1, 1]), (3, [1, 2])):
+        with pytest.raises(DataError, match="labels"):
+            EncodedExamples(texts, np.zeros(labels), pieces=np.array(pieces))
     over = transformer.layers_over(bert().config)
     with pytest.raises(ConfigError, match=r"heads\.own\.over"):
         Head(name="own", kind="token", labels=2, over=over)
