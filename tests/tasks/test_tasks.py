@@ -215,6 +215,8 @@ def test_questions_without_an_answer(model: Path, tmp_path: Path) -> None:
     assert cells["no_answer_exact"].startswith("1.0000")
     assert results["seeds"][0]["balanced_f1"] > 0.8 < results["seeds"][0]["has_answer_f1"]
     assert "one-sided-answers" not in {finding["name"] for finding in results["findings"]}
+    unseen = [{**row, "context": f"{row['context']} then"} for row in questions]
+    path = write_rows(tmp_path / "unseen.jsonl", unseen)
     figures = evaluate_file(out, path, stream=(stream := io.StringIO()))
     assert {"no_answer_f1", "has_answer_exact"} < {*figures} and "warning" not in stream.getvalue()
     pairs = [("the red", "the big hat sat"), ("the red", "the big cat sat")]
