@@ -17,7 +17,7 @@ WALKED = {
     "fine-tuning and asking": (
         "train/walk_foreign.py",
         "analysis/test_layers.py::test_the_command_of_texts_that_begin_alike",
-        "analysis/test_heads.py::test_the_commands",
+        "analysis/test_heads.py::test_the_command_of_attention",
         "inference/test_ask.py::test_a_run_is_measured_as_it_was_trained",
         "inference/test_ask_encoder_decoder.py::test_the_start_that_the_recipe_chose",
         "evaluate/test_minimal_pairs.py::test_the_command_prints_saves_and_shows",
