@@ -60,10 +60,12 @@ KIND = task_for("sequence-to-sequence")
 TWO_ROWS = [RewriteExample("the cat", "a red hat", ""), RewriteExample("dog", "tree", "")]
 
 
-@pytest.mark.parametrize("name", ["t5", "bart", "gpt2"])
-def test_it_learns_what_to_write(models: dict[str, Path], tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "epochs"), [("t5", 24), ("gpt2", 12)])
+def test_it_learns_what_to_write(
+    models: dict[str, Path], tmp_path: Path, name: str, epochs: int
+) -> None:
     data, out = table(tmp_path / "data.jsonl"), tmp_path / "out"
-    settings: dict[str, Any] = {"epochs": 24, "batch": 16, "rate": 5e-3, "columns": COLUMNS}
+    settings: dict[str, Any] = {"epochs": epochs, "batch": 16, "rate": 5e-3, "columns": COLUMNS}
     finetuned(models[name], data, out, prompt="animal: {source}", **settings)
     (tuned, *scores), (_, *copied), *others = results_of(out)["table"]["rows"]
     assert tuned == "fine-tuned, seed 0" and float(scores[5].split()[0]) > 0.8
