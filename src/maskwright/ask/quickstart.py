@@ -58,13 +58,13 @@ def compare(out: Path, say: Say) -> list[Table]:
     recipe = read(out / run.RECIPE)
     prepared = prepare(recipe, out, lambda text: None)
     model = open_weights(out).network
-    tables = []
-    for make in (_held_out, _filled):
-        tables.append(make(recipe, prepared, model))
-        say(f"\n{for_terminal(tables[-1])}")
-    table, verdict = _labelled_task(out)
-    say(f"\n{for_terminal(table)}\n\n{verdict}")
-    return [*tables, table]
+
+    def printed(table: Table) -> Table:
+        say(f"\n{for_terminal(table)}")
+        return table
+
+    tables = [printed(_held_out(recipe, prepared, model)), printed(_filled(prepared, model))]
+    return [*tables, printed(_labelled_task(out))]
 
 
 def _held_out(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> Table:
@@ -100,7 +100,7 @@ def _held_out(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> T
     }
 
 
-def _filled(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> Table:
+def _filled(prepared: PreparedCorpus, model: Transformer) -> Table:
     holes_by_text = fill(model, prepared.tokenizer, SENTENCES, top=4)
     return {
         "title": "Filled masks",
@@ -113,9 +113,9 @@ def _filled(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> Tab
     }
 
 
-def _labelled_task(out: Path) -> tuple[Table, str]:
+def _labelled_task(out: Path) -> Table:
     """Fine-tune the model of the run in `out`, and an untrained copy of it, on messages of the
-    packages installed here; return a table of the results and the verdict."""
+    packages installed here; return a table of the results with the verdict in its note."""
     train, test = quickstart_task.split(quickstart_task.exception_messages())
     order = permute(key("draw", 0), len(train), np.arange(min(LABELS, len(train))))
     labels = {train[i].label for i in order}
@@ -124,16 +124,11 @@ def _labelled_task(out: Path) -> tuple[Table, str]:
     for name, messages in parts.items():
         rows = [json.dumps({"text": m.text, "label": m.label}) + "\n" for m in messages]
         document.write(out / TASK / f"{name}.jsonl", "".join(rows))
-    sheet = experiment(
-        [out, f"{UNTRAINED}{out}", BAG_OF_WORDS],
-        out / TASK,
-        out / COMPARISON,
-        settings=SETTINGS,
-        stream=io.StringIO(),
-    )
-    note = f"{len(order):,} messages to learn from, {sheet.rows} to answer, from other files."
+    models, folders = [f"{out}", f"{UNTRAINED}{out}", BAG_OF_WORDS], (out / TASK, out / COMPARISON)
+    sheet = experiment(models, *folders, settings=SETTINGS, stream=io.StringIO())
+    note = f"{sheet.verdict} {len(order):,} messages to learn from, in other files."
     title = "Which exception carries this message?"
-    return {**sheet.table, "title": title, "note": f"{note} {sheet.table['note']}"}, sheet.verdict
+    return {**sheet.table, "title": title, "note": f"{note} {sheet.table['note']}"}
 
 
 RESULTS = "results.json"

@@ -63,6 +63,7 @@ ANSWERS, RESULTS, COPIES = "answers", "results", "untrained"
 BAG_OF_WORDS, UNTRAINED = "bag-of-words", "untrained:"
 COSTS = ("cpu_seconds", "training_seconds", "parameters", "bytes")
 LARGEST = 256 << 20  # bytes of the answers of a combination
+FLATTERED = " The best is chosen by these rows, and flattered by them."
 
 
 @dataclass(frozen=True)
@@ -169,8 +170,7 @@ class ExperimentSheet:
             "rows": rows,
             "note": "p: of no difference to the best, by rows and seeds, adjusted for "
             f"{counted(len(self.differences) // 2, 'pair')} (Holm). CPU: reading, training and "
-            "evaluation of all seeds. Trained: parameters. Without validation data the best is "
-            "chosen by these rows and flattered by them.",
+            f"evaluation of all seeds. Trained: parameters.{FLATTERED * (not self.has_validation)}",
         }
 
     @property
