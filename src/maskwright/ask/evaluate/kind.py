@@ -51,9 +51,9 @@ def kind_of(model: Path, data: Path | None, options: Mapping[str, Any]) -> str:
 
 def _require_part(part: str | None, choices: Collection[str]) -> None:
     if part is not None and part not in choices:
-        message, do = "no such part of the data", "leave it out for the usual part"
-        wanted = near(part, choices)
-        raise UsageError(message, where="--part", found=repr(part), wanted=wanted, do=do)
+        message, remedy = "no such part of the data", "leave it out for the usual part"
+        suggestion = near(part, choices)
+        raise UsageError(message, where="--part", found=repr(part), wanted=suggestion, do=remedy)
 
 
 def is_retrieval_folder(path: Path) -> bool:

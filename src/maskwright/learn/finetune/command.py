@@ -220,10 +220,9 @@ def finetune_recipe(
         by_name = candidates(recipe, task_type, num_rows, width, is_repeated)
         names = [name for name, usable in by_name.items() if not isinstance(usable, str)]
         if dry and len(names) > 1:
-            trained = recipe.methods[0].name
-            say(f"one of these is selected: {'; '.join(names)}\n{trained} by itself:")
+            say(f"one of these is selected: {'; '.join(names)}\n{methods[0].name} by itself:")
         elif len(names) > 1:
-            require = partial(finetune, opened or model, examples, out, candidates=names, **common)
+            require = partial(finetune, opened or model, examples, out, **common)
             selection = select_method(
                 opened or model,
                 examples,

@@ -256,7 +256,7 @@ def select_method(
             search one that is not among them.
         budget: seconds that the trials may take; None: `BUDGET`, or any number in a search and if
             each method is trained once.
-        require: checks that the result of `method` with `settings` and `options` can be saved.
+        require: checks that `out` is free for a `method`, or has a begun one of `candidates`.
         folds, length, long, machine, stream: as for `finetune`.
 
     Raises:
@@ -279,8 +279,9 @@ def select_method(
         if num_rows < DIVIDED_FROM or is_cross_validated(data):
             num_folds = min(len(folding.folds) for folding in foldings)
     for recipe in usual_recipes.values():
-        (method,) = recipe.methods
-        require(method=method, settings=settings(recipe, method), options=options(method))
+        (method,), rivals = recipe.methods, [r.method for r in usable.values() if r is not recipe]
+        chosen = {"settings": settings(recipe, method), "options": options(method)}
+        require(method=method, candidates=rivals, **chosen)
     is_search = len(usual_recipes) < len(usable)
     trial_seed = seeds[-1] + 1 if is_search else seeds[0]
     limit = budget or (BUDGET if num_folds > 1 and not is_search else math.inf)

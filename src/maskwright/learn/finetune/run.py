@@ -98,7 +98,7 @@ def finetune(
         dry: only print the expected cost.
         on_result: receives the result before its files are written.
         selection: how `method` was selected; what was trained for it is not trained again.
-        candidates: methods of a selection that follows: only check that `out` is free for `method`.
+        candidates: other methods of a selection that follows: only check that `out` is free.
 
     Returns:
         The model folder; the adapter folder if only a head was trained.
@@ -197,7 +197,7 @@ def finetune(
     with commit.Lock(out / LOCK):
         require_unfinished(out)  # another process may have finished it meanwhile
         commit.sweep(out)
-        finished_seeds.require_same({*candidates} - {method.name})
+        finished_seeds.require_same(candidates)
         if candidates:
             return out
         learn = partial(
