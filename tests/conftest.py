@@ -48,6 +48,7 @@ from small_models import model, models  # noqa: E402, F401 - fixtures
 from small_tasks import small_task, tuned  # noqa: E402, F401 - fixtures
 
 torch.cpu._is_amx_tile_supported = torch.cpu._is_avx512_bf16_supported = lambda: False
+torch.cuda.is_bf16_supported = lambda including_emulation=True: False
 
 CHECKS_SHAPES = (
     "nn/",

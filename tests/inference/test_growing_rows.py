@@ -99,6 +99,29 @@ def test_controls_a_bias_out_of_place(monkeypatch: pytest.MonkeyPatch) -> None:
     assert agree(network)
 
 
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [("pre-norm decoder", TEXTS), ("relative encoder-decoder", [[5], [6], [7], [8]])],
+)
+def test_a_bias_is_read_in_whole_blocks(
+    name: str, texts: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel of CUDA reads 16 bytes at once from where the bias and each of its rows begin."""
+    attention, offsets = growing_rows.F.scaled_dot_product_attention, []
+
+    def seen(*args: Any, attn_mask: torch.Tensor | None = None, **named: Any) -> torch.Tensor:
+        if attn_mask is not None:
+            strides = zip(attn_mask.stride()[:-1], attn_mask.shape[:-1], strict=True)
+            rows = sum(stride % attn_mask.shape[-1] for stride, size in strides if size > 1)
+            offsets.append(rows + attn_mask.data_ptr() % 16)
+        return attention(*args, attn_mask=attn_mask, **named)
+
+    monkeypatch.setattr(growing_rows.F, "scaled_dot_product_attention", seen)
+    monkeypatch.setitem(globals(), "TEXTS", texts)
+    scores_of(point(name), True)
+    assert len(offsets) > 9 and not any(offsets)
+
+
 @pytest.mark.parametrize("name", ["t5", "bart"])
 def test_spans_with_a_cache_and_without(name: str) -> None:
     network, asked = writer(name), ([0, 30], {30, 31, 1}, {0}, 4)

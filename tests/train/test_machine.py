@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from maskwright.base.errors import ConfigError, ResourceError
+from maskwright.learn.train import state
 from maskwright.model.device import machine
 
 
@@ -59,3 +60,19 @@ def test_one_of_several_gpus_is_the_one_that_is_asked(monkeypatch: pytest.Monkey
     assert chosen == [torch.device("cuda:1")]
     with pytest.raises(ResourceError, match="no such CUDA device"):
         machine.choose("float32", "cuda:2")
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda number: None)
+    monkeypatch.setattr(state.dist, "init_process_group", lambda *args, **named: None)
+    monkeypatch.setattr(state.dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(state.dist, "get_world_size", lambda: 4)
+    for name, value in (("WORLD_SIZE", "4"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    assert state.join_processes().world == 4
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(ResourceError) as refused:
+        state.join_processes()
+    assert refused.value.where == "torchrun --nproc-per-node" and refused.value.found

@@ -31,7 +31,7 @@ def train(folder: Path, toml: Path, processes: int) -> Path:
         where = ["--master-addr=127.0.0.1", f"--master-port={port}"]
         launch = ["-m", "torch.distributed.run", f"--nproc-per-node={processes}", *where]
         command = launch + command
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
         [sys.executable, *command], capture_output=True, text=True, env=environment, check=False
     )

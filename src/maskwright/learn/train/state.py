@@ -30,7 +30,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from maskwright.base.budget import BudgetUse
-from maskwright.base.errors import CheckpointError, ConfigError, MaskwrightError
+from maskwright.base.errors import CheckpointError, ConfigError, MaskwrightError, ResourceError
 from maskwright.learn.train.optimizers import Parameters
 
 # ------------------------------------------------------------------------------ state
@@ -242,14 +242,27 @@ class Processes:
 
 
 def join_processes() -> Processes:
-    """Join the processes that `torchrun` started; a single process if it started none."""
+    """Join the processes that `torchrun` started; a single process if it started none.
+
+    Raises:
+        ResourceError: there are GPUs, but fewer than processes on this machine.
+    """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         return Processes()
     if not dist.is_initialized():
         backend = "gloo"
         if torch.cuda.is_available():  # the backend depends on a tensor's device
-            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+            local_rank, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+            if local_rank >= count:
+                raise ResourceError(
+                    "there is no GPU for this process",
+                    where="torchrun --nproc-per-node",
+                    found=f"process {local_rank + 1} of this machine",
+                    wanted=f"at most {count}, one for each GPU",
+                    do=f"use --nproc-per-node {count}, or CUDA_VISIBLE_DEVICES= for processors",
+                )
+            torch.cuda.set_device(local_rank)
             backend = "cpu:gloo,cuda:nccl"
         # The first process prepares the text and evaluates while the others wait.
         dist.init_process_group(backend, timeout=timedelta(days=LONGEST_WAIT))

@@ -368,7 +368,9 @@ class GrowingRows:
             distance = self._distances[bidirectional][..., self.capacity - end :]
             distance = F.pad(distance, (self.front, 0)) if self.front else distance[..., begin:]
             bias = distance if bias is None else bias + distance
-        return bias
+        # CUDA kernels read 16 bytes at once, and fail where a slice begins or a row of it lies
+        # between two such blocks ("misaligned address").
+        return None if bias is None else bias.clone(memory_format=torch.contiguous_format)
 
     def _distance(
         self, relative: Relative, attention: Attention, queries: int, keys: int
