@@ -56,6 +56,10 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "gpt2": {**DECODER, "n_inner": 40},
     "openai-gpt": {**DECODER, **NAMES},
+    "llama": {
+        **{**ENCODER, "num_key_value_heads": 2, "head_dim": 10, "rope_theta": 50.0},
+        "rope_parameters": {"rope_type": "default", "rope_theta": 50.0},
+    },
     "modernbert": {
         **{**ENCODER, "num_hidden_layers": 5, "num_attention_heads": 3, "intermediate_size": 20},
         "layer_types": [["full_attention", "sliding_attention"][i % 2] for i in range(5)],

@@ -28,6 +28,8 @@ SIZES = {
     "gpt2": "vocab_size n_embd n_layer n_head n_inner n_positions",
     "openai-gpt": "vocab_size n_embd n_layer n_head n_positions",
     "modernbert": "vocab_size hidden_size num_attention_heads intermediate_size",
+    "llama": "vocab_size hidden_size num_attention_heads num_key_value_heads head_dim "
+    "intermediate_size num_hidden_layers",
     "t5": "vocab_size d_model d_kv d_ff num_layers num_decoder_layers num_heads "
     "relative_attention_num_buckets",
     "bart": "vocab_size d_model encoder_layers encoder_attention_heads encoder_ffn_dim "
@@ -41,6 +43,7 @@ RATES = {
     "gpt2": "resid_pdrop attn_pdrop embd_pdrop layer_norm_epsilon",
     "openai-gpt": "resid_pdrop attn_pdrop embd_pdrop layer_norm_epsilon",
     "modernbert": "attention_dropout embedding_dropout mlp_dropout classifier_dropout norm_eps",
+    "llama": "attention_dropout rms_norm_eps classifier_dropout",
     "t5": "dropout_rate layer_norm_epsilon",
     "bart": "dropout attention_dropout activation_dropout classifier_dropout",
     "distilbert": "dropout attention_dropout seq_classif_dropout qa_dropout",
@@ -82,6 +85,16 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
         "layer_types": [["x"] * 9],
         "decoder_bias": [1],
         "classifier_activation": ["exec"],
+    },
+    "llama": {
+        "hidden_size": [25],
+        "num_key_value_heads": [3, 8],
+        "head_dim": [9],
+        "rope_parameters": [{"rope_type": "llama3", "rope_theta": 50.0}, {"rope_theta": 60.0}],
+        "rope_scaling": [{"type": "linear", "factor": 2.0}],
+        "pretraining_tp": [2],
+        "hidden_act": ["exec"],
+        "architectures": [["LlamaForMaskedLM"]],
     },
     "t5": {
         "relative_attention_max_distance": [4, 1 << 30],
@@ -141,6 +154,7 @@ def cases(name: str) -> Iterator[tuple[str, Any]]:
 
 TYPE = {"gpt2": "GPT2LMHeadModel", "openai-gpt": "OpenAIGPTLMHeadModel"}
 TYPE |= {"modernbert": "ModernBertForTokenClassification", "t5": "T5ForConditionalGeneration"}
+TYPE |= {"llama": "LlamaForCausalLM"}
 TYPE |= {
     member.lower(): f"{member}ForSequenceClassification"
     for member in ("Bert", "Roberta", "Electra", "Albert", "DistilBert", "Bart")

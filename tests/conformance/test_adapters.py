@@ -26,8 +26,8 @@ from maskwright.model.nn.transformer import Transformer
 
 METHODS = catalogue.names("adapters")
 FAMILIES = catalogue.names("families")
-# Two families have no biases, and what trains biases refuses them.
-BARE = [("bitfit", "modernbert"), ("bitfit", "t5")]
+# Families without biases, which what trains biases refuses.
+BARE = [("bitfit", "llama"), ("bitfit", "modernbert"), ("bitfit", "t5")]
 CASES = [(m, name) for m in METHODS for name in FAMILIES if (m, name) not in BARE]
 # Sizes that fit small models; everything else stays at its default.
 SMALL: dict[str, dict[str, Any]] = {

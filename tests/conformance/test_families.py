@@ -60,6 +60,11 @@ COUNTS = {
         **{"small": 124_439_808, "medium": 354_823_168, "large": 774_030_080},
         **{"xl": 1_557_611_200},
     },
+    "LlamaForCausalLM": {
+        **{"7b": 6_738_415_616, "13b": 13_015_864_320, "70b": 68_976_648_192},
+        **{"tinyllama-1.1b": 1_100_048_384, "smollm-135m": 134_515_008},
+        **{"smollm-360m": 361_821_120, "smollm-1.7b": 1_711_376_384},
+    },
     "OpenAIGPTLMHeadModel": {"base": 116_534_784},
     "ModernBertModel": {"base": 149_014_272, "large": 394_781_696},
     "ModernBertForMaskedLM": {"base": 149_655_232, "large": 395_881_664},
@@ -121,6 +126,7 @@ TWICE = {
         *("global_rope_theta", "local_rope_theta", "norm_bias", "classifier_bias"),
     },
     "t5": {"is_gated_act", "num_decoder_layers"},
+    "llama": {"rope_parameters", "rope_theta"},
 }
 # Keys that only an unusual member says.
 UNUSUAL = {"t5": {"tie_word_embeddings": False, "lm_head_is_shared": True}}
@@ -183,6 +189,7 @@ RATES = {
         ("DistilBertForMultipleChoice", 0.0, 0.3),
         ("GPT2ForSequenceClassification", 0.0, 0.0),
         ("GPT2ForTokenClassification", 0.0, 0.3),
+        ("LlamaForTokenClassification", 0.0, 0.3),
         ("T5ForSequenceClassification", 0.3, 0.3),
         ("T5ForTokenClassification", 0.0, 0.3),
     ],

@@ -23,6 +23,7 @@ TOKENS, START, PROMPT, SOURCE = 32, 2, [7, 8, 9, 10], [11, 12, 13, 14, 15]
 # With seeds whose models do not write one id for ever.
 MODELS = [
     ("gpt2", "GPT2LMHeadModel", {"n_positions": 64}, 4),
+    ("llama", "LlamaForCausalLM", {"max_position_embeddings": 64}, 4),
     ("t5", "T5ForConditionalGeneration", {}, 2),
     ("bart", "BartForConditionalGeneration", {"max_position_embeddings": 64}, 1),
 ]

@@ -82,7 +82,7 @@ def _states(network: Transformer, ids: Tensor, segments: Tensor | None) -> Tenso
     return run(ids, segments=segments)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "openai-gpt"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "openai-gpt"])
 def test_a_decoder_goes_on_where_its_past_ends(name: str) -> None:
     """And padding in front of a prompt changes nothing."""
     network = model_of(small(family(name), _writer(name)))

@@ -24,6 +24,7 @@ from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 GREEDY = GenerationSettings(temperature=0.0)
 WRITERS = {
     "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
     "t5": "T5ForConditionalGeneration",
     "bart": "BartForConditionalGeneration",
 }

@@ -115,7 +115,10 @@ POINTS: dict[str, TransformerConfig] = {
     ),
     "rotary decoder": config(
         decoder=stack(
-            *(replace(b, attention=replace(b.attention, pattern="causal")) for b in ALTERNATING),
+            *(
+                replace(b, attention=replace(b.attention, pattern="causal", key_heads=shared))
+                for b, shared in zip(ALTERNATING, (None, 1, 1), strict=True)
+            ),
             embeddings=Embeddings(),
         )
     ),

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from inference.written import generate
+from inference.written import generate, writer
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base.family import family
 from maskwright.model.inference.fill_mask import fill
@@ -35,13 +35,29 @@ def theirs_of(model: Any, ids: list[int], tokens: int, **settings: Any) -> torch
     return written
 
 
-def test_greedy_is_theirs(tmp_path: Path) -> None:
-    pretrained.save(model_of(small(family("gpt2"), "GPT2LMHeadModel")), None, tmp_path / "m")
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_greedy_is_theirs(name: str, tmp_path: Path) -> None:
+    """Prompts alone, and prompts of several lengths in one batch that is padded on the left."""
+    pretrained.save(writer(name), None, tmp_path / "m")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "m").eval()
     ours = pretrained.load(tmp_path / "m").model
-    for prompt in ([5], [7, 8, 9], list(range(10, 20))):
-        made = theirs_of(theirs, prompt, 12, pad_token_id=0, eos_token_id=None)
-        assert generate(ours, [prompt], 12) == [made[0, len(prompt) :].tolist()]
+    prompts = [[5], [7, 8, 9], [*range(10, 20)]]
+    rows = [
+        theirs_of(theirs, prompt, 12, pad_token_id=0, eos_token_id=None)[0, len(prompt) :].tolist()
+        for prompt in prompts
+    ]
+    assert [generate(ours, [prompt], 12)[0] for prompt in prompts] == rows
+    assert generate(ours, prompts, 12) == rows and len({*map(tuple, rows)}) == 3
+    padded = torch.tensor([[0] * (10 - len(prompt)) + prompt for prompt in prompts])
+    made = theirs.generate(
+        padded,
+        attention_mask=(padded > 0).long(),
+        max_new_tokens=12,
+        do_sample=False,
+        pad_token_id=0,
+        eos_token_id=None,
+    )
+    assert made[:, 10:].tolist() == rows
 
 
 @pytest.mark.parametrize(

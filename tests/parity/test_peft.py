@@ -27,6 +27,7 @@ KINDS = {
     "modernbert": "ModernBertForSequenceClassification",
     "gpt2": "GPT2LMHeadModel",
     "openai-gpt": "OpenAIGPTLMHeadModel",
+    "llama": "LlamaForCausalLM",
     "t5": "T5ForConditionalGeneration",
     "bart": "BartForConditionalGeneration",
 }

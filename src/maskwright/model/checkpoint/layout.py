@@ -113,8 +113,9 @@ def _block(name: str, block: Block, width: int) -> Shapes:
 def _attention(name: str, attention: Attention, width: int) -> Shapes:
     inner = attention.heads * attention.head_width
     shapes: Shapes = {}
-    for projection in ("query", "key", "value"):
-        shapes |= _linear(f"{name}.{projection}", inner, width, attention.bias)
+    keys = attention.num_key_heads * attention.head_width
+    for projection, rows in (("query", inner), ("key", keys), ("value", keys)):
+        shapes |= _linear(f"{name}.{projection}", rows, width, attention.bias)
     return shapes | _linear(f"{name}.output", width, inner, attention.bias)
 
 

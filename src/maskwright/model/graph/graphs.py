@@ -220,7 +220,7 @@ class _GraphFactory:
         block = decoder.blocks[0]
         attention = block.cross_attention if cross else block.attention
         assert attention is not None
-        axes = (len(decoder.blocks), "batch", attention.heads, length, attention.head_width)
+        axes = (len(decoder.blocks), "batch", attention.num_key_heads, length, attention.head_width)
         return Port(name, axes)
 
     # ------------------------------------------------------------------------------- graphs
@@ -416,7 +416,7 @@ def _require_equal_layers(stack: Stack) -> None:
     """Check that the keys of all decoder layers have equal shapes, so that they can be stacked."""
     for kind in ("attention", "cross_attention"):
         attentions = [getattr(block, kind) for block in stack.blocks]
-        shapes = {(a.heads, a.head_width) for a in attentions if a is not None}
+        shapes = {(a.num_key_heads, a.head_width) for a in attentions if a is not None}
         if len(shapes) > 1:
             raise IncompatibleError(
                 "the keys of the decoder's layers have different shapes",

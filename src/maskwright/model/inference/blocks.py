@@ -471,10 +471,12 @@ class PreparedAttention(_Half):
         super().__init__(module, module.output, norm, pre, products)
         config = module.config
         self.heads, self.width = config.heads, config.head_width
+        self.key_heads = config.num_key_heads
         self.scale = config.head_width**-0.5 if config.scaled else 1.0
         self.before, self.like = module.before, module.query.weight
-        self.joined = joined
-        if joined:
+        # Products of unequal width are not joined: `split` makes heads of equal parts.
+        self.joined = joined and config.key_heads is None
+        if self.joined:
             self.all = products.of(module.query, module.key, module.value)
         else:
             self.query = products.of(module.query)
@@ -482,7 +484,7 @@ class PreparedAttention(_Half):
 
     def split(self, x: Float[Tensor, "B T _"], count: int) -> Float[Tensor, "count B H T W"]:
         """Split `count` concatenated projections in `x` into heads."""
-        heads = x.view(x.shape[0], x.shape[1], count, self.heads, self.width)
+        heads = x.view(x.shape[0], x.shape[1], count, -1, self.width)
         return heads.permute(2, 0, 3, 1, 4)
 
     def own(self, h: Float[Tensor, "*any D"]) -> list[tuple[Tensor, int]]:
@@ -515,7 +517,7 @@ class PreparedAttention(_Half):
         without such an adapter."""
         if self.before is None:
             return None
-        no_keys = self.like.new_zeros(rows, self.heads, 0, self.width)
+        no_keys = self.like.new_zeros(rows, self.key_heads, 0, self.width)
         return torch.stack(self.with_front(no_keys, no_keys, layer))
 
     def with_front(

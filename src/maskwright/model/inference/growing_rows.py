@@ -33,7 +33,7 @@ from maskwright.model.inference.prepared import Prepared
 from maskwright.model.inference.scores import hidden
 from maskwright.model.inference.shared_layers import mixed_layer, spans_of
 from maskwright.model.nn import mask
-from maskwright.model.nn.attention import KVCache
+from maskwright.model.nn.attention import KVCache, repeat_heads
 from maskwright.model.nn.config import Attention, Relative, Rotary, TransformerConfig
 from maskwright.model.nn.layers import relative_buckets, rotary_table, rotate
 
@@ -408,7 +408,7 @@ def _mixed(
         query = rotate(query, view.rotary)
         buffer[0, :, :, end - count : end] = rotate(pair[0], view.rotary)
         buffer[1, :, :, end - count : end] = pair[1]
-    keys, values = buffer[:, :, :, view.first : end].unbind(0)
+    keys, values = (repeat_heads(x, query) for x in buffer[:, :, :, view.first : end].unbind(0))
     out = F.scaled_dot_product_attention(
         query, keys, values, attn_mask=view.bias, is_causal=view.causal, scale=half.scale
     )

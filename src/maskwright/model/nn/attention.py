@@ -46,7 +46,7 @@ class KVCache:
         capacity: how many there is room for.
     """
 
-    def __init__(self, layers: list[Float[Tensor, "2 B H C W"]]) -> None:
+    def __init__(self, layers: list[Float[Tensor, "2 B _ C W"]]) -> None:
         self.layers = self._storage = layers
         self.capacity = layers[0].shape[3]
         self.length = 0
@@ -82,7 +82,7 @@ class KVCache:
         return cls(
             [
                 torch.zeros(
-                    (2, rows, block.attention.heads, capacity, block.attention.head_width),
+                    (2, rows, block.attention.num_key_heads, capacity, block.attention.head_width),
                     dtype=dtype,
                     device=device,
                 )
@@ -281,15 +281,16 @@ Before = Callable[[Tensor, Tensor, AttentionContext, int], tuple[Tensor, Tensor,
 
 def attend(
     query: Float[Tensor, "B H Q W"],
-    key: Float[Tensor, "B H K W"],
-    value: Float[Tensor, "B H K W"],
+    key: Float[Tensor, "B G K W"],
+    value: Float[Tensor, "B G K W"],
     context: AttentionContext,
     *,
     scale: float,
     dropout: float = 0.0,
     training: bool = False,
 ) -> Float[Tensor, "B Q H W"]:
-    """Softmax of `scale * query · key + bias`, times the values.
+    """Softmax of `scale * query · key + bias`, times the values; each of the G heads of keys and
+    values serves H / G heads of queries.
 
     Args:
         context: what is visible; a query that sees nothing gets zeros.
@@ -297,6 +298,7 @@ def attend(
         dropout: the rate at which weights are dropped when `training`.
     """
     dropout = dropout if training else 0.0
+    key, value = repeat_heads(key, query), repeat_heads(value, query)
     kernel = _kernel(query, context, dropout)
     if kernel == "traced":
         out = _traced(query, key, value, context, scale)
@@ -306,6 +308,12 @@ def attend(
         out = _sdpa(query, key, value, context, scale, dropout)
     blind = context.mask_at_size.blind
     return out if blind is None else out.masked_fill(blind.transpose(1, 2), 0.0)
+
+
+def repeat_heads(x: Float[Tensor, "B G K W"], query: Tensor) -> Float[Tensor, "B H K W"]:
+    """Keys or values, each as often as heads of the `query` share it."""
+    group = query.shape[1] // x.shape[1]
+    return x if group == 1 else x[:, :, None].expand(-1, -1, group, -1, -1).flatten(1, 2)
 
 
 def _kernel(query: Tensor, context: AttentionContext, dropout: float) -> Kernel:
@@ -382,9 +390,10 @@ class AttentionModule(nn.Module):
         super().__init__()
         self.config = config
         inner = config.heads * config.head_width
+        keys = config.num_key_heads * config.head_width
         self.query = Linear(width, inner, bias=config.bias)
-        self.key = Linear(width, inner, bias=config.bias)
-        self.value = Linear(width, inner, bias=config.bias)
+        self.key = Linear(width, keys, bias=config.bias)
+        self.value = Linear(width, keys, bias=config.bias)
         self.output = Linear(inner, width, bias=config.bias)
         # Set from outside by a method of adaptation (model/adapters/prefix.py).
         self.before: Before | None = None
@@ -428,8 +437,8 @@ class AttentionModule(nn.Module):
         return drop(out, self.config.output_dropout, self.training)
 
     def _heads(self, x: Tensor) -> Tensor:
-        heads = (self.config.heads, self.config.head_width)
-        return x.view(*x.shape[:2], *heads).transpose(1, 2)  # B, H, T, W
+        heads = x.view(*x.shape[:2], -1, self.config.head_width)
+        return heads.transpose(1, 2)  # B, H or G, T, W
 
     def _of_memory(
         self, memory: Tensor, cache: KVCache | None, layer: int

@@ -9,7 +9,7 @@ per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 
       Stack             embeddings, blocks, weights_of, final_norm, final_dropout
         Embeddings      positions, segments, norm, scaled, dropout
         Block           attention, feed_forward, norm, placement, cross_attention, ...
-          Attention     heads, head_width, pattern, window, positions, bias, scaled, dropout, ...
+          Attention     heads, head_width, key_heads, pattern, window, positions, bias, scaled, ...
           FeedForward   width, activation, gated, bias, dropout
           Norm          kind, eps, bias
       VocabularyHead    transform, tied, bias, scaled
@@ -122,7 +122,9 @@ class Relative:
 class Attention:
     """`window` is (left, right) neighbours that stay visible; None means all the pattern allows.
     `dropout` drops weights; `output_dropout` what the last projection gives, in this half of a
-    block alone (`Block.dropout` does it in all halves)."""
+    block alone (`Block.dropout` does it in all halves). `key_heads` is the number of heads of keys
+    and values where groups of query heads share them (arXiv:2305.13245); None: as many as
+    `heads`."""
 
     heads: int
     head_width: int
@@ -133,6 +135,7 @@ class Attention:
     scaled: bool = True
     dropout: float = 0.0
     output_dropout: float = 0.0
+    key_heads: int | None = None
 
     def __post_init__(self) -> None:
         for side in self.window or ():
@@ -141,11 +144,20 @@ class Attention:
         _within("attention.head_width", self.head_width, LARGEST["width"])
         _rate("attention.dropout", self.dropout)
         _rate("attention.output_dropout", self.output_dropout)
+        shared = self.key_heads
+        if shared is not None:
+            fits = 0 < shared < self.heads and self.heads % shared == 0
+            _require(fits, "attention.key_heads", shared, f"a smaller divisor of {self.heads}")
         turns = isinstance(self.positions, Rotary)
         even = "an even number, since rotary positions turn pairs"
         _require(
             not turns or self.head_width % 2 == 0, "attention.head_width", self.head_width, even
         )
+
+    @property
+    def num_key_heads(self) -> int:
+        """How many heads of keys and values there are."""
+        return self.key_heads or self.heads
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,7 +93,7 @@ def slender(config: TransformerConfig) -> TransformerConfig:
             blocks.append(
                 replace(
                     block,
-                    attention=replace(block.attention, heads=1, head_width=4),
+                    attention=replace(block.attention, heads=1, head_width=4, key_heads=None),
                     cross_attention=None if over is None else replace(over, heads=1, head_width=4),
                     feed_forward=replace(block.feed_forward, width=8),
                 )

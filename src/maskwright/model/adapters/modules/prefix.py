@@ -67,7 +67,8 @@ class PrefixKV(AdapterModule):
     ) -> None:
         super().__init__()
         self.length, self.layers = length, layers
-        self.heads, self.head_width = attention.config.heads, attention.config.head_width
+        self.heads = attention.config.num_key_heads
+        self.head_width = attention.config.head_width
         self.maker = maker
         inner = self.heads * self.head_width
         if maker is None:

@@ -156,7 +156,8 @@ export class Network {
 
   // ----------------------------------------------------------------------------------- attention
   #attention(name, config, x, rows, facts) {
-    const inner = config.heads * config.head_width;
+    const keyHeads = config.key_heads ?? config.heads;
+    const inner = keyHeads * config.head_width;
     const query = this.#linear(x, rows, `${name}.query`);
     let key, value, count;
     const across = facts.across === true;
@@ -174,8 +175,8 @@ export class Network {
       key = this.#linear(x, rows, `${name}.key`);
       value = this.#linear(x, rows, `${name}.value`);
       if (config.positions?.type === "Rotary") {
-        rotate(query, rows, config, facts.start);
-        rotate(key, rows, config, facts.start);
+        rotate(query, rows, config, facts.start, config.heads);
+        rotate(key, rows, config, facts.start, keyHeads);
       }
       if (facts.cache !== null) ({ key, value } = facts.cache.extend(facts.layer, key, value));
       count = key.length / inner;
@@ -186,7 +187,7 @@ export class Network {
     const scale = config.scaled ? config.head_width ** -0.5 : 1;
     const weightLists = across ? facts.trace?.crossWeights : facts.trace?.weights;
     const weights = weightLists ? new Float32Array(config.heads * rows * count) : null;
-    const out = attend(query, key, value, { rows, count, config, scale, sees, distance, weights,
+    const out = attend(query, key, value, { rows, count, config, keyHeads, scale, sees, distance, weights,
       start: facts.start });
     if (weightLists) weightLists.push({ heads: config.heads, queries: rows, keys: count, weights });
     return this.#linear(out, rows, `${name}.output`);
@@ -227,18 +228,19 @@ function visibility(config, facts, count) {
   };
 }
 
-function attend(query, key, value, { rows, count, config, scale, sees, distance, weights, start }) {
+function attend(query, key, value, facts) {
+  const { rows, count, config, keyHeads, scale, sees, distance, weights, start } = facts;
   const { heads, head_width: width } = config;
-  const inner = heads * width;
+  const inner = heads * width, keyInner = keyHeads * width;
   const out = new Float32Array(rows * inner);
   const scores = new Float64Array(count);
   for (let t = 0; t < rows; t++) {
     const [begin, end] = sees(start + t);
     for (let h = 0; h < heads; h++) {
-      const q = t * inner + h * width;
+      const q = t * inner + h * width, k0 = Math.floor((h * keyHeads) / heads) * width;
       let best = -Infinity;
       for (let k = begin; k < end; k++) {
-        const at = k * inner + h * width;
+        const at = k * keyInner + k0;
         let score = 0;
         for (let i = 0; i < width; i++) score += query[q + i] * key[at + i];
         score *= scale;
@@ -251,7 +253,7 @@ function attend(query, key, value, { rows, count, config, scale, sees, distance,
       for (let k = begin; k < end; k++) {
         const share = scores[k] / sum;
         if (weights !== null) weights[(h * rows + t) * count + k] = share;
-        const at = k * inner + h * width;
+        const at = k * keyInner + k0;
         for (let i = 0; i < width; i++) out[q + i] += share * value[at + i];
       }
     }
@@ -270,8 +272,8 @@ function sinusoid(place, column, width) {
 }
 
 /** Turn pairs (i, i + width / 2) of each head by an angle that grows with the place. */
-function rotate(x, rows, config, start) {
-  const { heads, head_width: width } = config;
+function rotate(x, rows, config, start, heads) {
+  const width = config.head_width;
   const half = width / 2, f = Math.fround;
   for (let t = 0; t < rows; t++) {
     for (let i = 0; i < half; i++) {
