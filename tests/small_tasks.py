@@ -136,6 +136,18 @@ def finetuned(model: Path | str, data: Path | str, out: Path | str, **settings: 
     )
 
 
+def write_pooling(folder: Path) -> None:
+    """Write what makes a model folder one of sentence-transformers: the mean of all states."""
+    (folder / "1_Pooling").mkdir()
+    modules = [
+        {"idx": n, "name": f"{n}", "path": path, "type": f"sentence_transformers.models.{name}"}
+        for n, (path, name) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling")])
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    pooling = {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+
+
 def results_of(out: Path) -> dict[str, Any]:
     """The results of a fine-tuning, as its folder has them."""
     results: dict[str, Any] = json.loads((out / "results.json").read_text(encoding="utf-8"))

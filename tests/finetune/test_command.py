@@ -56,7 +56,7 @@ from maskwright.model.opening.open import open_weights
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.reading_options import TableReadingOptions
-from small_tasks import finetuned, results_of, table
+from small_tasks import finetuned, results_of, table, write_pooling
 from tinyrun import WORDS
 
 LEARNING: dict[str, Any] = {"batch": 16, "rate": 1e-2, "least_steps": 0}
@@ -243,14 +243,7 @@ def test_the_pooling_of_a_folder_is_the_default(
     plain = finetuned(
         saved(folder, network, loaded.tokenizer, "bert"), data, tmp_path / "plain", **common
     )
-    (folder / "1_Pooling").mkdir()
-    modules = [
-        {"idx": n, "name": f"{n}", "path": path, "type": f"sentence_transformers.models.{name}"}
-        for n, (path, name) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling")])
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    pooling = {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    write_pooling(folder)
     chosen = finetuned(folder, data, tmp_path / "chosen", pooling="cls", **common)
     means = finetuned(folder, data, tmp_path / "out", **common)
     heads = [load(path).model.config.heads[0].pooling for path in (plain, chosen, means)]

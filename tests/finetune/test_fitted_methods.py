@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,10 @@ from maskwright.model.graph.session import Session
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.inference.likelihood import prompt_scores
 from maskwright.model.inference.prepared import prepare
-from maskwright.model.opening.open import open_weights
+from maskwright.model.opening.open import open_model, open_weights
+from maskwright.ship.export.folder import graphs
 from maskwright.text.tokenizer.tokenizer import Tokenizer
-from small_tasks import finetuned, results_of, table
+from small_tasks import finetuned, results_of, table, write_pooling
 
 METHOD = "embeddings"
 
@@ -143,7 +145,9 @@ def test_tasks(model: Path, tmp_path: Path, kind: str, monkeypatch: pytest.Monke
         return compute(objective, examples, *args)
 
     monkeypatch.setattr(frozen_vectors, "scores", record)
-    stream, pooling = io.StringIO(), {} if kind == "tagging" else {"pooling": "mean"}
+    stream, reading = io.StringIO(), dict[str, Any]() if kind == "tagging" else {"pooling": "mean"}
+    if kind == "multi-label":  # some texts in two pieces
+        reading |= {"long": "vectors-mean", "length": 14}
     if kind == "tagging":
         lines = table(tmp_path / "data.csv", "classification").read_text().splitlines()[1:]
         words = [line.split(",")[0].split() for line in lines]
@@ -152,11 +156,45 @@ def test_tasks(model: Path, tmp_path: Path, kind: str, monkeypatch: pytest.Monke
         data = write_rows(tmp_path / "data.jsonl", rows)
     else:
         data = table(tmp_path / "data.csv", kind, 200)
-    finetuned(model, data, tmp_path / "out", method=METHOD, stream=stream, **pooling)
+    finetuned(model, data, tmp_path / "out", method=METHOD, stream=stream, **reading)
     results = results_of(tmp_path / "out")
     assert sum(computed) == 200 and stream.getvalue().count("fitted in") == 1
     if kind in ("multi-label", "regression", "tagging"):  # linear in what the words are
         assert results["seeds"][0][results["measure"]] > 0.6, stream.getvalue()
+
+
+@pytest.mark.parametrize("task", ["similarity", "pair-classification"])
+def test_a_model_of_vectors_reads_a_pair_apart(model: Path, tmp_path: Path, task: str) -> None:
+    """What is scored are the squared differences of two vectors of length 1."""
+    folder = shutil.copytree(open_weights(model).path, tmp_path / "means")
+    data = table(tmp_path / "data.csv", task)
+    write_pooling(folder)
+    joint, apart = (
+        finetuned(path, data, tmp_path / name, method=METHOD)
+        for path, name in ((model, "joint"), (folder, "apart"))
+    )
+    records = [json.loads((path.parent / "task.json").read_text()) for path in (joint, apart)]
+    assert [record["long"] for record in records] == ["head", "apart"]
+    opened, pairs = load(apart), [("the cat sat", "a dog ran"), ("the cat", "the cat")]
+    first, second = (maskwright.load(folder).embed([*texts]) for texts in zip(*pairs, strict=True))
+    head = opened.model.heads[opened.model.config.heads[0].name]
+    units = (torch.nn.functional.normalize(torch.from_numpy(v), dim=1) for v in (first, second))
+    differences = torch.sub(*units).square() * first.shape[1]
+    with torch.no_grad():
+        scores = head(differences)
+    expected = scores[:, 0] if task == "similarity" else scores.softmax(1).amax(1)
+    answers = [answer["score"] for answer in opened.predict(pairs)]
+    assert answers == pytest.approx(expected.tolist(), abs=1e-5)
+    # Negative controls: a text is no different from itself; and other models read both together.
+    assert not differences[1].any() and differences[0].any()
+    assert [answer["score"] for answer in load(joint).predict(pairs)] != pytest.approx(answers)
+    for refused, where in (
+        (lambda: finetuned(folder, data, tmp_path / "full", method="full", long="apart"), "--long"),
+        (lambda: graphs(open_model(apart), opened), "task.json: long"),
+    ):
+        with pytest.raises((UsageError, IncompatibleError)) as refusal:
+            refused()
+        assert refusal.value.where == where and not (tmp_path / "full").exists()
 
 
 RENAMED = {"source": "text", "target": "label"}
@@ -170,6 +208,7 @@ RENAMED = {"source": "text", "target": "label"}
         ({"rate": 1e-3}, "--rate"),
         ({"long": "hierarchical"}, "--long"),
         ({"long": "pieces-max"}, "--long"),
+        ({"long": "apart"}, "--long"),
         ({"task": "matching", "columns": {"anchor": "text", "positive": "label"}}, "--method"),
         ({"prompt": "{source}", "columns": RENAMED}, "--method"),
     ],

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 PROSE = {"and", "answers", "import", "itself", "model", "that", "there"}
 # Options of other programs that texts name, and of processes that bench and explore start.
 FOREIGN = {"--auto-truncate", "--bind", "--directory", "--head", "--long", "--model-id"}
-FOREIGN |= {"--place", "--side"}
+FOREIGN |= {"--place", "--side", "--nproc-per-node"}
 # What a verb cannot do without, besides what argparse asks for.
 NEEDED = {"finetune": ("data",), "adapt": ("text",), "export": ("out",), "curate": ("text", "out")}
 LISTS = ("adapters", "families", "objectives", "recipes", "steps", "targets", "tasks")

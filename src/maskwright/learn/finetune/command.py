@@ -44,6 +44,7 @@ from maskwright.learn.finetune.tune import Settings
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.add_head import has_untrained_pooler, reads_pooler
 from maskwright.learn.tasks.base.choices import (
+    APART,
     DIMENSIONS,
     POOLINGS,
     SKIPPED,
@@ -410,9 +411,15 @@ def require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
     portions = recipe.accumulate if recipe.accumulate > 1 else None
     head_method = next((method.name for method in recipe.methods if method.head_alone), None)
     text_tasks, classes = "a task of whole texts", "classes of texts or words"
+    pairs_apart = "two texts in each row, and the method embeddings"
+    reads_apart = len(task_type.roles) == 2 and all(
+        method.fitted is not None and APART in method.fitted.long for method in recipe.methods
+    )
+    apart = recipe.long if recipe.long == APART else None
     texts = "classes or numbers of whole texts, and no --curve"
     for option, value, has_effect, requirement in (
         ("--long", None if recipe.long == "head" else recipe.long, head == "sequence", text_tasks),
+        ("--long", apart, reads_apart, pairs_apart),
         ("--method", head_method, head is not None, "a method that trains layers, such as full"),
         ("--prompt", recipe.prompt, task_type.writes, "text to text: source=… and target=…"),
         ("--pooling", recipe.pooling, is_pooled, text_tasks),

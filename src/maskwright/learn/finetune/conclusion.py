@@ -146,6 +146,7 @@ def advice(
     reads_more: bool,
     lower_cases: bool = False,
     is_selected: bool = False,
+    is_fitted: bool = False,
     passes: int = 1,
 ) -> list[str]:
     """Return at most two sentences on what would help.
@@ -155,11 +156,12 @@ def advice(
         reads_more: whether the model has positions for longer texts.
         lower_cases: whether the tokenizer does not tell capitals from small letters.
         is_selected: whether the method was selected among all.
+        is_fitted: whether the method is a fitted one, such as embeddings.
         passes: over the rows in each epoch.
     """
     sentences, rival = list[str](), judged.rival if judged.state == "no better" else ""
     if rival == SPOKEN[AS_IT_IS]:
-        alternative = "" if is_selected else ", or try --method embeddings"
+        alternative = "" if is_selected or is_fitted else ", or try --method embeddings"
         sentences.append(f"Use the model as it is{alternative}.")
     elif rival == SPOKEN["words"] and task_type.head and not is_selected:
         sentences.append("Use --method bag-of-words, which costs less.")
@@ -167,7 +169,8 @@ def advice(
     cut_share = 0.0 if extent is None else float((extent.cut > 0).mean())
     if cut_share >= TRUNCATED:
         remedies = ["a larger --length"] if reads_more else []
-        remedies += ["--long head-and-tail or pieces-mean"] if task_type.head == "sequence" else []
+        is_single = task_type.head == "sequence" and len(task_type.roles) == 1
+        remedies += ["--long head-and-tail or pieces-mean"] if is_single else []
         remedy = f": try {', or '.join(remedies)}" if remedies else ", as the model reads no more"
         sentences.append(f"{cut_share:.0%} of the training texts are cut{remedy}.")
     if trainings and all(
@@ -197,9 +200,8 @@ def advice(
         sentences.append("Try another --prompt, examples in it, or --method full.")
     elif judged.state != "good":
         if one_sided is not None:
-            sentences.append(
-                "All rows get the same answer: try more --epochs, another --rate or more rows."
-            )
+            remedies = "another --method" if is_fitted else "more --epochs, another --rate"
+            sentences.append(f"All rows get the same answer: try {remedies} or more rows.")
         if num_rows < FEW_ROWS:
             # A tenth of the rows each may become the validation and test parts of the curve.
             sizes = "".join(f"{size}," for size in (50, 100) if size < 0.8 * num_rows)

@@ -41,7 +41,7 @@ from maskwright.learn.finetune.tune import (
 )
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
-from maskwright.learn.tasks.base.choices import Long
+from maskwright.learn.tasks.base.choices import APART, Long
 from maskwright.learn.tasks.base.encode import Frame, collation_of, frame_of, room
 from maskwright.learn.tasks.base.task_type import (
     TEMPERATURE,
@@ -61,6 +61,7 @@ from maskwright.model.adapters.base.adapter import attach as attach_adapter
 from maskwright.model.checkpoint import layout, pretrained
 from maskwright.model.checkpoint.layout import About
 from maskwright.model.checkpoint.matching import Transfer, load_matching, transfer
+from maskwright.model.checkpoint.safe_read import around, modules_of
 from maskwright.model.device.machine import Machine, choose
 from maskwright.model.families.base.family import family as family_named
 from maskwright.model.inference.beam import finished
@@ -273,7 +274,10 @@ class Learner(BaseLearner):
             IncompatibleError: the model has no tokenizer.
         """
         loaded = model if isinstance(model, Model) else open_weights(model)
-        path = loaded.path
+        path, fitted = loaded.path, method.fitted
+        takes_pairs, is_usual = len(task_type.roles) == 2, long == "head"
+        if is_usual and takes_pairs and fitted is not None and APART in fitted.long:
+            long = APART if modules_of(around(path)) else long
         config, family = add_head(loaded, task_type)
         config = method.with_heads(reading_texts(config, task_type, long))
         if family is not None and not family_named(family).belongs(config):

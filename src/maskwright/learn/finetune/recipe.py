@@ -87,7 +87,9 @@ class FinetuneRecipe:
         length: maximum number of tokens per text (default: the model's maximum, at most 512).
         long: how longer texts are read: cut to their head, tail or head-and-tail; or whole, in
             pieces: pieces-mean or pieces-max combines the scores of the pieces, vectors-mean or
-            vectors-max their vectors, hierarchical adds layers over the vectors.
+            vectors-max their vectors, hierarchical adds layers over the vectors. Of two texts the
+            longer one loses its end; apart reads each by itself, and the method embeddings scores
+            how their vectors differ (its default for a sentence-transformers folder).
         layer_decay: factor on the learning rate from each layer to the one below it.
         head_rate: factor on the learning rate of the last layer of a new head (default 10 where
             layers are trained and no --rate is given, else 1).

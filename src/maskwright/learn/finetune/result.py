@@ -191,6 +191,7 @@ class FinetuneResult:
             reads_more=self.learner.reads_more,
             lower_cases=len(cases) == 1,
             is_selected=self.selection is not None,
+            is_fitted=self.method.fitted is not None,
             passes=self.facts.get(PASSES, 1),
         )
 

@@ -22,7 +22,7 @@ from maskwright.base.report.document import figure
 from maskwright.base.terminal import rounded
 from maskwright.learn.tasks.base import baselines as baseline
 from maskwright.learn.tasks.base.bag_of_words import targets
-from maskwright.learn.tasks.base.choices import Long
+from maskwright.learn.tasks.base.choices import APART, Long
 from maskwright.learn.tasks.base.encode import (
     KEEPS,
     Frame,
@@ -54,6 +54,7 @@ from maskwright.learn.tasks.base.task_type import (
     metrics_of_arrays,
     text,
 )
+from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.text.tables.labelled_texts import PAIR, TEXT
 from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.rows import PairExample, TextExample
@@ -102,14 +103,17 @@ class Classification(TaskType):
 
     # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        if any(isinstance(row, PairExample) for row in rows) and frame.long != "head":
+        has_pairs = any(isinstance(row, PairExample) for row in rows)
+        if has_pairs and frame.long not in ("head", APART):
             raise UsageError(
                 "of two texts the longer one loses its end",
                 where="--long",
                 found=frame.long,
-                wanted="head",
+                wanted=f"head, or {APART} with --method embeddings",
             )
         texts = [(r.first, r.second) if isinstance(r, PairExample) else (r.text,) for r in rows]
+        if frame.long == APART:
+            return self._apart(rows, texts, frame)
         if frame.in_windows or frame.long not in KEEPS:
             return self._divided(rows, texts, frame)
         examples, cuts, cut = encode(
@@ -122,6 +126,30 @@ class Classification(TaskType):
         )
         extent = Extent.of(examples.texts.lengths, np.arange(len(rows)), cut=cut)
         return Encoded(rows, examples, cuts.findings(frame.length), extent=extent)
+
+    def _apart(
+        self, rows: Sequence[Any], texts: Sequence[tuple[str, ...]], frame: Frame
+    ) -> Encoded:
+        """Encode the two texts of each row as pieces of it."""
+        single_texts = [(text,) for row_texts in texts for text in row_texts]
+        if len(single_texts) != 2 * len(rows):
+            raise UsageError(
+                "a text without another",
+                where="--long",
+                found=APART,
+                wanted="two texts in each row",
+                do="leave --long out",
+            )
+        no_labels = np.zeros(len(single_texts), np.int64)
+        encoded, cuts, cut = encode(
+            single_texts, no_labels, frame.tokenizer, frame.length, segments=frame.segments
+        )
+        counts, numbers = np.full(len(rows), 2), np.arange(len(single_texts))
+        examples = EncodedExamples(
+            encoded.texts, self._targets(rows), encoded.segments, pieces=counts
+        )
+        extent = Extent.of(encoded.texts.lengths, numbers, numbers // 2, cut)
+        return Encoded(rows, examples, cuts.findings(frame.length, "texts"), extent=extent)
 
     def _divided(
         self, rows: Sequence[Any], texts: Sequence[tuple[str, ...]], frame: Frame

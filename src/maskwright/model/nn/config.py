@@ -27,7 +27,7 @@ from maskwright.base.errors import ConfigError
 
 Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh"]
 TextPooling = Literal["place", "mean", "max"]
-ChunkPooling = Literal["mean", "max"]
+ChunkPooling = Literal["mean", "max", "differences"]
 
 NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
 # A wall against hostile or mistyped configs, far above every published model.

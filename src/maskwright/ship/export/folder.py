@@ -40,6 +40,7 @@ from maskwright.base.storage import commit
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import shell_word
 from maskwright.base.version import VERSION
+from maskwright.learn.tasks.base.choices import APART
 from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
 from maskwright.model.checkpoint import files as weights
 from maskwright.model.checkpoint import layout, pretrained
@@ -268,8 +269,16 @@ def graphs(model: Model, answers: Predictor | None, ids: Ids = "int64") -> tuple
     """Return the graphs of an opened model; `answers` is its predictor, or None.
 
     Raises:
-        IncompatibleError: as `graphs_of`.
+        IncompatibleError: as `graphs_of`; or two texts are read apart.
     """
+    if answers is not None and answers.frame.long == APART:
+        raise IncompatibleError(
+            "a model that reads two texts apart is not one graph",
+            where="task.json: long",
+            found=answers.frame.long,
+            wanted="a model that reads whole texts",
+            do="fine-tune with another --method, or use the model with maskwright itself",
+        )
     start = None
     if model.num_stacks == 2 and model.config.heads:
         start = model.extra.get("decoder_start_token_id")

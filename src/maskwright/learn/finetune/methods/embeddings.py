@@ -2,8 +2,9 @@
 or ridge regression is fitted to its vectors.
 
 The fitted coefficients are the weights of the linear head of `probe`, and the result is of the same
-kind. Of a pair the network reads both texts together, as with every other method; words to be
-tagged have a vector each.
+kind. Of a pair a sentence-transformers folder reads each text by itself, as it was trained to, and
+the regression is fitted to how the two vectors differ; other models read both together. Words to
+be tagged have a vector each.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class FrozenEmbeddings(NetworkMethod):
     pooling = "mean"
     settings = ("class_weights",)
     heads = ("sequence", "token")
-    long = ("head", "tail", "head-and-tail", "vectors-mean", "vectors-max")
+    long = ("head", "tail", "head-and-tail", "vectors-mean", "vectors-max", "apart")
 
     def fit(self, fit_input: FitInput) -> list[float]:
         vectors = fit_input.learner.frozen_vectors(fit_input.machine)

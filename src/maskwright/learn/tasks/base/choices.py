@@ -11,7 +11,8 @@ from maskwright.model.nn.config import TextPooling
 
 # The part of a long text that is kept; or its division into pieces, whose scores are averaged or
 # maximised ("pieces-…"), whose vectors are averaged or maximised before scoring ("vectors-…"), or
-# whose vectors are read by further layers ("hierarchical").
+# whose vectors are read by further layers ("hierarchical"). "apart": each text of a pair is read by
+# itself, cut to its head, and what is scored is how its vector differs from the other.
 Long = Literal[
     "head",
     "tail",
@@ -21,12 +22,13 @@ Long = Literal[
     "vectors-mean",
     "vectors-max",
     "hierarchical",
+    "apart",
 ]
 LONG: tuple[Long, ...] = get_args(Long)
 # The handling of long texts in prediction: as in training (`Long`, by default the end is cut); in
 # windows, if the model was trained with the default; or an error.
 LongText = Literal["as_trained", "windows", "refuse"]
-HIERARCHICAL = "hierarchical"
+HIERARCHICAL, APART = "hierarchical", "apart"
 # Poolings by their names for users: the state of [CLS] (for decoders, of the last token), or the
 # mean or maximum of all states.
 POOLINGS: dict[str, TextPooling] = {"cls": "place", "mean": "mean", "max": "max"}

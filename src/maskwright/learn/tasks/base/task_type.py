@@ -27,7 +27,7 @@ from maskwright.base.metrics.metrics import ClassFigures
 from maskwright.base.metrics.row_metrics import ArrayMetric, RepeatedMetric, RowMetric, SumMetric
 from maskwright.base.report.document import Table, figure
 from maskwright.base.terminal import counted
-from maskwright.learn.tasks.base.choices import Long
+from maskwright.learn.tasks.base.choices import APART, Long
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.objectives.supervised import Options, Problem
@@ -346,7 +346,8 @@ class TaskType(ABC):
         it is for training."""
         from maskwright.model.objectives.modules.supervised import Supervised
 
-        pooling: ChunkPooling = "max" if long == "vectors-max" else "mean"
+        poolings: dict[str, ChunkPooling] = {"vectors-max": "max", APART: "differences"}
+        pooling = poolings.get(long, "mean")
         return Supervised(model, Options(problem=self.problem, pieces=pooling), vocabulary)
 
     def steps(self, objective: Objective, encoded: Encoded, collation: Collation) -> Steps[Outputs]:

@@ -76,6 +76,9 @@ export class Task {
     const { words } = this.model;
     const { length, long } = this.facts;
     const ids = (tokens) => tokens.map(({ id }) => id);
+    if (long === "hierarchical" || long === "apart") {
+      throw new Error(`this model reads its texts in pieces (${long}) and joins their vectors, which this page does not compute: use maskwright predict`);
+    }
     if (second !== null) {
       const room = length - this.pairMargins.reduce((sum, n) => sum + n, 0);
       const longer = first.length > second.length ? 1 : 0;
@@ -85,9 +88,6 @@ export class Task {
       return words.frame(ids(first).slice(0, a), ids(second).slice(0, b));
     }
     const room = length - this.margins[0] - this.margins[1];
-    if (long === "hierarchical") {
-      throw new Error("this model reads its texts in pieces with layers of their own over them, which this page does not compute: use maskwright predict");
-    }
     let fitting = ids(first);
     if (fitting.length > room) {
       if (!this.facts.trained) {

@@ -68,7 +68,7 @@ class FrozenVectors:
         if places is None:  # a vector for each text
             places = Sequences(np.zeros(len(examples), np.int64), np.ones(len(examples), np.int64))
         ids = ids if examples.segments is None else np.stack([ids, examples.segments], 1)
-        ends, ends_of_places = (np.cumsum(s.lengths)[:-1] for s in (examples.texts, places))
+        ends, ends_of_places = (np.cumsum(s.lengths)[:-1] for s in (examples, places))
         pairs = zip(np.split(ids, ends), np.split(places.tokens, ends_of_places), strict=True)
         keys = [(text.tobytes(), places_of_text.tobytes()) for text, places_of_text in pairs]
         if not {*keys} <= self._computed.keys():
