@@ -200,8 +200,8 @@ def advice(
         sentences.append("Try another --prompt, examples in it, or --method full.")
     elif judged.state != "good":
         if one_sided is not None:
-            remedies = "another --method" if is_fitted else "more --epochs, another --rate"
-            sentences.append(f"All rows get the same answer: try {remedies} or more rows.")
+            settings = "another --method" if is_fitted else "more --epochs, another --rate"
+            sentences.append(f"All rows get the same answer: try {settings} or more rows.")
         if num_rows < FEW_ROWS:
             # A tenth of the rows each may become the validation and test parts of the curve.
             sizes = "".join(f"{size}," for size in (50, 100) if size < 0.8 * num_rows)
