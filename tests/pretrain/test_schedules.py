@@ -30,6 +30,7 @@ from maskwright.model.objectives.modules.masked import Masked
 from maskwright.model.opening import folders
 from maskwright.text.store.loader import Loader
 from maskwright.text.store.rows import Rows
+from maskwright.text.tokenizer.splits import SubwordSampling
 from tinyrun import essence, recipe, resume_quietly, train_quietly
 from toys import VOCABULARY, FixedRows, bert
 
@@ -43,11 +44,14 @@ OPTIMIZERS: dict[str, AdamW | Lamb | Adafactor | Muon] = {
 
 
 def scheduled(text: Path, name: str = "adamw", *, steps: int = 16, ema: float = 0.9) -> Recipe:
-    """Everything at once: two phases before the last, a ramp, an average, and dropout."""
+    """Everything at once: two phases before the last, a ramp, an average, dropout, and words that
+    are split at random."""
     base = recipe(text, steps=steps)
     schedule = Schedule(kind="cosine", warmup=0.1, floor=0.1, cooldown=0.1)
     return replace(
         base,
+        tokenizer=replace(base.tokenizer, kind="unigram"),
+        subwords=SubwordSampling(unigram_alpha=0.5),
         training=replace(
             base.training,
             optimizer=OPTIMIZERS[name],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import pickle
 from collections import Counter
@@ -12,9 +13,15 @@ import numpy as np
 import pytest
 from scipy import special
 
-from maskwright.base.errors import TokenizerError, UsageError
+from maskwright.base.errors import ConfigError, TokenizerError, UsageError
 from maskwright.base.randomness import key, uniforms
-from maskwright.text.tokenizer.splits import encode_sampled, sampled_split
+from maskwright.text.store.tokenize import sentence_starts
+from maskwright.text.tokenizer.splits import (
+    SampledTokenizer,
+    SubwordSampling,
+    encode_sampled,
+    sampled_split,
+)
 from maskwright.text.tokenizer.training import unigram
 from maskwright.text.tokenizer.training.unigram import (
     LIFT,
@@ -215,3 +222,61 @@ def test_only_a_unigram_vocabulary_can_be_sampled() -> None:
         encode_sampled(trained("wordpiece"), "a", alpha=1.0, seed=0, counter=0)
     with pytest.raises(UsageError, match="alpha -1"):
         encode_sampled(trained("unigram"), "a", alpha=-1.0, seed=0, counter=0)
+
+
+TEXT = prose(1, 5)[0] + "  two  spaces.\n\nCafé naïve,\tx 漢ж. So it  ends. "
+OPTIONS = {
+    "byte-bpe": {"bpe_dropout": 0.3},
+    "bpe": {"bpe_dropout": 0.3},
+    "unigram": {"unigram_alpha": 0.2},
+}
+
+
+@pytest.mark.parametrize(("kind", "options"), OPTIONS.items())
+def test_sampled_training_text_is_the_text(kind: str, options: dict[str, float]) -> None:
+    """White space, unknown characters and the places of sentences included."""
+    tokenizer, marks = trained(kind), [0, *sentence_starts(TEXT)[1:], TEXT.index("naï") + 2]
+    marks.sort()
+
+    def sampled(seed: int = 0, **changed: float) -> tuple[list[int], list[int]]:
+        sampling = SubwordSampling(seed=seed, **(changed or options))  # type: ignore[arg-type]
+        ((ids, places),) = SampledTokenizer(tokenizer, sampling).encode_marked([TEXT], [marks])
+        return ids.tolist(), places.tolist()
+
+    ((usual, usual_places),) = tokenizer.encode_marked([TEXT], [marks])
+    seeds = [sampled(seed) for seed in range(5)]
+    assert sampled(0) == seeds[0] and len({tuple(ids) for ids, _ in seeds}) == 5
+    for ids, places in seeds:
+        assert len(ids) > len(usual) and len(places) == len(marks) > 3
+        for place, usual_place in zip(places, usual_places, strict=True):
+            assert tokenizer.decode(ids[place:]) == tokenizer.decode(usual[usual_place:])
+    never = {"unigram_alpha": 1e3} if kind == "unigram" else {"bpe_dropout": 1e-9}
+    assert sampled(0, **never) == (usual.tolist(), usual_places.tolist()), "the control"
+
+
+def test_a_merge_is_left_out_at_its_rate() -> None:
+    """Of a word with one merge, and of one whose second merge needs the first."""
+    model = {"vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4}, "merges": ["a b", "ab c"]}
+    files = trained("bpe").files()
+    plain = json.loads(files["tokenizer.json"])
+    plain |= {"added_tokens": [], "normalizer": None, "post_processor": None, "decoder": None}
+    plain["model"] = {"type": "BPE", **model}
+    tokenizer = from_files({"tokenizer.json": json.dumps(plain).encode()})
+    encoder = SampledTokenizer(tokenizer, SubwordSampling(bpe_dropout=0.3))
+    texts = [f"{'ab ' * number}abc" for number in range(1, 90)]
+    counts = Counter(token for ids in encoder.encode_batch(texts) for token in ids.tolist())
+    pairs, total = sum(range(1, 90)), sum(range(1, 91))
+    assert total == pairs + 90
+    # `abc` is left as `ab c` where its second merge is left out.
+    merged = (counts[3] + counts[4]) / (pairs + 89)
+    assert merged == pytest.approx(0.7, abs=0.03)
+    assert counts[4] / 89 == pytest.approx(0.49, abs=0.16)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [("unigram", OPTIONS["bpe"]), ("wordpiece", OPTIONS["unigram"])]
+)
+def test_another_kind_is_not_sampled(kind: str, options: dict[str, float]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        SampledTokenizer(trained(kind), SubwordSampling(**options))  # type: ignore[arg-type]
+    assert caught.value.where == f"subwords.{next(iter(options))}"

@@ -48,6 +48,7 @@ PURPOSES = {
     "shuffle": 1,
     "span": 1,
     "split": 1,
+    "subwords": 1,
 }
 
 Keys = np.uint64 | NDArray[np.uint64]

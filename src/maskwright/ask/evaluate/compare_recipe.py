@@ -73,6 +73,7 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> ComparedRecipe:
     """Prepare the text of `recipe`, convert the common budget `equal` to tokens, and describe what
     the model can be measured by."""
     about = [*map(config.to_plain, (recipe.corpus, recipe.tokenizer)), recipe.needs_sentences]
+    about += [config.to_plain(recipe.subwords)] if recipe.subwords else []
     folder = out / "prepared" / config.fingerprint(about)[:16]
     folder.mkdir(parents=True, exist_ok=True)
     prepared = prepare(recipe, folder, say)

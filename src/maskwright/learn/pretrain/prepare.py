@@ -64,6 +64,7 @@ from maskwright.text.corpus.reading import Document, ReadingOptions
 from maskwright.text.store.store import MANIFEST, TokenStore
 from maskwright.text.store.tokenize import build_store
 from maskwright.text.tokenizer.report import report
+from maskwright.text.tokenizer.splits import SampledTokenizer
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice
 from maskwright.text.tokenizer.training.train import train as train_tokenizer
@@ -132,6 +133,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
         _record_tokenizer_files(folder, texts)
         new_tokenizer.save(tokenizer_folder)
     tokenizer = Tokenizer.load(tokenizer_folder)
+    recipe.subwords.require_kind(tokenizer.kind)
     store_of = partial(_store, recipe, folder, tokenizer, say)
     train = _training_stores(recipe.corpus, folder, texts, store_of)
     store_names = [store.path.name for store in train]
@@ -269,18 +271,20 @@ def _store(
         lines: print the findings of reading the texts.
     """
     path, is_held_out = folder / "data" / name, name == HELD_OUT
+    sampled = recipe.subwords and not is_held_out
+    made_by = SampledTokenizer(tokenizer, recipe.subwords) if sampled else tokenizer
     if not (path / MANIFEST).is_file():
         path.parent.mkdir(exist_ok=True)
         if documents is None:
             divisions = (text.held_out() if is_held_out else text.training() for text in texts)
             documents = itertools.chain.from_iterable(divisions)
-        counting_tokenizer, unknown = tokenizer.counting()
+        counting, unknown = tokenizer.counting()
         from_folder = isinstance(recipe.tokenizer, TokenizerFolder)
         remedy = OTHER_MODEL if from_folder else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
 
         build_store(
             documents,
-            counting_tokenizer,
+            SampledTokenizer(counting, recipe.subwords) if sampled else counting,
             path,
             sentences=recipe.needs_sentences,
             read=lambda: _record_origin(folder, name, texts, unknown.findings(remedy)),
@@ -288,7 +292,7 @@ def _store(
         for text in texts if lines else ():
             for line in text.report_lines(held_out=is_held_out):
                 say(line)
-    store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
+    store = TokenStore.open(path, verify=True, tokenizer_fingerprint=made_by.fingerprint)
     say(f"{name}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}")
     for finding in _unknown_to_tokenizer(folder, name):
         say(finding.line())

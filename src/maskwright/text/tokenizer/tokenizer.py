@@ -15,7 +15,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, overload
@@ -267,15 +267,26 @@ class Tokenizer:
         Returns:
             (ids, indices) per text; an index is the number of tokens if no token follows.
         """
+        return [(ids, indices) for ids, indices, _ in self._marked(texts, marks)]
+
+    def encode_words(
+        self, texts: Sequence[str], marks: Sequence[Sequence[int]]
+    ) -> Iterator[tuple[Ids, Ids, list[int | None]]]:
+        """Yield what `encode_marked` returns, and the number of the word of each token."""
+        for ids, indices, encoding in self._marked(texts, marks):
+            yield ids, indices, encoding.word_ids
+
+    def _marked(
+        self, texts: Sequence[str], marks: Sequence[Sequence[int]]
+    ) -> Iterator[tuple[Ids, Ids, Any]]:
         self._require_known(texts)
-        encoded: list[tuple[Ids, Ids]] = []
-        remaining_marks = iter(marks)
+        remaining_marks, count = iter(marks), 0
         for batch in backend.encodings(self._backend, texts, True):
             batch_ids = backend.ids_of(batch)
-            self._count(texts[len(encoded) : len(encoded) + len(batch)], batch_ids)
+            self._count(texts[count : count + len(batch)], batch_ids)
+            count += len(batch)
             for ids, encoding in zip(batch_ids, batch, strict=True):
-                encoded.append((ids, backend.first_tokens(encoding, next(remaining_marks))))
-        return encoded
+                yield ids, backend.first_tokens(encoding, next(remaining_marks)), encoding
 
     def normalise(self, text: str) -> str:
         """Return the text after normalisation.

@@ -25,6 +25,7 @@ from maskwright.model.device.choices import Precision, require_device
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.objectives.base.spec import Member, Spec, member_of
 from maskwright.text.corpus.reading import AUTO, ReadingOptions
+from maskwright.text.tokenizer.splits import SubwordSampling
 from maskwright.text.tokenizer.training.train import TokenizerChoice
 
 Weights = tuple[float, ...] | dict[str, float]
@@ -408,6 +409,7 @@ class Recipe:
     note: str = ""
     corpus: Corpus = field(default_factory=Corpus)
     tokenizer: TokenizerChoice | TokenizerFolder
+    subwords: SubwordSampling = field(default_factory=SubwordSampling)
     model: FamilyModel | Point | Folder
     initialisation: Initialisation = Initialisation()
     objective: ObjectiveChoice
@@ -417,6 +419,8 @@ class Recipe:
     checkpoints: Checkpoints = Checkpoints()
 
     def __post_init__(self) -> None:
+        if isinstance(self.tokenizer, TokenizerChoice):
+            self.subwords.require_kind(self.tokenizer.kind)
         if self.corpus.weights_end and self.training.budget.minutes is not None:
             raise ConfigError(
                 "weights that change over a run need to know how many rows it has",
@@ -465,6 +469,8 @@ def frozen_part(recipe: Recipe) -> dict[str, Any]:
             plain.pop(table)
     if plain["training"]["budget"]["flops"] is None:  # releases that did not know it made the same
         plain["training"]["budget"].pop("flops")
+    if not recipe.subwords:
+        plain.pop("subwords")
     plain["corpus"].pop("notes")  # which a model learns nothing from
     if plain["corpus"]["encoding"] == AUTO:  # releases that knew only UTF-8 said so
         plain["corpus"]["encoding"] = "utf-8"
