@@ -48,6 +48,10 @@ SMALL: dict[str, dict[str, Any]] = {
         **{**ENCODER, "max_position_embeddings": 34, "type_vocab_size": 1},
         **{"layer_norm_eps": 1e-5, "pad_token_id": 1},
     },
+    "longformer": {
+        **{**ENCODER, "max_position_embeddings": 34, "type_vocab_size": 1},
+        **{"layer_norm_eps": 1e-5, "pad_token_id": 1, "attention_window": 6},
+    },
     "electra": {**ENCODER, "embedding_size": 16},
     "albert": {**ENCODER, "embedding_size": 16},
     "distilbert": {

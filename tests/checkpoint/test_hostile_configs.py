@@ -36,7 +36,7 @@ SIZES = {
     "decoder_layers decoder_attention_heads decoder_ffn_dim max_position_embeddings",
     "distilbert": "vocab_size dim n_layers n_heads hidden_dim max_position_embeddings",
 }
-SIZES |= {"roberta": SIZES["bert"]}
+SIZES |= {"roberta": SIZES["bert"], "longformer": SIZES["bert"]}
 SIZES |= dict.fromkeys(("electra", "albert"), SIZES["bert"] + " embedding_size")
 RATES = {
     "bert": "hidden_dropout_prob attention_probs_dropout_prob layer_norm_eps classifier_dropout",
@@ -50,6 +50,7 @@ RATES = {
 }
 RATES |= {
     "roberta": RATES["bert"],
+    "longformer": RATES["bert"].replace(" classifier_dropout", ""),
     "electra": RATES["bert"] + " summary_last_dropout",
     "albert": RATES["bert"].replace("classifier_dropout", "classifier_dropout_prob"),
 }
@@ -131,6 +132,11 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
         "max_position_embeddings": [1],
         "architectures": [["RobertaForCausalLM"]],
     },
+    "longformer": {
+        "attention_window": [3, [4, 4], [4, 4, 3], 0, 1 << 31, "512"],
+        "global_attention": ["none", "all", 1],
+        "onnx_export": [True],
+    },
     "electra": {"is_decoder": [True], "architectures": [["BertModel"]]},
     "albert": {
         "num_hidden_groups": [2],
@@ -157,7 +163,7 @@ TYPE |= {"modernbert": "ModernBertForTokenClassification", "t5": "T5ForCondition
 TYPE |= {"llama": "LlamaForCausalLM"}
 TYPE |= {
     member.lower(): f"{member}ForSequenceClassification"
-    for member in ("Bert", "Roberta", "Electra", "Albert", "DistilBert", "Bart")
+    for member in ("Bert", "Roberta", "Longformer", "Electra", "Albert", "DistilBert", "Bart")
 }
 # Keys that leave no trace in any shape: heads share a width, ALBERT's layers their weights.
 TRACELESS = {"num_attention_heads", "n_head", "n_heads"}

@@ -48,6 +48,7 @@ PUBLISHED = {
     "electra-small": 13_549_057,
     "gpt": 116_534_784,
     "gpt2-small": 124_439_808,
+    "longformer-base": 148_711_257,
     "modernbert-base": 149_655_232,
     "roberta-base": 124_697_433,
     "spanbert-base": 108_340_804,
@@ -63,7 +64,7 @@ def learned(choice: TokenizerChoice) -> Any:
     """What a model is built for: a tokenizer of the chosen size with its special tokens."""
     named = roles_by_table(choice.special_tokens)
     ids = {role: choice.special_tokens.index(token) for role, token in named.items()}
-    known = {role: ids.get(role) for role in ("pad", "begin", "end")}
+    known = {role: ids.get(role) for role in ("pad", "begin", "end", "separator")}
     return SimpleNamespace(vocabulary_size=choice.vocabulary, **known)
 
 

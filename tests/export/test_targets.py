@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 import torch
 
+from checkpoint.small import model_of, small
 from finetune.test_command import table
 from maskwright.ask.predict.language_model import load
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
 from maskwright.base.storage.commit import verify
 from maskwright.model.checkpoint import pretrained
+from maskwright.model.families.base.family import family
 from maskwright.model.graph.engines import openvino as openvino_engine
 from maskwright.model.opening.open import BASE, open_merged, open_model
 from maskwright.ship.bench.work import work_of
@@ -194,6 +196,38 @@ def other_weights(saved: Any) -> Callable[..., Any]:
         return saved(network, *given, state={**state, name: state[name] + 1}, **named)
 
     return save
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("bert", "BertForMaskedLM"),
+        ("bert", "BertForQuestionAnswering"),
+        ("roberta", "RobertaModel"),
+        ("roberta", "RobertaForSequenceClassification"),
+        ("roberta", "RobertaForMultipleChoice"),
+    ],
+)
+def test_a_short_model_reads_long_texts(name: str, kind: str, tmp_path: Path) -> None:
+    """Every head; short texts get the same states, long ones a family that has windows."""
+    pretrained.save(model_of(small(family(name), kind)), None, tmp_path / "short")
+    out = exported(tmp_path / "short", tmp_path / "long", "long", window=24, length=100).folder
+    long, short = pretrained.load(out), pretrained.load(tmp_path / "short")
+    assert long.config.longest == 100 and long.model_type == "longformer"
+    head = {"Sequence": "first", "Question": "question", "Multiple": "answer"}
+    wanted = next((rule for word, rule in head.items() if word in kind), "none")
+    assert long.config.encoder.global_tokens.which == wanted
+    ids = torch.randint(3, 60, (2, 100), generator=torch.Generator().manual_seed(0))
+    ids[:, 5] = 2
+    theirs, ours = short.model.encode(ids[:, :12]), long.model.encode(ids[:, :12])
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    assert long.model.encode(ids).isfinite().all()
+    again = tmp_path / "again"
+    with pytest.raises(IncompatibleError):
+        exported(out, again, "long")
+    with pytest.raises(ConfigError):
+        exported(tmp_path / "short", again, "long", window=25)
+    assert not again.exists()
 
 
 def test_what_reads_as_something_else_is_taken_away(

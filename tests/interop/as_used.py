@@ -54,6 +54,8 @@ def outputs(folder: Path) -> dict[str, torch.Tensor]:
     start = model.config.decoder_start_token_id if model.config.is_encoder_decoder else None
     found: dict[str, torch.Tensor] = {}
     for name, (first, second) in GIVEN.items():
+        if second is None and architecture == "LongformerForQuestionAnswering":
+            continue  # it needs a question and a text
         padding = len(first) > 1 and tokenizer.pad_token is not None
         if len(first) > 1 and not padding:
             continue

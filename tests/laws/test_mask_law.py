@@ -27,6 +27,7 @@ from maskwright.model.nn.mask import (
     reach,
     real,
     same_document,
+    sees_all,
     window,
 )
 from maskwright.model.nn.transformer import Transformer
@@ -61,7 +62,13 @@ def reachable(model: Transformer, visible: AttentionMask | None) -> Tensor:
     """(rows, output place, input place), by the arithmetic of the masks alone."""
     (stack,) = model.config.stacks.values()
     facts = bidirectional if visible is None else visible
-    masks = [pattern(b.attention.pattern, b.attention.window) & facts for b in stack.blocks]
+    first = (torch.arange(LENGTH) == 0).expand(ROWS, -1)
+    masks = [
+        pattern(b.attention.pattern, b.attention.window) & facts
+        if b.attention.global_tokens is None
+        else (window(*b.attention.window).with_global_keys(first) | sees_all(first)) & facts
+        for b in stack.blocks
+    ]
     return reach(masks, LENGTH).expand(ROWS, -1, -1)
 
 
@@ -88,11 +95,15 @@ def nudged(vectors: Tensor, place: int) -> Tensor:
 
 
 def force(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+    if kernel == "blocks":  # of one or two queries, whatever the length
+        monkeypatch.setattr(attention, "WORTH_BLOCKS", 0)
+        monkeypatch.setattr(attention, "SMALLEST_BLOCK", 1)
+        kernel = "explicit"
     cases = [KernelCase(bool(g), bool(d), bool(n)) for g in (0, 1) for d in (0, 1) for n in (0, 1)]
     monkeypatch.setattr(attention, "KERNELS", {("cpu", case): kernel for case in cases})
 
 
-@pytest.mark.parametrize("kernel", ["explicit", "sdpa"])
+@pytest.mark.parametrize("kernel", ["explicit", "sdpa", "blocks"])
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("name", ONE_STACK)
 def test_no_leak(monkeypatch: pytest.MonkeyPatch, name: str, world: str, kernel: str) -> None:
@@ -128,7 +139,7 @@ def test_the_law_sees_a_dropped_pattern(monkeypatch: pytest.MonkeyPatch, name: s
     model = model_of(name, deviation=0.7)
     monkeypatch.setattr(
         "maskwright.model.nn.stack.pattern",
-        lambda name, limits=None: pattern("bidirectional", limits),
+        lambda name, limits=None, marked=None: pattern("bidirectional", limits),
     )
     felt = moved(runner(model, None), tokens(ROWS, LENGTH), with_another_token)
     assert (felt & ~reachable(model, None)).any()

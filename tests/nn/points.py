@@ -11,6 +11,7 @@ from maskwright.model.nn.config import (
     Block,
     Embeddings,
     FeedForward,
+    GlobalTokens,
     Head,
     Learned,
     Norm,
@@ -77,6 +78,7 @@ BARE = Norm(eps=1e-5, bias=False)
 LOCAL = attention(window=(2, 2), positions=Rotary(theta=10.0), bias=False)
 GLOBAL = attention(positions=TURNING, bias=False)
 POST = block(attention())
+FIRST = block(attention(window=(2, 2), global_tokens=GlobalTokens(which="first")))
 CAUSAL = block(
     attention("causal"), "pre", feed_forward=FeedForward(width=32, activation="gelu_new")
 )
@@ -109,6 +111,7 @@ POINTS: dict[str, TransformerConfig] = {
         tokens=Tokens(vocabulary=VOCABULARY, width=8),
         vocabulary_head=VocabularyHead(transform="gelu_new", norm=LAYER_NORM, bias=True),
     ),
+    "global tokens encoder": config(encoder=stack(FIRST, FIRST)),
     "rotary alternating encoder": config(
         encoder=stack(*ALTERNATING, embeddings=Embeddings(norm=BARE), final_norm=True),
         vocabulary_head=VocabularyHead(transform="gelu", norm=BARE, bias=True),

@@ -12,14 +12,18 @@ from torch import Tensor
 
 from maskwright.model.nn import attention
 from maskwright.model.nn.attention import KERNELS, AttentionContext, KernelCase, attend
-from maskwright.model.nn.mask import AttentionMask
+from maskwright.model.nn.mask import AttentionMask, same_document, window
 from nn.test_mask import MASKS
 
 ROWS, HEADS, WIDTH, LENGTH = 2, 3, 4, 8
-KERNEL_NAMES = ("explicit", "sdpa")
+KERNEL_NAMES = ("explicit", "sdpa", "blocks")
 
 
 def choose(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+    if kernel == "blocks":  # of one or two queries, whatever the length
+        monkeypatch.setattr(attention, "WORTH_BLOCKS", 0)
+        monkeypatch.setattr(attention, "SMALLEST_BLOCK", 1)
+        kernel = "explicit"
     cases = [KernelCase(g, d, n) for g in (0, 1) for d in (0, 1) for n in (0, 1)]
     monkeypatch.setattr(attention, "KERNELS", {("cpu", case): kernel for case in cases})
 
@@ -65,8 +69,37 @@ def test_gradients_of_the_kernels_agree(monkeypatch: pytest.MonkeyPatch, name: s
         out = attend(q, k, v, AttentionContext(MASKS[name].draw(LENGTH)), scale=0.5)
         weight = torch.arange(out.numel(), dtype=torch.float32).sin().view(out.shape)
         gradients.append(torch.autograd.grad((out * weight).sum(), (q, k, v)))
-    for ours, theirs in zip(*gradients, strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+    for other in gradients[1:]:
+        for ours, theirs in zip(gradients[0], other, strict=True):
+            torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("length", [*range(1, 40), 257])
+def test_blocks_of_a_band_are_full_attention(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+    """At any length, whoever stands beside a row, and with less than the square of memory."""
+    monkeypatch.setattr(attention, "SMALLEST_BLOCK", 4)
+    q, k, v = torch.randn(3, 3, 2, length, 4, generator=torch.Generator().manual_seed(1)).unbind(0)
+    documents = torch.ones(3, length, dtype=torch.int32)
+    documents[1, length // 2 :] = 0
+    marked = torch.rand(3, length, generator=torch.Generator().manual_seed(2)) < 0.2
+    marked[2] = False
+
+    def out(worth: float, rows: slice, marked: Tensor = marked) -> Tensor:
+        monkeypatch.setattr(attention, "WORTH_BLOCKS", worth)
+        mask = window(5, 3).with_global_keys(marked[rows]) & same_document(documents[rows])
+        context = AttentionContext(mask.draw(length))
+        assert (context.band is None) == (worth > 1)
+        for _, block in context.band.blocks if context.band is not None else ():
+            assert block.mask_at_size.keys <= 5 * 4 + int(marked.sum(1).max())
+        return attend(q[rows], k[rows], v[rows], context, scale=0.5)
+
+    dense = out(1e9, slice(3))
+    torch.testing.assert_close(out(0, slice(3)), dense, atol=1e-6, rtol=1e-6)
+    for row in range(3):
+        alone = out(0, slice(row, row + 1))
+        torch.testing.assert_close(alone, dense[row : row + 1], atol=1e-6, rtol=1e-6)
+    if length > 20:  # the control: a key that is global and is not
+        assert not torch.allclose(out(0, slice(3), marked.roll(1, 1)), dense, atol=1e-3)
 
 
 @pytest.mark.parametrize("kernel", KERNEL_NAMES)
@@ -90,7 +123,7 @@ def test_the_choice_is_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
         taken.append(name)
         return kernel(*arguments)
 
-    for name in (f"_{kernel}" for kernel in KERNEL_NAMES):
+    for name in ("_explicit", "_sdpa"):
         monkeypatch.setattr(attention, name, partial(spy, name[1:], getattr(attention, name)))
     q, k, v = inputs()
     context = AttentionContext(MASKS["causal"].draw(LENGTH))

@@ -19,6 +19,7 @@ from maskwright.model.nn.mask import (
     reach,
     real,
     same_document,
+    sees_all,
     visible_of,
     window,
 )
@@ -26,6 +27,7 @@ from maskwright.model.nn.mask import (
 DOCUMENTS = torch.tensor([[1, 1, 1, 2, 2, 2, 2, 0], [1, 1, 2, 2, 3, 3, 3, 3]], dtype=torch.int32)
 KEEP = torch.tensor([[True] * 6 + [False] * 2, [True] * 8])
 LENGTHS = torch.tensor([2, 5])
+MARKED = torch.tensor([[True] + [False] * 7, [False] * 4 + [True] * 2 + [False] * 2])
 MASKS = {
     "bidirectional": bidirectional,
     "causal": causal,
@@ -36,6 +38,8 @@ MASKS = {
     "packed local": window(1, 1) & same_document(DOCUMENTS),
     "real": real(KEEP),
     "prefix": causal | prefix(LENGTHS),
+    "global": window(1, 1).with_global_keys(MARKED) | sees_all(MARKED),
+    "packed global": window(2, 1).with_global_keys(MARKED) & same_document(DOCUMENTS),
 }
 
 
@@ -52,6 +56,8 @@ def by_hand(name: str, row: int, query: int, key: int) -> bool:
         "packed local": same and abs(query - key) <= 1,
         "real": bool(KEEP[row, key]),
         "prefix": key <= query or key < int(LENGTHS[row]),
+        "global": abs(query - key) <= 1 or bool(MARKED[row, key] or MARKED[row, query]),
+        "packed global": same and (-1 <= query - key <= 2 or bool(MARKED[row, key])),
     }[name]
 
 
@@ -138,6 +144,9 @@ def test_masks_of_different_batches_do_not_join() -> None:
 def test_reach_goes_through_layers() -> None:
     assert reach([window(1, 1)] * 2, 6)[0, 0].tolist() == [True, True, True, False, False, False]
     assert torch.equal(reach([causal] * 4, 6), causal.draw(6).dense)
+    # From the far end to a global token, and from there to everything.
+    assert reach([MASKS["global"]] * 2, 8).all()
+    assert not reach([window(1, 1)] * 2, 8).all()
     packed, itself = same_document(DOCUMENTS), torch.eye(8, dtype=torch.bool)
     assert torch.equal(reach([bidirectional & packed] * 3, 8), packed.draw(8).dense | itself)
 

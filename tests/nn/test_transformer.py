@@ -36,6 +36,7 @@ from nn.points import (
     stack,
     tokens,
 )
+from nn.test_attention import choose
 
 
 def test_rows_added_for_the_product_are_taken_off() -> None:
@@ -229,13 +230,17 @@ def test_cost_of_a_published_model() -> None:
     assert counted.training("encoder", 0.15) / 1e6 == pytest.approx(27.5, abs=0.1)
 
 
+@pytest.mark.parametrize("kernel", ["explicit", "blocks"])
 @pytest.mark.parametrize("name", POINTS)
-def test_cost_counts_what_torch_counts(name: str) -> None:
+def test_cost_counts_what_torch_counts(
+    monkeypatch: pytest.MonkeyPatch, name: str, kernel: str
+) -> None:
+    choose(monkeypatch, kernel)
     model, ids = model_of(name), tokens(1, 12)
-    counted = cost(model, 12, 12)
+    counted = cost(model, 12, 12, 1)
     with FlopCounterMode(display=False) as measured:
-        memory = model.encode(ids, trace=Trace()) if model.encoder is not None else None
+        memory = model.encode(ids) if model.encoder is not None else None
         if model.decoder is not None:
-            model.decode(ids, memory=memory, trace=Trace())
+            model.decode(ids, memory=memory)
     wanted = 12 * sum(counted.body[s] + counted.attention[s] for s in counted.body)
     assert measured.get_total_flops() == wanted + 12 * counted.memory

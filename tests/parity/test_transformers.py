@@ -42,7 +42,7 @@ GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 # What the comparison of hidden states has seen, or nothing of ours.
 ELSEWHERE = {"past_key_values", "encoder_last_hidden_state"}
 # Biases that the softmax does not see, unless they are turned: their gradient is all rounding.
-UNFELT = ("key.bias", "k_lin.bias", "k_proj.bias")
+UNFELT = ("key.bias", "key_global.bias", "k_lin.bias", "k_proj.bias")
 
 
 def apart(ours: Tensor, theirs: Tensor) -> float:
@@ -82,8 +82,16 @@ def inputs(config: TransformerConfig) -> tuple[dict[str, Tensor], dict[str, Any]
     if last:
         tokens = tokens.clamp(max=END - 1)
         tokens[:, -1] = END
+    rule = None if config.encoder is None else config.encoder.global_tokens
+    if rule is not None and rule.which in ("question", "answer"):
+        tokens[tokens == rule.separator] = 3
+        tokens[:, [3, 4, LENGTH - 1]] = rule.separator
     theirs = {"input_ids": tokens, "attention_mask": keep.long()}
     ours: dict[str, Any] = {"tokens": tokens, "visible": real(keep)}
+    if rule is not None:  # their padding has attention outputs of zero
+        ours["visible"] = visible_of(keep.to(torch.int32))
+    if rule is not None and rule.which == "first":
+        theirs["global_attention_mask"] = (torch.arange(LENGTH) == 0).long().expand(ROWS, -1)
     if config.encoder is not None and config.encoder.embeddings.segments > 1:
         segments = (torch.arange(LENGTH)[None] >= lengths[:, None] // 2).long()
         theirs["token_type_ids"] = ours["segments"] = segments
@@ -159,7 +167,9 @@ def differences(theirs: Any, ours: Transformer, member: Family) -> dict[str, flo
         their_total = their_total + (reference[name] * mix).sum()
     total.backward()
     their_total.backward()
-    gradients = {n: p.grad for n, p in ours.named_parameters() if p.grad is not None}
+    gradients = {
+        n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in ours.named_parameters()
+    }
     named = weights.save(member.weights(ours.config), gradients, torch.cat)
     stack = ours.config.decoder or ours.config.encoder
     turned = stack is not None and isinstance(stack.blocks[0].attention.positions, Rotary)
@@ -174,7 +184,8 @@ def differences(theirs: Any, ours: Transformer, member: Family) -> dict[str, flo
         gradient = apart(named[name], parameter.grad)
         worst["gradients"] = max(worst.get("gradients", 0.0), gradient)
         compared += 1
-    assert compared + unfelt >= len(list(theirs.parameters())) - 2
+    still = {n for n, p in ours.named_parameters() if "_global." in n and p.grad is None}
+    assert compared + unfelt + len(still) >= len(list(theirs.parameters())) - 2
     return worst
 
 
@@ -268,6 +279,12 @@ def test_the_comparison_notices_a_small_change(tmp_path: Path) -> None:
         ("T5Model", {"feed_forward_proj": "gelu", "num_decoder_layers": None}),
         ("BartForConditionalGeneration", {"scale_embedding": True}),
         ("BartModel", {"activation_function": "gelu_new"}),
+        ("LongformerForMaskedLM", {"attention_window": 40, "global_attention": "first"}),
+        (
+            "LongformerModel",
+            {"attention_window": [4, 8, 4], "pad_token_id": 0, "type_vocab_size": 3},
+        ),
+        ("LongformerForTokenClassification", {"global_attention": "first"}),
         ("ModernBertForMaskedLM", {"tie_word_embeddings": False, "decoder_bias": False}),
         ("ModernBertForMaskedLM", {"classifier_activation": "silu", "hidden_activation": "relu"}),
         ("ModernBertForMaskedLM", {"norm_bias": True, "classifier_bias": True, "mlp_bias": True}),

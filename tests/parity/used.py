@@ -34,6 +34,7 @@ def folder_of(member: Family, architecture: str, out: Path, style: str | None = 
     chosen = TokenizerChoice(kind=KINDS[style], style=style, vocabulary=300)  # type: ignore[arg-type]
     tokenizer = train(text, chosen)
     ids = {"pad": tokenizer.pad, "bos": tokenizer.begin, "eos": tokenizer.end}
+    ids["sep"] = tokenizer.separator
     keys = {
         **SMALL[member.name],
         "vocab_size": tokenizer.vocabulary_size,

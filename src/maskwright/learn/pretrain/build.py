@@ -414,5 +414,6 @@ def _special_ids(tokenizer: Tokenizer) -> dict[str, Any]:
         "pad_token_id": tokenizer.pad,
         "bos_token_id": tokenizer.begin,
         "eos_token_id": tokenizer.end,
+        "sep_token_id": tokenizer.separator,
     }
     return {k: v for k, v in ids.items() if v is not None}

@@ -116,6 +116,9 @@ def _attention(name: str, attention: Attention, width: int) -> Shapes:
     keys = attention.num_key_heads * attention.head_width
     for projection, rows in (("query", inner), ("key", keys), ("value", keys)):
         shapes |= _linear(f"{name}.{projection}", rows, width, attention.bias)
+    if attention.global_tokens is not None:
+        for projection in ("query_global", "key_global", "value_global"):
+            shapes |= _linear(f"{name}.{projection}", inner, width, attention.bias)
     return shapes | _linear(f"{name}.output", width, inner, attention.bias)
 
 

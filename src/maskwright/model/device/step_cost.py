@@ -2,7 +2,8 @@
 
 A multiplication and its addition are two operations. Only matrix products are counted, which is all
 that matters beyond tiny models; a layer that is used twice (`weights_of`) is counted twice.
-Attention is counted dense, as it is computed, whatever its mask hides. Of a training step, the
+Attention is counted as it is computed, whatever its mask hides: all keys, or the blocks that hold a
+window, and what global tokens add (`num_global` in a row, on average). Of a training step, the
 bytes that the forward pass keeps for the backward pass are counted, too, at the least.
 
 An objective may own several networks: each is counted on what it reads, three times its forward
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from maskwright.model.batch import Batch
+from maskwright.model.nn.attention import keys_read
 from maskwright.model.nn.config import Block, TransformerConfig
 from maskwright.model.nn.stack import BlockModule, Selection, StackModule
 from maskwright.model.nn.transformer import Transformer
@@ -38,14 +40,16 @@ class Cost:
     Attributes:
         body: the matrices of the blocks, by stack.
         attention: scores and weighted sums, by stack, at the given lengths.
-        last: what of both is done in a stack's last layer only where its states are read.
+        last: what of both a stack's last layer does for a position, beside keys and values.
+        chosen: the same where it is computed at some positions only.
         memory: the keys and values of the memory, per position of the memory.
         vocabulary: the vocabulary head, per position that has a target.
     """
 
     body: dict[str, int]
-    attention: dict[str, int]
-    last: dict[str, int]
+    attention: dict[str, float]
+    last: dict[str, float]
+    chosen: dict[str, float]
     memory: int
     vocabulary: int
 
@@ -55,8 +59,9 @@ class Cost:
         return 3 * (self.body[stack] + self.attention[stack] + target_share * self.vocabulary)
 
 
-def cost(model: Transformer, length: int, memory_length: int = 0) -> Cost:
+def cost(model: Transformer, length: int, memory_length: int = 0, num_global: float = 0.0) -> Cost:
     """Count `model` on rows of `length`, with a memory of `memory_length` for cross-attention."""
+    sizes = length, memory_length, num_global
     stacks = {
         name: stack
         for name, stack in (("encoder", model.encoder), ("decoder", model.decoder))
@@ -66,18 +71,30 @@ def cost(model: Transformer, length: int, memory_length: int = 0) -> Cost:
     if model.vocabulary_head is not None:
         vocabulary = 2 * model.head_weight.numel() + _matrices(model.vocabulary_head)
     return Cost(
-        body={name: _body(stack) for name, stack in stacks.items()},
+        body={name: _body(stack, num_global) for name, stack in stacks.items()},
         attention={
-            name: _attention(stack, length, memory_length) for name, stack in stacks.items()
+            name: sum(_reads(layer, *sizes) for layer in _layers(stack))
+            for name, stack in stacks.items()
         },
-        last={name: _last(stack, length, memory_length) for name, stack in stacks.items()},
+        last={name: _last(stack, *sizes) for name, stack in stacks.items()},
+        chosen={name: _last(stack, *sizes, chosen=True) for name, stack in stacks.items()},
         memory=0 if model.decoder is None else _memory(model.decoder),
         vocabulary=vocabulary,
     )
 
 
-def _body(stack: StackModule) -> int:
-    return sum(map(_matrices, _layers(stack))) + _matrices(stack.embeddings) - _memory(stack)
+def _body(stack: StackModule, num_global: float) -> int:
+    layers = sum(_matrices(layer) - _queries(layer, num_global) for layer in _layers(stack))
+    return layers + _matrices(stack.embeddings) - _memory(stack)
+
+
+def _queries(layer: BlockModule, num_global: float) -> int:
+    """The projections of global tokens that are not computed at every position."""
+    if layer.config.attention.global_tokens is None:
+        return 0
+    attention = layer.attention
+    keys_and_values = _matrices(attention.key_global) + _matrices(attention.value_global)
+    return _matrices(attention.query_global) + (0 if num_global else keys_and_values)
 
 
 def _memory(stack: StackModule) -> int:
@@ -85,12 +102,22 @@ def _memory(stack: StackModule) -> int:
     return sum(_matrices(reader.key) + _matrices(reader.value) for reader in readers)
 
 
-def _last(stack: StackModule, length: int, memory_length: int) -> int:
+def _last(
+    stack: StackModule,
+    length: int,
+    memory_length: int,
+    num_global: float,
+    *,
+    chosen: bool = False,
+) -> float:
     """A last layer without the keys and values, which are of all positions."""
     *_, layer = _layers(stack)
     readers = [layer.attention, *([layer.cross_attention] if _crosses(layer) else [])]
     theirs = sum(_matrices(reader.key) + _matrices(reader.value) for reader in readers)
-    return _matrices(layer) - theirs + _reads(stack.config.blocks[-1], length, memory_length)
+    if layer.config.attention.global_tokens is not None:
+        theirs += _queries(layer, 0)
+    reads = _reads(layer, length, memory_length, num_global, chosen=chosen)
+    return _matrices(layer) - theirs + reads
 
 
 def _layers(stack: StackModule) -> Iterator[BlockModule]:
@@ -109,15 +136,27 @@ def _matrices(module: nn.Module) -> int:
     return sum(2 * linear.weight.numel() for linear in linears)
 
 
-def _attention(stack: StackModule, length: int, memory_length: int) -> int:
-    return sum(_reads(block, length, memory_length) for block in stack.config.blocks)
-
-
-def _reads(block: Block, length: int, memory_length: int) -> int:
-    reads = [(block.attention, length)]
+def _reads(
+    layer: BlockModule,
+    length: int,
+    memory_length: int,
+    num_global: float,
+    *,
+    chosen: bool = False,
+) -> float:
+    """Scores and weighted sums for a position; where it is `chosen`, over all keys."""
+    block = layer.config
+    keys: float = length if chosen else keys_read(block.attention.window, length)
+    extra = 0.0
+    if block.attention.global_tokens is not None and num_global:
+        keys += num_global if keys < length else 0
+        share = 1 if chosen else num_global / length
+        keys += share * length
+        extra = share * _matrices(layer.attention.query_global)
+    reads = [(block.attention, keys)]
     if block.cross_attention is not None:
         reads.append((block.cross_attention, memory_length))
-    return sum(4 * keys * config.heads * config.head_width for config, keys in reads)
+    return extra + sum(4 * keys * config.heads * config.head_width for config, keys in reads)
 
 
 # ------------------------------------------------------------------------------ a step
@@ -131,15 +170,21 @@ def _operations(work: NetworkWork, batch: Batch) -> float:
     trained = any(parameter.requires_grad for parameter in network.parameters())
     length = batch.tokens.shape[1]
     stacks = list(network.config.stacks)[: 1 if written is None else None]
-    last_stack, total = stacks[-1], 0
+    marked = network.global_tokens(batch.tokens, batch.positions)
+    if marked is not None and batch.documents is not None:
+        marked = marked & (batch.documents != 0)
+    num_global = 0.0 if marked is None else float(marked.sum()) / len(batch.tokens)
+    last_stack, total = stacks[-1], 0.0
     for stack in stacks:
         tokens = written if stack == "decoder" and written is not None else batch.tokens
-        counted = cost(network, tokens.shape[1], length if written is not None else 0)
+        memory_length = length if written is not None else 0
+        counted = cost(network, tokens.shape[1], memory_length, num_global)
         total += tokens.numel() * (counted.body[stack] + counted.attention[stack])
         if stack == last_stack and work.at is not None:
             selection = Selection.of(work.at, *tokens.shape)
-            left_out = 0 if selection is None else tokens.numel() - selection.positions.numel()
-            total -= left_out * counted.last[stack]
+            if selection is not None:
+                total += selection.positions.numel() * counted.chosen[stack]
+                total -= tokens.numel() * counted.last[stack]
     if written is not None:
         total += batch.tokens.numel() * counted.memory
     total += work.scored * counted.vocabulary + work.extra_flops
@@ -156,4 +201,5 @@ def kept_bytes(config: TransformerConfig, tokens: int, itemsize: int) -> int:
 def _numbers(block: Block, width: int) -> int:
     attention, inner = block.attention, block.feed_forward
     around = 2 + 2 * inner.gated if inner.activation != "relu" or inner.gated else 1
-    return 4 * width + 4 * attention.heads * attention.head_width + around * inner.width
+    vectors = 4 if attention.global_tokens is None else 6  # with keys and values of global tokens
+    return 4 * width + vectors * attention.heads * attention.head_width + around * inner.width

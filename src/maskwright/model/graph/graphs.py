@@ -42,12 +42,14 @@ class Port:
     Attributes:
         axes: the size of each axis, or the name of a dynamic size.
         below: exclusive upper bound of integer values.
+        separator: a value that every row needs, to tell its global tokens.
     """
 
     name: str
     axes: tuple[str | int, ...]
     dtype: Type = "float32"
     below: int = 2
+    separator: int | None = None
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape for these dynamic sizes."""
@@ -95,6 +97,8 @@ class Graph:
                 tensors[port.name] = positions.expand(shape).contiguous().to(TYPES[port.dtype])
             else:
                 random_ids = torch.randint(0, port.below, shape, generator=generator)
+                if port.separator is not None:
+                    random_ids[..., shape[-1] // 4] = port.separator
                 tensors[port.name] = random_ids.to(TYPES[port.dtype])
         return tensors
 
@@ -206,7 +210,8 @@ class _GraphFactory:
         return Port(name, axes, self.ids, below)
 
     def tokens(self, *axes: str) -> Port:
-        return self.integers(IDS, *axes, below=self.network.config.tokens.vocabulary)
+        rule, below = self.stack.global_tokens, self.network.config.tokens.vocabulary
+        return Port(IDS, axes, self.ids, below, None if rule is None else rule.parts_at)
 
     def scores(self, name: str, *axes: str) -> Port:
         return Port(name, (*(axes or ("batch", "length")), self.network.config.tokens.vocabulary))

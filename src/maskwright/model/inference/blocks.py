@@ -28,7 +28,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -36,7 +36,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.model.nn import mask
-from maskwright.model.nn.attention import AttentionContext, AttentionModule, KVCache, attend
+from maskwright.model.nn.attention import (
+    AttentionContext,
+    AttentionModule,
+    KVCache,
+    attend,
+    see_all,
+)
 from maskwright.model.nn.config import Activation
 from maskwright.model.nn.kernels import is_plain
 from maskwright.model.nn.layers import ACTIVATIONS, FeedForwardModule, NormModule, rotate
@@ -481,6 +487,9 @@ class PreparedAttention(_Half):
         else:
             self.query = products.of(module.query)
             self.both = products.of(module.key, module.value)
+        if config.global_tokens is not None:
+            self.query_global = products.of(module.query_global)
+            self.both_global = products.of(module.key_global, module.value_global)
 
     def split(self, x: Float[Tensor, "B T _"], count: int) -> Float[Tensor, "count B H T W"]:
         """Split `count` concatenated projections in `x` into heads."""
@@ -501,8 +510,10 @@ class PreparedAttention(_Half):
         context: AttentionContext,
         cache: KVCache | None = None,
         layer: int = 0,
+        inputs: tuple[Tensor, Tensor] | None = None,
     ) -> Float[Tensor, "B Q HW"]:
-        """Return the attention output; `cache` holds keys and values of earlier positions."""
+        """Return the attention output; `cache` holds keys and values of earlier positions, `inputs`
+        are those (B, Q, D) and (B, K, D) of the projections, for global tokens."""
         if context.rotary is not None:
             query = rotate(query, context.rotary)
             key = rotate(key, context.key_rotary or context.rotary)
@@ -510,7 +521,14 @@ class PreparedAttention(_Half):
             key, value = cache.extend(layer, key, value)
         if self.before is not None:
             key, value, context = self.before(key, value, context, layer)
-        return attend(query, key, value, context, scale=self.scale).flatten(2)
+        out = attend(query, key, value, context, scale=self.scale)
+        if (rows := context.global_rows) is not None:
+            assert inputs is not None
+            query = self.split(self.query_global(rows.take(inputs[0])), 1)[0]
+            key, value = self.split(self.both_global(inputs[1]), 2)
+            scaled = partial(attend, scale=self.scale)
+            out = rows.put(out, see_all(query, key, value, rows, self.before, layer, scaled))
+        return out.flatten(2)
 
     def front(self, rows: int, layer: int) -> Float[Tensor, "2 B H P W"] | None:
         """Return the keys and values that an adapter puts in front of those of the layer; None

@@ -126,10 +126,7 @@ class PreparedStack:
             None if norm is None else PreparedNorm(norm, products.dtype, products.live)
         )
         # Layers with equal pattern, window and positions share an attention context.
-        attention_kinds = [
-            (a.pattern, a.window, a.positions, a.head_width)
-            for a in (block.attention for block in stack.config.blocks)
-        ]
+        attention_kinds = [block.attention.view for block in stack.config.blocks]
         distinct_kinds = list(dict.fromkeys(attention_kinds))
         self.attentions = [
             stack.config.blocks[attention_kinds.index(kind)].attention for kind in distinct_kinds
@@ -162,11 +159,12 @@ class PreparedStack:
         cache: KVCache | None = None,
         trace: Trace | None = None,
         at: Tensor | None = None,
+        global_tokens: Tensor | None = None,
     ) -> Tensor:
         start = 0 if cache is None else cache.length
         x = self.module.embeddings(vectors, positions, segments, start).to(self.dtype)
         count = x.shape[1]
-        contexts = self._contexts(x, visible, prefix, positions, start, trace)
+        contexts = self._contexts(x, visible, prefix, positions, start, trace, global_tokens)
         memory_context = None
         if memory is not None:
             facts = bidirectional if memory_visible is None else memory_visible
@@ -207,9 +205,10 @@ class PreparedStack:
         positions: Tensor | None,
         start: int,
         trace: Trace | None,
+        global_tokens: Tensor | None,
     ) -> list[AttentionContext]:
-        context_of = self.module._sight
-        return [context_of(a, visible, prefix, positions, start, x, trace) for a in self.attentions]
+        facts = (visible, prefix, positions, start, x, trace, global_tokens)
+        return [self.module._sight(attention, *facts) for attention in self.attentions]
 
     def ragged(
         self,
@@ -217,6 +216,7 @@ class PreparedStack:
         segments: Tensor | None,
         groups: Sequence[RowGroup],
         position: Place | None = None,
+        global_tokens: Sequence[Tensor | None] | None = None,
     ) -> Tensor:
         """Return hidden states (N, D) of concatenated rows (N, E); with `position`, those of that
         position of each row (R, D)."""
@@ -228,15 +228,25 @@ class PreparedStack:
                 )
             ]
         ).to(self.dtype)
-        contexts = self.contexts(x, groups)
+        contexts = self.contexts(x, groups, global_tokens)
         for number, layer in enumerate(self.layers):
             at = position if number == len(self.layers) - 1 else None
             x = read_layer(layer, number, x, groups, contexts[self.context_of[number]], at)
         return x if self.final_norm is None else self.final_norm(x)
 
-    def contexts(self, x: Tensor, groups: Sequence[RowGroup]) -> list[list[AttentionContext]]:
-        """Return the attention contexts [i][g] of `attentions[i]` in group g of the rows (N, D)."""
-        by_group = [self._contexts(group, None, None, None, 0, None) for group in cut(x, groups)]
+    def contexts(
+        self,
+        x: Tensor,
+        groups: Sequence[RowGroup],
+        global_tokens: Sequence[Tensor | None] | None = None,
+    ) -> list[list[AttentionContext]]:
+        """Return the attention contexts [i][g] of `attentions[i]` in group g of the rows (N, D),
+        with the `global_tokens` of each group."""
+        marks = [None] * len(groups) if global_tokens is None else global_tokens
+        by_group = [
+            self._contexts(group, None, None, None, 0, None, marked)
+            for group, marked in zip(cut(x, groups), marks, strict=True)
+        ]
         return [
             [group_contexts[i] for group_contexts in by_group] for i in range(len(self.attentions))
         ]
@@ -272,12 +282,14 @@ def _attended(
     """Apply a layer's self-attention at all positions or at the selected ones."""
     h = half.enter(x)
     if selection is None:
+        inputs = (h, h)
         query, key, value = (p for out, count in half.own(h) for p in half.split(out, count))
     else:
         context, x = context.of_queries(selection.positions), selection.take(x)
-        query = half.split(half.query(selection.take(h)), 1)[0]
+        inputs = (selection.take(h), h)
+        query = half.split(half.query(inputs[0]), 1)[0]
         key, value = half.split(half.both(h), 2)
-    return half.leave(half.mixed(query, key, value, context, cache, layer), x)
+    return half.leave(half.mixed(query, key, value, context, cache, layer, inputs), x)
 
 
 def _across(
@@ -310,12 +322,20 @@ def _ragged(
     """Apply self-attention to concatenated rows (N, D), group by group. `at` is the flat index of
     the only query of each row; None if all positions are queries."""
     h = half.enter(x)
-    outputs = half.own(h) if at is None else [(half.query(h[at]), 1), (half.both(h), 2)]
+    chosen = h if at is None else h[at]
+    outputs = half.own(h) if at is None else [(half.query(chosen), 1), (half.both(h), 2)]
     x = x if at is None else x[at]
     rows = [group.count for group in groups]
     num_positions = [group.count * group.length for group in groups]
     selected = at is not None
     parts = [p.split(rows if selected and count == 1 else num_positions) for p, count in outputs]
+    inputs = [
+        [
+            source.unflatten(0, (group.count, -1))
+            for group, source in zip(groups, sources, strict=True)
+        ]
+        for sources in (chosen.split(rows if selected else num_positions), h.split(num_positions))
+    ]
     out = x.new_empty(len(x), half.heads * half.width)
     begin = 0
     for number, (group, context) in enumerate(zip(groups, contexts, strict=True)):
@@ -324,7 +344,8 @@ def _ragged(
             for part, (_, count) in zip(parts, outputs, strict=True)
             for heads in half.split(part[number].unflatten(0, (group.count, -1)), count)
         )
-        mixed = half.mixed(query, key, value, context, layer=layer)
+        sources = (inputs[0][number], inputs[1][number])
+        mixed = half.mixed(query, key, value, context, layer=layer, inputs=sources)
         end = begin + mixed.shape[0] * mixed.shape[1]
         out[begin:end].view(mixed.shape).copy_(mixed)
         begin = end
@@ -397,6 +418,7 @@ class Prepared:
         """As `Transformer.encode`, with its arguments."""
         if self.encoder is None:
             raise ConfigError("this model has no encoder", where="encoder", do="use decode")
+        facts["global_tokens"] = self.network.global_tokens(tokens, facts.get("positions"))
         return self.encoder(self.network.token_vectors(tokens), **facts)
 
     @torch.no_grad()
@@ -442,7 +464,11 @@ class Prepared:
             x = torch.cat([run(ids, segments=kind).flatten(0, 1) for ids, kind in groups_of_ids])
             return x if position is None else x[places_of(groups, position, x.device)]
         vectors = self.network.token_vectors(tokens[None])[0]
-        return stack.ragged(vectors, segments, groups, position)
+        return stack.ragged(vectors, segments, groups, position, self.marks(tokens, groups))
+
+    def marks(self, tokens: Int[Tensor, " N"], groups: Sequence[RowGroup]) -> list[Tensor | None]:
+        """Return the global tokens of each group of concatenated rows."""
+        return [self.network.global_tokens(ids) for ids in cut(tokens, groups)]
 
     @property
     def reader(self) -> PreparedStack:

@@ -225,7 +225,8 @@ def spans_of(counts: Sequence[int]) -> dict[int, list[slice]]:
 
 def can_share(network: Prepared, other: Prepared) -> bool:
     """Whether two networks can be run together: they have equal architectures, shared weights and
-    no adapter that adds vectors or keys in front; or they use the same other engine."""
+    neither global tokens nor an adapter that adds vectors or keys in front; or they use the same
+    other engine."""
     if network.engine is not None or other.engine is not None:
         return network.engine is other.engine
     return (
@@ -234,6 +235,7 @@ def can_share(network: Prepared, other: Prepared) -> bool:
         and network.network.tokens.weight is other.network.tokens.weight
         and (network.encoder is None) == (other.encoder is None)
         and network.reader.config == other.reader.config
+        and network.reader.config.global_tokens is None
         and _is_plain(network)
         and _is_plain(other)
     )

@@ -6,24 +6,29 @@ positions behind the old ones and reads all of them as a view, without copying. 
 memory gives to cross-attention is computed on the first step and kept. Rows leave, or take each
 other's places, within the same buffers.
 
-`attend` chooses between two kernels that agree to rounding: an explicit one (matrix product, bias,
-softmax, dropout, matrix product), and PyTorch's scaled-dot-product attention. The table `KERNELS`
-holds the choice, made by measurement; the explicit kernel is also taken where weights are asked
-for, or a learned bias wants a gradient. While a program is exported it is the explicit one without
-reshaping, which is read as four operations. What a layer may see arrives as an `AttentionContext`,
-made once per distinct pattern and forward and shared by its layers.
+A mask whose keys lie in a band around each query is computed in blocks of queries, each with the
+keys of its band and those that are seen from everywhere, so that time and memory grow with the
+length and not with its square. Global tokens (`GlobalRows`) have projections of their own.
+
+Within a block, or without a band, `attend` chooses between two kernels that agree to rounding: an
+explicit one (matrix product, bias, softmax, dropout, matrix product), and PyTorch's scaled-dot-
+product attention. The table `KERNELS` holds the choice, made by measurement; the explicit kernel is
+also taken where weights are asked for, or a learned bias wants a gradient. While a program is
+exported it is the explicit one without reshaping, which is read as four operations. What a layer
+may see arrives as an `AttentionContext`, made once per distinct pattern and forward and shared by
+its layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from maskwright.base.errors import ConfigError, DataError
@@ -218,6 +223,116 @@ KERNELS: dict[tuple[str, KernelCase], Kernel] = {
 }
 
 
+# Measured on CPUs (docs/log.md): the largest and the smallest block of queries, and how many times
+# longer than what a block reads a row must be.
+LARGEST_BLOCK, SMALLEST_BLOCK, WORTH_BLOCKS = 256, 32, 1.5
+
+# Positions (B, G) of global tokens in each row, and which of these count (B, G).
+GlobalPlaces = tuple[Int[Tensor, "B G"], Bool[Tensor, "B G"]]
+
+
+def places_of(marked: Bool[Tensor, "B K"]) -> GlobalPlaces | None:
+    """The positions that are `marked`; None without any. Rows have as many places as the row with
+    the most of them needs; those that are left over do not count."""
+    counts = marked.sum(1)
+    order = (~marked).to(torch.int8).argsort(dim=1, stable=True)[:, : int(counts.max())]
+    numbers = torch.arange(order.shape[1], device=marked.device)
+    return (order, numbers < counts[:, None]) if order.shape[1] else None
+
+
+def block_size(window: tuple[int, int], length: int) -> int | None:
+    """How many queries of a row of `length` are computed together when each sees a `window`; None
+    where all are, because the row is short."""
+    size = min(LARGEST_BLOCK, max(SMALLEST_BLOCK, *window))
+    num_keys = size * (1 + sum(-(-side // size) for side in window))
+    return size if length >= WORTH_BLOCKS * num_keys else None
+
+
+def _blocks(
+    window: tuple[int, int], size: int, length: int
+) -> Iterator[tuple[slice, slice, slice]]:
+    """(queries, pieces, keys) of each block; pieces of `size` keys that hold the window."""
+    before, after = (-(-side // size) for side in window)
+    for number, begin in enumerate(range(0, length, size)):
+        pieces = slice(max(0, number - before), number + 1 + after)
+        keys = slice(pieces.start * size, min(length, pieces.stop * size))
+        yield slice(begin, min(length, begin + size)), pieces, keys
+
+
+def keys_read(window: tuple[int, int] | None, length: int) -> float:
+    """How many keys are computed for a query of a row of `length`, on average."""
+    size = None if window is None else block_size(window, length)
+    if size is None or window is None:
+        return float(length)
+    blocks = _blocks(window, size, length)
+    return sum((q.stop - q.start) * (k.stop - k.start) for q, _, k in blocks) / length
+
+
+class Band(NamedTuple):
+    """Blocks of `size` queries, and the keys that each of them reads: pieces of the same size, and
+    in front of them `columns`, those of the global tokens.
+
+    Attributes:
+        blocks: (pieces, context) of each block.
+    """
+
+    size: int
+    columns: GlobalPlaces | None
+    blocks: list[tuple[slice, AttentionContext]]
+
+    def keys(self, keys: Float[Tensor, "B H K W"]) -> list[Float[Tensor, "B H N W"]]:
+        """The keys, or the values, of each block."""
+        pieces = keys.split(self.size, 2)
+        front: tuple[Tensor, ...] = ()
+        if self.columns is not None:
+            index = self.columns[0][:, None, :, None].expand(-1, keys.shape[1], -1, keys.shape[3])
+            front = (keys.gather(2, index),)
+        return [torch.cat((*front, *pieces[numbers]), 2) for numbers, _ in self.blocks]
+
+
+@dataclass
+class GlobalRows:
+    """Queries that see all keys of their text, through projections of their own.
+
+    Attributes:
+        marked: which queries these are.
+        global_places: where they are; None: all queries are computed so, and the others dropped.
+        everywhere: what they would see at all positions.
+    """
+
+    marked: Bool[Tensor, "B Q"]
+    global_places: GlobalPlaces | None
+    everywhere: AttentionContext
+
+    @cached_property
+    def context(self) -> AttentionContext:
+        """What the computed queries see."""
+        if self.global_places is None:
+            return self.everywhere
+        return self.everywhere.of_queries(self.global_places[0])
+
+    def of_queries(self, positions: Int[Tensor, "B Q"]) -> GlobalRows:
+        marked = self.marked.gather(1, positions)
+        return GlobalRows(marked, None, self.everywhere.of_queries(positions))
+
+    def take(self, x: Float[Tensor, "B Q D"]) -> Float[Tensor, "B G D"]:
+        """The inputs of the computed queries."""
+        if self.global_places is None:
+            return x
+        return x.gather(1, self.global_places[0][..., None].expand(-1, -1, x.shape[-1]))
+
+    def put(
+        self, out: Float[Tensor, "B Q *any"], rows: Float[Tensor, "B G *any"]
+    ) -> Float[Tensor, "B Q *any"]:
+        """`out` with the outputs of these queries in place of its own."""
+        if self.global_places is None:
+            return torch.where(self.marked.view(*out.shape[:2], *[1] * (out.dim() - 2)), rows, out)
+        positions, counts = self.global_places
+        begins = torch.arange(len(positions), device=out.device)[:, None] * out.shape[1]
+        flat = (begins + positions)[counts]
+        return out.flatten(0, 1).index_copy(0, flat, rows[counts]).view(out.shape)
+
+
 @dataclass
 class AttentionContext:
     """What the layers of one pattern see in one forward.
@@ -228,6 +343,7 @@ class AttentionContext:
         rotary: cosines and signed sines of the queries' positions.
         key_rotary: of the keys' positions, where they are not those of the queries.
         weights: where attention weights (B, H, Q, K) are appended, layer by layer, if wanted.
+        global_rows: those of the queries that are global tokens.
     """
 
     mask_at_size: SizedMask
@@ -235,6 +351,7 @@ class AttentionContext:
     rotary: tuple[Tensor, Tensor] | None = None
     key_rotary: tuple[Tensor, Tensor] | None = None
     weights: list[Tensor] | None = None
+    global_rows: GlobalRows | None = None
     _joined: dict[torch.dtype, Tensor | None] = field(default_factory=dict)
     _with_prefix_keys: dict[int, AttentionContext] = field(default_factory=dict)
 
@@ -249,13 +366,30 @@ class AttentionContext:
                 self._joined[dtype] = distance if mask is None else distance + mask
         return self._joined[dtype]
 
+    @cached_property
+    def band(self) -> Band | None:
+        """The blocks of queries that are computed one after the other; None: all together."""
+        mask_at_size, mask = self.mask_at_size, self.mask_at_size.mask
+        length = mask_at_size.queries
+        alone = mask_at_size.start == 0 and mask_at_size.keys == length and self.distance is None
+        if mask.band is None or not alone or self.weights is not None:
+            return None
+        if torch.compiler.is_exporting() or (size := block_size(mask.band, length)) is None:
+            return None
+        columns = None if mask.columns is None else places_of(mask.columns)
+        blocks = [
+            (pieces, AttentionContext(mask_at_size.of_block(queries, keys, columns)))
+            for queries, pieces, keys in _blocks(mask.band, size, length)
+        ]
+        return Band(size, columns, blocks)
+
     def with_prefix_keys(self, count: int) -> AttentionContext:
         """The same with `count` keys in front that every query sees, at no distance; made once."""
         if count not in self._with_prefix_keys:
             distance = None if self.distance is None else F.pad(self.distance, (count, 0))
             mask_at_size = self.mask_at_size.with_prefix_keys(count)
             self._with_prefix_keys[count] = AttentionContext(
-                mask_at_size, distance, weights=self.weights
+                mask_at_size, distance, weights=self.weights, global_rows=self.global_rows
             )
         return self._with_prefix_keys[count]
 
@@ -271,7 +405,12 @@ class AttentionContext:
             )
             rotary = (cosine, sine)
         return AttentionContext(
-            self.mask_at_size.of_queries(positions), distance, rotary, self.rotary, self.weights
+            self.mask_at_size.of_queries(positions),
+            distance,
+            rotary,
+            self.rotary,
+            self.weights,
+            None if self.global_rows is None else self.global_rows.of_queries(positions),
         )
 
 
@@ -299,6 +438,17 @@ def attend(
     """
     dropout = dropout if training else 0.0
     key, value = repeat_heads(key, query), repeat_heads(value, query)
+    if (band := context.band) is not None:
+        blocks = zip(
+            query.split(band.size, 2), band.keys(key), band.keys(value), band.blocks, strict=True
+        )
+        return torch.cat(
+            [
+                attend(q, k, v, block, scale=scale, dropout=dropout, training=training)
+                for q, k, v, (_, block) in blocks
+            ],
+            1,
+        )
     kernel = _kernel(query, context, dropout)
     if kernel == "traced":
         out = _traced(query, key, value, context, scale)
@@ -314,6 +464,26 @@ def repeat_heads(x: Float[Tensor, "B G K W"], query: Tensor) -> Float[Tensor, "B
     """Keys or values, each as often as heads of the `query` share it."""
     group = query.shape[1] // x.shape[1]
     return x if group == 1 else x[:, :, None].expand(-1, -1, group, -1, -1).flatten(1, 2)
+
+
+def see_all(
+    query: Float[Tensor, "B H G W"],
+    key: Float[Tensor, "B H K W"],
+    value: Float[Tensor, "B H K W"],
+    rows: GlobalRows,
+    before: Before | None,
+    layer: int,
+    attend: Callable[[Tensor, Tensor, Tensor, AttentionContext], Tensor],
+) -> Float[Tensor, "B G H W"]:
+    """The outputs of the global `rows`, over the keys and values of their own projections."""
+    context = rows.context
+    if before is not None:
+        key, value, context = before(key, value, context, layer)
+    out = attend(query, key, value, context)
+    if context.weights is not None:
+        *_, local, theirs = context.weights
+        context.weights[-2:] = [torch.where(rows.marked[:, None, :, None], theirs, local)]
+    return out
 
 
 def _kernel(query: Tensor, context: AttentionContext, dropout: float) -> Kernel:
@@ -395,6 +565,10 @@ class AttentionModule(nn.Module):
         self.key = Linear(width, keys, bias=config.bias)
         self.value = Linear(width, keys, bias=config.bias)
         self.output = Linear(inner, width, bias=config.bias)
+        if config.global_tokens is not None:
+            self.query_global = Linear(width, inner, bias=config.bias)
+            self.key_global = Linear(width, inner, bias=config.bias)
+            self.value_global = Linear(width, inner, bias=config.bias)
         # Set from outside by a method of adaptation (model/adapters/prefix.py).
         self.before: Before | None = None
 
@@ -424,17 +598,21 @@ class AttentionModule(nn.Module):
             key, value = cache.extend(layer, key, value)
         if self.before is not None:
             key, value, context = self.before(key, value, context, layer)
-        out = attend(
-            query,
-            key,
-            value,
-            context,
-            scale=self.config.head_width**-0.5 if self.config.scaled else 1.0,
-            dropout=self.config.dropout,
-            training=self.training,
-        )
+        out = self._attend(query, key, value, context)
+        if (rows := context.global_rows) is not None:
+            source = x if memory is None else memory
+            pair = self._heads(self.key_global(source)), self._heads(self.value_global(source))
+            query = self._heads(self.query_global(rows.take(x)))
+            out = rows.put(out, see_all(query, *pair, rows, self.before, layer, self._attend))
         out = self.output(out.reshape(*x.shape[:2], -1))
         return drop(out, self.config.output_dropout, self.training)
+
+    def _attend(
+        self, query: Tensor, key: Tensor, value: Tensor, context: AttentionContext
+    ) -> Tensor:
+        scale = self.config.head_width**-0.5 if self.config.scaled else 1.0
+        rate = self.config.dropout
+        return attend(query, key, value, context, scale=scale, dropout=rate, training=self.training)
 
     def _heads(self, x: Tensor) -> Tensor:
         heads = x.view(*x.shape[:2], -1, self.config.head_width)

@@ -9,7 +9,7 @@ per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 
       Stack             embeddings, blocks, weights_of, final_norm, final_dropout
         Embeddings      positions, segments, norm, scaled, dropout
         Block           attention, feed_forward, norm, placement, cross_attention, ...
-          Attention     heads, head_width, key_heads, pattern, window, positions, bias, scaled, ...
+          Attention     heads, head_width, key_heads, pattern, window, global_tokens, ...
           FeedForward   width, activation, gated, bias, dropout
           Norm          kind, eps, bias
       VocabularyHead    transform, tied, bias, scaled
@@ -119,6 +119,22 @@ class Relative:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GlobalTokens:
+    """Tokens that see all tokens of their text and are seen by all, beside a window, through
+    projections of their own (Longformer, Beltagy et al. 2020, arXiv:2004.05150, section 3.1):
+    `first`: the first of each text; `question`: those before the first `separator`; `answer`:
+    those behind it, and behind a second one that follows at once."""
+
+    which: Literal["none", "first", "question", "answer"] = "none"
+    separator: int = 2
+
+    @property
+    def parts_at(self) -> int | None:
+        """The token that every text must have, for its global tokens to be told."""
+        return self.separator if self.which in ("question", "answer") else None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Attention:
     """`window` is (left, right) neighbours that stay visible; None means all the pattern allows.
     `dropout` drops weights; `output_dropout` what the last projection gives, in this half of a
@@ -130,6 +146,7 @@ class Attention:
     head_width: int
     pattern: Literal["bidirectional", "causal"]
     window: tuple[int, int] | None = None
+    global_tokens: GlobalTokens | None = None
     positions: Rotary | Relative | None = None
     bias: bool = True
     scaled: bool = True
@@ -153,6 +170,15 @@ class Attention:
         _require(
             not turns or self.head_width % 2 == 0, "attention.head_width", self.head_width, even
         )
+        value = (self.pattern, self.positions)
+        fits = self.global_tokens is None or value == ("bidirectional", None)
+        _require(fits, "attention.global_tokens", value, "bidirectional, without positions")
+
+    @property
+    def view(self) -> tuple[object, ...]:
+        """What decides who sees whom, and from where: layers alike in it share a context."""
+        by_distance = (self.positions, self.head_width)
+        return (self.pattern, self.window, self.global_tokens, *by_distance)
 
     @property
     def num_key_heads(self) -> int:
@@ -191,9 +217,9 @@ class Block:
         _rate("block.dropout", self.dropout)
         over = self.cross_attention
         if over is not None:  # a memory has neither order nor positions
-            value = (over.pattern, over.positions, over.window)
-            valid = "bidirectional, without positions and window"
-            _require(value == ("bidirectional", None, None), "cross_attention", value, valid)
+            value = (over.pattern, over.positions, over.window, over.global_tokens)
+            valid = "bidirectional, without positions, window and global tokens"
+            _require(value == ("bidirectional", None, None, None), "cross_attention", value, valid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +257,12 @@ class Stack:
             fits = 0 <= source <= layer and self.blocks[source] == self.blocks[layer]
             where, valid = f"stack.weights_of.{layer}", "an equal layer at or before it"
             _require(fits, where, source, valid)
+
+    @property
+    def global_tokens(self) -> GlobalTokens | None:
+        """Which tokens are global in the layers that have such; None without such layers."""
+        rules = (block.attention.global_tokens for block in self.blocks)
+        return next((rule for rule in rules if rule is not None), None)
 
     @property
     def longest(self) -> int | None:

@@ -43,6 +43,8 @@ class AttentionMask:
         rows: the number of rows the mask holds facts about; None where it is the same for all.
         form: what can be proved of the predicate without evaluating it.
         itself: whether every query sees the key that stands where it does.
+        band: how far before and after a query the keys stand that it sees, at most.
+        columns: keys (B, K) that are seen from outside the band, too.
     """
 
     def __init__(
@@ -52,8 +54,11 @@ class AttentionMask:
         rows: int | None = None,
         form: Literal["all", "causal"] | None = None,
         itself: bool = False,
+        band: tuple[int, int] | None = None,
+        columns: Bool[Tensor, "B K"] | None = None,
     ) -> None:
         self.rule, self.name, self.rows, self.form = rule, name, rows, form
+        self.band, self.columns = band, columns
         self.itself = itself or form is not None
 
     def __repr__(self) -> str:
@@ -64,11 +69,14 @@ class AttentionMask:
             return other
         if other.form == "all":
             return self
+        narrow = other if self.band is None else self
         return AttentionMask(
             lambda row, query, key: self.rule(row, query, key) & other.rule(row, query, key),
             f"({self.name} & {other.name})",
             _common_rows(self, other),
             itself=self.itself and other.itself,
+            band=narrow.band,
+            columns=narrow.columns,
         )
 
     def __or__(self, other: AttentionMask) -> AttentionMask:
@@ -82,6 +90,13 @@ class AttentionMask:
             _common_rows(self, other),
             itself=self.itself or other.itself,
         )
+
+    def with_global_keys(self, marked: Bool[Tensor, "B K"]) -> AttentionMask:
+        """The same, and every query sees the keys that are `marked`."""
+        mask = self | real(marked)
+        if self.band is not None:
+            mask.band, mask.columns = self.band, marked
+        return mask
 
     def with_prefix_keys(self, count: int) -> AttentionMask:
         """The same among keys that have `count` others in front, which every query sees."""
@@ -140,6 +155,35 @@ class SizedMask:
         return SizedMask(
             self.mask.of_queries(positions), positions.shape[1], self.keys, 0, self.device
         )
+
+    def of_block(
+        self,
+        queries: slice,
+        keys: slice,
+        columns: tuple[Int[Tensor, "B G"], Bool[Tensor, "B G"]] | None = None,
+    ) -> SizedMask:
+        """Of the `queries`, over the `keys`, which hold their band. In front of these stand those
+        at `columns` (their positions, and which of these count), that the band then leaves out."""
+        mask, begin = self.mask, self.start + queries.start
+        num_queries, num_keys = queries.stop - queries.start, keys.stop - keys.start
+        if columns is None:
+            narrow = AttentionMask(
+                lambda row, query, key: mask.rule(row, query + begin, key + keys.start),
+                f"(block of {mask.name})",
+                mask.rows,
+            )
+            return SizedMask(narrow, num_queries, num_keys, 0, self.device)
+        assert mask.columns is not None
+        rows, num_columns = columns[0].shape
+        band = torch.arange(keys.start, keys.stop, device=self.device).expand(rows, -1)
+        positions = torch.cat((columns[0], band), 1)
+        counts = torch.cat((columns[1], ~mask.columns[:, keys]), 1)
+
+        def rule(row: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            return mask.rule(row, query + begin, positions[row, key]) & counts[row, key]
+
+        narrow = AttentionMask(rule, f"(block of {mask.name})", rows)
+        return SizedMask(narrow, num_queries, num_columns + num_keys, 0, self.device)
 
     @cached_property
     def dense(self) -> Bool[Tensor, "B Q K"]:
@@ -216,6 +260,14 @@ def window(num_before: int, num_after: int) -> AttentionMask:
         lambda row, query, key: (query - key <= num_before) & (key - query <= num_after),
         f"window({num_before}, {num_after})",
         itself=num_before >= 0 and num_after >= 0,
+        band=(num_before, num_after),
+    )
+
+
+def sees_all(marked: Bool[Tensor, "B Q"]) -> AttentionMask:
+    """The query is a global token, which sees every key."""
+    return AttentionMask(
+        lambda row, query, key: marked[row, query] & (key >= 0), "sees_all", marked.shape[0]
     )
 
 
@@ -262,11 +314,15 @@ def visible_of(documents: Int[Tensor, "B T"] | None) -> AttentionMask | None:
 
 
 def pattern(
-    name: Literal["bidirectional", "causal"], limits: tuple[int, int] | None = None
+    name: Literal["bidirectional", "causal"],
+    limits: tuple[int, int] | None = None,
+    marked: Bool[Tensor, "B K"] | None = None,
 ) -> AttentionMask:
-    """The pattern that a config's `Attention` names, with its window."""
+    """The pattern that a config's `Attention` names, with its window and the `marked` global
+    tokens as keys; as queries, these see all (`sees_all`)."""
     mask = causal if name == "causal" else bidirectional
-    return mask if limits is None else mask & window(*limits)
+    mask = mask if limits is None else mask & window(*limits)
+    return mask if marked is None else mask.with_global_keys(marked)
 
 
 def reach(masks: Sequence[AttentionMask], length: int) -> Bool[Tensor, "B T T"]:

@@ -11,11 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from maskwright.base.errors import ConfigError, DataError
-from maskwright.model.nn.attention import AttentionContext, AttentionModule, KVCache
+from maskwright.model.nn.attention import (
+    AttentionContext,
+    AttentionModule,
+    GlobalRows,
+    KVCache,
+    places_of,
+)
 from maskwright.model.nn.config import (
     Attention,
     Block,
@@ -297,6 +303,7 @@ class StackModule(nn.Module):
         cache: KVCache | None = None,
         trace: Trace | None = None,
         at: Int[Tensor, " N"] | None = None,
+        global_tokens: Bool[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"] | Float[Tensor, "N D"]:
         """Hidden states of all positions, or with `at` of these flat ones (b*T + t) alone."""
         start = 0 if cache is None else cache.length
@@ -316,9 +323,11 @@ class StackModule(nn.Module):
         last_layer = len(self.config.weights_of) - 1
         for layer, source in enumerate(self.config.weights_of):
             attention = self.config.blocks[layer].attention
-            kind = (attention.pattern, attention.window, attention.positions, attention.head_width)
+            kind = attention.view
             if kind not in sights:
-                sights[kind] = self._sight(attention, visible, prefix, positions, start, x, trace)
+                sights[kind] = self._sight(
+                    attention, visible, prefix, positions, start, x, trace, global_tokens
+                )
             if trace is not None:
                 trace.hidden.append(x)
             x = self.blocks[str(source)](
@@ -349,8 +358,13 @@ class StackModule(nn.Module):
         start: int,
         x: Tensor,
         trace: Trace | None,
+        global_tokens: Tensor | None = None,
     ) -> AttentionContext:
-        mask = pattern(attention.pattern, attention.window)
+        marked = None if attention.global_tokens is None else global_tokens
+        if marked is not None and visible is not None:  # padding is no token
+            row, position = (torch.arange(size, device=x.device) for size in marked.shape)
+            marked = marked & visible.rule(row[:, None], position[None], position[None])
+        mask = pattern(attention.pattern, attention.window, marked)
         if prefix is not None:
             mask = mask | prefix_of(prefix)
         if visible is not None:
@@ -360,6 +374,15 @@ class StackModule(nn.Module):
             mask.draw(count, start + count, start=start, device=x.device),
             weights=None if trace is None else trace.weights,
         )
+        if marked is not None:
+            in_all_rows = torch.compiler.is_exporting() or trace is not None
+            global_places = None if in_all_rows else places_of(marked)
+            if in_all_rows or global_places is not None:
+                facts = bidirectional if visible is None else visible
+                everywhere = AttentionContext(
+                    facts.draw(count, device=x.device), weights=context.weights
+                )
+                context.global_rows = GlobalRows(marked, global_places, everywhere)
         if isinstance(attention.positions, Rotary):
             if positions is None:
                 positions = torch.arange(start, start + count, device=x.device)[None]

@@ -262,7 +262,43 @@ class Transformer(nn.Module):
             visible=visible,
             trace=trace,
             at=at,
+            global_tokens=self.global_tokens(tokens, positions),
         )
+
+    def global_tokens(
+        self, tokens: TokensOrVectors, positions: Int[Tensor, "#B T"] | None = None
+    ) -> Bool[Tensor, "B T"] | None:
+        """Which positions of the encoder are global tokens, by its rule; None where none are.
+
+        Raises:
+            DataError: the rule needs a separator, and a row has none, or vectors instead of ids.
+        """
+        rule = None if self.config.encoder is None else self.config.encoder.global_tokens
+        if rule is None or rule.which == "none":
+            return None
+        rows, count = tokens.shape[:2]
+        if rule.which == "first":
+            numbers = torch.arange(count, device=tokens.device)[None]
+            return ((numbers if positions is None else positions) == 0).expand(rows, -1)
+        ends = torch.zeros(rows, count, dtype=torch.bool, device=tokens.device)
+        if not tokens.is_floating_point():
+            ends = tokens == rule.separator
+        on_cpu = tokens.device.type == "cpu" and not torch.compiler.is_exporting()
+        if on_cpu and not bool(ends.any(-1).all()):
+            raise DataError(
+                f"the tokens with global attention, the {rule.which}, cannot be told",
+                where="tokens",
+                found="a row without the separator",
+                wanted=f"question and answer with the token {rule.separator} between them",
+                do='give pairs of texts, or set global_attention = "first"',
+            )
+        num_ends = ends.cumsum(1) - ends.long()  # before each position
+        if positions is not None:  # counted anew in each document
+            num_ends = num_ends - num_ends.masked_fill(positions != 0, 0).cummax(1).values
+        if rule.which == "question":
+            return (num_ends == 0) & ~ends
+        double_end = ends & ends.roll(1, 1) & (num_ends == 1)
+        return (num_ends > 0) & ~double_end
 
     def decode(
         self,

@@ -454,7 +454,7 @@ def sentence_files(path: Path) -> dict[str, bytes]:
     for module in modules:
         names += [
             f"{module.path}/{file.name}"
-            for file in sorted((path / module.path).iterdir() if module.path else ())
+            for file in sorted((path / module.path).glob("*") if module.path else ())
             if file.suffix in (".json", ".safetensors")
         ]
     return {name: (path / name).read_bytes() for name in names}

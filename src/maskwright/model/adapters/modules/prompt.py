@@ -61,6 +61,8 @@ class SoftPrompt(AdapterModule):
                 len(positions), -1
             )
             facts = {**facts, "positions": torch.cat([prompt_positions, positions + count], 1)}
+        if facts.get("global_tokens") is not None:
+            facts = {**facts, "global_tokens": F.pad(facts["global_tokens"], (count, 0))}
         if segments is not None:
             facts = {**facts, "segments": F.pad(segments, (count, 0))}
         if prefix is not None:

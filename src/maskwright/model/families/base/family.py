@@ -75,6 +75,14 @@ class Fields:
             raise self._wrong(key, value, f"a whole number, at least {smallest}")
         return value
 
+    def integers(self, key: str, default: int, count: int) -> list[int]:
+        """A whole number above 0 for each of `count`: in a list, or one for all."""
+        value = self._value(key, default)
+        numbers = value if isinstance(value, list) else [value] * count
+        if len(numbers) != count or not all(type(n) is int and 0 < n < 1 << 31 for n in numbers):
+            raise self._wrong(key, value, f"a whole number above 0, or a list of {count}")
+        return numbers
+
     def positive(self, key: str, default: float) -> float:
         value = self._value(key, default)
         if type(value) not in (int, float) or not 0 < value < 1:
