@@ -81,6 +81,11 @@ SMALL: dict[str, dict[str, Any]] = {
         **{"decoder_layers": 2, "decoder_attention_heads": 3, "decoder_ffn_dim": 36},
     },
 }
+SMALL["led"] = {
+    **{k: v for k, v in SMALL["bart"].items() if k != "max_position_embeddings"},
+    **{"max_encoder_position_embeddings": 34, "max_decoder_position_embeddings": 32},
+    "attention_window": 6,
+}
 
 
 def small(family: Family, architecture: str | None = None, **keys: Any) -> TransformerConfig:

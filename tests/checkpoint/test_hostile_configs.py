@@ -36,6 +36,7 @@ SIZES = {
     "decoder_layers decoder_attention_heads decoder_ffn_dim max_position_embeddings",
     "distilbert": "vocab_size dim n_layers n_heads hidden_dim max_position_embeddings",
 }
+SIZES["led"] = SIZES["bart"].replace("max_position", "max_encoder_position")
 SIZES |= {"roberta": SIZES["bert"], "longformer": SIZES["bert"]}
 SIZES |= dict.fromkeys(("electra", "albert"), SIZES["bert"] + " embedding_size")
 RATES = {
@@ -50,6 +51,7 @@ RATES = {
 }
 RATES |= {
     "roberta": RATES["bert"],
+    "led": "dropout attention_dropout activation_dropout",
     "longformer": RATES["bert"].replace(" classifier_dropout", ""),
     "electra": RATES["bert"] + " summary_last_dropout",
     "albert": RATES["bert"].replace("classifier_dropout", "classifier_dropout_prob"),
@@ -132,6 +134,7 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
         "max_position_embeddings": [1],
         "architectures": [["RobertaForCausalLM"]],
     },
+    "led": {"attention_window": [7], "global_attention": [2], "is_encoder_decoder": [False]},
     "longformer": {
         "attention_window": [3, [4, 4], [4, 4, 3], 0, 1 << 31, "512"],
         "global_attention": ["none", "all", 1],
@@ -160,6 +163,7 @@ def cases(name: str) -> Iterator[tuple[str, Any]]:
 
 TYPE = {"gpt2": "GPT2LMHeadModel", "openai-gpt": "OpenAIGPTLMHeadModel"}
 TYPE |= {"modernbert": "ModernBertForTokenClassification", "t5": "T5ForConditionalGeneration"}
+TYPE["led"] = "LEDForConditionalGeneration"
 TYPE |= {"llama": "LlamaForCausalLM"}
 TYPE |= {
     member.lower(): f"{member}ForSequenceClassification"

@@ -77,6 +77,7 @@ COUNTS = {
         **{"v1.1-xxl": 11_135_332_352},
     },
     "BartForConditionalGeneration": {"base": 139_420_416, "large": 406_291_456},
+    "LEDForConditionalGeneration": {"base": 161_844_480, "large": 459_801_600},
 }
 PUBLISHED = {
     (name, size, kind): count
@@ -133,6 +134,7 @@ TWICE = {
 # Keys that only an unusual member says.
 UNUSUAL = {
     "longformer": {"global_attention": "first"},
+    "led": {"global_attention": "answer"},
     "t5": {"tie_word_embeddings": False, "lm_head_is_shared": True},
 }
 

@@ -206,6 +206,8 @@ def other_weights(saved: Any) -> Callable[..., Any]:
         ("roberta", "RobertaModel"),
         ("roberta", "RobertaForSequenceClassification"),
         ("roberta", "RobertaForMultipleChoice"),
+        ("bart", "BartForConditionalGeneration"),
+        ("bart", "BartForQuestionAnswering"),
     ],
 )
 def test_a_short_model_reads_long_texts(name: str, kind: str, tmp_path: Path) -> None:
@@ -213,8 +215,10 @@ def test_a_short_model_reads_long_texts(name: str, kind: str, tmp_path: Path) ->
     pretrained.save(model_of(small(family(name), kind)), None, tmp_path / "short")
     out = exported(tmp_path / "short", tmp_path / "long", "long", window=24, length=100).folder
     long, short = pretrained.load(out), pretrained.load(tmp_path / "short")
-    assert long.config.longest == 100 and long.model_type == "longformer"
+    assert long.config.encoder.longest == 100
+    assert long.model_type == ("led" if name == "bart" else "longformer")
     head = {"Sequence": "first", "Question": "question", "Multiple": "answer"}
+    head |= {"Conditional": "first"}
     wanted = next((rule for word, rule in head.items() if word in kind), "none")
     assert long.config.encoder.global_tokens.which == wanted
     ids = torch.randint(3, 60, (2, 100), generator=torch.Generator().manual_seed(0))
@@ -222,6 +226,9 @@ def test_a_short_model_reads_long_texts(name: str, kind: str, tmp_path: Path) ->
     theirs, ours = short.model.encode(ids[:, :12]), long.model.encode(ids[:, :12])
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
     assert long.model.encode(ids).isfinite().all()
+    if name == "bart":
+        theirs, ours = (m.model.decode(ids[:, :9], memory=theirs) for m in (short, long))
+        torch.testing.assert_close(ours, theirs)
     again = tmp_path / "again"
     with pytest.raises(IncompatibleError):
         exported(out, again, "long")

@@ -63,7 +63,14 @@ def outputs(folder: Path) -> dict[str, torch.Tensor]:
         if architecture.endswith("MultipleChoice"):
             given = tokenizer([ONE, ONE], list(CHOICES), return_tensors="pt", padding=True)
             given = {key: value[None] for key, value in given.items()}
-        if start is not None and architecture.endswith(("Generation", "T5Model", "BartModel")):
+        if architecture.startswith("LED"):  # its caller names the global tokens
+            ends = (given["input_ids"] == tokenizer.sep_token_id).cumsum(1)
+            marked = ends == 0 if architecture.endswith("Answering") else ends < 0
+            marked[:, 0] = True
+            given["global_attention_mask"] = marked.long()
+        if start is not None and architecture.endswith(
+            ("Generation", "T5Model", "rtModel", "LEDModel")
+        ):
             given["decoder_input_ids"] = torch.full((len(first), 1), start)
         with torch.no_grad():
             answer = model(**given)

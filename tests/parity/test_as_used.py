@@ -44,7 +44,7 @@ def test_the_tokenizers_own_output(name: str, architecture: str, tmp_path: Path)
 @pytest.mark.parametrize("name", sorted({name for name, _ in used.CLASSES}))
 def test_segments_are_given_to_models_that_have_them(name: str, tmp_path: Path) -> None:
     """Whatever the tokenizer's style, of those whose ids the family can have."""
-    style = "roberta" if name in ("roberta", "bart", "longformer") else "bert"
+    style = "roberta" if name in ("roberta", "bart", "longformer", "led") else "bert"
     architecture = next(iter(family(name).architectures))
     folder = used.folder_of(family(name), architecture, tmp_path / "m", style)
     given = transformers.AutoTokenizer.from_pretrained(folder)(used.ONE)

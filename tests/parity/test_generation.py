@@ -62,7 +62,11 @@ def test_greedy_is_theirs(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind", "start"),
-    [("t5", "T5ForConditionalGeneration", 0), ("bart", "BartForConditionalGeneration", 2)],
+    [
+        ("t5", "T5ForConditionalGeneration", 0),
+        ("bart", "BartForConditionalGeneration", 2),
+        ("led", "LEDForConditionalGeneration", 2),
+    ],
 )
 @pytest.mark.parametrize("end", [None, 17])
 def test_greedy_from_a_source_is_theirs(
@@ -81,6 +85,9 @@ def test_greedy_from_a_source_is_theirs(
     for source in sources:
         start_and_end = {"decoder_start_token_id": start, "eos_token_id": end}
         more = {"num_beams": 1, "pad_token_id": 60, "forced_eos_token_id": None, **start_and_end}
+        if (marked := ours.global_tokens(torch.tensor([source]))) is not None:
+            more["global_attention_mask"] = marked.long()
+            theirs.config.pad_token_id = 60
         made = theirs_of(theirs, source, 14, **more)
         wanted.append([token for token in made[0, 1:].tolist() if token != end])
     assert generate(ours, [[start]] * 3, 14, sources=sources, end=end) == wanted

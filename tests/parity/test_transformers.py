@@ -90,8 +90,10 @@ def inputs(config: TransformerConfig) -> tuple[dict[str, Tensor], dict[str, Any]
     ours: dict[str, Any] = {"tokens": tokens, "visible": real(keep)}
     if rule is not None:  # their padding has attention outputs of zero
         ours["visible"] = visible_of(keep.to(torch.int32))
-    if rule is not None and rule.which == "first":
-        theirs["global_attention_mask"] = (torch.arange(LENGTH) == 0).long().expand(ROWS, -1)
+    if rule is not None and rule.which != "none" and not (config.heads and config.decoder is None):
+        chosen = torch.zeros_like(tokens)
+        chosen[:, : 1 if rule.which == "first" else 3] = 1
+        theirs["global_attention_mask"] = chosen
     if config.encoder is not None and config.encoder.embeddings.segments > 1:
         segments = (torch.arange(LENGTH)[None] >= lengths[:, None] // 2).long()
         theirs["token_type_ids"] = ours["segments"] = segments
@@ -103,17 +105,19 @@ def inputs(config: TransformerConfig) -> tuple[dict[str, Tensor], dict[str, Any]
         written = torch.arange(width)[None] < torch.tensor([[8], [1], [11], [4]])
         theirs |= {"decoder_input_ids": target, "decoder_attention_mask": written.long()}
         ours["target"], ours["target_visible"] = target, real(written)
+        ours["memory_visible"] = real(keep)
     return theirs, ours
 
 
 def states_of(model: Transformer, given: dict[str, Any]) -> dict[str, list[Tensor]]:
     """Our hidden states under the names of their outputs."""
     given = dict(given)
-    target, visible = given.pop("target", None), given.pop("target_visible", None)
+    names = ("target", "target_visible", "memory_visible")
+    target, visible, memory_visible = (given.pop(name, None) for name in names)
     states = model.hidden_states(**given)
     if target is None:
         return {"hidden_states": states}
-    seen = {"memory": states[-1], "memory_visible": given["visible"]}
+    seen = {"memory": states[-1], "memory_visible": memory_visible}
     written = model.hidden_states(target, visible=visible, **seen)
     return {"encoder_hidden_states": states, "decoder_hidden_states": written}
 
@@ -279,6 +283,7 @@ def test_the_comparison_notices_a_small_change(tmp_path: Path) -> None:
         ("T5Model", {"feed_forward_proj": "gelu", "num_decoder_layers": None}),
         ("BartForConditionalGeneration", {"scale_embedding": True}),
         ("BartModel", {"activation_function": "gelu_new"}),
+        ("LEDModel", {"attention_window": [4, 8, 16], "global_attention": "none"}),
         ("LongformerForMaskedLM", {"attention_window": 40, "global_attention": "first"}),
         (
             "LongformerModel",

@@ -41,7 +41,8 @@ def folder_of(member: Family, architecture: str, out: Path, style: str | None = 
         **{f"{role}_token_id": value for role, value in ids.items() if value is not None},
         "architectures": [architecture],
     }
-    for name in ("max_position_embeddings", "n_positions"):
+    sides = ("max_encoder_position_embeddings", "max_decoder_position_embeddings")
+    for name in ("max_position_embeddings", "n_positions", *sides):
         keys |= {name: keys[name] + 64} if name in keys else {}
     model = model_of(member.config(keys))
     pretrained.save(model, tokenizer, out, About(family=member.name))

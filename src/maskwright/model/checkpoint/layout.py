@@ -516,8 +516,11 @@ def _ids(
         token_id: int | None = getattr(tokenizer, role, None)
         return id_of(spare[role]) if token_id is None and role in spare else token_id
 
-    start = {} if about.decoder_start is None else {"decoder_start_token_id": about.decoder_start}
-    return {key: id_of(role) for key, role in roles.items()} | start
+    start = about.decoder_start
+    ids = {key: id_of(role) for key, role in roles.items()} | {"decoder_start_token_id": start}
+    if start is None:  # some classes refuse null
+        ids["decoder_start_token_id"] = id_of(roles.get("decoder_start_token_id", ""))
+    return {k: v for k, v in ids.items() if v is not None or k != "decoder_start_token_id"}
 
 
 def _require_ids(form: CheckpointLayout, ids: Mapping[str, int | None]) -> None:
