@@ -203,18 +203,21 @@ def test_long_texts(model: Path, tmp_path: Path) -> None:
     assert accuracies["head"] < 0.75, "the control: there is nothing to be seen in the head"
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "layers"])
 def test_what_is_read_of_a_text(pooling: str, tuned: Path, model: Path, tmp_path: Path) -> None:
     """A folder that transformers would read otherwise is none of its own."""
     out = tuned if pooling == "cls" else tmp_path / "out"
     if pooling != "cls":
         data = table(tmp_path / "data.csv", "classification")
-        finetuned(model, data, out, epochs=8, batch=16, rate=1e-2, pooling=pooling)
+        reads = {"layer_mix": True} if pooling == "layers" else {"pooling": pooling}
+        finetuned(model, data, out, epochs=8, batch=16, rate=1e-2, **reads)
     assert results_of(out)["seeds"][0]["accuracy"] > 0.9
     config = json.loads((out / "model" / "config.json").read_text())
     assert (config["model_type"] == "bert") is (pooling == "cls")
     loaded = load(out)
-    assert loaded.model.config.heads[0].pooling == {"cls": "place"}.get(pooling, pooling)
+    (head,) = loaded.model.config.heads
+    assert head.layer_mix is (pooling == "layers")
+    assert head.pooling == {"cls": "place", "layers": "place"}.get(pooling, pooling)
     assert loaded.predict(["the cat"])[0]["label"] == "meow"
 
 
@@ -567,6 +570,8 @@ def test_what_is_no_model_file_or_example_is_refused(
         ("classification", {"seeds": 0}, "--seeds"),
         ("classification", {"pooling": "median"}, "--pooling"),
         ("classification", {"long": "middle"}, "--long"),
+        ("classification", {"method": "embeddings", "layer_mix": True}, "--layer-mix"),
+        ("rewrites", {"layer_mix": True}, "--layer-mix"),
         ("classification", {"columns": {"group": ["text", "label"]}}, "--column"),
         ("similarity", {"long": "tail"}, "--long"),
         ("tags", {"pooling": "mean"}, "--pooling"),

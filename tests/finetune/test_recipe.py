@@ -54,7 +54,7 @@ def test_every_choice_comes_back() -> None:
     settings |= {"seeds": 5, "folds": 7, "seed": 9, "epochs": 7, "batch": 64, "accumulate": 4}
     settings |= {"rate": 3e-4, "length": 99, "long": "pieces-max", "layer_decay": 0.9}
     settings |= {"head_rate": 2.0, "weight_decay": 0.1, "warmup": 0.2, "patience": 2}
-    settings |= {"least_steps": 9, "prompt": "say: {source}", "pooling": "max"}
+    settings |= {"least_steps": 9, "prompt": "say: {source}", "pooling": "max", "layer_mix": True}
     settings |= {"dimensions": (64, 32), "hard_negatives": 3, "measure": "accuracy"}
     settings |= {"class_weights": "balanced", "label_smoothing": 0.1}
     settings |= {"teacher": "t", "teacher_temperature": 3.0, "curve": (50, 0), "threads": 3}

@@ -11,12 +11,17 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from checkpoint.small import model_of as small_model
+from checkpoint.small import small
 from maskwright.base.errors import ConfigError, DataError
+from maskwright.model.checkpoint.layout import num_parameters
 from maskwright.model.device.step_cost import cost
 from maskwright.model.families.base.family import family
+from maskwright.model.inference.blocks import fits
 from maskwright.model.nn import transformer
 from maskwright.model.nn.attention import KVCache
 from maskwright.model.nn.config import Head, Relative, Rotary, Tokens
+from maskwright.model.nn.initialise import build
 from maskwright.model.nn.kernels.linear import spare_rows
 from maskwright.model.nn.mask import real, same_document
 from maskwright.model.nn.stack import Trace
@@ -244,3 +249,38 @@ def test_cost_counts_what_torch_counts(
             model.decode(ids, memory=memory)
     wanted = 12 * sum(counted.body[s] + counted.attention[s] for s in counted.body)
     assert measured.get_total_flops() == wanted + 12 * counted.memory
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "bart"])
+def test_a_layer_mix_is_elmo_s(name: str) -> None:
+    """Equation 1 of Peters et al. 2018, from the states of a network with the same weights."""
+    member = family(name)
+    kind = next(k for k in member.architectures if k.endswith("ForSequenceClassification"))
+    plain = small_model(small(member, kind))
+    (head,) = plain.config.heads
+    mixing = build(replace(plain.config, heads=(replace(head, layer_mix=True),)))
+    assert mixing.num_parameters() == num_parameters(mixing.config)
+    mixing.load_state_dict(plain.state_dict(), strict=False)
+    mixing.eval()
+    ids = tokens(2, 9) % 31
+    stack, facts = mixing.decoder or mixing.encoder, {}
+    if mixing.encoder is not None and mixing.decoder is not None:
+        facts = {"memory": plain.encode(ids)}
+    run = mixing.encode if mixing.decoder is None else mixing.decode
+    states = plain.hidden_states(ids, **facts)
+    torch.testing.assert_close(run(ids, **facts), torch.stack(states).mean(0))
+    mix = mixing.heads[head.name].mix
+    with torch.no_grad():
+        mix.weights.copy_(torch.arange(len(states)).float())
+        mix.scale.fill_(2.0)
+    shares = torch.arange(len(states)).float().softmax(0)
+    wanted = 2 * sum(share * state for share, state in zip(shares, states, strict=True))
+    mixed = run(ids, **facts)
+    torch.testing.assert_close(mixed, wanted)
+    at = torch.tensor([0, 9])
+    torch.testing.assert_close(run(ids, at=at, **facts), wanted.flatten(0, 1)[at])
+    assert not torch.allclose(mixed, states[-1], atol=1e-2), "the control"
+    mixed.square().sum().backward()
+    assert mix.weights.grad.abs().min() > 0 and not fits(stack)
+    with pytest.raises(ConfigError):
+        replace(mixing.config, heads=(*mixing.config.heads, replace(head, name="other")))

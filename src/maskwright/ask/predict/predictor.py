@@ -43,6 +43,7 @@ from maskwright.learn.tasks.base.bag_of_words import (
 from maskwright.learn.tasks.base.choices import (
     HIERARCHICAL,
     LABEL_PROMPT,
+    LAYER_MIX,
     LONG,
     POOLINGS,
     PROMPT,
@@ -109,6 +110,7 @@ KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("beams", "longest"), COUNT),
     **dict.fromkeys(("step", "temperature"), ABOVE_0),
     "pooling": (lambda value: value in list(POOLINGS), ", ".join(POOLINGS)),
+    LAYER_MIX: (lambda value: type(value) is bool, "true or false"),
     "scale": (
         lambda value: _are_numbers(value) and len(value) == 2 and value[0] < value[1],
         "two numbers, the lower first",

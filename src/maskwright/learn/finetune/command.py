@@ -46,6 +46,7 @@ from maskwright.learn.tasks.base.add_head import has_untrained_pooler, reads_poo
 from maskwright.learn.tasks.base.choices import (
     APART,
     DIMENSIONS,
+    LAYER_MIX,
     POOLINGS,
     SKIPPED,
     VECTOR_POOLINGS,
@@ -424,6 +425,7 @@ def require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
         ("--prompt", recipe.prompt, task_type.writes, "text to text: source=… and target=…"),
         ("--pooling", recipe.pooling, is_pooled, text_tasks),
         ("--head-rate", recipe.head_rate, head is not None, "a task with a head"),
+        ("--layer-mix", recipe.layer_mix, head is not None, "a task with a head"),
         ("--class-weights", recipe.class_weights, has_classes, classes),
         ("--label-smoothing", recipe.label_smoothing or None, has_classes, classes),
         ("--within-words", recipe.within_words, head == "span", "answers within a text"),
@@ -490,7 +492,7 @@ def _settings(
 
 def _options(recipe: FinetuneRecipe, task_type: TaskType) -> dict[str, Any]:
     """Return the options of `task_type` that the recipe sets."""
-    names = ("pooling", "measure", "within_words")
+    names = ("pooling", LAYER_MIX, "measure", "within_words")
     options = {name: getattr(recipe, name) for name in names if getattr(recipe, name) is not None}
     if recipe.prompt is not None:
         template = Template(TEMPLATES.get(recipe.prompt, recipe.prompt))

@@ -323,7 +323,10 @@ class Learner(BaseLearner):
         """Whether the head is newly initialised, because the folder has none for these labels, or
         is a regression, into whose head the standardisation of other data is folded."""
         requested, saved = (
-            (c.pooler, [(h.name, h.kind, h.labels, h.transform, h.norm) for h in c.heads])
+            (
+                c.pooler,
+                [(h.name, h.kind, h.labels, h.transform, h.norm, h.layer_mix) for h in c.heads],
+            )
             for c in (self.config, self.loaded.config)
         )
         labels = self.task_type.labels

@@ -160,7 +160,13 @@ class Method:
         fitted methods."""
         if self.fitted is None and (self.adapter is None or not self.adapter.linear):
             return config
-        heads = tuple(replace(head, transform=None, norm=None, bias=True) for head in config.heads)
+        trained = self.fitted is None  # what is fitted on the states has no mix of them to learn
+        heads = tuple(
+            replace(
+                head, transform=None, norm=None, bias=True, layer_mix=head.layer_mix and trained
+            )
+            for head in config.heads
+        )
         return replace(config, pooler=False, heads=heads)
 
     @property

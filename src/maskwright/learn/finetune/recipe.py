@@ -42,7 +42,7 @@ SEEDS, EPOCHS, LEAST_STEPS = 3, 3, 100
 TRAINING = (
     *("epochs", "batch", "accumulate", "rate", "layer_decay", "head_rate"),
     *("weight_decay", "warmup", "patience", "least_steps"),
-    *("class_weights", "label_smoothing", "teacher", "search"),
+    *("class_weights", "label_smoothing", "teacher", "search", "layer_mix"),
 )
 # Settings of how a network reads and computes.
 READING = ("length", "pooling", "precision", "device")
@@ -107,6 +107,8 @@ class FinetuneRecipe:
         pooling: how token vectors become one vector per text: cls, mean or max (default: the one a
             sentence-transformers folder was made with; else mean for embedding tasks and the method
             embeddings, and cls).
+        layer_mix: the head reads a mix of all layers whose weights are learned, in place of the
+            last layer.
         dimensions: numbers of leading dimensions of an embedding that become vectors by themselves,
             beside all (Matryoshka), such as 256,128,64.
         hard_negatives: how many similar but wrong texts are mined for each pair of matching texts,
@@ -156,6 +158,7 @@ class FinetuneRecipe:
     device: str = "auto"
     prompt: str | None = None
     pooling: str | None = None
+    layer_mix: bool | None = None
     dimensions: tuple[int, ...] | None = None
     hard_negatives: int | None = None
     measure: str | None = None

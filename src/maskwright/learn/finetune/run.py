@@ -49,7 +49,7 @@ from maskwright.learn.finetune.recipe import hash_rows
 from maskwright.learn.finetune.result import PAGE, PASSES, RESULTS, SCRIPT, FinetuneResult, best_of
 from maskwright.learn.finetune.tune import Settings, passes_of, watching
 from maskwright.learn.pretrain.run import LOCK
-from maskwright.learn.tasks.base.choices import LABEL_PROMPT, POOLINGS, PROMPT, Long
+from maskwright.learn.tasks.base.choices import LABEL_PROMPT, LAYER_MIX, POOLINGS, PROMPT, Long
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
 from maskwright.learn.tasks.base.task_type import task_of
 from maskwright.model.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish, is_finished
@@ -329,6 +329,7 @@ def _facts(learner: BaseLearner, method: Method, settings: Settings, count: int)
             "adapter": ", ".join(adapter_facts) or None,
             "threads": torch.get_num_threads(),
             "pooling": pooling,
+            "layers read": "a learned mix of all" if task_type.options.get(LAYER_MIX) else None,
             **{name: task_type.options.get(name) for name in (PROMPT, LABEL_PROMPT)},
             "longest text": f"{learner.frame.length} tokens, {longer}",
         }

@@ -70,6 +70,9 @@ def parameter_shapes(config: TransformerConfig) -> Shapes:
         shapes |= _linear(name, head.labels, width, head.bias)
         if head.over is not None:
             shapes |= _stack(f"{name}.over", head.over, width, width)
+        if head.layer_mix:
+            blocks = list(config.stacks.values())[-1].blocks
+            shapes |= {f"{name}.mix.weights": (len(blocks) + 1,), f"{name}.mix.scale": (1,)}
     return shapes
 
 

@@ -189,15 +189,20 @@ def _packs(dtype: torch.dtype) -> bool:
 # ------------------------------------------------------------------------------ blocks
 def fits(stack: StackModule) -> bool:
     """Whether the prepared blocks can apply all hooks of `stack`: there are none on the stack, a
-    layer, a norm or the input of a sublayer, and all or no attention modules have a `before`."""
+    layer, a norm or the input of a sublayer, and all or no attention modules have a `before`. They
+    keep no states of earlier layers, which a mix reads."""
     before = {m.before is None for m in stack.modules() if isinstance(m, AttentionModule)}
-    return len(before) == 1 and not any(
-        _hooked(module)
-        if isinstance(module, StackModule | BlockModule | NormModule)
-        else _unseen(module)
-        for module in stack.modules()
-        if isinstance(
-            module, StackModule | BlockModule | NormModule | AttentionModule | FeedForwardModule
+    return (
+        not stack.mixed_by
+        and len(before) == 1
+        and not any(
+            _hooked(module)
+            if isinstance(module, StackModule | BlockModule | NormModule)
+            else _unseen(module)
+            for module in stack.modules()
+            if isinstance(
+                module, StackModule | BlockModule | NormModule | AttentionModule | FeedForwardModule
+            )
         )
     )
 

@@ -305,7 +305,8 @@ class Head:
     `dropout` after it. `bias` is the projection's. Layers `over` the pieces of a text let these see
     each other before one vector is made of them (`model/nn/transformer.py`). `pooling`: what is
     read of a text is the state of one place, or the mean or the largest of each number over its
-    tokens."""
+    tokens. With `layer_mix` the head reads, in place of the last layer's states, a learned mix of
+    those of all layers (Peters et al. 2018, arXiv:1802.05365, equation 1)."""
 
     name: str
     kind: Literal["sequence", "token", "span", "choice"]
@@ -317,6 +318,7 @@ class Head:
     dropout: float = 0.0
     over: Stack | None = None
     pooling: TextPooling = "place"
+    layer_mix: bool = False
 
     def __post_init__(self) -> None:
         name = bool(NAME.fullmatch(self.name))
@@ -355,6 +357,9 @@ class TransformerConfig:
             raise ConfigError("a model needs an encoder, a decoder or both", where="encoder")
         if self.pooler and self.encoder is None:
             raise ConfigError("a pooler needs an encoder", where="pooler")
+        if any(head.layer_mix for head in self.heads):
+            alone = len(self.heads) == 1 and self.vocabulary_head is None
+            _require(alone, "heads.layer_mix", "another head beside it", "one head, which mixes")
 
     @property
     def stacks(self) -> dict[str, Stack]:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from maskwright.model.nn.attention import AttentionModule
 from maskwright.model.nn.config import TransformerConfig
-from maskwright.model.nn.stack import StackModule
+from maskwright.model.nn.stack import LayerMix, StackModule
 from maskwright.model.nn.transformer import HeadModule, Transformer, VocabularyHeadModule
 
 Distribution = Literal["truncated", "normal", "fan_in", "uniform"]
@@ -101,6 +101,9 @@ def initialise(
                 draw.matrix(module.weight, 1, 1.0)
             inputs = model.config.tokens.width if module.weight is None else module.weight.shape[1]
             draw.bias(module.bias, inputs)
+        elif isinstance(module, LayerMix):
+            module.weights.zero_()
+            module.scale.fill_(1.0)
         elif hasattr(module, "weight") and isinstance(module.weight, Tensor):
             module.weight.fill_(1.0)
             if isinstance(module.bias, Tensor):

@@ -248,12 +248,30 @@ class BlockModule(nn.Module):
         return x if after is None else after(x)
 
 
+class LayerMix(nn.Module):
+    """`scale * sum_j softmax(weights)_j * h_j` over the embeddings' output and that of each layer,
+    the last one after the final norm (Peters et al. 2018, equation 1)."""
+
+    def __init__(self, states: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(states))
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, states: list[Float[Tensor, "B T D"]]) -> Float[Tensor, "B T D"]:
+        shares = self.weights.softmax(0).unbind()
+        mixed = shares[0] * states[0]
+        for share, state in zip(shares[1:], states[1:], strict=True):
+            mixed = mixed + share * state
+        return (self.scale * mixed).to(states[0].dtype)
+
+
 @dataclass
 class Trace:
     """What an explorer or a parity test wants to see of a forward.
 
     Attributes:
-        hidden: the embeddings' output and each layer's; the last one after the final norm.
+        hidden: the embeddings' output and each layer's; the last one after the final norm, and a
+            mix of all where the head reads one.
         weights: attention weights (B, H, Q, K), layer by layer.
         cross_weights: the same, of cross-attention.
     """
@@ -289,6 +307,8 @@ class StackModule(nn.Module):
             assert isinstance(table, Relative)
             self.relative = EmbeddingTable(table.buckets, heads)
         self.final_norm = NormModule(config.blocks[-1].norm, width) if config.final_norm else None
+        # The head's that reads a mix of layers: in a tuple, for its weights belong to the head.
+        self.mixed_by: tuple[LayerMix, ...] = ()
 
     def forward(
         self,
@@ -317,8 +337,8 @@ class StackModule(nn.Module):
             memory_context = AttentionContext(
                 mask_at_size, weights=None if trace is None else trace.cross_weights
             )
-        selection = None
-        if at is not None and trace is None and cache is None:
+        selection, states = None, list[Tensor]()
+        if at is not None and trace is None and cache is None and not self.mixed_by:
             selection = Selection.of(at, len(x), count)
         last_layer = len(self.config.weights_of) - 1
         for layer, source in enumerate(self.config.weights_of):
@@ -330,6 +350,7 @@ class StackModule(nn.Module):
                 )
             if trace is not None:
                 trace.hidden.append(x)
+            states += [x] if self.mixed_by else []
             x = self.blocks[str(source)](
                 x,
                 sights[kind],
@@ -343,6 +364,8 @@ class StackModule(nn.Module):
             cache.advance(count)
         x = x if self.final_norm is None else self.final_norm(x)
         x = dropout(x, self.config.final_dropout, self.training)
+        for mix in self.mixed_by:
+            x = mix([*states, x])
         if trace is not None:
             trace.hidden.append(x)
         if selection is not None:

@@ -47,7 +47,7 @@ from maskwright.model.nn.kernels.dropout import dropout
 from maskwright.model.nn.kernels.linear import Linear, spare_rows
 from maskwright.model.nn.layers import ACTIVATIONS, NormModule
 from maskwright.model.nn.mask import AttentionMask, same_document
-from maskwright.model.nn.stack import EmbeddingTable, StackModule, Trace
+from maskwright.model.nn.stack import EmbeddingTable, LayerMix, StackModule, Trace
 
 
 # ------------------------------------------------------------------------------ heads
@@ -102,7 +102,7 @@ class HeadModule(nn.Module):
 
     bias: nn.Parameter | None
 
-    def __init__(self, config: Head, width: int) -> None:
+    def __init__(self, config: Head, width: int, num_layers: int = 0) -> None:
         super().__init__()
         self.config = config
         self.transform: nn.Linear | None = None
@@ -115,6 +115,7 @@ class HeadModule(nn.Module):
         bias = nn.Parameter(torch.zeros(config.labels)) if config.bias else None
         self.register_parameter("bias", bias)
         self.over = None if config.over is None else StackModule(config.over, width, width)
+        self.mix = LayerMix(num_layers + 1) if config.layer_mix else None
 
     def together(
         self, vectors: Float[Tensor, "P D"], texts: Int[Tensor, " P"], pooling: ChunkPooling
@@ -225,7 +226,11 @@ class Transformer(nn.Module):
                     found=head.name,
                     wanted="another for each head",
                 )
-            self.heads[head.name] = HeadModule(head, width)
+            stack = self.encoder if self.decoder is None else self.decoder
+            assert stack is not None
+            module = HeadModule(head, width, len(stack.config.blocks))
+            self.heads[head.name] = module
+            stack.mixed_by = () if module.mix is None else (module.mix,)
 
     # ------------------------------------------------------------------------------------- stacks
     def encode(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from maskwright.base.errors import IncompatibleError
-from maskwright.learn.tasks.base.choices import HIERARCHICAL, POOLINGS, Long
+from maskwright.learn.tasks.base.choices import HIERARCHICAL, LAYER_MIX, POOLINGS, Long
 from maskwright.learn.tasks.base.task_type import TaskType
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.safe_read import around, modules_of
@@ -75,6 +75,9 @@ def num_outputs(task_type: TaskType) -> int:
 
 def reading_texts(config: TransformerConfig, task_type: TaskType, long: Long) -> TransformerConfig:
     """Return `config` with the pooling and the further layers that the task and `long` require."""
+    if task_type.options.get(LAYER_MIX):
+        mixing = tuple(replace(head, layer_mix=True) for head in config.heads)
+        config = replace(config, vocabulary_head=None, heads=mixing)
     if task_type.head != "sequence":
         return config
     over = layers_over(config) if long == HIERARCHICAL else None

@@ -32,6 +32,8 @@ HIERARCHICAL, APART = "hierarchical", "apart"
 # Poolings by their names for users: the state of [CLS] (for decoders, of the last token), or the
 # mean or maximum of all states.
 POOLINGS: dict[str, TextPooling] = {"cls": "place", "mean": "mean", "max": "max"}
+# Whether the head reads a learned mix of all layers.
+LAYER_MIX = "layer_mix"
 
 # The poolings of sentence-transformers, in the order in which it concatenates them.
 VECTOR_POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")

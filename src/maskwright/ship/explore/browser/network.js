@@ -80,8 +80,10 @@ export class Network {
     const rows = ids.length;
     const start = facts.cache === null ? 0 : facts.cache.length;
     let x = this.#embedded(name, config.embeddings, ids, facts.segments ?? null, start);
+    const states = [];
     config.weights_of.forEach((source, layer) => {
       facts.trace?.hidden.push(x);
+      states.push(x);
       const block = `${name}.blocks.${source}`;
       x = this.#block(block, config.blocks[layer], x, rows, { ...facts, start, layer, stack: name });
     });
@@ -90,8 +92,21 @@ export class Network {
       const norm = config.blocks[config.blocks.length - 1].norm;
       x = this.#norm(x, rows, norm, `${name}.final_norm`);
     }
+    const head = name === (this.config.decoder ? "decoder" : "encoder")
+      && this.config.heads.find((candidate) => candidate.layer_mix);
+    if (head) x = this.#mixed(`heads.${head.name}.mix`, [...states, x]);
     facts.trace?.hidden.push(x);
     return x;
+  }
+
+  /** The learned mix of the states of all layers that a head reads. */
+  #mixed(name, states) {
+    const weights = this.weight(`${name}.weights`);
+    const top = Math.max(...weights);
+    const shares = Array.from(weights, (weight) => Math.exp(weight - top));
+    const factor = this.weight(`${name}.scale`)[0] / shares.reduce((sum, share) => sum + share, 0);
+    return states[0].map((_, i) =>
+      factor * states.reduce((sum, state, j) => sum + shares[j] * state[i], 0));
   }
 
   #embedded(name, config, ids, segments, start) {
