@@ -188,6 +188,14 @@ def test_a_model_of_vectors_reads_a_pair_apart(model: Path, tmp_path: Path, task
     # Negative controls: a text is no different from itself; and other models read both together.
     assert not differences[1].any() and differences[0].any()
     assert [answer["score"] for answer in load(joint).predict(pairs)] != pytest.approx(answers)
+    # The model as it is answers for two columns of a file, as the advice of a result says.
+    rows, out = write_rows(tmp_path / "p.jsonl", [{"a": a, "b": b} for a, b in pairs]), tmp_path
+    line = ["predict", str(folder), str(rows), "--out", str(out / "answers.jsonl")]
+    assert main([*line, "--column", "first=a", "--column", "third=b"]) == 64
+    assert main([*line, "--column", "first=a", "--column", "second=b"]) == 0
+    answers = [json.loads(row) for row in (out / "answers.jsonl").read_text().splitlines()]
+    cosines = 1 - differences.sum(1) / first.shape[1] / 2
+    assert [row["prediction"]["score"] for row in answers] == pytest.approx(cosines, abs=1e-5)
     for refused, where in (
         (lambda: finetuned(folder, data, tmp_path / "full", method="full", long="apart"), "--long"),
         (lambda: graphs(open_model(apart), opened), "task.json: long"),

@@ -184,10 +184,11 @@ def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePr
         _require_same_columns(model, named_columns)
     model = model.with_long_texts(settings.get("long", "as_trained"))
     model = model.deciding(settings.get("threshold"), all_scores=settings.get("all_scores", False))
-    if named_columns and named_columns.keys() == {model.task_type.alone}:
+    single_role, roles = model.task_type.alone, {*model.task_type.roles}
+    if single_role and named_columns.keys() in ({single_role}, roles):
         return model.with_columns(named_columns)
     pairs = model.task_type.head == "sequence" and model.task_type.options.get(UNTOLD)
-    roles = {*model.columns, *([SECOND] if pairs else [])}
+    roles = roles if single_role else {*model.columns, *([SECOND] if pairs else [])}
     for role, names in named_columns.items():
         is_other_number = len(names) != len(model.columns.get(role, names[:1]))
         if role not in roles or (is_other_number and not may_be_joined(role)):
@@ -195,7 +196,8 @@ def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePr
                 "not a column that the model reads",
                 where="--column",
                 found=f"{role}={', '.join(names)}",
-                wanted=", ".join(sorted(roles)),
+                wanted=", ".join(sorted(roles))
+                + (f"; or {single_role} alone" if single_role else ""),
                 do="name one of these: --column ROLE=NAME",
             )
     return model.with_columns({**model.columns, **named_columns})

@@ -142,7 +142,12 @@ def _column_error(row: Row, missing: str, model: BasePredictor) -> DataError:
     """Return the error about a row without the column `missing`."""
     single_role = model.task_type.alone
     role = next((role for role, names in model.columns.items() if missing in names), "ROLE")
-    advice = f", or --column {single_role}=NAME for the answer to one text" if single_role else ""
+    advice = ""
+    if single_role and role != single_role:
+        advice = f", or --column {single_role}=NAME for the answer to one text"
+    elif single_role:
+        roles = " ".join(f"--column {role}=NAME" for role in model.task_type.roles)
+        advice = f", or {roles} for two texts"
     return DataError(
         "a column that the model reads is missing",
         where=row.where,

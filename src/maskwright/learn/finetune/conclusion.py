@@ -148,6 +148,7 @@ def advice(
     is_selected: bool = False,
     is_fitted: bool = False,
     passes: int = 1,
+    as_it_is: str = "",
 ) -> list[str]:
     """Return at most two sentences on what would help.
 
@@ -158,11 +159,13 @@ def advice(
         is_selected: whether the method was selected among all.
         is_fitted: whether the method is a fitted one, such as embeddings.
         passes: over the rows in each epoch.
+        as_it_is: the command that predicts with the model before fine-tuning; "": not said.
     """
     sentences, rival = list[str](), judged.rival if judged.state == "no better" else ""
     if rival == SPOKEN[AS_IT_IS]:
         alternative = "" if is_selected or is_fitted else ", or try --method embeddings"
-        sentences.append(f"Use the model as it is{alternative}.")
+        command = f": {as_it_is}" if as_it_is else ""
+        sentences.append(f"Use the model as it is{alternative}{command or '.'}")
     elif rival == SPOKEN["words"] and task_type.head and not is_selected:
         sentences.append("Use --method bag-of-words, which costs less.")
     extent, num_rows = train.extent, len(train.rows)

@@ -29,7 +29,7 @@ from maskwright.base.metrics.paired import Verdict
 from maskwright.base.metrics.seeds import Spread, over_seeds
 from maskwright.base.report import document
 from maskwright.base.report.document import Table
-from maskwright.base.terminal import Say, counted, decimals, rounded
+from maskwright.base.terminal import Say, counted, decimals, rounded, shell_word
 from maskwright.learn.finetune import conclusion, page
 from maskwright.learn.finetune.learner import BaseLearner, SeedResult
 from maskwright.learn.finetune.method import Method
@@ -46,6 +46,7 @@ from maskwright.learn.tasks.base.task_type import (
 )
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, TaskRecord
+from maskwright.model.checkpoint.safe_read import around, modules_of
 from maskwright.model.device.machine import Machine
 from maskwright.model.opening.folders import fingerprint
 from maskwright.text.tables.layout import Dataset
@@ -180,10 +181,15 @@ class FinetuneResult:
     def advice(self) -> list[str]:
         """Sentences on what would help."""
         frame, cases = self.learner.frame, set[tuple[int, ...]]()
+        task_type, columns = self.best.task_type, self.data.task.columns.roles
+        command, path = "", self.learner.path
+        if len(task_type.roles) == 2 and modules_of(around(path)):
+            names = [f"--column {role}={','.join(columns[role])}" for role in task_type.roles]
+            command = " ".join(["maskwright predict", shell_word(path), "FILE", *names])
         if frame is not None:
             cases = {*map(tuple, frame.tokenizer.encode_batch("Aa"))}
         return conclusion.advice(
-            self.best.task_type,
+            task_type,
             self.encoded_parts[TRAIN],
             [seed.tuned for seed in self.seeds],
             self.report.one_sided or self.best.one_sided,
@@ -193,6 +199,7 @@ class FinetuneResult:
             is_selected=self.selection is not None,
             is_fitted=self.method.fitted is not None,
             passes=self.facts.get(PASSES, 1),
+            as_it_is=command,
         )
 
     @cached_property
