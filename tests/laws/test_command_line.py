@@ -50,8 +50,8 @@ OPTIONS = {
         models --accumulate --batch --budget --class-weights --column --data --device --epochs
         --folds --hard-negatives --head-rate --label-smoothing --layer-decay --layer-mix
         --least-steps --length --long --measure --method --out --patience --pooling --precision
-        --prompt --rate --read --search --seed --seeds --task --teacher --teacher-temperature --warmup
-        --weight-decay --within-words
+        --prompt --rate --read --search --seed --seeds --task --teacher --teacher-temperature
+        --warmup --weight-decay --within-words
     """,
     "finetune": """
         model --accumulate --batch --budget --class-weights --column --curve --data --device
@@ -77,8 +77,8 @@ OPTIONS = {
     """,
     "bench": "model --base --data --out --peers --seconds",
     "export": """
-        model --base --bfloat16 --checkpoints --data --document-prompt --half --int32 --int8
-        --max-loss --opset --out --pooling --query-prompt --sample --single-file --text-length
+        model --base --bfloat16 --checkpoints --data --document-prompt --global-attention --half
+        --int32 --int8 --max-loss --opset --out --pooling --query-prompt --sample --single-file --text-length
         --to --weights
     """,
     "show": "thing --set",
