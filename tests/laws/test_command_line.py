@@ -78,8 +78,8 @@ OPTIONS = {
     "bench": "model --base --data --out --peers --seconds",
     "export": """
         model --base --bfloat16 --checkpoints --data --document-prompt --global-attention --half
-        --int32 --int8 --max-loss --opset --out --pooling --query-prompt --sample --single-file --text-length
-        --to --weights
+        --int32 --int8 --length --max-loss --opset --out --pooling --query-prompt --sample
+        --single-file --text-length --to --weights --window
     """,
     "show": "thing --set",
     "list": "room",
