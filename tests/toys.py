@@ -13,6 +13,7 @@ from maskwright.model.nn.initialise import build
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.text.store.rows import Rows
+from maskwright.text.store.store import TokenStore
 from nn.points import POINTS
 
 VOCABULARY = Vocabulary(
@@ -57,6 +58,14 @@ class FixedRows:
         return self.all.take(np.asarray(indices))
 
 
+class FixedStore(TokenStore):
+    """The rows of `tokens` (B, T) as documents."""
+
+    def __init__(self, tokens: np.ndarray) -> None:
+        self.tokens, self.num_documents = tokens.reshape(-1), len(tokens)
+        self.offsets = np.arange(len(tokens) + 1) * tokens.shape[1]
+
+
 def bert(architecture: str = "BertForMaskedLM", dropout: float = 0.0, seed: int = 0) -> Transformer:
     keys = {
         "vocab_size": VOCABULARY.size,
@@ -85,6 +94,11 @@ def gpt2(dropout: float = 0.0, seed: int = 0) -> Transformer:
         "architectures": ["GPT2LMHeadModel"],
     }
     return build(family("gpt2").config(keys), torch.Generator().manual_seed(seed))
+
+
+def static_vectors(seed: int = 0) -> Transformer:
+    keys = {"vocab_size": VOCABULARY.size, "hidden_size": 16}
+    return build(family("static-vectors").config(keys), torch.Generator().manual_seed(seed))
 
 
 def encoder_decoder(seed: int = 0) -> Transformer:

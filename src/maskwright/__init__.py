@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from maskwright.api import fill_mask as fill_mask
     from maskwright.api import finetune_file as finetune  # noqa: F401
     from maskwright.api import generate_text as generate  # noqa: F401
+    from maskwright.api import import_vectors as import_vectors
     from maskwright.api import load as load
+    from maskwright.api import neighbours as neighbours
     from maskwright.api import predict as predict
     from maskwright.api import pretrain as pretrain
     from maskwright.api import probe as probe
@@ -73,7 +75,9 @@ VERBS = {
     "fill_mask": "fill_mask",
     "finetune": "finetune_file",
     "generate": "generate_text",
+    "import_vectors": "import_vectors",
     "load": "load",
+    "neighbours": "neighbours",
     "predict": "predict",
     "pretrain": "pretrain",
     "probe": "probe",

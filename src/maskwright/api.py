@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO, Unpack
 
 from maskwright.ask.analysis.attention import attention
+from maskwright.ask.analysis.neighbours import neighbours
 from maskwright.ask.analysis.probe import probe
 from maskwright.ask.analysis.tokens import see, show_tokens, tokenizer_of
 from maskwright.ask.doctor.doctor import doctor
@@ -52,6 +53,7 @@ from maskwright.model.inference.generation_settings import (
     GenerationKeywords,
     takes_generation_settings,
 )
+from maskwright.model.opening.import_vectors import import_vectors
 from maskwright.model.opening.open import merge_adapter
 from maskwright.ship.bench.bench import bench
 from maskwright.ship.explore.notebook import show
@@ -90,9 +92,11 @@ __all__ = [
     "finetune_recipe",
     "generate_text",
     "how_read",
+    "import_vectors",
     "load",
     "load_pretrained",
     "merge_adapter",
+    "neighbours",
     "override",
     "predict",
     "predict_file",

@@ -70,6 +70,7 @@ SMALL: dict[str, dict[str, Any]] = {
         **{"local_attention": 4, "global_attn_every_n_layers": 2, "rope_parameters": ROPE},
         **{"global_rope_theta": 500.0, "local_rope_theta": 50.0},
     },
+    "static-vectors": {"vocab_size": 61, "hidden_size": 24, **NAMES},
     "t5": {
         **{"vocab_size": 61, "d_model": 24, "d_kv": 10, "d_ff": 40, "num_heads": 4},
         **{"num_layers": 3, "num_decoder_layers": 2},
@@ -86,6 +87,8 @@ SMALL["led"] = {
     **{"max_encoder_position_embeddings": 34, "max_decoder_position_embeddings": 32},
     "attention_window": 6,
 }
+# The families that transformers has, too.
+THEIRS = [name for name in SMALL if family(name).in_transformers]
 
 
 def small(family: Family, architecture: str | None = None, **keys: Any) -> TransformerConfig:

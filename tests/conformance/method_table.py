@@ -24,7 +24,7 @@ Law = Callable[[], None]
 
 def laws(method: str, name: str, scratch: Path) -> Iterator[Law]:
     """The tests of a method on a family."""
-    if (method, name) in adapters.BARE:
+    if (method, name) in methods.BARE:
         yield lambda: methods.test_what_a_family_has_not_is_refused(method, name)
         return
     if (method, name) in methods.SHARING:
@@ -59,7 +59,7 @@ def cell(method: str, name: str) -> tuple[str, bool]:
                 held += 1
             except AssertionError as failure:
                 print(f"{method} on {name}: {failure}", file=sys.stderr)
-    if (method, name) in (*adapters.BARE, *methods.SHARING) and held:
+    if (method, name) in (*methods.BARE, *methods.SHARING) and held:
         return "refused", True
     return (str(total), True) if held == total else (f"**{held} of {total}**", False)
 
@@ -85,8 +85,8 @@ are new positions, do); gradients reach what is declared and nothing else; detac
 what it was, bit for bit; its state is all there is to it; several are swapped by name. `lora`,
 `ia3`, `bitfit`, `head` and `probe` merge into the weights: merged equals attached. `lora` and
 `ia3` are saved as `peft` has them; that `peft`'s reading of the folder gives our scores within
-1e-5 is `make interop`. `refused`: the family has no biases to train, or its layers share the
-weights that should begin anew.
+1e-5 is `make interop`. `refused`: the family has no biases or no layers to train, or its layers
+share the weights that should begin anew.
 
 {table}
 """

@@ -25,7 +25,7 @@ from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.base.spec import member_of
 from maskwright.model.objectives.modules.masked import Masked
 from maskwright.text.store.rows import Rows
-from toys import VOCABULARY, FixedRows, bert, encoder_decoder, gpt2
+from toys import VOCABULARY, FixedRows, FixedStore, bert, encoder_decoder, gpt2, static_vectors
 
 NAMES = catalogue.names("objectives")
 
@@ -63,6 +63,8 @@ MODELS: dict[str, Any] = {
     "span-boundary": bert,
     "distillation": bert,
     "hybrid": bert,
+    "word2vec": static_vectors,
+    "glove": static_vectors,
 }
 OTHERS: dict[str, Any] = {"distillation": {"teacher": teacher}}
 # What an objective is made with where it cannot be made, or shown on a few rows, without.
@@ -86,12 +88,17 @@ MASKING = (
 MOVING = ("span-corruption", "denoising", "sequence-to-sequence")
 
 
+STORE = FixedStore(FixedRows().all.tokens)
+
+
 def make(name: str, **options: Any) -> Objective:
     member = member_of(name)
     networks = {option: network() for option, network in OTHERS.get(name, {}).items()}
     chosen = member.options(**DEFAULTS.get(name, {}), **options)
     torch.manual_seed(0)
-    return member.build(MODELS[name](), chosen, VOCABULARY, **networks).eval()
+    objective = member.build(MODELS[name](), chosen, VOCABULARY, **networks).eval()
+    objective.use_corpus([STORE], np.bincount(STORE.tokens, minlength=VOCABULARY.size))
+    return objective
 
 
 def rows(count: int = 32) -> Rows:
@@ -110,6 +117,7 @@ def cases() -> list[Any]:
         for name in ("infilling", "masking", "deletion", "permutation", "rotation")
     ]
     mix = dict.fromkeys(("infilling", "masking", "deletion", "rotation", "random"), 0.2)
+    units.append(pytest.param("word2vec", {"kind": "cbow"}, id="word2vec-cbow"))
     return [*plain, *units, static, *damage, pytest.param("denoising", mix, id="denoising-mix")]
 
 
@@ -134,7 +142,7 @@ def test_corruption_is_a_function_of_its_keys(name: str, options: dict[str, Any]
         objective.corrupt(clean.take(np.arange(a, a + 8)), epochs[:8], 0)
         for a in range(0, len(clean), 8)
     ]
-    for field in ("tokens", "targets", "labels", "prefix", "uniforms", "decoder_tokens"):
+    for field in ("tokens", "targets", "labels", "prefix", "uniforms", "draws", "decoder_tokens"):
         if getattr(one, field) is not None:
             joined = torch.cat([getattr(quarter, field) for quarter in quarters])
             assert torch.equal(joined, getattr(one, field)), field

@@ -72,6 +72,8 @@ OPTIONS = {
     "attention": "model --out --sentence --text --tree",
     "explore": "models --no-browser --port --text",
     "fill-mask": "model text --top",
+    "neighbours": "model words --minus --top",
+    "import-vectors": "file --out",
     "generate": """
         model prompt --num-beams --precision --seed --stop --temperature --tokens --top-k --top-p
     """,

@@ -90,6 +90,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "beir/scifact/qrels/test.tsv").write_text(
         f"query-id\tcorpus-id\tscore\n{judgements}"
     )
+    (tmp_path / "vectors.txt").write_text("4 2\nking 1 1\nman 1 0\nwoman 0 1\nqueen 0 2\n")
     words = (f"{w}\t{'N' if len(w) > 4 else 'O'}" for s in SENTENCES for w in [*s[:-1].split(), ""])
     (tmp_path / "tags.conll").write_text("\n".join(w if w[0] != "\t" else "" for w in words))
     return tmp_path

@@ -114,7 +114,7 @@ def main() -> int:
     older = json.loads(OLDER.read_text(encoding="utf-8")) if OLDER.is_file() else {}
     with tempfile.TemporaryDirectory() as scratch:
         rows = []
-        for name in conformance.NAMES:
+        for name in parity.THEIRS:
             folder = Path(scratch) / name
             folder.mkdir()
             rows.append(row(name, older.get("models", {}), folder))

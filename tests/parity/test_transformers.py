@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from checkpoint.small import SMALL, model_of, small
+from checkpoint.small import SMALL, THEIRS, model_of, small
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base import weights
 from maskwright.model.families.base.family import Family, family
@@ -30,7 +30,7 @@ TOLERANCE = 1e-5
 ROWS, LENGTH = 4, 13
 # Their table gives the row of the padding token no gradient: here a token that no row has, as 1.
 NO_IDS = {"pad_token_id": 60, "bos_token_id": None, "eos_token_id": None}
-KINDS = [(name, kind) for name in SMALL for kind in family(name).architectures]
+KINDS = [(name, kind) for name in THEIRS for kind in family(name).architectures]
 AUTO = {
     "Model": "AutoModel",
     "EncoderModel": "AutoModelForTextEncoding",
@@ -297,7 +297,7 @@ def test_the_comparison_notices_a_small_change(tmp_path: Path) -> None:
     ],
 )
 def test_variations_within_a_family(kind: str, keys: dict[str, Any], tmp_path: Path) -> None:
-    member = next(m for m in map(family, SMALL) if kind in m.architectures)
+    member = next(m for m in map(family, THEIRS) if kind in m.architectures)
     theirs = theirs_of(member, kind, **keys)
     theirs.save_pretrained(tmp_path / "theirs")
     ours = pretrained.load(tmp_path / "theirs").model
@@ -325,7 +325,7 @@ def test_a_projection_of_its_own_survives_their_saving(tmp_path: Path) -> None:
     assert compare(theirs, again.model, member) < TOLERANCE
 
 
-@pytest.mark.parametrize("name", [n for n in SMALL if len(small(family(n)).stacks) == 1])
+@pytest.mark.parametrize("name", [n for n in THEIRS if len(small(family(n)).stacks) == 1])
 def test_packed_documents_are_as_documents_alone(name: str, tmp_path: Path) -> None:
     """Several documents in a row, with positions that restart, against each of them by itself."""
     member = family(name)

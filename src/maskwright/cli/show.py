@@ -131,10 +131,10 @@ def describe(network: TransformerConfig, name: str, member: Family | None) -> st
         f"  vocabulary  {network.tokens.vocabulary:,}",
     ]
     for side, stack in network.stacks.items():
-        block = stack.blocks[0]
-        lines.append(
-            f"  {side:11} {len(stack.blocks)} layers, width {network.width}, "
-            f"{block.attention.heads} heads, feed-forward {block.feed_forward.width}, "
-            f"{block.attention.pattern}, {block.placement}-norm"
-        )
+        lines.append(f"  {side:11} {len(stack.blocks)} layers, width {network.width}")
+        for block in stack.blocks[:1]:
+            lines[-1] += (
+                f", {block.attention.heads} heads, feed-forward {block.feed_forward.width}, "
+                f"{block.attention.pattern}, {block.placement}-norm"
+            )
     return "\n".join(lines)

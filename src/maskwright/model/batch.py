@@ -27,6 +27,8 @@ class Batch:
         prefix      (B,)   int64   how many of a row's first tokens are seen in both directions, the
                                    rest being causal; None: the model's own attention pattern
         uniforms    (N,) float64   a number in [0, 1) per target, to sample a token there
+        draws       (M, K) float64 numbers in [0, 1) by which an objective draws what is no token
+                                   of the text: words that do not stand there, cells of a matrix
 
     For an encoder with a decoder, three more say what the decoder reads, and `index` counts in
     them (b*S + s):
@@ -53,6 +55,7 @@ class Batch:
     decoder_positions: Tensor | None = None
     decoder_documents: Tensor | None = None
     uniforms: Tensor | None = None
+    draws: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on `device`; copies are asynchronous if the memory is pinned."""

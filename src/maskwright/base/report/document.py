@@ -55,6 +55,14 @@ def token_parts(run: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
+def trivial_models(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the `references` of a run for its training loss; {} if no part of it predicts tokens
+    by themselves, so that it is not in nats per token (word2vec)."""
+    references = run.get("references")
+    stated = "token_parts" not in run or token_parts(run)
+    return references if isinstance(references, Mapping) and stated else {}
+
+
 def token_loss(record: Mapping[str, Any], run: Mapping[str, Any]) -> float:
     """Return the part of the loss that predicts tokens, in nats per target; the whole loss if the
     run names no such part."""
@@ -315,14 +323,14 @@ def write(target: Path, text: str) -> Path:
 OUR_MODEL_TYPE, MISREAD = "maskwright", "misread-by-transformers"
 NOT_READ = Finding(
     "not-read-by-transformers",
-    "its config.json says model_type maskwright: no class of the transformers library is such a "
-    "model, so that library cannot load it, and Maskwright does",
+    "no class of the transformers library is such a model, so that library cannot load it, and "
+    "Maskwright does",
 )
 
 
 def misread(config: Mapping[str, Any]) -> Finding | None:
     """Return what transformers gets wrong about a model with this config.json, None if nothing."""
-    if config.get("model_type") == OUR_MODEL_TYPE:
+    if OUR_MODEL_TYPE in (config.get("model_type"), config.get("library")):
         return NOT_READ
     own_settings, name = config.get(OUR_MODEL_TYPE), architecture(config)
     recorded = own_settings.get("conventions") if isinstance(own_settings, dict) else None

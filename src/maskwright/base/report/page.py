@@ -27,6 +27,7 @@ from maskwright.base.report.document import (
     standing,
     token_loss,
     token_parts,
+    trivial_models,
     with_sentences,
 )
 from maskwright.base.report.drawing.curves import Chart, Line, Point, draw
@@ -160,7 +161,8 @@ def main_chart(folder: RunFolder) -> Chart:
         (name, number(folder.references, f"{name}_loss")) for name in ("uniform", "unigram")
     ]
     held_out = axis.points(folder.evaluations, "loss")
-    training = [(axis.at(r), token_loss(r, folder.run)) for r in folder.train]
+    comparable = folder.train if trivial_models(folder.run) else []
+    training = [(axis.at(r), token_loss(r, folder.run)) for r in comparable]
     return Chart(
         title="Loss, nats per predicted token",
         lines=(

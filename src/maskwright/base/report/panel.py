@@ -27,6 +27,7 @@ from maskwright.base.report.document import (
     size,
     standing,
     token_loss,
+    trivial_models,
 )
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ class Panel:
     ) -> None:
         self.run = run
         self.references: Record = run.get("references") or {}
+        self._trained_references = trivial_models(run)
         self.stream = sys.stdout if stream is None else stream
         self.live: Live | None = None
         self._terminal = is_terminal(self.stream)
@@ -289,7 +291,7 @@ class Panel:
         return f"step {step}/{lasts.steps}" if lasts and lasts.steps else f"step {step}"
 
     def _progress_line(self) -> str:
-        words = standing(self._loss, self.references, self._share())
+        words = standing(self._loss, self._trained_references, self._share())
         loss = f"loss {figure(self._loss, 2)}" + (f" ({words})" if words else "")
         speed, phrases = self._throughput.tokens_per_second, [self._where(), loss]
         phrases += [f"{count(speed)} tokens/s"] if speed > 0 else []
@@ -330,7 +332,7 @@ class Panel:
     def _rows(self, share: float) -> Iterator[Row]:
         """Yield (name, text, style) of each row of the panel."""
         if self._last:
-            words = standing(self._loss, self.references, share)
+            words = standing(self._loss, self._trained_references, share)
             yield "loss", figure(self._loss), "bold"
             if words:
                 yield "", words, _colour(words)

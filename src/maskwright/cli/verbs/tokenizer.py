@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind",
         default="wordpiece",
-        help="character, bpe, byte-bpe, wordpiece or unigram (default wordpiece)",
+        help="character, bpe, byte-bpe, wordpiece, word or unigram (default wordpiece)",
     )
     parser.add_argument("--vocabulary", type=int, default=8192, help="its size (default 8192)")
     parser.add_argument(

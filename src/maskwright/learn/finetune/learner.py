@@ -132,6 +132,11 @@ class BaseLearner(ABC):
     frame: Frame | None = None
 
     @property
+    def in_transformers(self) -> bool:
+        """Whether a class of transformers is such a model."""
+        return self.family is not None and family_named(self.family).in_transformers
+
+    @property
     def base(self) -> str:
         """The displayed name of the pretrained model; "": none is used."""
         return ""

@@ -246,7 +246,7 @@ class FinetuneResult:
                 (adapter.merge if adapter.settings.merges else adapter.detach)()
             self.learner.save(best, self.out / MODEL, readme, {TASK: task})
         document.write(self.out / TASK, task)
-        plain = self.learner.family is not None and not self.is_attached
+        plain = self.learner.in_transformers and not self.is_attached
         frame = self.learner.frame
         document.write(self.out / SCRIPT, predict_script(best.task_type, frame, plain=plain))
         document.write(self.out / RESULTS, json.dumps(self._results(table), indent=2) + "\n")
@@ -330,7 +330,7 @@ class FinetuneResult:
             "dataset": {"name": files, "type": "local", "split": self.eval_part},
             "metrics": [{"type": m, "name": m, "value": value} for m, value in finite.items()],
         }
-        plain = learner.family is not None and not self.method.head_alone
+        plain = learner.in_transformers and not self.method.head_alone
         front = {
             "library_name": "transformers" if plain else "maskwright",
             **({"base_model": learner.base} if learner.base else {}),
@@ -459,7 +459,7 @@ class FinetuneResult:
                 f"# What was learned is in {name}/{ADAPTER}; {MODEL}/ alone goes without.",
                 *lines,
             ]
-        if frame is None or learner.family is None:
+        if frame is None or not learner.in_transformers:
             return lines
         if task_type.pipeline in PIPELINES:
             lines += [

@@ -190,7 +190,7 @@ def finetune(
         facts["seeds tried"] = len(seeds)
     remaining = sum(not finished_seeds.has(seed) for seed in trained_seeds)
     storage.require_space(out, disk_bytes(learner, method, remaining))
-    if learner.family is None and learner.frame is not None:
+    if not learner.in_transformers and learner.frame is not None:
         message = "no class of transformers has such a model"
         consequence = "what is saved is read by Maskwright alone"
         say(Finding("read-by-maskwright-alone", message, consequence).line())

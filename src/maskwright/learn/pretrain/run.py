@@ -54,7 +54,7 @@ from maskwright.learn.pretrain.prepare import (
     text_changed,
     text_is_there,
 )
-from maskwright.learn.pretrain.rows import Microbatches, held_out_rows
+from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, weights_of
 from maskwright.learn.pretrain.session import (
     EvaluateHook,
     LogHook,
@@ -76,6 +76,7 @@ from maskwright.model.checkpoint.pretrained import CONFIG
 from maskwright.model.checkpoint.safe_read import read_json
 from maskwright.model.device import machine
 from maskwright.model.device.step_cost import training_flops
+from maskwright.model.inference import held_out_loss
 from maskwright.model.inference.held_out_loss import evaluation_batches
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.opening.folders import has_checkpoint
@@ -93,6 +94,8 @@ AdjustRecipe = Callable[[Recipe, PreparedCorpus], Recipe]
 def flops_per_token(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> float:
     """Return the floating-point operations of matrix products, forward and backward, per token: the
     mean over the phases of the run, measured on held-out rows."""
+    counts = held_out_loss.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train))
+    objective.use_corpus(prepared.train, counts)
     flops, start = 0.0, 0.0
     for phase in recipe.phases:
         rows = held_out_rows(recipe, prepared.held_out, phase.length)

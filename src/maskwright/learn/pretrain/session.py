@@ -110,6 +110,10 @@ class TrainingSession:
         self.machine, self.processes, self.stop = chosen, processes, stop
         has_saved = has_checkpoint(out)
         self.objective, family = _build_objective(recipe, out, prepared, chosen, has_saved, say)
+        counts = held_out_loss.token_counts(
+            prepared.train, weights_of(recipe.corpus, prepared.train)
+        )
+        self.objective.use_corpus(prepared.train, counts)
         parameters = Parameters(self.objective, chosen.compute)
         self.optimizer = start_optimizer(recipe.training.optimizer, parameters)
         self.stages: HeadFirst | None = None
@@ -141,7 +145,7 @@ class TrainingSession:
         if processes.first:
             for finding in _pair_findings(recipe, self.train_rows[-1]):
                 say(finding.line())
-            self.run = _run_json(self)
+            self.run = _run_json(self, counts)
             for line in self.run.get("mixture", ()):
                 say(line)
             if (targets := self.run["references"]["targets"]) < FEW_TARGETS:
@@ -200,12 +204,13 @@ def _checkpoint_facts(
     }
 
 
-def _run_json(session: TrainingSession) -> dict[str, Any]:
-    """Return the content of run.json, which panel and report show, with the reference losses."""
+def _run_json(session: TrainingSession, counts: NDArray[np.float64]) -> dict[str, Any]:
+    """Return the content of run.json, which panel and report show, with the reference losses.
+    `counts` (V,) are those of the training text."""
     recipe, prepared, objective = session.recipe, session.prepared, session.objective
     references = held_out_loss.reference_lines(
         objective,
-        held_out_loss.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train)),
+        counts,
         session.train_rows[-1],
         session.held_out_rows,
         rows=recipe.evaluation.rows,

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError
-from maskwright.learn.train.settings import Adafactor, Adam, Lamb, Muon, Optimizer
+from maskwright.learn.train.settings import Adafactor, AdaGrad, Adam, Lamb, Muon, Optimizer
 
 
 # ------------------------------------------------------------------------------ parameters
@@ -417,6 +417,26 @@ class AdafactorState(OptimizerState):
         return dict(self.means)
 
 
+class AdaGradState(OptimizerState):
+    """Sums of squared gradients. A parameter without a gradient does not move."""
+
+    settings: AdaGrad
+
+    def __init__(self, parameters: Parameters, settings: AdaGrad) -> None:
+        super().__init__(parameters, settings)
+        self.sums = torch.zeros_like(parameters.masters)
+
+    def _update(self, learning_rate: float) -> None:
+        p, s = self.parameters, self.settings
+        self.sums.addcmul_(p.gradient, p.gradient)
+        if s.decay:
+            p.masters[p.matrices].mul_(1.0 - learning_rate * s.decay)
+        p.masters.addcdiv_(p.gradient, self.sums.sqrt().add_(s.epsilon), value=-learning_rate)
+
+    def state(self) -> dict[str, Tensor]:
+        return self.named("sum", self.sums, self.parameters.named)
+
+
 class MuonState(OptimizerState):
     """First moments of all parameters, second moments of those that AdamW updates.
 
@@ -481,7 +501,13 @@ class MuonState(OptimizerState):
         return self.named("first", self.first, self.parameters.named) | second
 
 
-STATES = {"adamw": AdamWState, "lamb": LambState, "adafactor": AdafactorState, "muon": MuonState}
+STATES = {
+    "adamw": AdamWState,
+    "lamb": LambState,
+    "adafactor": AdafactorState,
+    "adagrad": AdaGradState,
+    "muon": MuonState,
+}
 
 
 def start_optimizer(settings: Optimizer, parameters: Parameters) -> OptimizerState:

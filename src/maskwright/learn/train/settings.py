@@ -4,6 +4,7 @@
     lamb       Adam's step, scaled to the length of the tensor
     adafactor  second moments of matrices by row and column
     muon       orthogonal steps for matrices of layers, AdamW for the rest
+    adagrad    by the sum of all squared gradients, for tables of which a step meets few rows
 
 `optimizers.py` has their computation. Matrices decay, biases and norms do not
 (google-research/bert, optimization.py).
@@ -114,6 +115,22 @@ class Adafactor(Optimizer):
         self.require("threshold", 0.0 < self.threshold <= 1e9, "above 0")
         self.require("epsilon", 1e-36 <= self.epsilon <= 1.0, "1e-36 to 1")
         self.require("floor", 0.0 <= self.floor <= 1.0, "0 to 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaGrad(Optimizer):
+    """Steps divided by the root of the sum of all squared gradients (Duchi et al. 2011)."""
+
+    bytes_per_parameter: ClassVar[int] = 4
+
+    kind: Literal["adagrad"] = "adagrad"
+    decay: float = 0.0
+    clip: float = 0.0
+    epsilon: float = 1e-10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require("epsilon", 1e-36 <= self.epsilon <= 1.0, "1e-36 to 1")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,6 +111,8 @@ def _last(
     chosen: bool = False,
 ) -> float:
     """A last layer without the keys and values, which are of all positions."""
+    if not stack.config.blocks:
+        return 0
     *_, layer = _layers(stack)
     readers = [layer.attention, *([layer.cross_attention] if _crosses(layer) else [])]
     theirs = sum(_matrices(reader.key) + _matrices(reader.value) for reader in readers)

@@ -194,7 +194,7 @@ def fits(stack: StackModule) -> bool:
     before = {m.before is None for m in stack.modules() if isinstance(m, AttentionModule)}
     return (
         not stack.mixed_by
-        and len(before) == 1
+        and len(before) <= 1
         and not any(
             _hooked(module)
             if isinstance(module, StackModule | BlockModule | NormModule)
@@ -597,7 +597,7 @@ class PreparedLayer:
 
 def layers_of(stack: StackModule, products: Products) -> list[PreparedLayer]:
     """Return the prepared layers of `stack` in order; layers with shared weights are one object."""
-    last_source = stack.config.weights_of[-1]
+    last_source = next(reversed(stack.config.weights_of), None)
     prepared = {}
     for source in dict.fromkeys(stack.config.weights_of):
         block = stack.blocks[str(source)]

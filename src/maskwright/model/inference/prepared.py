@@ -115,7 +115,7 @@ class PreparedStack:
 
     def __init__(self, stack: StackModule, products: Products) -> None:
         self.module, self.config, self.dtype = stack, stack.config, products.dtype
-        self.own = next(stack.parameters()).dtype
+        self.own = next((p.dtype for p in stack.parameters()), products.dtype)
         self.plain = not fits(stack)
         self.layers: list[PreparedLayer] = []
         if self.plain:
@@ -173,9 +173,9 @@ class PreparedStack:
                 weights=None if trace is None else trace.cross_weights,
             )
         selection = None
-        if at is not None and cache is None and trace is None:
-            selection = Selection.of(at, len(x), count)
         last_layer = len(self.layers) - 1
+        if at is not None and cache is None and trace is None and last_layer >= 0:
+            selection = Selection.of(at, len(x), count)
         for number, layer in enumerate(self.layers):
             if trace is not None:
                 trace.hidden.append(x)
@@ -232,6 +232,8 @@ class PreparedStack:
         for number, layer in enumerate(self.layers):
             at = position if number == len(self.layers) - 1 else None
             x = read_layer(layer, number, x, groups, contexts[self.context_of[number]], at)
+        if position is not None and not self.layers:
+            x = x[places_of(groups, position, x.device)]
         return x if self.final_norm is None else self.final_norm(x)
 
     def contexts(

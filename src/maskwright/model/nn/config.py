@@ -240,7 +240,8 @@ class Embeddings:
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """Layers in order; layer `i` uses the weights of layer `weights_of[i]`."""
+    """Layers in order; layer `i` uses the weights of layer `weights_of[i]`. A stack without layers
+    gives the embeddings as they are (static vectors)."""
 
     embeddings: Embeddings
     blocks: tuple[Block, ...]
@@ -250,7 +251,9 @@ class Stack:
 
     def __post_init__(self) -> None:
         _rate("stack.final_dropout", self.final_dropout)
-        _within("stack.blocks", len(self.blocks), LARGEST["layers"])
+        _within("stack.blocks", len(self.blocks), LARGEST["layers"], 0)
+        normed = bool(self.blocks) or not self.final_norm
+        _require(normed, "stack.final_norm", True, "false in a stack without layers")
         counts = len(self.weights_of), len(self.blocks)
         _require(counts[0] == counts[1], "stack.weights_of", *counts)
         for layer, source in enumerate(self.weights_of):

@@ -338,9 +338,10 @@ class StackModule(nn.Module):
                 mask_at_size, weights=None if trace is None else trace.cross_weights
             )
         selection, states = None, list[Tensor]()
-        if at is not None and trace is None and cache is None and not self.mixed_by:
-            selection = Selection.of(at, len(x), count)
         last_layer = len(self.config.weights_of) - 1
+        has_last = last_layer >= 0 and not self.mixed_by
+        if at is not None and trace is None and cache is None and has_last:
+            selection = Selection.of(at, len(x), count)
         for layer, source in enumerate(self.config.weights_of):
             attention = self.config.blocks[layer].attention
             kind = attention.view

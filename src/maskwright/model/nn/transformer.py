@@ -174,7 +174,18 @@ def pooled(
 
 def layers_over(config: TransformerConfig, count: int = 2) -> Stack:
     """`count` layers over the pieces of a text, shaped as the last layer of the stack, in pre-norm
-    order."""
+    order.
+
+    Raises:
+        ConfigError: the stack has no layers.
+    """
+    if not list(config.stacks.values())[-1].blocks:
+        raise ConfigError(
+            "layers over the pieces of a text are shaped as those of the model",
+            where="long",
+            found="a model without layers",
+            do="choose another way for long texts: static vectors read texts of any length",
+        )
     last_block = list(config.stacks.values())[-1].blocks[-1]
     context = replace(
         last_block.attention, pattern="bidirectional", window=None, positions=Rotary(), scaled=True

@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 from maskwright.base import config
 from maskwright.base.budget import Budget
 from maskwright.base.errors import ConfigError
-from maskwright.learn.train.settings import Adafactor, AdamW, Lamb, Muon, Phase, Ramp, Schedule
+from maskwright.learn.train.settings import (
+    Adafactor,
+    AdaGrad,
+    AdamW,
+    Lamb,
+    Muon,
+    Phase,
+    Ramp,
+    Schedule,
+)
 from maskwright.model.device.choices import Precision, require_device
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.objectives.base.spec import Member, Spec, member_of
@@ -343,7 +352,7 @@ class Training:
     microbatches: int = 1
     phases: tuple[Phase, ...] = ()
     ramp: Ramp = field(default_factory=Ramp)
-    optimizer: AdamW | Lamb | Adafactor | Muon
+    optimizer: AdamW | Lamb | Adafactor | AdaGrad | Muon
     schedule: Schedule = field(default_factory=Schedule)
     ema: float = 0.0
     on_nonfinite: Literal["stop", "skip"] = "stop"

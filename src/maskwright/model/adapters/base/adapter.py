@@ -171,9 +171,10 @@ def attach(
             found=repr(name),
             do="choose another name",
         )
-    own_names = [*settings.own(model), *head_parameters(model, heads)]
+    method_names = settings.own(model)
+    own_names = [*method_names, *head_parameters(model, heads)]
     branches = settings.branches(model, generator)
-    if not branches and not own_names:
+    if not branches and not (own_names if settings.head_alone else method_names):
         raise IncompatibleError(
             "the method finds nothing to train in this model", where="kind", found=settings.kind
         )

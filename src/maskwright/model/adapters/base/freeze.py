@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from maskwright.base.config import require
-from maskwright.base.errors import ConfigError
+from maskwright.base.errors import ConfigError, IncompatibleError
 from maskwright.model.adapters.base.adapter import ends_in, share_of
 from maskwright.model.nn.transformer import Transformer
 
@@ -38,9 +38,16 @@ def top_blocks(model: Transformer, count: int) -> list[str]:
 
     Raises:
         ConfigError: the model has fewer layers, or layers share weights.
+        IncompatibleError: it has none.
     """
     stacks = model.config.stacks.values()
     layers = sum(len(stack.blocks) for stack in stacks)
+    if not layers:
+        raise IncompatibleError(
+            "the method is about layers, and this model has none",
+            where="method",
+            do="train all weights (full), a head (probe), or compare vectors (embeddings)",
+        )
     require("layers", count, 1, layers)
     if any(len(set(stack.weights_of)) < len(stack.blocks) for stack in stacks):
         raise ConfigError(

@@ -25,6 +25,8 @@ def branches(
     count = min(settings.common, len(table))
     token_ids = torch.randint(count, (settings.length,), generator=generator)
     stack = "encoder" if model.encoder is not None else "decoder"
+    if not model.config.stacks[stack].blocks:  # no layer would read it
+        return {}
     return {stack: SoftPrompt(table[token_ids.to(table.device)].clone())}
 
 

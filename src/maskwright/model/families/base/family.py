@@ -10,7 +10,8 @@ written under a family's name.
 The contract of a member module:
 
     MODEL_TYPE, PAPERS, STYLE    its name, who described it, which tokenizers it goes with
-    COORDINATES, CONSTANTS       keys of config.json: read from the config, or always the same
+    COORDINATES, CONSTANTS       keys of config.json: read from the config, or always the same; a
+                                 `library` that reads such models, if transformers does not
     ARCHITECTURES, SIZES         classes of transformers and their heads; published shapes
     PREFIX                       how the names of a body begin below a head
     IGNORED, SWITCHES            if it has any: ends of names of tensors that are no weights, and
@@ -252,6 +253,7 @@ class Family:
         self.sizes: dict[str, dict[str, Any]] = module.SIZES
         self._coordinates: dict[str, Coordinate] = module.COORDINATES
         self._constants: dict[str, Any] = module.CONSTANTS
+        self.in_transformers = "library" not in self._constants
         self._config: Callable[[Fields], TransformerConfig] = module.config
         self._weights: Callable[[TransformerConfig], list[Rule]] = module.weights
 
@@ -464,7 +466,7 @@ def look(config: TransformerConfig, where: Coordinate) -> Any:
     for step in where.split("."):
         if step == "#":
             value = len(value)
-        elif step.isdigit():
+        elif step.isdigit() and int(step) < len(value):
             value = value[int(step)]
         elif hasattr(value, step):
             value = getattr(value, step)

@@ -11,6 +11,7 @@ not a mean of means.
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from maskwright.model.nn.config import Stack
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
 from maskwright.model.nn.transformer import Transformer
 from maskwright.text.store.rows import Rows
+from maskwright.text.store.store import TokenStore
 
 if TYPE_CHECKING:
     Network = Transformer
@@ -101,6 +103,10 @@ class Objective(nn.Module, abc.ABC):
 
     def start_run(self) -> None:
         """Called once, before the first step of a run that starts from new weights."""
+
+    def use_corpus(self, stores: Sequence[TokenStore], counts: np.ndarray) -> None:
+        """Called before the first step of a session, for objectives that need to know more of the
+        training text than its rows; `counts` (V,) are those of its ids."""
 
     @abc.abstractmethod
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:

@@ -39,9 +39,10 @@ class ReplacedToken(Objective):
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
         detectors = [h.name for h in model.config.heads if h.kind == "token" and h.labels == 1]
-        if model.config.encoder is None or len(detectors) != 1:
+        encoder = model.config.encoder
+        if encoder is None or not encoder.blocks or len(detectors) != 1:
             raise IncompatibleError(
-                "`replaced-token` needs an encoder and one token head with a single score",
+                "`replaced-token` needs layers and one token head with a single score",
                 where="model.heads",
                 found=[h.name for h in model.config.heads],
                 do="choose a family with a discriminator, such as electra",

@@ -1,4 +1,4 @@
-"""The five kinds of tokenizer, and their `tokenizer.json`.
+"""The kinds of tokenizer, and their `tokenizer.json`.
 
     kind        text -> words                              words -> pieces
     character   -                                          one piece per character
@@ -6,6 +6,7 @@
                 `</w>`, punctuation apart
     byte-bpe    GPT-2's pattern, bytes as characters       merges over bytes
     wordpiece   BERT's cleaning, punctuation apart         longest match first, `##`
+    word        as wordpiece                               words alone; read back as wordpiece
     unigram     NFKC, `▁` for spaces, punctuation apart    most probable split
 
 Punctuation is separate in every kind with words, so the string of a special token in a text
@@ -122,7 +123,7 @@ def _steps(kind: str, lowercase: bool, single_digits: bool) -> tuple[Plain | Non
         words = _sequence("pretokenizers", [meta, runs, *digits])
         return _sequence("normalizers", clean), words, meta
     bert = bert_normalizer(lowercase)
-    if kind == "wordpiece":
+    if kind in ("wordpiece", "word"):
         words = _sequence("pretokenizers", [{"type": "BertPreTokenizer"}, *digits])
         return bert, words, {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": False}
     standalone = MARKS + (r"\p{N}" if single_digits else "")
@@ -200,7 +201,7 @@ def unigram_model(specials: Sequence[str], scores: Mapping[str, float], unknown:
 
 
 # ------------------------------------------------------------------------------ kinds
-TokenizerKind = Literal["character", "bpe", "byte-bpe", "wordpiece", "unigram"]
+TokenizerKind = Literal["character", "bpe", "byte-bpe", "wordpiece", "word", "unigram"]
 
 
 def kind_of(plain: dict[str, Any]) -> TokenizerKind:

@@ -62,8 +62,8 @@ class TokenizerChoice:
     single_digits: bool = False
     """Every digit is a word of its own, so that numbers are spelled."""
     min_frequency: int | None = None
-    """Pairs met less often are not merged. None: 2, and for WordPiece a floor that falls to 2,
-    which is not the published training: that is 2 from the start."""
+    """Pairs met less often are not merged, whole words not taken. None: 2, and for WordPiece a
+    floor that falls to 2, which is not the published training: that is 2 from the start."""
     budget_bytes: int = 1 << 30
     """Bytes of text to learn from; more text is sampled down to this, by hash."""
     style: Style = "bert"
@@ -120,7 +120,7 @@ class TokenizerChoice:
                 )
         if "</w>" in tokens and self.kind == "bpe":
             raise ConfigError("`</w>` marks the end of words here", where="specials")
-        if self.unknown is None and self.kind in ("wordpiece", "unigram"):
+        if self.unknown is None and self.kind in ("wordpiece", "word", "unigram"):
             raise ConfigError(
                 f"{self.kind} needs a token for what it does not know",
                 where="specials",
@@ -256,6 +256,8 @@ def _learn(sample: Iterable[str], choice: TokenizerChoice, note: Note) -> dict[s
     if choice.kind == "character":
         characters = _characters(sample, choice, note)
         return pipeline.bpe_model(specials, characters, [], unknown)
+    if choice.kind == "word":
+        return pipeline.wordpiece_model(specials, _whole_words(sample, choice), str(unknown))
     words, inner_runs, alphabet = _spelled(_count(sample, choice), choice, note)
     if choice.kind == "unigram":
         scores = train_unigram(words, tokens=choice.room)
@@ -278,6 +280,22 @@ def _learn(sample: Iterable[str], choice: TokenizerChoice, note: Note) -> dict[s
 
 
 # ------------------------------------------------------------------------------ counting
+def _whole_words(sample: Iterable[str], choice: TokenizerChoice) -> list[str]:
+    """Return the most frequent words, the most frequent first."""
+    counts = _count(sample, choice)
+    frequent = [w for w in _by_frequency(counts) if counts[w] >= choice.floor]
+    words = [w for w in frequent if len(w) <= pipeline.LONGEST_WORD][: choice.room]
+    if not words:
+        raise DataError(
+            "too little text: no word is frequent enough",
+            found=f"{len(counts):,} distinct words, one of them {max(counts.values()):,} times",
+            wanted=f"{choice.floor} times or more (min_frequency)",
+            do="give more text, or lower it (tokenizer: --min-frequency; pretrain: --set "
+            "tokenizer.min_frequency=…)",
+        )
+    return words
+
+
 def _cleaner(choice: TokenizerChoice) -> Any:
     """Return the library's normaliser of a kind, or None. For BPE it is that of WordPiece, since
     BPE's own adds end-of-word markers, which must not be counted."""

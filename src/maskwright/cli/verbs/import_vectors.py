@@ -1,0 +1,28 @@
+"""Word vectors in word2vec's text format as a model folder."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from maskwright.cli.options import note, require_existing
+
+SUMMARY = "make a model folder of word vectors in word2vec's text format"
+GROUP, ORDER = "models", 5
+EXAMPLES = ("FILE --out FOLDER",)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file",
+        type=Path,
+        help="word vectors: numbers of words and dimensions, then a line per word",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to make")
+
+
+def do(a: argparse.Namespace) -> None:
+    require_existing(a.file, "file", a.command)
+    from maskwright.model.opening.import_vectors import import_vectors
+
+    print(f"model: {import_vectors(a.file, a.out, note)}")
