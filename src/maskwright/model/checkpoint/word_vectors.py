@@ -78,8 +78,8 @@ def read(path: Path) -> WordVectors:
             where = number + 2
             word, *values = line.rstrip().split(b" ")
             if number == count or len(values) != width or not word:
-                wanted = f"{count:,} lines" if number == count else f"a word and {width} numbers"
-                raise _wrong(path, where, line, wanted, _WHOLE)
+                expected = f"{count:,} lines" if number == count else f"a word and {width} numbers"
+                raise _wrong(path, where, line, expected, _WHOLE)
             try:
                 words.append(word.decode())
                 vectors[number] = np.array(values, np.float32)
@@ -97,11 +97,11 @@ def read(path: Path) -> WordVectors:
 _WHOLE = "take a whole copy of the file, or correct its first line"
 
 
-def _wrong(path: Path, line: int, content: bytes, wanted: str, do: str = "") -> DataError:
+def _wrong(path: Path, line: int, content: bytes, expected: str, do: str = "") -> DataError:
     return DataError(
         "not word vectors in word2vec's text format",
         where=f"{path}, line {line}",
         found=shorten(content.decode(errors="replace").strip()) or "nothing",
-        wanted=wanted,
+        wanted=expected,
         do=do or "correct the line, or remove it and lower the number in line 1",
     )

@@ -180,7 +180,7 @@ def weights(config: TransformerConfig) -> list[Rule]:
 
 
 def _block(theirs: str, ours: str, block: Block) -> list[Rule]:
-    parts = {
+    sublayers = {
         "self_attn": ("attention", block.attention.bias, ("q", "k", "v", "o")),
         "mlp": ("feed_forward", block.feed_forward.bias, ("gate", "up", "down")),
     }
@@ -189,7 +189,7 @@ def _block(theirs: str, ours: str, block: Block) -> list[Rule]:
         *norm(f"{theirs}.input_layernorm", f"{ours}.attention_norm", bias=False),
         *norm(f"{theirs}.post_attention_layernorm", f"{ours}.feed_forward_norm", bias=False),
     ]
-    for module, (half, bias, projections) in parts.items():
+    for module, (half, bias, projections) in sublayers.items():
         for name in projections:
             end = f"{ours}.{half}.{names.get(name, name)}"
             rules += linear(f"{theirs}.{module}.{name}_proj", end, bias=bias)

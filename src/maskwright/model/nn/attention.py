@@ -371,8 +371,10 @@ class AttentionContext:
         """The blocks of queries that are computed one after the other; None: all together."""
         mask_at_size, mask = self.mask_at_size, self.mask_at_size.mask
         length = mask_at_size.queries
-        alone = mask_at_size.start == 0 and mask_at_size.keys == length and self.distance is None
-        if mask.band is None or not alone or self.weights is not None:
+        is_square = (
+            mask_at_size.start == 0 and mask_at_size.keys == length and self.distance is None
+        )
+        if mask.band is None or not is_square or self.weights is not None:
             return None
         if torch.compiler.is_exporting() or (size := block_size(mask.band, length)) is None:
             return None

@@ -361,8 +361,8 @@ class TransformerConfig:
         if self.pooler and self.encoder is None:
             raise ConfigError("a pooler needs an encoder", where="pooler")
         if any(head.layer_mix for head in self.heads):
-            alone = len(self.heads) == 1 and self.vocabulary_head is None
-            _require(alone, "heads.layer_mix", "another head beside it", "one head, which mixes")
+            is_only = len(self.heads) == 1 and self.vocabulary_head is None
+            _require(is_only, "heads.layer_mix", "another head beside it", "one head, which mixes")
 
     @property
     def stacks(self) -> dict[str, Stack]:

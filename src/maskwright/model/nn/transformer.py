@@ -164,8 +164,8 @@ def pooled(
     """The mean, or the largest of each number, over the places of a row that are `real`; of two
     places the squared differences of their vectors of length 1, whose sum is 2 - 2 cos, times D."""
     if pooling == "differences":
-        first, second = F.normalize(rows.float(), dim=-1).unbind(1)
-        return ((first - second).square() * rows.shape[-1]).to(rows.dtype)
+        vectors, other_vectors = F.normalize(rows.float(), dim=-1).unbind(1)
+        return ((vectors - other_vectors).square() * rows.shape[-1]).to(rows.dtype)
     if pooling == "max":
         return rows.masked_fill(~real[..., None], -torch.inf).amax(1)
     total = rows.masked_fill(~real[..., None], 0.0).float().sum(1)
