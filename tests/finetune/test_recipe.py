@@ -53,7 +53,13 @@ def test_every_choice_comes_back() -> None:
     settings |= {"adapters": {"lora": {"rank": 4, "alpha": 2}}, "columns": {"text": ("a b",)}}
     settings |= {"seeds": 5, "folds": 7, "seed": 9, "epochs": 7, "batch": 64, "accumulate": 4}
     settings |= {"rate": 3e-4, "length": 99, "long": "pieces-max", "layer_decay": 0.9}
-    settings |= {"head_rate": 2.0, "weight_decay": 0.1, "warmup": 0.2, "patience": 2}
+    settings |= {
+        "head_rate": 2.0,
+        "weight_decay": 0.1,
+        "warmup": 0.2,
+        "schedule": "slanted",
+        "patience": 2,
+    }
     settings |= {"least_steps": 9, "prompt": "say: {source}", "pooling": "max", "layer_mix": True}
     settings |= {"dimensions": (64, 32), "hard_negatives": 3, "measure": "accuracy"}
     settings |= {"class_weights": "balanced", "label_smoothing": 0.1}

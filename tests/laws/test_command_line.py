@@ -50,14 +50,15 @@ OPTIONS = {
         models --accumulate --batch --budget --class-weights --column --data --device --epochs
         --folds --hard-negatives --head-rate --label-smoothing --layer-decay --layer-mix
         --least-steps --length --long --measure --method --out --patience --pooling --precision
-        --prompt --rate --read --search --seed --seeds --task --teacher --teacher-temperature
-        --warmup --weight-decay --within-words
+        --prompt --rate --read --schedule --search --seed --seeds --task --teacher
+        --teacher-temperature --warmup --weight-decay --within-words
     """,
     "finetune": """
         model --accumulate --batch --budget --class-weights --column --curve --data --device
         --dimensions --dry-run --epochs --folds --hard-negatives --head-rate --label-smoothing
         --layer-decay --layer-mix --least-steps --length --long --measure --method --model --out
-        --patience --pooling --precision --prompt --rate --read --search --seed --seeds --set --task
+        --patience --pooling --precision --prompt --rate --read --schedule --search --seed --seeds
+        --set --task
         --teacher --teacher-temperature --warmup --weight-decay --within-words
     """,
     "predict": """

@@ -68,19 +68,21 @@ def test_a_run_goes_on_from_the_weights_and_the_tokenizer_of_another(
     assert written.tokenizer == TokenizerFolder(path=str(before), fingerprint=fingerprint)
 
 
+@pytest.mark.parametrize("decay", [1.0, 0.2])
 def test_it_resumes_exactly_and_without_the_folder(
-    text: Path, source: Path, tmp_path: Path
+    decay: float, text: Path, source: Path, tmp_path: Path
 ) -> None:
     kept, out = tmp_path / "source", tmp_path / "run"
     shutil.copytree(source, kept)
-    last = train_quietly(further(recipe(text), kept, 8), out)
-    whole = essence(out)
-    assert not torch.equal(
-        *(
-            weights(f)["bert.encoder.layer.0.attention.self.query.weight"]
-            for f in (last, folders.newest(kept))
+    last = train_quietly(further(recipe(text), kept, 8, f"model.layer_decay={decay}"), out)
+    whole, folder = essence(out), folders.newest(kept)
+    moved = [
+        (weights(last)[name] - weights(folder)[name]).norm()
+        for name in (
+            f"bert.encoder.layer.{layer}.attention.self.query.weight" for layer in range(2)
         )
-    )
+    ]
+    assert moved[0] > 0 and bool(moved[0] < moved[1] / 3) is (decay < 1)
     shutil.rmtree(last)
     shutil.rmtree(kept)
     run.resume(out, stream=(said := io.StringIO()))

@@ -20,6 +20,7 @@ HALF = math.sqrt(0.25)
 COSINE = {"kind": "cosine", "warmup": 0.016, "floor": 0.1}  # GPT-BERT's
 STABLE = {"kind": "stable-decay", "decay": 0.2}
 CONSTANT = {"kind": "constant", "warmup": 0.1, "cooldown": 0.2}
+SLANTED = {"kind": "slanted", "warmup": 0.1, "floor": 1 / 32}
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,7 @@ CONSTANT = {"kind": "constant", "warmup": 0.1, "cooldown": 0.2}
     [
         ({"kind": "linear", "warmup": 0.1}, {0: 0, 50: 0.5, 100: 1, 550: 0.5, 1000: 0}),
         ({"kind": "inverse-sqrt", "warmup": 0.04}, {40: 1, 160: 0.5}),
+        (SLANTED, {0: 1 / 32, 50: 33 / 64, 100: 1, 550: 33 / 64, 1000: 1 / 32}),
         (STABLE | {"warmup": 0.1}, {100: 1, 500: 1, 800: 1, 850: 1 - HALF, 1000: 0}),
         (COSINE, {1000: 0.1}),
         (
@@ -83,7 +85,15 @@ def test_schedules_that_contradict_themselves(setting: str, wrong: dict[str, Any
     assert error.value.where == f"training.schedule.{setting}"
 
 
-KINDS = ["constant", "linear", "cosine", "inverse-sqrt", "held-inverse-sqrt", "stable-decay"]
+KINDS = [
+    "constant",
+    "linear",
+    "slanted",
+    "cosine",
+    "inverse-sqrt",
+    "held-inverse-sqrt",
+    "stable-decay",
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -91,7 +101,7 @@ KINDS = ["constant", "linear", "cosine", "inverse-sqrt", "held-inverse-sqrt", "s
 def test_factors_stay_between_zero_and_one(kind: Any, warmup: float, cooldown: float) -> None:
     if kind.endswith("inverse-sqrt") and warmup == 0.0:
         return
-    falls = kind in ("linear", "cosine", "stable-decay")
+    falls = kind in ("linear", "slanted", "cosine", "stable-decay")
     floor, decay = 0.1 if cooldown and falls else 0.0, min(0.1, 1.0 - warmup)
     schedule = Schedule(kind=kind, warmup=warmup, floor=floor, decay=decay, cooldown=cooldown)
     for total in (1, 2, 7, 100):

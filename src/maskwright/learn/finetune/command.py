@@ -31,6 +31,7 @@ from maskwright.learn.finetune.method_selection import candidates, select_method
 from maskwright.learn.finetune.recipe import (
     BALANCED,
     NAME,
+    SLANTED_FLOOR,
     FinetuneRecipe,
     hash_rows,
     hashes,
@@ -486,7 +487,11 @@ def _settings(
         label_smoothing=recipe.label_smoothing,
         temperature=1.0 if recipe.teacher is None else recipe.teacher_temperature,
         optimizer=AdamW(learning_rate=rate, decay=recipe.weight_decay),
-        schedule=Schedule(kind="linear", warmup=recipe.warmup),
+        schedule=Schedule(
+            kind=recipe.schedule,
+            warmup=recipe.warmup,
+            floor=SLANTED_FLOOR if recipe.schedule == "slanted" else 0.0,
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from maskwright.base import catalogue, config
 from maskwright.base.config import hints_of, read_toml, to_plain, to_toml
@@ -38,10 +38,12 @@ HEADER = (
     "# Made again by: maskwright finetune THIS_FILE --out DIR (paths are as they were typed)\n\n"
 )
 SEEDS, EPOCHS, LEAST_STEPS = 3, 3, 100
+TuningSchedule = Literal["linear", "slanted"]
+SLANTED_FLOOR = 1 / 32  # the lowest rate of `slanted`, as a share of the highest (ULMFiT)
 # Settings of step-by-step training.
 TRAINING = (
     *("epochs", "batch", "accumulate", "rate", "layer_decay", "head_rate"),
-    *("weight_decay", "warmup", "patience", "least_steps"),
+    *("weight_decay", "warmup", "schedule", "patience", "least_steps"),
     *("class_weights", "label_smoothing", "teacher", "search", "layer_mix"),
 )
 # Settings of how a network reads and computes.
@@ -94,7 +96,8 @@ class FinetuneRecipe:
         head_rate: factor on the learning rate of the last layer of a new head (default 10 where
             layers are trained and no --rate is given, else 1).
         weight_decay: weight decay of the matrices; biases and norms have none.
-        warmup: share of the run in which the learning rate rises; after it, it falls to 0.
+        warmup: share of the run in which the learning rate rises; after it, it falls.
+        schedule: linear (from 0 and to 0) or slanted (from and to 1/32, as ULMFiT has it).
         patience: stop a seed after this many epochs without improvement (default: never).
         least_steps: minimum number of steps of a seed; fewer are made up for by several passes in
             an epoch (default 100, or 0 with --epochs).
@@ -151,6 +154,7 @@ class FinetuneRecipe:
     head_rate: float | None = None
     weight_decay: float = 0.01
     warmup: float = 0.1
+    schedule: TuningSchedule = "linear"
     patience: int | None = None
     least_steps: int | None = None
     threads: int | None = None
@@ -279,6 +283,7 @@ class FinetuneRecipe:
             )
         if self.pooling is not None:
             require_choice(self.pooling, POOLINGS, "--pooling")
+        require_choice(self.schedule, get_args(TuningSchedule), "--schedule")
         if self.task is not None:
             shape_of(self.task)
         if self.measure is not None:

@@ -344,6 +344,7 @@ def _facts(learner: BaseLearner, method: Method, settings: Settings, count: int)
             "learning rate": f"{settings.optimizer.learning_rate:g}",
             "weight decay": settings.optimizer.decay,
             "warm-up": f"{settings.schedule.warmup:g} of the run",
+            "rates": None if settings.schedule.kind == "linear" else settings.schedule.kind,
             "epochs": None if steps else settings.epochs,
             PASSES: None if steps else passes_of(settings, count),
             "steps": steps or None,

@@ -37,6 +37,7 @@ from maskwright.learn.recipes.base.find import config_of, require_settings
 from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, Point, Recipe, TokenizerFolder
 from maskwright.learn.train.optimizers import Parameters
 from maskwright.learn.train.state import TrainState
+from maskwright.model.adapters.base.freeze import learning_rate_factors
 from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.checkpoint.matching import load_matching
@@ -63,15 +64,27 @@ def new_heads(current: TransformerConfig, requested: TransformerConfig) -> tuple
     return tuple(name for name in new if name != "vocabulary_head" or requested.vocabulary_head)
 
 
+def layer_rates(network: Transformer, parameters: Parameters, decay: float) -> dict[str, float]:
+    """Return the factor of the learning rate of each parameter: of the trained `network`, `decay`
+    for each layer above it (Howard & Ruder 2018, 3.2); of others, 1."""
+    factors = learning_rate_factors(network, decay)
+    return {name: factors.get(name.removeprefix(OWN), 1.0) for name in parameters.named}
+
+
 class HeadFirst:
     """Trains first a new head alone, then all parameters. It is a hook of the loop, which unfreezes
     the body, and the function of `ParameterRates`: learning rate factors by parameter name."""
 
     def __init__(
-        self, choice: Folder, budget: Budget, parameters: Parameters, out: Path | None
+        self,
+        choice: Folder,
+        budget: Budget,
+        parameters: Parameters,
+        out: Path | None,
+        rates: dict[str, float],
     ) -> None:
         self.choice, self.budget, self.parameters, self.out = choice, budget, parameters, out
-        self.state = TrainState()
+        self.state, self.rates = TrainState(), rates
         self.new = [name for name in parameters.named if not self._is_body(name)]
 
     @staticmethod
@@ -101,7 +114,10 @@ class HeadFirst:
 
     def __call__(self, step: int) -> dict[str, float]:
         body_factor = 0.0 if self.alone else self.choice.body_rate
-        return {name: body_factor if self._is_body(name) else 1.0 for name in self.parameters.named}
+        return {
+            name: body_factor * rate if self._is_body(name) else 1.0
+            for name, rate in self.rates.items()
+        }
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         if self._body_frozen and not self.alone:

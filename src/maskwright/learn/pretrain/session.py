@@ -27,7 +27,7 @@ from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
 from maskwright.base.terminal import Say, quiet, shell_word
 from maskwright.learn.pretrain import build, checkpoints
-from maskwright.learn.pretrain.build import HeadFirst, expect_frequencies
+from maskwright.learn.pretrain.build import HeadFirst, expect_frequencies, layer_rates
 from maskwright.learn.pretrain.checkpoints import (
     CheckpointStore,
     Journal,
@@ -117,11 +117,15 @@ class TrainingSession:
         parameters = Parameters(self.objective, chosen.compute)
         self.optimizer = start_optimizer(recipe.training.optimizer, parameters)
         self.stages: HeadFirst | None = None
+        decay = recipe.model.layer_decay if isinstance(recipe.model, Folder) else 1.0
+        rates = layer_rates(self.objective.product, parameters, decay)
         if HeadFirst.is_needed(recipe.model):
-            self.stages = HeadFirst(
-                recipe.model, recipe.training.budget, parameters, out if processes.first else None
-            )
+            home = out if processes.first else None
+            budget = recipe.training.budget
+            self.stages = HeadFirst(recipe.model, budget, parameters, home, rates)
             self.optimizer = ParameterRates(self.optimizer, self.stages)
+        elif decay != 1.0:
+            self.optimizer = ParameterRates(self.optimizer, lambda step: rates)
         ema = recipe.training.ema
         self.average = Average(parameters, ema) if ema else None
         facts = _checkpoint_facts(recipe, out, prepared, chosen)

@@ -13,6 +13,7 @@ The learning rate is a pure function of progress, so nothing of it is saved:
 
     constant           warm-up, then 1
     linear             warm-up, then straight down to `floor` at the end
+    slanted            the same, and the warm-up begins at `floor`, too   (Howard & Ruder 2018, 3.2)
     cosine             warm-up, then half a cosine down to `floor` at the end
     inverse-sqrt       warm-up, then sqrt(warmup / position)            (Vaswani et al. 2017, 5.3)
     held-inverse-sqrt  1 instead of a warm-up, then the same            (Raffel et al. 2020, 3.1.2)
@@ -192,13 +193,22 @@ class Ramp:
         return max(1, round(share * full))
 
 
+ScheduleKind = Literal[
+    "constant",
+    "linear",
+    "slanted",
+    "cosine",
+    "inverse-sqrt",
+    "held-inverse-sqrt",
+    "stable-decay",
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """`warmup`, `decay` and `cooldown` are shares of the whole run (0 to 1)."""
 
-    kind: Literal[
-        "constant", "linear", "cosine", "inverse-sqrt", "held-inverse-sqrt", "stable-decay"
-    ] = "linear"
+    kind: ScheduleKind = "linear"
     warmup: float = 0.0
     floor: float = 0.0
     decay: float = 0.1
@@ -207,7 +217,7 @@ class Schedule:
     def __post_init__(self) -> None:
         for name in ("warmup", "floor", "decay", "cooldown"):
             require(f"training.schedule.{name}", getattr(self, name), 0.0, 1.0)
-        falls = self.kind in ("linear", "cosine", "stable-decay")
+        falls = self.kind in ("linear", "slanted", "cosine", "stable-decay")
         if self.warmup + self.cooldown > 1.0:
             self._refuse("cooldown", f"at most {1.0 - self.warmup:g}, as the warm-up comes first")
         if self.floor and not falls:
@@ -234,13 +244,16 @@ class Schedule:
     def _shape(self, position: float, warm: float, total: float, decay_length: float) -> float:
         """The factor without cool-down; `decay_length` is what the last decay takes of `total`."""
         if position < warm:
-            return 1.0 if self.kind == "held-inverse-sqrt" else position / warm
+            if self.kind == "held-inverse-sqrt":
+                return 1.0
+            begin = self.floor if self.kind == "slanted" else 0.0
+            return begin + (1 - begin) * position / warm
         if self.kind == "constant" or total <= warm:
             return 1.0
         if self.kind.endswith("inverse-sqrt"):
             return math.sqrt(warm / max(position, warm))
         share = min(1.0, (position - warm) / (total - warm))
-        if self.kind == "linear":
+        if self.kind in ("linear", "slanted"):
             return self.floor + (1 - self.floor) * (1 - share)
         if self.kind == "cosine":
             return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * share))

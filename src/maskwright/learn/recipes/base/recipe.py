@@ -254,7 +254,7 @@ class Folder:
 
     New parts are trained alone for the share `head_first` of the budget; after that the rest is
     trained at `body_rate` times the learning rate. `new`, the parts that are drawn, is filled in,
-    too."""
+    too. `layer_decay` is the factor on the learning rate from each layer to the one below it."""
 
     path: str
     architecture: str | None = None
@@ -262,8 +262,10 @@ class Folder:
     head_first: float = 0.0
     body_rate: float = 1.0
     new: tuple[str, ...] = ()
+    layer_decay: float = 1.0
 
     def __post_init__(self) -> None:
+        config.require("model.layer_decay", self.layer_decay, 1e-3, 1.0)
         config.require("model.head_first", self.head_first, 0.0, 1.0)
         config.require("model.body_rate", self.body_rate, 0.0, 1000.0)
 
@@ -480,6 +482,8 @@ def frozen_part(recipe: Recipe) -> dict[str, Any]:
         plain["training"]["budget"].pop("flops")
     if not recipe.subwords:
         plain.pop("subwords")
+    if plain["model"].get("layer_decay") == 1.0:
+        plain["model"].pop("layer_decay")
     plain["corpus"].pop("notes")  # which a model learns nothing from
     if plain["corpus"]["encoding"] == AUTO:  # releases that knew only UTF-8 said so
         plain["corpus"]["encoding"] = "utf-8"
