@@ -58,7 +58,9 @@ def built(name: str) -> Transformer:
     member = family(name)
     kinds = [k for k, kit in member.architectures.items() if kit.heads] or [None]
     kind = next((k for k in kinds if k and "SequenceClassification" in k), kinds[0])
-    return model_of(small(member, kind))
+    # The tokens here have no separator that would tell which of them are a question.
+    keys = {"global_attention": "first"} if name == "led" else {}
+    return model_of(small(member, kind, **keys))
 
 
 def heads_of(network: Transformer) -> list[str]:

@@ -59,9 +59,9 @@ def roomy(config: TransformerConfig) -> TransformerConfig:
 def classifier(name: str, way: Method | None = None) -> Transformer:
     """With the head that the method trains."""
     member = family(name)
-    kind = next(k for k in member.architectures if "SequenceClassification" in k)
+    kind = next((k for k in member.architectures if "SequenceClassification" in k), None)
     config = roomy(small(member, kind))
-    head: Head = config.heads[0]
+    head: Head = next(iter(config.heads), Head(name="classifier", kind="sequence", labels=2))
     config = replace(config, heads=(replace(head, labels=2),))
     return model_of(config if way is None else way.with_heads(config))
 

@@ -25,11 +25,13 @@ KINDS = {
     "electra": "ElectraForSequenceClassification",
     "distilbert": "DistilBertForSequenceClassification",
     "modernbert": "ModernBertForSequenceClassification",
+    "longformer": "LongformerForSequenceClassification",
     "gpt2": "GPT2LMHeadModel",
     "openai-gpt": "OpenAIGPTLMHeadModel",
     "llama": "LlamaForCausalLM",
     "t5": "T5ForConditionalGeneration",
     "bart": "BartForConditionalGeneration",
+    "led": "LEDForConditionalGeneration",
 }
 
 
@@ -62,6 +64,9 @@ def test_peft_computes_what_we_do(
     base = getattr(transformers, KINDS[name]).from_pretrained(tmp_path / "base").eval()
     tokens, written = torch.randint(5, 55, (2, 9)), torch.randint(5, 55, (2, 7))
     given = {"input_ids": tokens}
+    if name == "led":
+        given["global_attention_mask"] = (torch.arange(9) == 0).long().expand(2, -1)
+        base.config.pad_token_id = 60
     if len(model.config.stacks) == 2:
         given["decoder_input_ids"] = written
         ours = model.logits(model.decode(written, memory=model.encode(tokens)))

@@ -10,7 +10,8 @@ import pytest
 
 from checkpoint.small import model_of, small
 from maskwright.base import catalogue
-from maskwright.learn.tasks.base.add_head import add_head, num_outputs
+from maskwright.base.errors import IncompatibleError, UsageError
+from maskwright.learn.tasks.base.add_head import add_head, num_outputs, reading_texts
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import About
@@ -76,3 +77,33 @@ def test_a_vector_of_t5_is_that_of_its_encoder(folders: dict[str, Path]) -> None
     """As `sentence-transformers` reads such a folder."""
     config, _ = add_head(open_weights(folders["t5"]), task_for("embedding"))
     assert list(config.stacks) == ["encoder"]
+
+
+@pytest.mark.parametrize(
+    ("task", "rule"),
+    [
+        ("classification", "first"),
+        ("tagging", "none"),
+        ("question-answering", "question"),
+        ("multiple-choice", "answer"),
+        ("embedding", "none"),
+    ],
+)
+def test_what_a_head_reads_is_global(task: str, rule: str, folders: dict[str, Path]) -> None:
+    """By the task, or as the user says; a head that needs global tokens does not go without."""
+
+    def rule_of(name: str, **options: str) -> str:
+        kind = task_for(task, TASKS[task][0], options)
+        config = reading_texts(add_head(open_weights(folders[name]), kind)[0], kind, "head")
+        assert config.encoder is not None and config.encoder.global_tokens is not None
+        return config.encoder.global_tokens.which
+
+    assert rule_of("longformer") == rule
+    assert rule_of("longformer", global_attention="first") == "first"
+    with pytest.raises(IncompatibleError):
+        rule_of("roberta", global_attention="first")
+    if rule == "none":
+        assert rule_of("longformer", global_attention="none") == "none"
+    else:
+        with pytest.raises(UsageError):
+            rule_of("longformer", global_attention="none")

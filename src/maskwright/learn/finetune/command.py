@@ -497,7 +497,7 @@ def _settings(
 
 def _options(recipe: FinetuneRecipe, task_type: TaskType) -> dict[str, Any]:
     """Return the options of `task_type` that the recipe sets."""
-    names = ("pooling", LAYER_MIX, "measure", "within_words")
+    names = ("pooling", "global_attention", LAYER_MIX, "measure", "within_words")
     options = {name: getattr(recipe, name) for name in names if getattr(recipe, name) is not None}
     if recipe.prompt is not None:
         template = Template(TEMPLATES.get(recipe.prompt, recipe.prompt))

@@ -25,7 +25,14 @@ from maskwright.learn.finetune.method import (
     methods_of,
     out_of_range,
 )
-from maskwright.learn.tasks.base.choices import LABEL_PROMPT, LONG, POOLINGS, Long, require_choice
+from maskwright.learn.tasks.base.choices import (
+    GLOBAL_RULES,
+    LABEL_PROMPT,
+    LONG,
+    POOLINGS,
+    Long,
+    require_choice,
+)
 from maskwright.model.device.choices import Precision, require_device
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import as_names, require_selectable, shape_of
@@ -47,7 +54,7 @@ TRAINING = (
     *("class_weights", "label_smoothing", "teacher", "search", "layer_mix"),
 )
 # Settings of how a network reads and computes.
-READING = ("length", "pooling", "precision", "device")
+READING = ("length", "pooling", "global_attention", "precision", "device")
 BALANCED = "balanced"  # weights of classes that make up for their frequencies
 LARGEST_WEIGHTS = 16 << 20  # bytes of a file of weights
 WEIGHTS_ADVICE = 'write a weight for each label, such as {"rare": 5, "frequent": 1}'
@@ -112,6 +119,8 @@ class FinetuneRecipe:
             embeddings, and cls).
         layer_mix: the head reads a mix of all layers whose weights are learned, in place of the
             last layer.
+        global_attention: tokens of a model with windows that see all and are seen by all: none,
+            first, question or answer (default: what the head needs, else those of the model).
         dimensions: numbers of leading dimensions of an embedding that become vectors by themselves,
             beside all (Matryoshka), such as 256,128,64.
         hard_negatives: how many similar but wrong texts are mined for each pair of matching texts,
@@ -163,6 +172,7 @@ class FinetuneRecipe:
     prompt: str | None = None
     pooling: str | None = None
     layer_mix: bool | None = None
+    global_attention: str | None = None
     dimensions: tuple[int, ...] | None = None
     hard_negatives: int | None = None
     measure: str | None = None
@@ -284,6 +294,8 @@ class FinetuneRecipe:
         if self.pooling is not None:
             require_choice(self.pooling, POOLINGS, "--pooling")
         require_choice(self.schedule, get_args(TuningSchedule), "--schedule")
+        if self.global_attention is not None:
+            require_choice(self.global_attention, GLOBAL_RULES, "--global-attention")
         if self.task is not None:
             shape_of(self.task)
         if self.measure is not None:

@@ -27,6 +27,7 @@ from maskwright.base.errors import ConfigError
 
 Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh"]
 TextPooling = Literal["place", "mean", "max"]
+GlobalRule = Literal["none", "first", "question", "answer"]
 ChunkPooling = Literal["mean", "max", "differences"]
 
 NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
@@ -125,7 +126,7 @@ class GlobalTokens:
     `first`: the first of each text; `question`: those before the first `separator`; `answer`:
     those behind it, and behind a second one that follows at once."""
 
-    which: Literal["none", "first", "question", "answer"] = "none"
+    which: GlobalRule = "none"
     separator: int = 2
 
     @property

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from maskwright.base.errors import IncompatibleError
+from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.learn.tasks.base.choices import HIERARCHICAL, LAYER_MIX, POOLINGS, Long
 from maskwright.learn.tasks.base.task_type import TaskType
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.safe_read import around, modules_of
+from maskwright.model.families.base.sliding_window import rule_of_heads
 from maskwright.model.nn.config import Head, TransformerConfig
 from maskwright.model.nn.transformer import Transformer, layers_over
 from maskwright.model.opening.folders import Model
@@ -73,8 +74,47 @@ def num_outputs(task_type: TaskType) -> int:
     return {"span": 2, "choice": 1}.get(task_type.head or "", max(1, len(task_type.labels)))
 
 
+def with_global_tokens(config: TransformerConfig, task_type: TaskType) -> TransformerConfig:
+    """Return `config` with the global tokens that the task's options name, if they do.
+
+    Raises:
+        IncompatibleError: the model has none.
+        UsageError: the head reads tokens that must be global.
+    """
+    which = task_type.options.get("global_attention")
+    if which is None:
+        return config
+    encoder = config.encoder
+    if encoder is None or encoder.global_tokens is None:
+        raise IncompatibleError(
+            "the model has no global tokens",
+            where="--global-attention",
+            found="full attention",
+            wanted="a model with windows, such as longformer or led",
+            do="leave it out, or convert the model: maskwright export MODEL --to long --out FOLDER",
+        )
+    if which == "none" and (needed := rule_of_heads(config)) is not None:
+        raise UsageError(
+            "the head reads tokens that must be global",
+            where="--global-attention",
+            found=which,
+            wanted=f"{needed}, or another rule",
+            do="leave it out",
+        )
+    rule = replace(encoder.global_tokens, which=which)
+    blocks = tuple(
+        block
+        if block.attention.global_tokens is None
+        else replace(block, attention=replace(block.attention, global_tokens=rule))
+        for block in encoder.blocks
+    )
+    return replace(config, encoder=replace(encoder, blocks=blocks))
+
+
 def reading_texts(config: TransformerConfig, task_type: TaskType, long: Long) -> TransformerConfig:
-    """Return `config` with the pooling and the further layers that the task and `long` require."""
+    """Return `config` with what the task and `long` require: pooling, further layers, tokens that
+    are global."""
+    config = with_global_tokens(config, task_type)
     if task_type.options.get(LAYER_MIX):
         mixing = tuple(replace(head, layer_mix=True) for head in config.heads)
         config = replace(config, vocabulary_head=None, heads=mixing)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Literal, get_args
 
 from maskwright.base.errors import UsageError, near
-from maskwright.model.nn.config import TextPooling
+from maskwright.model.nn.config import GlobalRule, TextPooling
 
 # The part of a long text that is kept; or its division into pieces, whose scores are averaged or
 # maximised ("pieces-…"), whose vectors are averaged or maximised before scoring ("vectors-…"), or
@@ -34,6 +34,9 @@ HIERARCHICAL, APART = "hierarchical", "apart"
 POOLINGS: dict[str, TextPooling] = {"cls": "place", "mean": "mean", "max": "max"}
 # Whether the head reads a learned mix of all layers.
 LAYER_MIX = "layer_mix"
+
+# Which tokens of a model with windows see all others and are seen by all.
+GLOBAL_RULES: tuple[GlobalRule, ...] = get_args(GlobalRule)
 
 # The poolings of sentence-transformers, in the order in which it concatenates them.
 VECTOR_POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")

@@ -9,15 +9,15 @@ whole texts and for answers choose by themselves, others are told in each call. 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from maskwright.base.errors import ConfigError
 from maskwright.model.families.base.family import Architecture, Coordinate, Fields
-from maskwright.model.nn.config import GlobalTokens, Stack, TransformerConfig
+from maskwright.model.nn.config import GlobalRule, GlobalTokens, Stack, TransformerConfig
 
 # What a head reads is global: the first token, the question, or the answer to choose.
 RULE_OF_HEAD = {"sequence": "first", "span": "question", "choice": "answer"}
-RULES: dict[str, Any] = {rule: rule for rule in ("none", "first", "question", "answer")}
+RULES: dict[str, Any] = {rule: rule for rule in get_args(GlobalRule)}
 
 
 def global_tokens(fields: Fields, architecture: Architecture, default: str) -> GlobalTokens:
