@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from maskwright.ask.analysis.attention import attention
 from maskwright.ask.analysis.neighbours import neighbours as nearest
 from maskwright.base.errors import DataError, IncompatibleError, OutputError, UsageError
 from maskwright.model.checkpoint import word_vectors
@@ -168,6 +169,9 @@ def test_vectors_go_in_and_out_and_have_neighbours(tmp_path: Path) -> None:
     with pytest.raises(OutputError):
         import_vectors(vectors_file(tmp_path), folder)
     assert open_model(folder).model_type == "static-vectors"
+    with pytest.raises(IncompatibleError) as without:
+        attention(folder, tmp_path / "heads")
+    assert without.value.where == str(folder) and not (tmp_path / "heads").exists()
 
 
 FAULTS: list[tuple[Callable[[list[bytes]], list[bytes]], int]] = [

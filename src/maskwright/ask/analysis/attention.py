@@ -14,11 +14,11 @@ from markupsafe import Markup
 from maskwright.ask.analysis import heads, word_senses
 from maskwright.ask.analysis.hidden_states import ProbedModel
 from maskwright.ask.analysis.pages import write
-from maskwright.base.errors import Finding, UsageError
+from maskwright.base.errors import Finding, IncompatibleError, UsageError
 from maskwright.base.report import document
 from maskwright.base.report.document import Table
 from maskwright.base.report.drawing.svg import grid, head_weights
-from maskwright.base.terminal import Say, printer
+from maskwright.base.terminal import Say, printer, shell_word
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import read
 
@@ -51,6 +51,13 @@ def attention(
     """
     say, out = printer(stream), Path(out)
     subject = ProbedModel.of(Path(model))
+    if not any(stack.blocks for stack in subject.model.config.stacks.values()):
+        raise IncompatibleError(
+            "the model has no attention",
+            where=model,
+            found="static vectors, without layers",
+            do=f"maskwright neighbours {shell_word(model)} WORD, or maskwright probe",
+        )
     if sentence is not None:
         _require_drawable(subject, sentence)
     two_stacks = len(subject.model.config.stacks) == 2

@@ -333,7 +333,7 @@ def sample(
     # At most half a row, so that the decoded and re-encoded prompt still fits into the model.
     length = min(2 * PROMPT_TOKENS, rows.length // 2)
     ids = [int(i) for i in prepared.held_out.document(0)[:length]]
-    if not ids:
+    if not ids or model.config.vocabulary_head is None:
         return None
     if isinstance(objective, EncoderDecoder):
         prompt, text = _rewritten(objective, prepared, rows)

@@ -6,7 +6,9 @@ X counts the neighbours of each word in the whole training text, a neighbour at 
 A step draws cells of X evenly at random. What is saved is w + w~ (section 4.2).
 
 The held-out figure is in nats per word: log X is log p(neighbour | word) up to a constant of the
-word, so that a softmax over the products and b~ predicts neighbours.
+word, so that a softmax over the products and b~ predicts neighbours. Cells that are empty have no
+part in the cost, so the softmax gives them too much, and the figure may stay above the unigram
+line; it compares runs of this objective.
 """
 
 from __future__ import annotations
