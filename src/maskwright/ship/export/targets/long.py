@@ -72,7 +72,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     message = (
         "texts within half a window get the outputs of the original; longer ones need training"
     )
-    note(Finding("positions-repeated", message, f"maskwright adapt {out} TEXTS --out FOLDER"))
+    note(Finding("positions-repeated", message, f"maskwright adapt {out} --text FILE --out FOLDER"))
     facts = {"window": options.window, "length": options.length, "largest_difference": difference}
     return folder.write(content, out, target="long", source=model, note=note, about=facts)
 
