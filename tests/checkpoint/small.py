@@ -76,6 +76,10 @@ SMALL: dict[str, dict[str, Any]] = {
         **{"num_layers": 3, "num_decoder_layers": 2},
         **{"relative_attention_num_buckets": 8, "relative_attention_max_distance": 10},
     },
+    "vit": {
+        **{k: ENCODER[k] for k in ENCODER if k not in ("vocab_size", "max_position_embeddings")},
+        **{"image_size": 8, "patch_size": 4, "num_channels": 2},
+    },
     "bart": {
         **{"vocab_size": 61, "d_model": 24, "max_position_embeddings": 32, **NAMES},
         **{"encoder_layers": 3, "encoder_attention_heads": 4, "encoder_ffn_dim": 40},
@@ -89,6 +93,18 @@ SMALL["led"] = {
 }
 # The families that transformers has, too.
 THEIRS = [name for name in SMALL if family(name).in_transformers]
+
+
+TEXTS = [name for name in SMALL if name != "vit"]
+
+
+def readable(model: Transformer, tokens: torch.Tensor) -> torch.Tensor:
+    """As many rows as `tokens` of what the model reads: these, or values of patches."""
+    patches = model.config.tokens
+    if isinstance(patches, Tokens):
+        return tokens
+    shape = (len(tokens), patches.length, patches.num_values)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
 def small(family: Family, architecture: str | None = None, **keys: Any) -> TransformerConfig:

@@ -36,6 +36,8 @@ SIZES = {
     "decoder_layers decoder_attention_heads decoder_ffn_dim max_position_embeddings",
     "distilbert": "vocab_size dim n_layers n_heads hidden_dim max_position_embeddings",
 }
+SIZES["vit"] = "hidden_size num_hidden_layers num_attention_heads intermediate_size image_size "
+SIZES["vit"] += "patch_size num_channels"
 SIZES["led"] = SIZES["bart"].replace("max_position", "max_encoder_position")
 SIZES |= {"roberta": SIZES["bert"], "longformer": SIZES["bert"]}
 SIZES |= dict.fromkeys(("electra", "albert"), SIZES["bert"] + " embedding_size")
@@ -50,6 +52,7 @@ RATES = {
     "distilbert": "dropout attention_dropout seq_classif_dropout qa_dropout",
 }
 RATES |= {
+    "vit": "hidden_dropout_prob attention_probs_dropout_prob layer_norm_eps",
     "roberta": RATES["bert"],
     "led": "dropout attention_dropout activation_dropout",
     "longformer": RATES["bert"].replace(" classifier_dropout", ""),
@@ -147,6 +150,11 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
         "embedding_size": [24],
         "hidden_size": [25],
     },
+    "vit": {
+        **{"hidden_size": [25], "image_size": [9, [8, 8]], "patch_size": [3, 16]},
+        **{"qkv_bias": [False], "pooler_act": ["gelu"], "pooler_output_size": [12]},
+        "architectures": [["ViTForMaskedImageModeling"]],
+    },
     "distilbert": {"dim": [25], "n_heads": [5], "activation": ["exec", 3]},
 }
 
@@ -164,7 +172,7 @@ def cases(name: str) -> Iterator[tuple[str, Any]]:
 TYPE = {"gpt2": "GPT2LMHeadModel", "openai-gpt": "OpenAIGPTLMHeadModel"}
 TYPE |= {"modernbert": "ModernBertForTokenClassification", "t5": "T5ForConditionalGeneration"}
 TYPE["led"] = "LEDForConditionalGeneration"
-TYPE |= {"llama": "LlamaForCausalLM"}
+TYPE |= {"llama": "LlamaForCausalLM", "vit": "ViTForImageClassification"}
 TYPE |= {
     member.lower(): f"{member}ForSequenceClassification"
     for member in ("Bert", "Roberta", "Longformer", "Electra", "Albert", "DistilBert", "Bart")

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from checkpoint.small import model_of, small
+from checkpoint.small import TEXTS, model_of, small
 from maskwright.base import catalogue
 from maskwright.base.config import from_plain, to_plain
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
@@ -25,7 +25,7 @@ from maskwright.model.families.base.family import family
 from maskwright.model.nn.transformer import Transformer
 
 METHODS = catalogue.names("adapters")
-FAMILIES = catalogue.names("families")
+FAMILIES = TEXTS
 # Families without biases, which what trains biases refuses.
 BARE = [("bitfit", "llama"), ("bitfit", "modernbert"), ("bitfit", "t5")]
 # What changes layers finds none, and says so.

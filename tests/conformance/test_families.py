@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from checkpoint.small import model_of, small
+from checkpoint.small import TEXTS, model_of, readable, small
 from maskwright.base import catalogue
 from maskwright.base.errors import CheckpointError, IncompatibleError
 from maskwright.model.checkpoint import layout, pretrained
@@ -79,6 +79,13 @@ COUNTS = {
     },
     "BartForConditionalGeneration": {"base": 139_420_416, "large": 406_291_456},
     "LEDForConditionalGeneration": {"base": 161_844_480, "large": 459_801_600},
+    "ViTModel": {
+        **{"tiny-patch16-224": 5_561_472, "small-patch16-224": 21_813_504},
+        **{"base-patch16-224": 86_389_248, "base-patch16-384": 86_681_088},
+        **{"base-patch32-224": 88_045_824, "base-patch32-384": 88_118_784},
+        **{"large-patch16-224": 304_351_232, "large-patch16-384": 304_740_352},
+        **{"large-patch32-384": 306_657_280, "huge-patch14-224": 632_404_480},
+    },
 }
 PUBLISHED = {
     (name, size, kind): count
@@ -131,6 +138,7 @@ TWICE = {
     },
     "t5": {"is_gated_act", "num_decoder_layers"},
     "llama": {"rope_parameters", "rope_theta"},
+    "vit": {"pooler_output_size"},
 }
 # Keys that only an unusual member says.
 UNUSUAL = {
@@ -322,7 +330,7 @@ def felt_in(config: TransformerConfig) -> torch.Tensor:
     return both
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TEXTS)
 def test_mask_law(name: str) -> None:
     """Perturb input j: output i moves if and only if j is reachable from i."""
     config = small(FAMILIES[name])
@@ -346,7 +354,7 @@ def test_forward_and_backward(name: str, kind: str) -> None:
     model = model_of(small(FAMILIES[name], kind)).train()
     tokens = torch.arange(30).reshape(2, 15)
     tokens[:, 3] = 2  # where question and answer are parted
-    hidden = hidden_of(model, tokens)
+    hidden = hidden_of(model, readable(model, tokens))
     total = hidden.square().mean()
     if model.vocabulary_head is not None:
         total = total + model.logits(hidden).logsumexp(-1).mean()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkpoint.small import SMALL, model_of, small
+from checkpoint.small import TEXTS, model_of, small
 from maskwright.base.errors import CheckpointError, MaskwrightError
 from maskwright.base.storage import commit
 from maskwright.cli.main import main
@@ -120,7 +120,7 @@ def test_a_wrong_choice_is_said_before_anything_is_read(
     assert code == 64 and wanted in capsys.readouterr().err
 
 
-EVERY = [(name, each) for name in SMALL for each in family(name).architectures]
+EVERY = [(name, each) for name in TEXTS for each in family(name).architectures]
 
 
 @pytest.mark.proof

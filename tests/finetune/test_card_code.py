@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint.small import SMALL
+from checkpoint.small import TEXTS
 from labelled.tables import write_rows
 from small_tasks import finetuned
 
@@ -48,7 +48,7 @@ CASES: list[tuple[str, str, str]] = [
     *(("bert", "classification", method) for method in ("prefix", "probe", "lora")),
     ("t5", "sequence-to-sequence", "full"),
     ("bart", "sequence-to-sequence", "full"),
-    *((name, "classification", "full") for name in SMALL),
+    *((name, "classification", "full") for name in TEXTS),
     *((name, "matching", "full") for name in ("distilbert", "gpt2", "openai-gpt", "t5")),
     ("distilbert", "tagging", "full"),
     ("distilbert", "pair-classification", "full"),

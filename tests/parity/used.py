@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from checkpoint.small import SMALL, THEIRS, model_of
+from checkpoint.small import SMALL, TEXTS, THEIRS, model_of
 from interop.as_used import CHOICES, GIVEN, ONE
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import About
@@ -22,7 +22,7 @@ from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from tinyrun import SENTENCE
 
 KINDS = {"bert": "wordpiece", "roberta": "byte-bpe", "gpt2": "byte-bpe", "t5": "unigram"}
-CLASSES = [(name, each) for name in THEIRS for each in family(name).architectures]
+CLASSES = [(n, kind) for n in THEIRS if n in TEXTS for kind in family(n).architectures]
 WORDS = [*SENTENCE.split(), "who"]
 
 

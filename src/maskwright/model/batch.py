@@ -14,7 +14,8 @@ class Batch:
 
     Axes: B rows, T positions, S decoder positions, N targets, R pooled positions.
 
-        tokens      (B, T) int64   what the model reads; the encoder, where there is also a decoder
+        tokens      (B, T) int64   what the model reads; the encoder, where there is also a decoder;
+                                   of images the values of their patches, (B, T, K) float32
         positions   (B, T) int64   counted from 0 in each document; None: 0 … T-1
         segments    (B, T) int64   sentence A or B; None where the model has none
         documents   (B, T) int32   which document of the row a position belongs to; 0 is padding;

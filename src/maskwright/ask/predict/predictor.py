@@ -593,7 +593,8 @@ def predictor(loaded: Model) -> Predictor:
     findings += [] if sentence_folder is None else sentence_folder.findings()
     generates = is_foreign and sentence_folder is None and loaded.writes_for_texts
     has_task = record is not None or sentence_folder is not None or generates or len(heads) == 1
-    if loaded.words is None or not has_task:
+    can_read = loaded.words is not None or loaded.about.images is not None
+    if not can_read or not has_task:
         raise IncompatibleError(
             "this model was not fine-tuned for a task",
             where=path,
@@ -644,14 +645,16 @@ def predictor(loaded: Model) -> Predictor:
                 findings.append(Finding("scores-as-shares", message))
         problem = "number" if single_score and problem == "single" else problem
         options = {UNTOLD: True, LOGIT: single_score and logit}
-        task_type = task_for_head(heads[0].kind, labels, problem, options)
+        images = loaded.about.images is not None
+        task_type = task_for_head(heads[0].kind, labels, problem, options, images=images)
         if task_type.head == "span":  # reads longer texts in windows
             task["length"] = min(task["length"], task_type.longest)
     plain = _plain_predictor(loaded, task_type, int(task["length"]))
     frame = replace(plain.frame, long=task.get("long", "head"))
     if record is None:
         # Models of other libraries get their inputs tokenized as those libraries do.
-        frame = replace(frame, tokenizer=loaded.tokenizer.as_declared())
+        if loaded.words is not None:
+            frame = replace(frame, words=loaded.words.as_declared())
         pad_id = loaded.extra.get("pad_token_id")
         if loaded.config.encoder is None and type(pad_id) is int:
             frame = replace(frame, unread=pad_id)
@@ -671,12 +674,12 @@ def predictor(loaded: Model) -> Predictor:
 def _plain_predictor(model: Model, task_type: TaskType, length: int) -> Predictor:
     """Return a predictor of a task type, whose network is prepared at the first use."""
     length = room(model.config, length, model.positions)
-    collation = collation_of(model.config, model.tokenizer, model.extra)
+    collation = collation_of(model.config, model.reader, model.extra)
     return Predictor(
         model=model.network,
         network=functools.cache(lambda: prepare(model.network, give_up=True)),
         task_type=task_type,
-        frame=frame_of(model.config, model.tokenizer, length, "head"),
+        frame=frame_of(model.config, model.reader, length, "head"),
         collation=replace(collation, alone=model.positions > 0),
         columns={task_type.alone: (task_type.alone,)},
     )

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import itertools
 import json
 import re
 import tempfile
@@ -36,6 +37,7 @@ from maskwright.text.tables.cell_values import row_with_lists
 from maskwright.text.tables.files import separate_class_names
 from maskwright.text.tables.formats import conll, conllu
 from maskwright.text.tables.formats import text_files as text_formats
+from maskwright.text.tables.formats.image_files import find_images
 from maskwright.text.tables.marked_text import as_read
 from maskwright.text.tables.read import read_rows
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, WHERE, TableReadingOptions
@@ -58,6 +60,11 @@ def rows_to_answer(
     of a bad row is None if `on_bad` is "skip". For a folder, the values include the file of the
     row. `counts` is updated with statistics of the reader."""
     skips = read.reading.on_bad == "skip"
+    if (images := find_images(source)) is not None and model.task_type.reads_images:
+        counts.ignored.add(images[1])
+        for row in itertools.chain(*images[0].values()):
+            yield dict(row.values), _tried(skips, _example, model, row)
+        return
     every_file, ignored = find(source, text_formats.sources)
     counts.ignored.add(ignored)
     files = separate_class_names(every_file)[0]

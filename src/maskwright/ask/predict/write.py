@@ -49,6 +49,7 @@ from maskwright.model.opening.open import home_of
 from maskwright.text.corpus.files import listed, size_of
 from maskwright.text.corpus.reading import Counts
 from maskwright.text.tables.formats import text_files
+from maskwright.text.tables.formats.image_files import find_images
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 
 WRITES = 2  # copies of the rows on the disk at a time: staged and final file
@@ -105,9 +106,7 @@ def write_predictions(
         top, windows = settings.get("top"), settings.get("long") == "windows"
         names = _look_at(source, model, read, top, delimiter is not None, windows)
         # The rows are in both files for a while.
-        storage.require_space(
-            out.parent, WRITES * size_of(source, text_files.sources) - _size(staged)
-        )
+        storage.require_space(out.parent, WRITES * _size_of_rows(source) - _size(staged))
 
         def save(target: Path) -> None:
             if delimiter is None:
@@ -192,6 +191,12 @@ def _first_line(staged: Path) -> str:
     """Return the first line of the staged file, which identifies model, source and settings."""
     with staged.open(encoding="utf-8", errors="replace") as file:
         return file.readline().removesuffix("\n")
+
+
+def _size_of_rows(source: Path) -> int:
+    """Return the bytes of the files with the rows to predict; of images there are the names."""
+    images = find_images(source)
+    return size_of(source, text_files.sources) if images is None else 0
 
 
 def _model_hashes(folder: Path, model: BasePredictor) -> dict[str, str]:

@@ -288,12 +288,12 @@ class Learner(BaseLearner):
         if family is not None and not family_named(family).belongs(config):
             family = None
         max_length = room(config, length or task_type.longest, method.positions)
-        collation = collation_of(config, loaded.tokenizer, loaded.extra)
+        collation = collation_of(config, loaded.reader, loaded.extra)
         return cls(
             path,
             task_type,
             family,
-            frame=frame_of(config, loaded.tokenizer, max_length, long),
+            frame=frame_of(config, loaded.reader, max_length, long),
             loaded=loaded,
             config=config,
             collation=replace(collation, alone=method.positions > 0),
@@ -466,12 +466,13 @@ class Learner(BaseLearner):
             decoder_start=self.collation.decoder_start,
             conventions=replace(self.loaded.conventions, measure=None),
             writing=writing,
+            images=self.loaded.about.images,
         )
         width = self.config.width
         around = sentence_transformers_folder.folder_files(task_type, self.frame, width)
         pretrained.save(
             result.tuned.network,
-            self.frame.tokenizer.padding(),
+            None if self.frame.words is None else self.frame.words.padding(),
             folder,
             about,
             more={name: text.encode() for name, text in {**around, **more}.items()},
@@ -499,7 +500,7 @@ class Learner(BaseLearner):
         machine: Machine | None,
     ) -> TrainingResult:
         task_type, collation = self.task_type, self.collation
-        vocabulary = special_tokens.vocabulary(self.frame.tokenizer)
+        vocabulary = special_tokens.vocabulary(self.frame.words)
         objective = task_type.objective(model, vocabulary, self.frame.long, encoded_parts[TRAIN])
         if isinstance(objective, Supervised):
             objective.options = replace(
@@ -554,7 +555,7 @@ def learner_of(
 
 def objective_of(model: Transformer, task_type: TaskType, frame: Frame) -> Objective:
     """Return the objective, in evaluation mode, that computes a trained model's outputs."""
-    vocabulary = special_tokens.vocabulary(frame.tokenizer)
+    vocabulary = special_tokens.vocabulary(frame.words)
     objective = task_type.objective(model, vocabulary, frame.long)
     objective.eval()
     return objective
@@ -592,8 +593,8 @@ def soft_targets(
         )
     own_type, long = task_for(record.kind, record.labels), cast(Long, record.long)
     length = room(config, record.length or own_type.longest, teacher.positions)
-    frame = frame_of(config, teacher.tokenizer, length, long)
-    collation = collation_of(config, teacher.tokenizer, teacher.extra)
+    frame = frame_of(config, teacher.reader, length, long)
+    collation = collation_of(config, teacher.reader, teacher.extra)
     encoded = own_type.encode(rows, frame)
     network: Any = prepare(teacher.network, device=str((machine or choose()).device))
     read = reader(network, own_type, frame, replace(collation, alone=teacher.positions > 0))

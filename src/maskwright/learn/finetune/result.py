@@ -186,7 +186,7 @@ class FinetuneResult:
         if len(task_type.roles) == 2 and modules_of(around(path)):
             names = [f"--column {role}={','.join(columns[role])}" for role in task_type.roles]
             command = " ".join(["maskwright predict", shell_word(path), "FILE", *names])
-        if frame is not None:
+        if frame is not None and frame.words is not None:
             cases = {*map(tuple, frame.tokenizer.encode_batch("Aa"))}
         return conclusion.advice(
             task_type,
@@ -461,13 +461,13 @@ class FinetuneResult:
             ]
         if frame is None or not learner.in_transformers:
             return lines
-        if task_type.pipeline in PIPELINES:
+        if task_type.pipeline in PIPELINES or task_type.reads_images:
             lines += [
                 "",
                 "from transformers import pipeline",
                 f"ask = pipeline({task_type.pipeline!r}, model='{name}/{MODEL}')",
             ]
-            if task_type.head != "sequence":
+            if task_type.head != "sequence" or task_type.reads_images:
                 return [*lines, "ask('…')"]
             cut = "" if frame.long == "head" else f" (their head; {frame.long} is Maskwright's)"
             top_k = ", top_k=None" if task_type.problem == "multi" else ""
@@ -564,6 +564,7 @@ def predict_script(task_type: TaskType, frame: Frame | None, *, plain: bool) -> 
         plain: whether transformers loads the complete fine-tuned model.
     """
     pair = len(task_type.roles) > 1
+    plain = plain and not task_type.reads_images
     if plain and frame is not None and frame.long == "head" and task_type.head == "sequence":
         head = PLAIN_HEAD.format(model=MODEL, length=frame.length)
         if task_type.problem == "multi":

@@ -57,7 +57,7 @@ from maskwright.learn.tasks.base.task_type import (
 from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.text.tables.labelled_texts import PAIR, TEXT
 from maskwright.text.tables.layout import Dataset, Shape
-from maskwright.text.tables.rows import PairExample, TextExample
+from maskwright.text.tables.rows import Example, PairExample, TextExample
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
@@ -185,7 +185,7 @@ class Classification(TaskType):
             return PairExample(first_text, second_text, self._none, where)
         return super().of_value(value, where)
 
-    def example(self, values: Sequence[Any], where: str) -> TextExample | PairExample:
+    def example(self, values: Sequence[Any], where: str) -> Example:
         texts = [text(value, role, where) for value, role in zip(values, self.roles, strict=True)]
         if len(texts) > 1:
             return PairExample(texts[0], texts[1], self._none, where)

@@ -40,10 +40,13 @@ from maskwright.model.nn.config import (
     FeedForward,
     Learned,
     Norm,
+    Patches,
     Relative,
     Stack,
     TransformerConfig,
 )
+from maskwright.text.images.processor import FILE as PROCESSOR
+from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 # ------------------------------------------------------------------------------ shapes
@@ -55,6 +58,9 @@ def parameter_shapes(config: TransformerConfig) -> Shapes:
     """Return {name: shape} of all parameters of `Transformer(config)`."""
     tokens = config.tokens
     shapes: Shapes = {"tokens.weight": (tokens.vocabulary, tokens.width)}
+    if isinstance(tokens, Patches):
+        shapes = _linear("tokens", tokens.width, tokens.num_values, True)
+        shapes["tokens.cls.weight"] = (1, tokens.width)
     for name, stack in config.stacks.items():
         shapes |= _stack(name, stack, tokens.width, config.width)
     if config.pooler:
@@ -284,6 +290,8 @@ class About:
     """How answers are written, in the words of generation_config.json: `num_beams`, …"""
     conventions: Conventions | None = None
     """How the model is asked; None: its folder does not say it."""
+    images: ImageProcessor | None = None
+    """How a model that reads images gets its pixels; None: it reads texts, or nothing says it."""
     largest_shard: int = LARGEST_SHARD
     """Bytes of weights in one file, before they are split into several."""
 
@@ -442,6 +450,8 @@ def documents(
         files["generation_config.json"] = write_json(
             {**ids, **unset, **about.writing, "transformers_version": WRITTEN_FOR}
         )
+    if about.images is not None:
+        files[PROCESSOR] = write_json(about.images.to_json())
     if about.readme is not None:
         files["README.md"] = about.readme.encode()
     return files

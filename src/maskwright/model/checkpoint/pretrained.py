@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,11 @@ from maskwright.model.checkpoint.fine_tuned import require_finished
 from maskwright.model.checkpoint.layout import About, CheckpointLayout
 from maskwright.model.checkpoint.safe_read import model_folder, read_json, regular_file
 from maskwright.model.families.base import weights
-from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.config import Patches, TransformerConfig
 from maskwright.model.nn.transformer import Transformer
 from maskwright.text.corpus.saved import is_curated
+from maskwright.text.images.processor import FILE as PROCESSOR
+from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.tokenizer.tokenizer import FILE_NAMES, Tokenizer, tokenizer_files
 
 CONFIG = "config.json"
@@ -123,17 +126,30 @@ def load(
         if not other_tokenizer:
             for name in (name for name in FILE_NAMES if (folder / name).is_file()):
                 hashes[name] = require_as_saved(folder / name, beside=FILE_NAMES)
+    about = layout.about_of(hf, form)
+    if isinstance(form.config.tokens, Patches):
+        about = replace_fields(about, images=_processor(folder, form.config.tokens))
     return PretrainedModel(
         model,
         tokenizer,
         form.config,
         form.model_type,
-        layout.about_of(hf, form),
+        about,
         layout.rest_of(hf, form),
         unused,
         recorded,
         {name: digest for name, digest in hashes.items() if digest},
     )
+
+
+def _processor(folder: Path, patches: Patches) -> ImageProcessor | None:
+    """Return the image processor of a model that reads `patches`; None if the folder has none."""
+    path = folder / PROCESSOR
+    if not path.exists():
+        return None
+    processor = ImageProcessor.of_json(read_json(folder, PROCESSOR), str(path))
+    processor.require_fit(patches.image_size, patches.channels, path)
+    return processor
 
 
 def described(folder: Path | str, architecture: str | None = None) -> CheckpointLayout:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.graph import modules
-from maskwright.model.nn.config import Head, Learned, Rotary, Sinusoidal, Stack
+from maskwright.model.nn.config import Head, Learned, Patches, Rotary, Sinusoidal, Stack
 from maskwright.model.nn.transformer import Transformer
 
 Type = Literal["int64", "int32", "float32"]
@@ -210,6 +210,19 @@ class _GraphFactory:
         return Port(name, axes, self.ids, below)
 
     def tokens(self, *axes: str) -> Port:
+        """The ids of a text.
+
+        Raises:
+            IncompatibleError: the network reads images, which graphs here do not.
+        """
+        if isinstance(self.network.config.tokens, Patches):
+            raise IncompatibleError(
+                "a network that reads images is not written as a graph",
+                where="tokens",
+                found="patches of images",
+                wanted="a network that reads ids of tokens",
+                do="use the model's folder itself, which transformers loads, or engine torch",
+            )
         rule, below = self.stack.global_tokens, self.network.config.tokens.vocabulary
         return Port(IDS, axes, self.ids, below, None if rule is None else rule.parts_at)
 

@@ -12,6 +12,7 @@ Letters: N texts, R of them in a batch, B rows, T positions.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.errors import DataError
 from maskwright.model.objectives.base.corruption import Origin, Sequences, first_places, pack
+from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.store.rows import best_fit, spread
 
 if TYPE_CHECKING:
@@ -42,6 +44,24 @@ class Collation:
 
 
 @dataclass(frozen=True)
+class ImageRows:
+    """Images (N, S, S, C) as bytes, and what makes patches of them, batch by batch."""
+
+    pixels: NDArray[np.uint8]
+    processor: ImageProcessor
+    patch_size: int
+
+    @property
+    def length(self) -> int:
+        """The positions of an image."""
+        return 1 + (self.pixels.shape[1] // self.patch_size) ** 2
+
+    def patches(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the patches (R, T, K) of the images with these indices."""
+        return self.processor.patches(self.pixels[numbers], self.patch_size)
+
+
+@dataclass(frozen=True)
 class EncodedExamples:
     """Tokenized examples with special tokens, in the order of the file.
 
@@ -59,6 +79,7 @@ class EncodedExamples:
         targets: decoder targets of each text for an encoder-decoder model.
         groups: (N,) a number for each example; those with the same one are trained on together,
             and an index stands for all of them. None: each by itself.
+        images: the images that are read in place of `texts`, which then have their lengths alone.
     """
 
     texts: Sequences
@@ -69,6 +90,15 @@ class EncodedExamples:
     places: Sequences | None = None
     targets: Sequences | None = None
     groups: NDArray[np.int64] | None = None
+    images: ImageRows | None = None
+
+    @classmethod
+    def of_images(cls, images: ImageRows, labels: NDArray[Any]) -> EncodedExamples:
+        """Return examples of one image each; in place of ids stands a hash of its pixels."""
+        lengths = np.full(len(images.pixels), images.length)
+        digests = [hashlib.sha256(image.tobytes()).digest()[:8] for image in images.pixels]
+        tokens = np.repeat(np.frombuffer(b"".join(digests), np.int64), lengths)
+        return cls(Sequences(tokens, lengths), labels, images=images)
 
     def __post_init__(self) -> None:
         count = len(self.texts.lengths)
@@ -140,6 +170,8 @@ class EncodedExamples:
         Returns:
             The batch, and for each row of the model's scores its index among those of all examples.
         """
+        if self.images is not None:
+            return self._of_images(self.images, numbers), numbers
         if self.pieces is not None:
             return self._in_pieces(numbers, self.pieces, collation)
         size = self.choices
@@ -198,6 +230,15 @@ class EncodedExamples:
         self, numbers: NDArray[np.int64], collation: Collation
     ) -> tuple[Batch, NDArray[np.int64]]:
         """As `batch` for `plain` examples, with all texts concatenated in one row, in order."""
+        if self.images is not None:
+            import torch
+
+            batch = self._of_images(self.images, numbers)
+            documents = np.repeat(
+                np.arange(1, len(numbers) + 1, dtype=np.int32), self.images.length
+            )
+            batch = replace(batch, documents=torch.from_numpy(documents)[None])
+            return replace(batch, tokens=batch.tokens.flatten(0, 1)[None]), numbers
         lengths = self.texts.lengths[numbers]
         rows, width = np.zeros(len(numbers), np.int64), int(lengths.sum())
         begins = first_places(lengths)
@@ -234,6 +275,18 @@ class EncodedExamples:
             targets=targets,
         )
         return np.split(chosen.tokens, ends), segments, batch
+
+    def _of_images(self, images: ImageRows, numbers: NDArray[np.int64]) -> Batch:
+        """Return a batch with an image in each row."""
+        import torch
+
+        from maskwright.model.batch import Batch
+
+        return Batch(
+            tokens=torch.from_numpy(images.patches(numbers)),
+            labels=torch.from_numpy(self.labels[numbers]),
+            pooled=torch.arange(len(numbers)) * images.length,
+        )
 
     def _in_pieces(
         self, numbers: NDArray[np.int64], pieces: NDArray[np.int64], collation: Collation

@@ -6,6 +6,7 @@ per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 
 
     TransformerConfig   width, tokens, encoder, decoder, vocabulary_head, pooler, heads
       Tokens            vocabulary, width        (width != model width -> a projection)
+        or Patches      image_size, patch_size, channels, width
       Stack             embeddings, blocks, weights_of, final_norm, final_dropout
         Embeddings      positions, segments, norm, scaled, dropout
         Block           attention, feed_forward, norm, placement, cross_attention, ...
@@ -289,6 +290,40 @@ class Tokens:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Patches:
+    """Square patches of square images in place of tokens, each projected to a vector, behind one
+    learned vector that stands for the image (Dosovitskiy et al. 2021, arXiv:2010.11929, section
+    3.1)."""
+
+    image_size: int
+    patch_size: int
+    channels: int
+    width: int
+
+    def __post_init__(self) -> None:
+        _within("tokens.image_size", self.image_size, 1 << 14)
+        _within("tokens.channels", self.channels, 1 << 8)
+        _within("tokens.width", self.width, LARGEST["width"])
+        fits = 0 < self.patch_size <= self.image_size and self.image_size % self.patch_size == 0
+        _require(fits, "tokens.patch_size", self.patch_size, f"a divisor of {self.image_size}")
+
+    @property
+    def vocabulary(self) -> int:
+        """No ids are read."""
+        return 0
+
+    @property
+    def length(self) -> int:
+        """The positions of an image: its own, and one for each patch."""
+        return 1 + (self.image_size // self.patch_size) ** 2
+
+    @property
+    def num_values(self) -> int:
+        """The numbers of a patch: channels, rows, columns."""
+        return self.channels * self.patch_size**2
+
+
+@dataclass(frozen=True, kw_only=True)
 class VocabularyHead:
     """Hidden -> scores over the vocabulary. `transform` is BERT's dense + activation + norm;
     `scaled` multiplies the hidden states by width^-0.5 (T5 v1.0)."""
@@ -345,10 +380,11 @@ class Head:
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
-    """A point in the space. At least one stack; two stacks share the token table."""
+    """A point in the space. At least one stack; two stacks share the token table. `tokens` says
+    what positions are made of; images are read by an encoder alone."""
 
     width: int
-    tokens: Tokens
+    tokens: Tokens | Patches
     encoder: Stack | None = None
     decoder: Stack | None = None
     vocabulary_head: VocabularyHead | None = None
@@ -364,6 +400,12 @@ class TransformerConfig:
         if any(head.layer_mix for head in self.heads):
             is_only = len(self.heads) == 1 and self.vocabulary_head is None
             _require(is_only, "heads.layer_mix", "another head beside it", "one head, which mixes")
+        if isinstance(self.tokens, Patches):
+            texts_only = self.decoder is not None or self.vocabulary_head is not None
+            _require(not texts_only, "tokens", "patches", "tokens, for a decoder or a vocabulary")
+            valid = f"{self.tokens.length}, the positions of an image"
+            fits = self.longest in (None, self.tokens.length) and not self.has_segments
+            _require(fits, "encoder.embeddings", self.longest, valid)
 
     @property
     def stacks(self) -> dict[str, Stack]:

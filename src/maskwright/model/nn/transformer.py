@@ -37,6 +37,7 @@ from maskwright.model.nn.config import (
     ChunkPooling,
     Embeddings,
     Head,
+    Patches,
     Rotary,
     Stack,
     TransformerConfig,
@@ -208,6 +209,28 @@ def _draw(weight: Tensor) -> None:
 
 
 # ------------------------------------------------------------------------------ the network
+class PatchProjection(Linear):
+    """The vectors of images: of each patch a projection, which is a convolution whose stride is its
+    width; in front of them a learned vector, `cls`."""
+
+    def __init__(self, config: Patches) -> None:
+        super().__init__(config.num_values, config.width)
+        self.config = config
+        self.cls = EmbeddingTable(1, config.width)
+
+    def forward(self, images: Float[Tensor, "*any K"]) -> Float[Tensor, "*any E"]:
+        """
+        Args:
+            images: K values of each position; of images one after the other. What stands at the
+                first position of an image is not read.
+        """
+        images = images.to(self.weight.dtype)  # in training perhaps bfloat16
+        rows = images.reshape(-1, self.config.length, self.config.num_values)
+        patches = super().forward(rows[:, 1:])
+        vectors = torch.cat([self.cls.weight.expand(len(rows), 1, -1), patches], 1)
+        return vectors.reshape(*images.shape[:-1], -1)
+
+
 TokensOrVectors = Int[Tensor, "B T"] | Float[Tensor, "B T E"]
 
 
@@ -221,7 +244,11 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         tokens, width = config.tokens, config.width
-        self.tokens = EmbeddingTable(tokens.vocabulary, tokens.width)
+        self.tokens: EmbeddingTable | PatchProjection
+        if isinstance(tokens, Patches):
+            self.tokens = PatchProjection(tokens)
+        else:
+            self.tokens = EmbeddingTable(tokens.vocabulary, tokens.width)
         self.encoder = StackModule(config.encoder, tokens.width, width) if config.encoder else None
         self.decoder = StackModule(config.decoder, tokens.width, width) if config.decoder else None
         self.pooler = Linear(width, width) if config.pooler else None
@@ -257,7 +284,8 @@ class Transformer(nn.Module):
         """Hidden states of the encoder.
 
         Args:
-            tokens: ids, or vectors in their place (as wide as the token table).
+            tokens: ids, or vectors in their place (as wide as the token table); of images the
+                values of their patches (`PatchProjection`).
             positions: counted from 0 in each document; None: 0 … T-1.
             segments: sentence A or B; None: all A.
             visible: the batch's facts, joined with each layer's pattern; None: all is real.
@@ -361,12 +389,25 @@ class Transformer(nn.Module):
             at=at,
         )
 
-    def token_vectors(self, tokens: TokensOrVectors) -> Float[Tensor, "B T E"]:
-        """The rows of the token table; vectors stay as they are.
+    def token_vectors(self, tokens: TokensOrVectors) -> Float[Tensor, "B T W"]:
+        """The rows of the token table; vectors stay as they are. Of images, the vectors of their
+        patches.
 
         Raises:
-            DataError: an id outside the table.
+            DataError: an id outside the table; ids, or values of other patches, for images.
         """
+        if isinstance(self.tokens, PatchProjection):
+            config = self.tokens.config
+            positions = tokens.shape[:-1].numel()
+            if tokens.shape[-1] != config.num_values or positions % config.length:
+                raise DataError(
+                    "not what the model reads, which is images",
+                    where="tokens",
+                    found=f"an array of the shape {tuple(tokens.shape)}",
+                    wanted=f"(…, {config.length}, {config.num_values}), the values of patches",
+                    do="prepare images with the folder's image processor",
+                )
+            return self.tokens(tokens)
         if tokens.is_floating_point():
             return tokens
         on_cpu = tokens.device.type == "cpu" and not torch.compiler.is_exporting()

@@ -33,9 +33,11 @@ from maskwright.model.checkpoint.fine_tuned import (
 )
 from maskwright.model.checkpoint.layout import About, Conventions
 from maskwright.model.checkpoint.safe_read import transformer_folder
-from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.config import Patches, TransformerConfig
 from maskwright.model.nn.transformer import Transformer
 from maskwright.text.corpus.saved import is_run
+from maskwright.text.images.processor import FILE as PROCESSOR
+from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.tokenizer import tokenizer as tokenizer_folder
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
@@ -177,7 +179,7 @@ def fingerprint(
 
 def _of_files(folder: Path, hashes: Mapping[str, str]) -> str:
     weights = [file.name for file in files.open_folder(folder).files]
-    names = [pretrained.CONFIG, *weights, *tokenizer_folder.FILE_NAMES]
+    names = [pretrained.CONFIG, PROCESSOR, *weights, *tokenizer_folder.FILE_NAMES]
     present = [path for path in (folder / name for name in names) if path.is_file()]
     return config.fingerprint({p.name: hashes.get(p.name) or hash_file(p) for p in present})
 
@@ -227,8 +229,16 @@ class Model:
         """The tokenizer.
 
         Raises:
-            IncompatibleError: the folder has none.
+            IncompatibleError: the folder has none, as the model reads images, or without reason.
         """
+        if isinstance(self.config.tokens, Patches):
+            raise IncompatibleError(
+                "the model reads images and no text",
+                where=self.path,
+                found=f"a model of the type {self.model_type}",
+                wanted="a model that reads texts",
+                do="give it images: maskwright predict MODEL IMAGES",
+            )
         if self.words is None:
             raise IncompatibleError(
                 "the model has no tokenizer",
@@ -237,6 +247,25 @@ class Model:
                 do="copy the tokenizer of the model into the folder",
             )
         return self.words
+
+    @property
+    def reader(self) -> Tokenizer | ImageProcessor:
+        """What makes a model's input: the tokenizer, or for images their processor.
+
+        Raises:
+            IncompatibleError: the folder has none.
+        """
+        if not isinstance(self.config.tokens, Patches):
+            return self.tokenizer
+        if self.about.images is None:
+            raise IncompatibleError(
+                "the folder does not say how images are read",
+                where=self.path,
+                found=f"no {PROCESSOR}",
+                wanted=f"{PROCESSOR} beside the weights",
+                do="copy that file of the model into the folder",
+            )
+        return self.about.images
 
     @property
     def num_stacks(self) -> int:

@@ -101,7 +101,10 @@ def open_head_alone(folder: Path, base: Path | str | None = None) -> AdaptedMode
     if family is not None and not families.family(family).belongs(reference.config):
         family = None
     loaded = replace(
-        loaded, model=model.eval(), config=reference.config, about=About(family=family)
+        loaded,
+        model=model.eval(),
+        config=reference.config,
+        about=About(family=family, images=loaded.about.images),
     )
     return AdaptedModel(loaded, base_folder)
 

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from maskwright.model.objectives.base.objective import Vocabulary
 
 
-def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
-    """Return the sizes and ids of the tokenizer that objectives use."""
+def vocabulary(tokenizer: Tokenizer | None) -> Vocabulary:
+    """Return the sizes and ids of the tokenizer that objectives use; none for images."""
     from maskwright.model.objectives.base.objective import Vocabulary
 
+    if tokenizer is None:
+        return Vocabulary(size=0, mask=None, special=())
     return Vocabulary(
         size=tokenizer.vocabulary_size,
         mask=tokenizer.mask,

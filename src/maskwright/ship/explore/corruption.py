@@ -29,7 +29,7 @@ from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import ObjectiveChoice, RowChoice
 from maskwright.model.batch import Batch
 from maskwright.model.families.base.family import family
-from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.config import Tokens, TransformerConfig
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_sample
 from maskwright.model.objectives.base.objective import Objective, encode_targets
 from maskwright.model.objectives.base.spec import Member, member_of
@@ -195,6 +195,7 @@ def build_objective(member: Member, options: dict[str, Any], tokenizer: Tokenize
     """
     checked_options, refusal = defaults(member, options), None
     for config in _fitting_configs(member.name):
+        assert isinstance(config.tokens, Tokens)
         tokens = replace(config.tokens, vocabulary=tokenizer.vocabulary_size)
         vocabulary = special_tokens.vocabulary(tokenizer)
         fit = first_fitting(member, [replace(config, tokens=tokens)], vocabulary, checked_options)
@@ -211,8 +212,10 @@ def _fitting_configs(name: str) -> list[TransformerConfig]:
     """Return one config of each family that the objective fits, given all special tokens."""
     fitting_configs = []
     for family_name in catalogue.names("families"):
-        configs = map(slender, architectures(family(family_name), VOCABULARY.size))
-        fit = first_fitting(member_of(name), list(configs), VOCABULARY)
+        configs = list(map(slender, architectures(family(family_name), VOCABULARY.size)))
+        if not configs:  # it reads no texts
+            continue
+        fit = first_fitting(member_of(name), configs, VOCABULARY)
         if not isinstance(fit, RefusalReason):
             fitting_configs.append(fit[0])
     return fitting_configs

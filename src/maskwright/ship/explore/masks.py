@@ -29,7 +29,7 @@ from maskwright.base import catalogue
 from maskwright.base.errors import IncompatibleError, MaskwrightError
 from maskwright.model.batch import Batch
 from maskwright.model.families.base.family import Family, family
-from maskwright.model.nn.config import Stack, TransformerConfig
+from maskwright.model.nn.config import Stack, Tokens, TransformerConfig
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective, Vocabulary
 from maskwright.model.objectives.base.spec import Member, Spec, member_of
@@ -110,10 +110,15 @@ def slender(config: TransformerConfig) -> TransformerConfig:
 
 
 def architectures(family: Family, vocabulary: int) -> list[TransformerConfig]:
-    """Return a family's architectures in their base size, with `vocabulary` token ids."""
+    """Return a family's architectures in their base size, with `vocabulary` token ids; none of a
+    family that reads images."""
     size = "base" if "base" in family.sizes else next(iter(family.sizes))
-    configs = (family.size(size, name) for name in family.architectures)
-    return [replace(c, tokens=replace(c.tokens, vocabulary=vocabulary)) for c in configs]
+    configs = [family.size(size, name) for name in family.architectures]
+    return [
+        replace(config, tokens=replace(config.tokens, vocabulary=vocabulary))
+        for config in configs
+        if isinstance(config.tokens, Tokens)
+    ]
 
 
 def first_fitting(
@@ -239,8 +244,9 @@ def masks(models: Iterable[tuple[Path, list[int], TransformerConfig]]) -> bytes:
     members = [member_of(name) for name in catalogue.names("objectives")]
     examples: list[Any] = []
     rows = [
-        matrix_row(name, architectures(family(name), VOCABULARY.size), members, examples)
+        matrix_row(name, configs, members, examples)
         for name in catalogue.names("families")
+        if (configs := architectures(family(name), VOCABULARY.size))
     ]
     content = {
         "rows": rows + model_rows(models, members, examples),

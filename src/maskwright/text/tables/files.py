@@ -11,20 +11,22 @@ lists them. `read.py` reads one file.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.base.storage.files import write_file
+from maskwright.base.storage.manifest import hash_file
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.files import IgnoredFiles, Source, find
 from maskwright.text.corpus.reading import Counts, ReadingOptions
 from maskwright.text.tables.cell_values import as_integer
 from maskwright.text.tables.formats import text_files
 from maskwright.text.tables.formats.exports import resolve_labels
+from maskwright.text.tables.formats.image_files import find_images
 from maskwright.text.tables.formats.text_files import PART_WORDS, WORD, part_of_folder, says_part
 from maskwright.text.tables.read import noted_names, read_rows
 from maskwright.text.tables.rows import (
@@ -90,6 +92,16 @@ def load(
             wanted="a path for train",
             do="give train=FILE, too",
         )
+    if (images := _load_images(path_by_split if data is None else data, learned)) is not None:
+        if header:
+            raise UsageError(
+                "option has no effect here",
+                where="--read header",
+                found="images",
+                wanted="files of tables",
+                do="leave it out",
+            )
+        return images
     sources, class_names, unassigned_files, ignored = (
         _find_parts(path_by_split) if data is None else _find_data(data, learned)
     )
@@ -121,6 +133,47 @@ def load(
     table = Table(rows_by_split, names, names_file, loose, counts, rejects_by_split)
     _check_columns(table)
     return table
+
+
+def _load_images(
+    data: Mapping[str, Path | str] | Path | str | Sequence[Path | str], learned: bool
+) -> Table | None:
+    """Return the images of a path, or of a path for each part, as a table; None if one of them has
+    no images.
+
+    Raises:
+        UsageError: the folder has parts, and no training data.
+        Others: as `find_images`.
+    """
+    paths = data if isinstance(data, Mapping) else {ALL: data}
+    rows: dict[str, list[Row]] = {}
+    counts = {split: Counts() for split in paths}
+    for split, path in paths.items():
+        images = find_images(Path(path)) if isinstance(path, str | Path) else None
+        if images is None:
+            return None
+        by_split = (
+            images[0] if not isinstance(data, Mapping) else {split: [*chain(*images[0].values())]}
+        )
+        rows |= by_split
+        counts[split].ignored.add(images[1])
+    first_counts = next(iter(counts.values()))
+    counts = {split: counts.get(split, Counts()) for split in rows}
+    counts[next(iter(counts))].ignored = first_counts.ignored
+    for split, split_rows in rows.items():
+        counts[split].documents = len(split_rows)
+        files = dict.fromkeys(row.file for row in split_rows)
+        counts[split].files = len(files)
+        counts[split].hashes |= {file: hash_file(Path(file)) for file in files}
+    if learned and TRAIN not in rows and rows.keys() != {ALL}:
+        raise UsageError(
+            "the folder has no training data",
+            where=next(iter(paths.values())),
+            found=", ".join(rows),
+            wanted="a folder train with one folder for each class",
+            do="rename the folder, or name it alone: --data FOLDER",
+        )
+    return Table(rows, {}, "", False, counts, {})
 
 
 def _refuse_running_text(reading: ReadingOptions) -> None:
@@ -188,9 +241,7 @@ def _check_columns(table: Table) -> None:
         for row in rows:
             if row.in_table:
                 columns_by_file.setdefault(row.file, set(row.values))
-        for (file, columns), (second, other_columns) in itertools.combinations(
-            columns_by_file.items(), 2
-        ):
+        for (file, columns), (second, other_columns) in combinations(columns_by_file.items(), 2):
             if columns - other_columns and other_columns - columns:
                 raise DataError(
                     f"two files of the part {split!r} have different columns",

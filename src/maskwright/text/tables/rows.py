@@ -7,7 +7,7 @@ Examples have one type for each layout of rows:
     TextExample(text, label)              QuestionExample(question, context, answers)
     PairExample(first, second, label)     ChoiceExample(question, choices, label)
     TaggedExample(tokens, tags)           RewriteExample(source, target)
-    MatchExample(anchor, positive)
+    MatchExample(anchor, positive)        ImageExample(image, label)
 
 A label is the number of a class, a tuple of such numbers (several labels), or a float. Each example
 remembers its file and line, for messages. `Layout.read` makes them from rows.

@@ -18,6 +18,7 @@ class FrozenEmbeddings(NetworkMethod):
     name = "embeddings"
     adapter = "probe"
     pooling = "mean"
+    takes_images = True
     settings = ("class_weights",)
     heads = ("sequence", "token")
     long = ("head", "tail", "head-and-tail", "vectors-mean", "vectors-max", "apart")

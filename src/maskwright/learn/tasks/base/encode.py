@@ -22,10 +22,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maskwright.base.errors import ConfigError, Finding
+from maskwright.base.errors import ConfigError, Finding, IncompatibleError
 from maskwright.learn.tasks.base.choices import Long, LongText
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
-from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.config import Patches, TransformerConfig
+from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 HEAD = 128  # tokens that head-and-tail keeps of the head
@@ -37,24 +38,44 @@ LabelArray = NDArray[np.int64] | NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Frame:
-    """Settings of encoding texts as ids.
+    """Settings of encoding texts as ids, or images as patches.
 
     Attributes:
+        words: the tokenizer; None for a model that reads images.
         length: maximum number of ids.
         segments: whether the model distinguishes a first text from a second.
         long: how longer texts were read in training.
         continues: whether the model has one stack, which generates behind its input.
         too_long: how longer texts are read in prediction, if training cut them to their head.
         unread: an id that is dropped at the end of a text, as transformers takes it for padding.
+        images: how images are read, and the patches that are made of them; None for texts.
     """
 
-    tokenizer: Tokenizer
+    words: Tokenizer | None
     length: int
     segments: bool
     long: Long = "head"
     continues: bool = False
     too_long: LongText = "as_trained"
     unread: int | None = None
+    images: tuple[ImageProcessor, Patches] | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            IncompatibleError: the model reads images.
+        """
+        if self.words is None:
+            raise IncompatibleError(
+                "the model reads images and no text",
+                where="tokenizer",
+                found="an image processor",
+                wanted="a model that reads texts",
+                do="choose another model, or give this one images and their classes",
+            )
+        return self.words
 
     @property
     def in_windows(self) -> bool:
@@ -67,9 +88,15 @@ class Frame:
         return self.too_long == "refuse" or self.in_windows
 
 
-def frame_of(config: TransformerConfig, tokenizer: Tokenizer, length: int, long: Long) -> Frame:
+def frame_of(
+    config: TransformerConfig, reader: Tokenizer | ImageProcessor, length: int, long: Long
+) -> Frame:
     """Return the frame of a model of this config."""
-    return Frame(tokenizer, length, config.has_segments, long, len(config.stacks) == 1)
+    one_stack, patches = len(config.stacks) == 1, config.tokens
+    if isinstance(reader, Tokenizer):
+        return Frame(reader, length, config.has_segments, long, one_stack)
+    assert isinstance(patches, Patches)
+    return Frame(None, length, False, long, one_stack, images=(reader, patches))
 
 
 def room(config: TransformerConfig, length: int, reserved: int = 0) -> int:
@@ -78,14 +105,18 @@ def room(config: TransformerConfig, length: int, reserved: int = 0) -> int:
 
 
 def collation_of(
-    config: TransformerConfig, tokenizer: Tokenizer, extra: Mapping[str, Any] | None = None
+    config: TransformerConfig,
+    reader: Tokenizer | ImageProcessor,
+    extra: Mapping[str, Any] | None = None,
 ) -> Collation:
     """Return the collation of a model of this config; `extra`: further keys of its config.json."""
+    if not isinstance(reader, Tokenizer):
+        return Collation(pad=0, last=False)
     start = None
     if len(config.stacks) == 2:
         start = (extra or {}).get("decoder_start_token_id")
-        start = tokenizer.pad if start is None else start
-    return Collation(pad=tokenizer.pad or 0, last=config.decoder is not None, decoder_start=start)
+        start = reader.pad if start is None else start
+    return Collation(pad=reader.pad or 0, last=config.decoder is not None, decoder_start=start)
 
 
 @dataclass(frozen=True)

@@ -201,6 +201,7 @@ class TaskType(ABC):
         alone: the role of a single text, where the task is trained on two texts but predicts for
             one.
         longest: default maximum number of tokens of a text.
+        reads_images: whether its rows are images, and no texts.
         task: the name of a shape.
         labels: names of the classes in order, where there are classes.
         options: what the user or the validation data chose, JSON values by name.
@@ -216,6 +217,7 @@ class TaskType(ABC):
     optional_roles: ClassVar[tuple[str, ...]] = ()
     alone: ClassVar[str] = ""
     longest: ClassVar[int] = 512
+    reads_images: ClassVar[bool] = False
 
     task: str
     labels: tuple[str, ...] = ()
@@ -271,9 +273,12 @@ class TaskType(ABC):
 
         Raises:
             DataError: a row cannot be encoded, or is too long if `frame` forbids truncation.
+            IncompatibleError: the model reads images and the task has texts, or the reverse.
         """
+        if self.reads_images:
+            return self._encoded(rows, frame)
         counting, unknown = frame.tokenizer.counting()
-        encoded = self._encoded(rows, replace(frame, tokenizer=counting))
+        encoded = self._encoded(rows, replace(frame, words=counting))
         if encoded.extent is None:  # a task type that does not compute it
             encoded = replace(encoded, extent=Extent.whole(encoded.examples, len(rows)))
         assert encoded.extent is not None
@@ -587,16 +592,23 @@ def task_of(data: Dataset, options: Mapping[str, Any] | None = None) -> TaskType
 
 
 def task_for_head(
-    head: str, labels: Sequence[str], problem: Problem, options: Mapping[str, Any]
+    head: str,
+    labels: Sequence[str],
+    problem: Problem,
+    options: Mapping[str, Any],
+    *,
+    images: bool = False,
 ) -> TaskType:
-    """Return the task type of a model whose task is unknown, from its head, labels and problem.
+    """Return the task type of a model whose task is unknown, from its head, labels and problem, and
+    whether it reads images.
 
     Raises:
         UsageError: there is no such task type.
     """
     for _, task, kind in _types():
         task_type = kind(task, tuple(labels), options)
-        if (task_type.head, task_type.problem) == (head, problem):
+        kinds = task_type.head, task_type.problem, task_type.reads_images
+        if kinds == (head, problem, images):
             return task_type
     raise UsageError("no task type has this head", found=f"{head}, {problem}")
 

@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.adapters.base.adapter import AdapterModule
 from maskwright.model.adapters.prompt import PromptTuning
+from maskwright.model.nn.config import Patches
 from maskwright.model.nn.mask import AttentionMask
 from maskwright.model.nn.stack import StackModule
 from maskwright.model.nn.transformer import Transformer
@@ -21,6 +22,14 @@ def branches(
     settings: PromptTuning, model: Transformer, generator: torch.Generator
 ) -> dict[str, SoftPrompt]:
     """Return a prompt for the first stack, initialised with vectors of random common tokens."""
+    if isinstance(model.config.tokens, Patches):
+        raise IncompatibleError(
+            "a prompt of vectors stands before tokens",
+            where="prompt",
+            found="a model that reads images",
+            wanted="a model that reads texts",
+            do="choose another method, such as lora or prefix",
+        )
     table = model.tokens.weight.detach()
     count = min(settings.common, len(table))
     token_ids = torch.randint(count, (settings.length,), generator=generator)

@@ -31,12 +31,14 @@ LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))
 @dataclass(frozen=True)
 class Rename:
     """Ours under another name. `copies` are further names it is written under; loading takes the
-    first name that is there."""
+    first name that is there. Where the shapes differ though the numbers are in the same order, as
+    those of a convolution are, `shapes` has theirs and ours."""
 
     theirs: str
     ours: str
     transpose: bool = False
     copies: tuple[str, ...] = ()
+    shapes: tuple[Shape, Shape] | None = None
 
     def names(self) -> tuple[str, ...]:
         return (self.theirs, *self.copies)
@@ -49,14 +51,16 @@ class Rename:
         return next((n for n in self.names() if n in present), self.theirs)
 
     def shape(self, shapes: Mapping[str, Shape]) -> Shape:
-        shape = shapes[self.ours]
+        shape = shapes[self.ours] if self.shapes is None else self.shapes[0]
         return shape[::-1] if self.transpose else shape
 
     def load(self, array: Array) -> dict[str, Array]:
+        array = array if self.shapes is None else array.reshape(self.shapes[1])
         return {self.ours: array.T if self.transpose else array}
 
     def save(self, arrays: Mapping[str, Array], join: Join) -> dict[str, Array]:
         array = arrays[self.ours]
+        array = array if self.shapes is None else array.reshape(self.shapes[0])
         return dict.fromkeys(self.names(), array.T if self.transpose else array)
 
 

@@ -93,6 +93,7 @@ class FittedMethod(ABC):
 
     Attributes:
         name: the name of the method.
+        takes_images: whether it also learns from images.
         adapter: the adapter whose parameters are fitted, such as a linear head above the frozen
             network, which is saved alone; "": the whole network is saved, with a linear head.
         opens_network: whether the result has a network.
@@ -122,6 +123,7 @@ class FittedMethod(ABC):
     heads: ClassVar[tuple[str | None, ...]] = ("sequence",)
     problems: ClassVar[tuple[Problem, ...]] = ("single", "multi", "number")
     long: ClassVar[tuple[Long, ...]] = ("head", "tail", "head-and-tail")
+    takes_images: ClassVar[bool] = False
 
     def require(self, task_type: TaskType, long: Long = "head") -> None:
         """Check that the method supports a task and a handling of long texts.
@@ -130,6 +132,7 @@ class FittedMethod(ABC):
             UsageError: it does not.
         """
         supported = task_type.head in self.heads and task_type.problem in self.problems
+        supported &= self.takes_images or not task_type.reads_images
         if not (supported and task_type.by_row) or task_type.chosen_by != self.chosen_by:
             labels = "classes or numbers" if "number" in self.problems else "classes"
             raise UsageError(

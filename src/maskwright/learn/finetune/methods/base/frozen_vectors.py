@@ -52,7 +52,7 @@ class FrozenVectors:
         with torch.no_grad():
             model.heads[head.name].get_parameter("weight").copy_(torch.eye(width))
         prepared = prepare_on(model, machine)
-        vocabulary = special_tokens.vocabulary(frame.tokenizer)
+        vocabulary = special_tokens.vocabulary(frame.words)
         # A prepared network has the methods that an objective calls.
         objective = task_type.objective(prepared, vocabulary, frame.long)  # type: ignore[arg-type]
         assert isinstance(objective, Supervised)
