@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.catalogue import install_command, require_packages
-from maskwright.base.errors import DataError
+from maskwright.base.catalogue import install_command
+from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.files import shown
 
 Pixels = NDArray[np.uint8]  # (H, W), or (H, W, C)
@@ -33,7 +33,6 @@ CIFAR_SHAPE = (3, 32, 32)
 HEADER = re.compile(rb"P([56])(?:\s+#[^\n]*)*\s+(\d+)(?:\s+#[^\n]*)*\s+(\d+)\s+(\d+)\s")
 # The modes of Pillow whose bytes are those of an array.
 PLAIN_MODES = ("L", "RGB")
-INSTALL = install_command("pillow") + "; or convert the images to .ppm"
 MOST_PIXELS = 1 << 27  # of one image, before it is decoded
 
 
@@ -91,8 +90,8 @@ def _idx(file: Path, dimensions: int) -> NDArray[np.uint8]:
     data = _bytes_of(file)
     begin = 4 + 4 * dimensions
     if data[:4] != bytes((0, 0, 8, dimensions)) or len(data) < begin:
-        found, wanted = repr(data[:4]), f"the header of bytes in {dimensions} dimensions"
-        raise _broken(shown(file), found, wanted)
+        wanted = f"the header of bytes in {dimensions} dimensions"
+        raise _broken(shown(file), repr(data[:4]), wanted)
     sizes = tuple(np.frombuffer(data, ">u4", dimensions, 4).tolist())
     if len(data) - begin != int(np.prod(sizes, dtype=np.float64)):
         raise _broken(shown(file), f"{len(data) - begin:,} bytes", f"{sizes} bytes, as it says")
@@ -133,7 +132,16 @@ def read_image(image: str, to_rgb: bool = False) -> Pixels:
         return images_in(str(file))[0][index]
     if file.suffix.lower() in NETPBM:
         return _netpbm(_bytes_of(file), image)
-    library = require_packages("decoding such images", "PIL.Image", where=image, do=INSTALL)
+    try:
+        from PIL import Image as library
+    except ImportError as error:
+        raise UsageError(
+            "decoding such images needs a package that is not installed",
+            where=image,
+            found=error,
+            wanted="Pillow",
+            do=install_command("pillow") + "; or convert the images to .ppm",
+        ) from error
     try:
         with library.open(file) as picture:
             if picture.width * picture.height > MOST_PIXELS:
@@ -182,8 +190,8 @@ def _netpbm(data: bytes, image: str) -> Pixels:
         raise _broken(image, repr(data[:12]), "a header such as P6 32 32 255")
     width, height, channels = int(header[2]), int(header[3]), 3 if header[1] == b"6" else 1
     if len(data) - header.end() != width * height * channels or not width * height:
-        found = f"{len(data) - header.end():,} bytes of pixels"
-        raise _broken(image, found, f"{width} x {height} x {channels}")
+        num_bytes = f"{len(data) - header.end():,} bytes of pixels"
+        raise _broken(image, num_bytes, f"{width} x {height} x {channels}")
     pixels = np.frombuffer(data, np.uint8, offset=header.end())
     return pixels.reshape((height, width, 3) if channels == 3 else (height, width))
 

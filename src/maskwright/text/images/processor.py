@@ -121,13 +121,13 @@ class ImageProcessor:
         Raises:
             CheckpointError: it does not.
         """
-        made = size if self.size is None else self.size
+        new_size = size if self.size is None else self.size
         counts = {len(self.mean or ()) or channels, 3 if self.to_rgb else channels}
-        if made != size or counts - {1, channels}:
+        if new_size != size or counts - {1, channels}:
             raise CheckpointError(
                 "the image processor does not fit the model",
                 where=where,
-                found=f"images of {made} x {made}, channels: {sorted(counts)}",
+                found=f"images of {new_size} x {new_size}, channels: {sorted(counts)}",
                 wanted=f"{size} x {size}, {channels} channels, as config.json says",
                 do="copy both files from the same model",
             )
