@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from checkpoint.small import TEXTS, THEIRS, model_of, readable, small
+from checkpoint.small import SMALL, TEXTS, THEIRS, model_of, readable, small
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base import weights
 from maskwright.model.families.base.family import Family, family

@@ -133,7 +133,7 @@ def read_image(image: str, to_rgb: bool = False) -> Pixels:
     if file.suffix.lower() in NETPBM:
         return _netpbm(_bytes_of(file), image)
     try:
-        from PIL import Image as library
+        from PIL import Image
     except ImportError as error:
         raise UsageError(
             "decoding such images needs a package that is not installed",
@@ -143,14 +143,14 @@ def read_image(image: str, to_rgb: bool = False) -> Pixels:
             do=install_command("pillow") + "; or convert the images to .ppm",
         ) from error
     try:
-        with library.open(file) as picture:
+        with Image.open(file) as picture:
             if picture.width * picture.height > MOST_PIXELS:
                 raise ValueError(f"{picture.width} x {picture.height} pixels")
             mode = picture.mode
             if mode not in PLAIN_MODES and to_rgb:
                 return np.asarray(picture.convert("RGB"))
             pixels = np.asarray(picture)
-    except (OSError, ValueError, SyntaxError, library.DecompressionBombError) as error:
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise _broken(image, str(error)[:200], "an image that can be decoded") from error
     if mode not in PLAIN_MODES:
         raise mode_error(image, f"mode {mode}", "mode L or RGB")
