@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint.small import SMALL, model_of, saved, small, twin
+from checkpoint.small import SMALL, THEIRS, model_of, saved, small, twin
 from maskwright.base.errors import CheckpointError, ConfigError, ResourceError, UsageError
 from maskwright.model.checkpoint import layout, matching, pretrained
 from maskwright.model.families.base.family import family
@@ -185,7 +185,7 @@ TRACELESS |= {"encoder_attention_heads", "decoder_attention_heads"}
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     top = tmp_path_factory.mktemp("folders")
-    models = {name: model_of(small(family(name), TYPE[name])) for name in SMALL}
+    models = {name: model_of(small(family(name), TYPE[name])) for name in THEIRS}
     return {name: saved(top / name, model) for name, model in models.items()}
 
 
@@ -222,7 +222,7 @@ def at(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 
 
 @pytest.mark.usefixtures("nothing_is_built")
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", THEIRS)
 def test_F87_one_value_that_cannot_be(folders: dict[str, Path], tmp_path: Path, name: str) -> None:
     for number, (key, value) in enumerate(cases(name)):
         folder = changed(folders[name], tmp_path / str(number), lambda hf: hf.update({key: value}))  # noqa: B023
@@ -232,13 +232,13 @@ def test_F87_one_value_that_cannot_be(folders: dict[str, Path], tmp_path: Path, 
         assert len(str(refused.value)) < 1500, (key, value)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", THEIRS)
 def test_the_folder_that_is_varied_loads(folders: dict[str, Path], name: str) -> None:
     assert pretrained.load(folders[name]).model_type == name
 
 
 @pytest.mark.usefixtures("nothing_is_built")
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", THEIRS)
 def test_F87_sizes_are_those_of_the_file(
     folders: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
