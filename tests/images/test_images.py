@@ -1,0 +1,145 @@
+"""Images: decoded, prepared as their file says, found in folders, learned from and refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import maskwright
+from checkpoint.small import model_of, readable, small
+from maskwright.base.errors import (
+    CheckpointError,
+    DataError,
+    IncompatibleError,
+    MaskwrightError,
+)
+from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint.layout import About
+from maskwright.model.families.base.family import family
+from maskwright.text.images.processor import ImageProcessor, resized
+from maskwright.text.tables.files import load
+from maskwright.text.tables.formats.image_files import find_images
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
+USUAL = ImageProcessor(size=8)
+
+
+def ppm(file: Path, pixels: np.ndarray) -> str:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    kind = b"P6" if pixels.ndim == 3 else b"P5"
+    header = b"%s\n# by a test\n%d %d\n255\n" % (kind, *pixels.shape[1::-1])
+    file.write_bytes(header + pixels.tobytes())
+    return str(file)
+
+
+def model(folder: Path, processor: ImageProcessor | None = USUAL) -> Path:
+    keys = {"num_channels": 3, "id2label": {"0": "cat", "1": "dog"}}
+    network = model_of(small(family("vit"), "ViTForImageClassification", **keys))
+    about = About(family="vit", labels=("cat", "dog"), images=processor)
+    pretrained.save(network, None, folder, about)
+    return folder
+
+
+def test_an_image_is_answered_as_the_network_answers_its_patches(tmp_path: Path) -> None:
+    names = [ppm(tmp_path / f"{n}.ppm", image) for n, image in enumerate(PIXELS)]
+    loaded = maskwright.load(model(tmp_path / "model"), precision="float32")
+    network = pretrained.load(tmp_path / "model").model
+    values = PIXELS / 127.5 - 1  # rows of two by two patches, each by channel, row and column
+    grid = values.reshape(4, 2, 4, 2, 4, 3).transpose(0, 1, 3, 5, 2, 4).reshape(4, 4, 48)
+    rows = readable(network, torch.zeros(4, 1)).index_fill(1, torch.tensor([0]), 5.0)
+    rows[:, 1:] = torch.from_numpy(grid)
+    with torch.no_grad():
+        shares = network.head("classifier", network.encode(rows)[:, 0]).softmax(-1)
+    for given in (names, list(PIXELS)):
+        answers = loaded.predict(given)
+        for answer, share in zip(answers, shares.tolist(), strict=True):
+            assert answer["score"] == pytest.approx(max(share), abs=1e-5)
+            assert answer["label"] == ("cat", "dog")[int(np.argmax(share))]
+    assert loaded.abilities == ("predict",)
+    for ask in (loaded.embed, loaded.generate, loaded.fill_mask, loaded.tokens):
+        with pytest.raises(IncompatibleError):
+            ask("a text")
+
+
+@pytest.mark.parametrize(
+    ("image", "changes"),
+    [
+        (PIXELS[0, :, :, 0], {}),
+        (PIXELS[0, :6], {"size": None}),
+        (PIXELS[0] / 255, {}),
+        (np.zeros((8, 8, 4), np.uint8), {}),
+        ("nowhere.ppm", {}),
+        (3, {}),
+    ],
+)
+def test_what_is_not_converted_is_refused(image: Any, changes: dict[str, Any]) -> None:
+    processor = ImageProcessor(**{"size": 8, **changes})
+    with pytest.raises(DataError) as refused:
+        processor.read(image, 8, 3, "image 1")
+    assert refused.value.where and refused.value.found and refused.value.wanted and refused.value.do
+    assert processor.read(PIXELS[0], 8, 3, "").shape == (8, 8, 3), "the control"
+    to_rgb = ImageProcessor(size=8, to_rgb=True)
+    assert (to_rgb.read(PIXELS[0, :, :, 0], 8, 3, "") == PIXELS[0, :, :, :1]).all()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"do_center_crop": True},
+        {"resample": 3},
+        {"size": {"shortest_edge": 8}},
+        {"image_mean": [0.5]},
+        {"image_std": [0, 1, 1]},
+        {"rescale_factor": "1/255"},
+        {"do_resize": 1},
+    ],
+)
+def test_a_processor_comes_back_and_variations_are_refused(
+    keys: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = model(tmp_path / "model")
+    file = folder / "preprocessor_config.json"
+    written = json.loads(file.read_text())
+    assert ImageProcessor.of_json(written, "") == USUAL
+    with pytest.raises(CheckpointError):
+        ImageProcessor.of_json({**written, **keys}, "")
+
+
+def test_resizing_weighs_what_a_pixel_covers() -> None:
+    ramp = np.repeat(np.arange(0, 64, 8, dtype=np.uint8)[None, :, None], 8, 0)
+    assert (resized(ramp, 8) == ramp).all()
+    # 8 (.875 + 2 · .875 + 3 · .625 + 4 · .375 + 5 · .125) / 3.5 = 15.1, and 56 less that
+    assert resized(ramp, 2)[0, :, 0].tolist() == [15, 41]
+
+
+def test_folders_and_files_of_many_are_tables(tmp_path: Path) -> None:
+    for part in ("train", "val"):
+        for label in ("cat", "dog"):
+            ppm(tmp_path / "folder" / part / label / "1.ppm", PIXELS[0])
+    table = load(tmp_path / "folder")
+    assert {part: len(rows) for part, rows in table.parts.items()} == {"train": 2, "validation": 2}
+    assert [row.values["label"] for row in table.parts["train"]] == ["cat", "dog"]
+    for name, sizes, content in (
+        ("train-images-idx3-ubyte", (2, 8, 8), PIXELS[:2, :, :, 0].tobytes()),
+        ("train-labels-idx1-ubyte", (2,), bytes([7, 3])),
+    ):
+        header = bytes([0, 0, 8, len(sizes)]) + np.array(sizes, ">u4").tobytes()
+        (tmp_path / name).write_bytes(header + content)
+    (rows,) = load(tmp_path / "train-images-idx3-ubyte").parts.values()
+    assert [row.values["label"] for row in rows] == [7, 3]
+    read = ImageProcessor(size=8).read(rows[1].values["image"], 8, 1, "")
+    assert (read[..., 0] == PIXELS[1, :, :, 0]).all()
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 3, 1, 2, 3]))
+    (tmp_path / "data_batch_1.bin").write_bytes(b"12")
+    for broken in ("train-images-idx3-ubyte", "data_batch_1.bin"):
+        (tmp_path / "copy").mkdir(exist_ok=True)
+        for file in tmp_path.glob("*-ubyte"):
+            (tmp_path / "copy" / file.name).write_bytes(file.read_bytes())
+        (tmp_path / "copy" / "data_batch_1.bin").write_bytes(b"12")
+        with pytest.raises(MaskwrightError):
+            find_images(tmp_path / "copy" / broken)
