@@ -140,11 +140,23 @@ def first_fitting(
         network = outline(config)
         networks = {name: network for name in member.spec.networks}
         try:
-            return config, member.build(network, options, vocabulary, **networks)
+            objective = member.build(network, options, vocabulary, **networks)
+            _require_drawn(config)
+            return config, objective
         except IncompatibleError as error:
             reason = RefusalReason.of(error)
             refusals.append((not reason.leak, config.vocabulary_head is None, reason))
     return min(refusals, key=lambda refusal: refusal[:2])[2]
+
+
+def _require_drawn(config: TransformerConfig) -> None:
+    """Refuse a config whose masks depend on the tokens, which the page does not draw."""
+    rules = (stack.global_tokens for stack in config.stacks.values())
+    rule = next((rule.which for rule in rules if rule is not None), "none")
+    if rule != "none":
+        raise IncompatibleError(
+            "global tokens are not drawn on this page", where="global_attention", found=rule
+        )
 
 
 def defaults(member: Member, options: dict[str, Any] | None = None) -> Any:
