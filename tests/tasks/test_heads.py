@@ -20,7 +20,8 @@ from maskwright.model.families.base.family import family
 from maskwright.model.opening.open import open_weights
 
 transformers = pytest.importorskip("transformers")
-FAMILIES = catalogue.names("families")
+WORD_MODELS = {n: family(n).architectures.values() for n in catalogue.names("families")}
+FAMILIES = [name for name, kits in WORD_MODELS.items() if any(kit.vocabulary for kit in kits)]
 # task -> (labels, kind of head, how transformers calls the class)
 TASKS = {
     "classification": (tuple("abc"), "sequence", "SequenceClassification"),

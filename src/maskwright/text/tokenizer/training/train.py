@@ -290,8 +290,7 @@ def _whole_words(sample: Iterable[str], choice: TokenizerChoice) -> list[str]:
             "too little text: no word is frequent enough",
             found=f"{len(counts):,} distinct words, one of them {max(counts.values()):,} times",
             wanted=f"{choice.floor} times or more (min_frequency)",
-            do="give more text, or lower it (tokenizer: --min-frequency; pretrain: --set "
-            "tokenizer.min_frequency=…)",
+            do="give more text, or lower it: pretrain --set tokenizer.min_frequency=1",
         )
     return words
 
