@@ -36,6 +36,7 @@ SPOKEN = {
     "words": "a bag of words",
     "majority": "the most frequent answer",
     "chance": "answers drawn at random",
+    "pixels": "a logistic regression of pixels",
     "mean": "the mean of the training part",
     "never answers": "never answering",
     AS_IT_IS: "the model before fine-tuning",

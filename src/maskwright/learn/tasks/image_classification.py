@@ -13,16 +13,21 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, Extent, Scores, TaskReport
 from maskwright.learn.tasks.classification import CLASS, Classification
 from maskwright.model.inference.encoded import EncodedExamples, ImageRows
+from maskwright.text.images.decode import Pixels, read_image
+from maskwright.text.images.processor import resized
 from maskwright.text.tables.labelled_images import IMAGES, ImageExample, image_in
 from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.rows import TRAIN
 
+# A baseline sees images of at most so many rows and columns, in grey.
+PIXELS, REGULARISATION, STEPS = 16, 0.1, 300
 SHAPES = (Shape(name="image-classification", layout=IMAGES, label="classes", metrics=CLASS),)
 
 
@@ -60,9 +65,32 @@ class ImageClassification(Classification):
         return replace(report, mistakes=named)
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
-        """The most frequent class of the training part."""
-        majority = int(np.bincount(self._truth(data.parts[TRAIN])).argmax())
-        return [("majority", np.full(len(data.parts[eval_part]), majority))]
+        """The most frequent class of the training part, and a logistic regression of pixels."""
+        from sklearn.linear_model import LogisticRegression
+
+        train, rows = data.parts[TRAIN], data.parts[eval_part]
+        truth = self._truth(train)
+        majority = np.full(len(rows), np.bincount(truth).argmax())
+        answers: list[tuple[str, Answers]] = [("majority", majority)]
+        if len(np.unique(truth)) > 1:
+            size = min(PIXELS, *_pixels(train[0]).shape[:2])
+            regression = LogisticRegression(C=REGULARISATION, max_iter=STEPS)
+            regression.fit(_brightness(train, size), truth)
+            answers.append(("pixels", regression.predict(_brightness(rows, size))))
+        return answers
+
+
+def _pixels(row: ImageExample) -> Pixels:
+    """Return the image of a row as (H, W, C)."""
+    image = row.image
+    pixels = read_image(image, to_rgb=True) if isinstance(image, str) else image
+    return pixels if pixels.ndim == 3 else pixels[..., None]
+
+
+def _brightness(rows: Sequence[ImageExample], size: int) -> NDArray[np.float64]:
+    """Return the brightness (N, size * size) of the images, from 0 to 1."""
+    small = (resized(_pixels(row), size).mean(2).ravel() / 255 for row in rows)
+    return np.stack([*small])
 
 
 TYPE = ImageClassification
