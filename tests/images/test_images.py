@@ -12,6 +12,7 @@ import torch
 
 import maskwright
 from checkpoint.small import model_of, readable, small
+from maskwright.ask.predict.predictor import load as load_model
 from maskwright.base.errors import (
     CheckpointError,
     DataError,
@@ -21,9 +22,11 @@ from maskwright.base.errors import (
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import About
 from maskwright.model.families.base.family import family
+from maskwright.ship.serve.served_model import open_all
 from maskwright.text.images.processor import ImageProcessor, resized
 from maskwright.text.tables.files import load
 from maskwright.text.tables.formats.image_files import find_images
+from small_tasks import finetuned, results_of
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
 USUAL = ImageProcessor(size=8)
@@ -64,6 +67,8 @@ def test_an_image_is_answered_as_the_network_answers_its_patches(tmp_path: Path)
     for ask in (loaded.embed, loaded.generate, loaded.fill_mask, loaded.tokens):
         with pytest.raises(IncompatibleError):
             ask("a text")
+    with pytest.raises(IncompatibleError):  # a request could name any file of the machine
+        open_all({"images": tmp_path / "model"}, {}, "float32")
 
 
 @pytest.mark.parametrize(
@@ -115,6 +120,24 @@ def test_resizing_weighs_what_a_pixel_covers() -> None:
     assert (resized(ramp, 8) == ramp).all()
     # 8 (.875 + 2 · .875 + 3 · .625 + 4 · .375 + 5 · .125) / 3.5 = 15.1, and 56 less that
     assert resized(ramp, 2)[0, :, 0].tolist() == [15, 41]
+
+
+@pytest.mark.parametrize("is_shuffled", [False, True])
+def test_classes_of_images_are_learned_and_judged(tmp_path: Path, is_shuffled: bool) -> None:
+    """By the brightness of the upper half, which pixels tell, too; the control has labels drawn."""
+    draw = np.random.default_rng(0)
+    for number in range(60):
+        pixels, is_cat = PIXELS[number % 4] // 2, bool(number % 2)
+        pixels[:4] += np.uint8(100 * is_cat)
+        label = draw.integers(0, 2) if is_shuffled else is_cat
+        ppm(tmp_path / "data" / ("dog", "cat")[int(label)] / f"{number}.ppm", pixels)
+    out, base = tmp_path / "out", model(tmp_path / "model")
+    finetuned(base, tmp_path / "data", out, method="embeddings", folds=2)
+    rows = {row[0]: row[1] for row in results_of(out)["table"]["rows"]}
+    assert {"majority", "pixels"} <= {*rows}
+    assert (float(rows["pixels"].split()[0]) > 0.9) is not is_shuffled
+    file = next((tmp_path / "data" / "cat").iterdir())
+    assert (load_model(out).predict([str(file)])[0]["label"] == "cat") or is_shuffled
 
 
 def test_folders_and_files_of_many_are_tables(tmp_path: Path) -> None:
