@@ -90,8 +90,8 @@ def _idx(file: Path, dimensions: int) -> NDArray[np.uint8]:
     data = _bytes_of(file)
     begin = 4 + 4 * dimensions
     if data[:4] != bytes((0, 0, 8, dimensions)) or len(data) < begin:
-        wanted = f"the header of bytes in {dimensions} dimensions"
-        raise _broken(shown(file), repr(data[:4]), wanted)
+        expected = f"the header of bytes in {dimensions} dimensions"
+        raise _broken(shown(file), repr(data[:4]), expected)
     sizes = tuple(np.frombuffer(data, ">u4", dimensions, 4).tolist())
     if len(data) - begin != int(np.prod(sizes, dtype=np.float64)):
         raise _broken(shown(file), f"{len(data) - begin:,} bytes", f"{sizes} bytes, as it says")
@@ -157,13 +157,13 @@ def read_image(image: str, to_rgb: bool = False) -> Pixels:
     return pixels
 
 
-def mode_error(image: str, found: str, wanted: str) -> DataError:
+def mode_error(image: str, mode: str, expected: str) -> DataError:
     """The error for an image with other channels than the model reads."""
     return DataError(
         "the image has other channels than the model reads",
         where=image,
-        found=found,
-        wanted=wanted,
+        found=mode,
+        wanted=expected,
         do='convert it, or let all be converted to RGB: "do_convert_rgb": true in '
         "preprocessor_config.json of the model",
     )
@@ -196,11 +196,11 @@ def _netpbm(data: bytes, image: str) -> Pixels:
     return pixels.reshape((height, width, 3) if channels == 3 else (height, width))
 
 
-def _broken(image: str, found: object, wanted: object) -> DataError:
+def _broken(image: str, content: object, expected: object) -> DataError:
     return DataError(
         "the image cannot be read",
         where=image,
-        found=found,
-        wanted=wanted,
+        found=content,
+        wanted=expected,
         do="copy or download it again, or take it out",
     )

@@ -185,12 +185,12 @@ class ImageProcessor:
         return np.concatenate([np.zeros_like(rows[:, :1]), rows], 1)
 
 
-def _wrong(where: str, key: str, value: object, wanted: str) -> CheckpointError:
+def _wrong(where: str, key: str, value: object, expected: str) -> CheckpointError:
     return CheckpointError(
         "the image processor is built here without this variation",
         where=f"{where}: {key}",
         found=repr(value)[:80],
-        wanted=wanted,
+        wanted=expected,
         do="correct the file, or use the library that made the model",
     )
 

@@ -252,8 +252,8 @@ class SampledTokenizer:
         tokenizer = self._tokenizer
         if not self._fixed.isdisjoint(word):
             return None
-        first, *others = (tokenizer.vocabulary[number] for number in word)
-        text = first + "".join(piece.removeprefix(self._prefix) for piece in others)
+        start, *pieces = (tokenizer.vocabulary[number] for number in word)
+        text = start + "".join(piece.removeprefix(self._prefix) for piece in pieces)
         if self._sampling.unigram_alpha is not None:
             scores, limits = tokenizer.scores, tokenizer.score_limits
             assert scores is not None and limits is not None
@@ -265,8 +265,8 @@ class SampledTokenizer:
             symbols.append(self._last)
         elif symbols:
             symbols[-1] += self._suffix
-        known = all(symbol in self._numbers for symbol in symbols)
-        return symbols if known and len(symbols) > 1 else None
+        can_merge = all(symbol in self._numbers for symbol in symbols)
+        return symbols if can_merge and len(symbols) > 1 else None
 
     def _merge(self, symbols: list[str], draw: Callable[[], float]) -> list[str]:
         """Merge by rank; before each step every possible merge is left out at the rate."""
