@@ -143,7 +143,7 @@ def test_a_published_recipe_has_the_published_number_of_parameters(name: str) ->
 def test_every_family_and_every_pretraining_objective_has_a_mini() -> None:
     recipes = [find(name) for name in (*MINIS, "word2vec", "glove")]  # which are small
     families = {r.model.family for r in recipes if isinstance(r.model, FamilyModel)}
-    assert families == set(catalogue.names("families"))
+    assert families == set(catalogue.names("families")) - {"vit"}  # which learns from labels
     objectives = {recipe.objective.name for recipe in recipes}
     fine_tuning = {"supervised", "sequence-to-sequence"}
     assert objectives == set(catalogue.names("objectives")) - fine_tuning

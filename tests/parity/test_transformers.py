@@ -92,7 +92,8 @@ def inputs(config: TransformerConfig) -> tuple[dict[str, Tensor], dict[str, Any]
     ours: dict[str, Any] = {"tokens": tokens, "visible": real(keep)}
     if rule is not None:  # their padding has attention outputs of zero
         ours["visible"] = visible_of(keep.to(torch.int32))
-    if rule is not None and rule.which != "none" and not (config.heads and config.decoder is None):
+    by_head = config.decoder is None and any(head.kind != "token" for head in config.heads)
+    if rule is not None and rule.which != "none" and not by_head:
         chosen = torch.zeros_like(tokens)
         chosen[:, : 1 if rule.which == "first" else 3] = 1
         theirs["global_attention_mask"] = chosen

@@ -55,12 +55,15 @@ def token_parts(run: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
+def is_in_nats(run: Mapping[str, Any]) -> bool:
+    """Whether the training loss of a run is in nats per token: that of word2vec is not."""
+    return "token_parts" not in run or bool(token_parts(run))
+
+
 def trivial_models(run: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the `references` of a run for its training loss; {} if no part of it predicts tokens
-    by themselves, so that it is not in nats per token (word2vec)."""
+    """Return the `references` of a run for its training loss; {} if it has other units."""
     references = run.get("references")
-    stated = "token_parts" not in run or token_parts(run)
-    return references if isinstance(references, Mapping) and stated else {}
+    return references if isinstance(references, Mapping) and is_in_nats(run) else {}
 
 
 def token_loss(record: Mapping[str, Any], run: Mapping[str, Any]) -> float:

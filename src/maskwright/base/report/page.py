@@ -22,12 +22,12 @@ from maskwright.base.report.document import (
     count,
     duration,
     figure,
+    is_in_nats,
     number,
     percent,
     standing,
     token_loss,
     token_parts,
-    trivial_models,
     with_sentences,
 )
 from maskwright.base.report.drawing.curves import Chart, Line, Point, draw
@@ -161,7 +161,7 @@ def main_chart(folder: RunFolder) -> Chart:
         (name, number(folder.references, f"{name}_loss")) for name in ("uniform", "unigram")
     ]
     held_out = axis.points(folder.evaluations, "loss")
-    comparable = folder.train if trivial_models(folder.run) else []
+    comparable = folder.train if is_in_nats(folder.run) else []
     training = [(axis.at(r), token_loss(r, folder.run)) for r in comparable]
     return Chart(
         title="Loss, nats per predicted token",

@@ -189,7 +189,12 @@ def layers_over(config: TransformerConfig, count: int = 2) -> Stack:
         )
     last_block = list(config.stacks.values())[-1].blocks[-1]
     context = replace(
-        last_block.attention, pattern="bidirectional", window=None, positions=Rotary(), scaled=True
+        last_block.attention,
+        pattern="bidirectional",
+        window=None,
+        global_tokens=None,
+        positions=Rotary(),
+        scaled=True,
     )
     block = Block(
         attention=context,

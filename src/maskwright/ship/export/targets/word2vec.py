@@ -55,10 +55,10 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         "shape": list(vectors.vectors.shape),
     }
 
-    def write(folder: Staging) -> None:
-        folder.write_bytes(VECTORS, b"".join(vectors.text()))
-        folder.write_json(ABOUT, about)
-        reread = read(folder.path / VECTORS)
+    def write(staging: Staging) -> None:
+        staging.write_bytes(VECTORS, b"".join(vectors.text()))
+        staging.write_json(ABOUT, about)
+        reread = read(staging.path / VECTORS)
         if reread.words != vectors.words or (reread.vectors != vectors.vectors).any():
             raise CheckpointError("the vectors were written wrongly", where=out)
 
