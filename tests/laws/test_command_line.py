@@ -59,7 +59,8 @@ OPTIONS = {
         --dimensions --dry-run --epochs --folds --global-attention --hard-negatives --head-rate
         --label-smoothing --layer-decay --layer-mix --least-steps --length --long --measure --method
         --model --out --patience --pooling --precision --prompt --rate --read --schedule --search
-        --seed --seeds --set --task --teacher --teacher-temperature --warmup --weight-decay --within-words
+        --seed --seeds --set --task --teacher --teacher-temperature --warmup --weight-decay
+        --within-words
     """,
     "predict": """
         file model --also --base --column --engine --hypothesis --labels --long --out --read
