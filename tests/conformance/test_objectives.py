@@ -97,7 +97,7 @@ def make(name: str, **options: Any) -> Objective:
     chosen = member.options(**DEFAULTS.get(name, {}), **options)
     torch.manual_seed(0)
     objective = member.build(MODELS[name](), chosen, VOCABULARY, **networks).eval()
-    objective.use_corpus([STORE], np.bincount(STORE.tokens, minlength=VOCABULARY.size))
+    objective.use_corpus([STORE], lambda: np.bincount(STORE.tokens, minlength=VOCABULARY.size))
     return objective
 
 

@@ -23,6 +23,7 @@ from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import About
 from maskwright.model.families.base.family import family
 from maskwright.ship.serve.served_model import open_all
+from maskwright.text.images.decode import read_image
 from maskwright.text.images.processor import ImageProcessor, resized
 from maskwright.text.tables.files import load
 from maskwright.text.tables.formats.image_files import find_images
@@ -90,6 +91,24 @@ def test_what_is_not_converted_is_refused(image: Any, changes: dict[str, Any]) -
     assert processor.read(PIXELS[0], 8, 3, "").shape == (8, 8, 3), "the control"
     to_rgb = ImageProcessor(size=8, to_rgb=True)
     assert (to_rgb.read(PIXELS[0, :, :, 0], 8, 3, "") == PIXELS[0, :, :, :1]).all()
+
+
+def test_pillow_decodes_what_stands_upright_alone(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="the extra `vision` is not installed")
+    pixels, names = PIXELS[0, :6], {n: str(tmp_path / n) for n in ("a.png", "b.png", "c.gif")}
+    picture = image.fromarray(pixels)
+    turned = picture.getexif()
+    turned[0x0112] = 6  # to be turned by 90 degrees to the right
+    picture.save(names["a.png"])
+    picture.save(names["b.png"], exif=turned)
+    picture.convert("L").save(names["c.gif"], save_all=True, append_images=[image.new("L", (8, 6))])
+    assert (read_image(names["a.png"]) == pixels).all()
+    assert (read_image(names["b.png"]) == np.rot90(pixels, -1)).all()
+    for broken in (names["c.gif"], ppm(tmp_path / "d.png", pixels)):
+        (tmp_path / "d.png").write_bytes((tmp_path / "a.png").read_bytes()[:60])
+        with pytest.raises(DataError) as refusal:
+            read_image(broken, to_rgb=True)
+        assert refusal.value.where == broken
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def objective(name: str, **options: object):  # type: ignore[no-untyped-def]
     torch.manual_seed(0)
     built = member.build(static_vectors(), member.options(**options), VOCABULARY)
     store = FixedStore(FixedRows(8).all.tokens)
-    built.use_corpus([store], np.bincount(store.tokens, minlength=VOCABULARY.size))
+    built.use_corpus([store], lambda: np.bincount(store.tokens, minlength=VOCABULARY.size))
     for parameter in built.parameters():
         if parameter is not getattr(built, "log_frequency", None):
             torch.nn.init.normal_(parameter, std=0.3)
@@ -137,7 +137,7 @@ def test_a_model_with_layers_and_a_text_of_single_words_are_refused() -> None:
             member.build(bert(), member.options(), VOCABULARY)
         assert refused.value.where == "model"
     built = objective("glove")
-    built.use_corpus([FixedStore(np.array([[7], [8]]))], np.zeros(VOCABULARY.size))
+    built.use_corpus([FixedStore(np.array([[7], [8]]))], lambda: np.zeros(VOCABULARY.size))
     with pytest.raises(IncompatibleError) as refused:
         built(built.corrupt(FixedRows(8).all, EPOCH, 0))
     assert refused.value.where == "corpus"

@@ -55,5 +55,6 @@ def _number(tokenizer: Tokenizer, word: str) -> int:
         "the word is not in the vocabulary",
         where=repr(word),
         found=" ".join(tokenizer.tokens(ids)) or "no token",
-        wanted=near(word, alike[:MOST_WORDS]),
+        wanted=near(word, alike[:MOST_WORDS]) if alike else "one of its words",
+        do="choose another word, or train on more text",
     )

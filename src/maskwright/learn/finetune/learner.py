@@ -391,7 +391,9 @@ class Learner(BaseLearner):
             method = replace(method, head_rate=self.head_factor(method))
         adapter, trained_share = attach(method, model, generator)
         if announce:
-            say(f"model: {self.path}: {start.render()}\nmethod: {method.name}; {trained_share}")
+            reading = "; each text of a pair by itself" if self.frame.long == APART else ""
+            method_line = f"method: {method.name}{reading}; {trained_share}"
+            say(f"model: {self.path}: {start.render()}\n{method_line}")
         fitted = method.fitted
 
         def reader_of(tuned: TrainingResult, task_type: TaskType) -> Callable[[Encoded], Outputs]:

@@ -184,8 +184,9 @@ class FinetuneResult:
         task_type, columns = self.best.task_type, self.data.task.columns.roles
         command, path = "", self.learner.path
         if len(task_type.roles) == 2 and modules_of(around(path)):
-            names = [f"--column {role}={','.join(columns[role])}" for role in task_type.roles]
-            command = " ".join(["maskwright predict", shell_word(path), "FILE", *names])
+            names = [f"{role}={','.join(columns[role])}" for role in task_type.roles]
+            options = [f"--column {shell_word(name)}" for name in names]
+            command = " ".join(["maskwright predict", shell_word(path), "FILE", *options])
         if frame is not None and frame.words is not None:
             cases = {*map(tuple, frame.tokenizer.encode_batch("Aa"))}
         return conclusion.advice(

@@ -23,6 +23,7 @@ passes verification. Beside the weights lies a card, `README.md`, made from the 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -486,7 +487,7 @@ class Usage:
 
     Attributes:
         tag: the name that hubs have for it.
-        verb: the command, `fill-mask` or `generate`.
+        verb: the command, `fill-mask`, `generate` or `neighbours`.
         prompt: an input in words that the tokenizer knows.
     """
 
@@ -499,13 +500,20 @@ class Usage:
         """The call in Python, from within the model's folder."""
         if self.verb == "fill-mask":
             return f"api.fill_mask({CARD_FOLDER!r}, {self.prompt!r})"
+        if self.verb == "neighbours":
+            return f"api.neighbours({CARD_FOLDER!r}, [{self.prompt!r}])"
         return f"api.generate_text({CARD_FOLDER!r}, {self.prompt!r}, tokens=20)"
 
 
 def usage_of(
     spec: Spec, config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions
 ) -> Usage | None:
-    """Return an example of use; None if the model can neither fill masks nor generate text."""
+    """Return an example of use; None if the model can neither fill masks nor generate text, and has
+    no vectors of words."""
+    if not any(stack.blocks for stack in config.stacks.values()):
+        words = (n for n in range(tokenizer.vocabulary_size) if n not in tokenizer.special_ids)
+        word = max(map(tokenizer.vocabulary.__getitem__, itertools.islice(words, 100)), key=len)
+        return Usage("feature-extraction", "neighbours", word)
     if config.vocabulary_head is None:
         return None
     prompt = _known_words(tokenizer)

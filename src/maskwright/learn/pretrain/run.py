@@ -23,6 +23,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -94,8 +95,10 @@ AdjustRecipe = Callable[[Recipe, PreparedCorpus], Recipe]
 def flops_per_token(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> float:
     """Return the floating-point operations of matrix products, forward and backward, per token: the
     mean over the phases of the run, measured on held-out rows."""
-    counts = held_out_loss.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train))
-    objective.use_corpus(prepared.train, counts)
+    shares = weights_of(recipe.corpus, prepared.train)
+    objective.use_corpus(
+        prepared.train, partial(held_out_loss.token_counts, prepared.train, shares)
+    )
     flops, start = 0.0, 0.0
     for phase in recipe.phases:
         rows = held_out_rows(recipe, prepared.held_out, phase.length)

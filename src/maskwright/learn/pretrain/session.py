@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,10 +111,9 @@ class TrainingSession:
         self.machine, self.processes, self.stop = chosen, processes, stop
         has_saved = has_checkpoint(out)
         self.objective, family = _build_objective(recipe, out, prepared, chosen, has_saved, say)
-        counts = held_out_loss.token_counts(
-            prepared.train, weights_of(recipe.corpus, prepared.train)
-        )
-        self.objective.use_corpus(prepared.train, counts)
+        shares = weights_of(recipe.corpus, prepared.train)
+        count = partial(held_out_loss.token_counts, prepared.train, shares)
+        self.objective.use_corpus(prepared.train, count)
         parameters = Parameters(self.objective, chosen.compute)
         self.optimizer = start_optimizer(recipe.training.optimizer, parameters)
         self.stages: HeadFirst | None = None
@@ -149,7 +149,7 @@ class TrainingSession:
         if processes.first:
             for finding in _pair_findings(recipe, self.train_rows[-1]):
                 say(finding.line())
-            self.run = _run_json(self, counts)
+            self.run = _run_json(self)
             for line in self.run.get("mixture", ()):
                 say(line)
             if (targets := self.run["references"]["targets"]) < FEW_TARGETS:
@@ -208,13 +208,12 @@ def _checkpoint_facts(
     }
 
 
-def _run_json(session: TrainingSession, counts: NDArray[np.float64]) -> dict[str, Any]:
-    """Return the content of run.json, which panel and report show, with the reference losses.
-    `counts` (V,) are those of the training text."""
+def _run_json(session: TrainingSession) -> dict[str, Any]:
+    """Return the content of run.json, which panel and report show, with the reference losses."""
     recipe, prepared, objective = session.recipe, session.prepared, session.objective
     references = held_out_loss.reference_lines(
         objective,
-        counts,
+        held_out_loss.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train)),
         session.train_rows[-1],
         session.held_out_rows,
         rows=recipe.evaluation.rows,

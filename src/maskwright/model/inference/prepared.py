@@ -331,13 +331,18 @@ def _ragged(
     num_positions = [group.count * group.length for group in groups]
     selected = at is not None
     parts = [p.split(rows if selected and count == 1 else num_positions) for p, count in outputs]
-    inputs = [
-        [
-            source.unflatten(0, (group.count, -1))
-            for group, source in zip(groups, sources, strict=True)
+    inputs: list[list[Tensor]] = []
+    if any(context.global_rows is not None for context in contexts):
+        inputs = [
+            [
+                source.unflatten(0, (group.count, -1))
+                for group, source in zip(groups, sources, strict=True)
+            ]
+            for sources in (
+                chosen.split(rows if selected else num_positions),
+                h.split(num_positions),
+            )
         ]
-        for sources in (chosen.split(rows if selected else num_positions), h.split(num_positions))
-    ]
     out = x.new_empty(len(x), half.heads * half.width)
     begin = 0
     for number, (group, context) in enumerate(zip(groups, contexts, strict=True)):
@@ -346,7 +351,7 @@ def _ragged(
             for part, (_, count) in zip(parts, outputs, strict=True)
             for heads in half.split(part[number].unflatten(0, (group.count, -1)), count)
         )
-        sources = (inputs[0][number], inputs[1][number])
+        sources = (inputs[0][number], inputs[1][number]) if inputs else None
         mixed = half.mixed(query, key, value, context, layer=layer, inputs=sources)
         end = begin + mixed.shape[0] * mixed.shape[1]
         out[begin:end].view(mixed.shape).copy_(mixed)

@@ -118,7 +118,7 @@ def bytes_of_image(image: str) -> bytes:
 
 
 def read_image(image: str, to_rgb: bool = False) -> Pixels:
-    """Decode the image of that name.
+    """Decode the image of that name; a photograph is turned as its file says (EXIF).
 
     Args:
         to_rgb: convert images of other modes to RGB.
@@ -133,7 +133,7 @@ def read_image(image: str, to_rgb: bool = False) -> Pixels:
     if file.suffix.lower() in NETPBM:
         return _netpbm(_bytes_of(file), image)
     try:
-        from PIL import Image
+        from PIL import Image, ImageOps
     except ImportError as error:
         raise UsageError(
             "decoding such images needs a package that is not installed",
@@ -146,10 +146,13 @@ def read_image(image: str, to_rgb: bool = False) -> Pixels:
         with Image.open(file) as picture:
             if picture.width * picture.height > MOST_PIXELS:
                 raise ValueError(f"{picture.width} x {picture.height} pixels")
-            mode = picture.mode
+            frames = getattr(picture, "n_frames", 1)
+            if frames > 1 and picture.format != "MPO":  # a photograph and its previews
+                raise ValueError(f"{frames} pictures in one file")
+            upright, mode = ImageOps.exif_transpose(picture), picture.mode
             if mode not in PLAIN_MODES and to_rgb:
-                return np.asarray(picture.convert("RGB"))
-            pixels = np.asarray(picture)
+                return np.asarray(upright.convert("RGB"))
+            pixels = np.asarray(upright)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise _broken(image, str(error)[:200], "an image that can be decoded") from error
     if mode not in PLAIN_MODES:

@@ -11,7 +11,7 @@ not a mean of means.
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -104,9 +104,9 @@ class Objective(nn.Module, abc.ABC):
     def start_run(self) -> None:
         """Called once, before the first step of a run that starts from new weights."""
 
-    def use_corpus(self, stores: Sequence[TokenStore], counts: np.ndarray) -> None:
+    def use_corpus(self, stores: Sequence[TokenStore], count: Callable[[], np.ndarray]) -> None:
         """Called before the first step of a session, for objectives that need to know more of the
-        training text than its rows; `counts` (V,) are those of its ids."""
+        training text than its rows; `count` returns the numbers (V,) of its ids."""
 
     @abc.abstractmethod
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:

@@ -8,6 +8,8 @@ Each pair is a neighbour, whose vector is read, and the word in the middle, whic
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -33,9 +35,9 @@ def neighbours(groups: Array, reach: Array) -> tuple[Array, Array, Array]:
     """
     triples = []
     for distance in range(1, min(int(reach.max(initial=0)), len(groups) - 1) + 1):
-        left = np.flatnonzero(groups[:-distance] == groups[distance:])
-        right = left + distance
-        for middle, neighbour, side in ((right, left, 0), (left, right, 1)):
+        earlier = np.flatnonzero(groups[:-distance] == groups[distance:])
+        later = earlier + distance
+        for middle, neighbour, side in ((later, earlier, 0), (earlier, later, 1)):
             near = reach[middle] >= distance
             slots = np.full(int(near.sum()), 2 * distance - 2 + side)
             triples.append((neighbour[near], middle[near], slots))
@@ -84,6 +86,6 @@ class WordWindows(Objective):
     def work(self, batch: Batch) -> list[NetworkWork]:
         return [NetworkWork(self.product, extra_flops=self.products(batch))]
 
+    @abstractmethod
     def products(self, batch: Batch) -> int:
         """Return the floating-point operations of the scores of a training step, forward."""
-        raise NotImplementedError

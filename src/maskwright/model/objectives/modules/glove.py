@@ -6,7 +6,7 @@ step of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,8 +48,8 @@ class Cells:
                 tokens = np.asarray(store.tokens[bounds[0] : bounds[-1]], np.int64)
                 groups = np.repeat(np.arange(end - begin), np.diff(bounds))[is_word[tokens]]
                 tokens, begin = tokens[is_word[tokens]], end
-                right, left, slot = neighbours(groups, np.full(len(tokens), window))
-                flat = tokens[left] * size + tokens[right]
+                neighbour, middle, slot = neighbours(groups, np.full(len(tokens), window))
+                flat = tokens[middle] * size + tokens[neighbour]
                 total = total.plus(flat, 1.0 / (slot // 2 + 1), size)
         return total
 
@@ -76,7 +76,7 @@ class GloVe(WordWindows):
         self.bias = nn.Parameter(torch.zeros(shape[0], device=model.device))
         self.output_bias = nn.Parameter(torch.zeros(shape[0], device=model.device))
 
-    def use_corpus(self, stores: Sequence[TokenStore], counts: Array) -> None:
+    def use_corpus(self, stores: Sequence[TokenStore], count: Callable[[], Array]) -> None:
         self._stores = list(stores)
         self.__dict__.pop("cells", None)
 
@@ -126,9 +126,9 @@ class GloVe(WordWindows):
         rows, columns = torch.from_numpy(self.cells.words[:, numbers]).to(device)
         counts = torch.from_numpy(self.cells.counts[numbers]).to(device, torch.float32)
         total, difference = self.product.tokens.weight, self.difference
-        left = functional.embedding(rows, total) + functional.embedding(rows, difference)
-        right = functional.embedding(columns, total) - functional.embedding(columns, difference)
-        products = (left[:, None].float() @ right[..., None].float()).flatten() / 4
+        vectors = functional.embedding(rows, total) + functional.embedding(rows, difference)
+        contexts = functional.embedding(columns, total) - functional.embedding(columns, difference)
+        products = (vectors[:, None].float() @ contexts[..., None].float()).flatten() / 4
         errors = products + self.bias[rows] + self.output_bias[columns] - counts.log()
         return ((counts / o.x_max).clamp(max=1.0) ** o.alpha * errors**2).sum()
 

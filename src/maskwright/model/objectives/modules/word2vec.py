@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -50,8 +50,8 @@ class Word2Vec(WordWindows):
         return torch.from_numpy(logs).float()
 
     @torch.no_grad()
-    def use_corpus(self, stores: Sequence[TokenStore], counts: Array) -> None:
-        self.log_frequency.copy_(self._logs(counts))
+    def use_corpus(self, stores: Sequence[TokenStore], count: Callable[[], Array]) -> None:
+        self.log_frequency.copy_(self._logs(count()))
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         o, length = self.options, rows.tokens.shape[1]
