@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -668,6 +669,20 @@ def test_F107_a_server_is_ready_when_its_models_have_answered(heads: dict[str, P
         assert served.ask("predict", TEXT)["values"]
 
 
+def test_F107_a_device_that_is_stuck_is_not_ready(
+    plain: Served, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(plain.post, "/ask/predict", {"inputs": TEXT})
+        assert slow.inside.wait(10) and plain.get("/ready").status == 200
+        with monkeypatch.context() as patch:
+            patch.setattr(plain.host, "limits", replace(LIMITS, deadline=0.001))
+            assert until(lambda: plain.get("/ready").status == 503)
+            assert plain.get("/health").status == 200
+        slow.may.set()
+        assert answer.result().status == 200 and plain.get("/ready").status == 200
+
+
 def test_F107_a_model_that_cannot_be_loaded_ends_the_server(tmp_path: Path) -> None:
     with pytest.raises(MaskwrightError), server({"none": tmp_path}):
         pass
@@ -885,7 +900,30 @@ def test_F112_F113_pages_of_other_sites_may_not_ask(heads: dict[str, Path], plai
 )
 def test_F114_only_its_own_names_are_answered(hosts: list[str], status: int, plain: Served) -> None:
     for host in hosts:
-        assert plain.get("/health", Host=host).status == status, host
+        assert plain.get("/docs", Host=host).status == status, host
+        if host:  # a probe names the address of a container, or a service
+            assert {plain.get(path, Host=host).status for path in OPEN_PATHS} == {200}, host
+
+
+OPEN_PATHS = ("/health", "/ready", "/metrics")
+
+
+@pytest.mark.parametrize(
+    ("listens", "host", "allowed"),
+    [
+        ("0.0.0.0", "10.1.2.3:8000", True),
+        ("[::]", "[fd00::5]", True),
+        ("0.0.0.0", "evil.example", False),
+        ("10.0.0.5", "10.1.2.3", False),
+    ],
+)
+def test_F114_a_server_on_all_addresses_answers_to_each(
+    listens: str, host: str, allowed: bool
+) -> None:
+    """`--host 0.0.0.0 --insecure`: an address is no name that a page could be rebound to."""
+    policy = access.AccessPolicy(hosts=(access.as_host(listens),))
+    with nullcontext() if allowed else pytest.raises(Refusal):
+        policy.require_access({"method": "GET", "path": "/docs"}, {b"host": [host.encode()]})
 
 
 HOSTS_THAT_ARE_NONE = ("http://a.example", "a.example:80", "bücher.de", "")
@@ -926,7 +964,7 @@ def test_a_name_that_no_request_can_give_is_refused() -> None:
         assert caught.value.where in ("--host", "--port")
 
 
-def test_F116_without_the_token_only_health_answers(heads: dict[str, Path]) -> None:
+def test_F116_without_the_token_only_probes_answer(heads: dict[str, Path]) -> None:
     with server({"animals": heads["animals"]}, token="right-token") as served:
         routers = served.running._server.gate.application.routers
         routes = [route for router, _ in routers for route in router.routes]
@@ -937,7 +975,8 @@ def test_F116_without_the_token_only_health_answers(heads: dict[str, Path]) -> N
                 for header in ("", "Bearer wrong-token", "Basic right-token", "Bearer "):
                     how = {"Authorization": header}
                     answer = served.post(path, {"inputs": TEXT}, method=method, headers=how)
-                    assert answer.status == (200 if path == "/health" else 401), (path, header)
+                    is_probe = path in OPEN_PATHS and method == "GET"
+                    assert answer.status == (200 if is_probe else 401), (path, header)
         right = {"Authorization": "Bearer right-token"}
         assert served.post("/ask/predict", {"inputs": TEXT}, headers=right).status == 200
         assert served.get("/nowhere").status == 401, "not even which paths there are"

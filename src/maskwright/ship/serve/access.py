@@ -1,5 +1,7 @@
 """Who may send requests: names of this server, pages of other sites, and the token.
 
+Probes (`PROBES`) need neither a name nor a token, as in text-embeddings-inference.
+
 Host    one of the server's names, else 421: a page may reach this machine by a name of its own
 Origin  the server itself or an allowed site, else 403
 token   `Authorization: Bearer TOKEN`, or as the password of a browser's prompt, else 401
@@ -21,8 +23,10 @@ from maskwright.ship.serve.errors import Refusal
 
 ANY = "*"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-# Paths that require no token.
-OPEN = ("/health",)
+# Paths of orchestrators and of Prometheus, which name the address of a container and have no token.
+PROBES = ("/health", "/ready", "/ping", "/metrics")
+# Names of servers that listen on every address of the machine.
+UNSPECIFIED = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 - compared, not bound
 # Response headers that a page of another site may read.
 EXPOSED = b"x-request-id, x-model-id, x-windows, x-truncated, retry-after"
 Headers = Mapping[bytes, list[bytes]]
@@ -34,7 +38,8 @@ class AccessPolicy:
 
     Attributes:
         token: the token that requests must have; None: no token is required.
-        hosts: allowed Host names besides those of the loopback interface; "*": any.
+        hosts: allowed Host names besides those of the loopback interface; "*": any; "0.0.0.0" or
+            "[::]": any address, which no page of another site can have as its name.
         origins: other sites whose pages may send requests.
     """
 
@@ -45,16 +50,22 @@ class AccessPolicy:
     def require_access(self, scope: Any, headers: Headers) -> None:
         """Raise a Refusal if the request is for another name, from another site, or without the
         token."""
-        self._require_host(headers)
-        self._require_origin(scope["method"], headers)
-        is_preflight = scope["method"] == "OPTIONS" and self.cors_headers(headers)
-        if self.token is not None and scope["path"] not in OPEN and not is_preflight:
+        method = scope["method"]
+        is_probe = method in ("GET", "HEAD") and scope["path"] in PROBES
+        if not is_probe:
+            self._require_host(headers)
+        self._require_origin(method, headers)
+        is_preflight = method == "OPTIONS" and self.cors_headers(headers)
+        if self.token is not None and not is_probe and not is_preflight:
             self._require_token(self.token.encode(), headers)
 
     def _require_host(self, headers: Headers) -> None:
         values = headers.get(b"host", [])
         name = host_name(values[0]) if len(values) == 1 else None
-        if name is None or not (ANY in self.hosts or name in (*LOOPBACK, *self.hosts)):
+        is_address = not UNSPECIFIED.isdisjoint(self.hosts) and name is not None and _is_ip(name)
+        if name is None or not (
+            ANY in self.hosts or name in (*LOOPBACK, *self.hosts) or is_address
+        ):
             reason = "the server does not go by this name; name it with --allowed-host"
             raise Refusal("host", reason, field="Host")
 
@@ -200,6 +211,15 @@ def listening(address: str) -> str:
             wanted="127.0.0.1, or 0.0.0.0 for all of this machine",
         )
     return host
+
+
+def _is_ip(name: str) -> bool:
+    """Return whether a name of a Host header is an address."""
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def is_loopback(host: str) -> bool:

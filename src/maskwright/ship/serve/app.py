@@ -1,7 +1,7 @@
 """The application: the routes of the dialects, and those of the server itself.
 
     GET /health    the process is running
-    GET /ready     the models are loaded and have answered
+    GET /ready     the models are loaded and have answered, and the device is not stuck
     GET /metrics   counters for Prometheus
     GET /docs      a page that shows /openapi.json, from this server alone
 
@@ -310,7 +310,11 @@ def _own_routes(host: Host, app: FastAPI) -> APIRouter:
     async def ready() -> dict[str, Any]:
         """All models are loaded and have answered once."""
         if not host.ready or host.draining or not host.alive:
-            reason = "the server is stopping" if host.draining else "the models are being loaded"
+            reason = "the models are being loaded"
+            if host.draining:
+                reason = "the server is stopping"
+            elif host.ready:
+                reason = "the device does not answer"
             raise Refusal("unready", reason, retry_after=1)
         return {"ready": True, "models": list(host.names)}
 

@@ -472,8 +472,9 @@ class Host:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread of the device is running."""
-        return self._device.alive
+        """Whether the thread of the device runs, and its batch or step is not stuck: none takes
+        longer than the deadline of a request."""
+        return self._device.alive and self._device.turn_seconds <= self.limits.deadline
 
     @asynccontextmanager
     async def admit(self, size: int, facts: dict[str, str]) -> AsyncIterator[None]:

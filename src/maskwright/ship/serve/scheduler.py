@@ -358,6 +358,7 @@ class Device:
         self._deliver, self._share = deliver, FairShare()
         self._changed = threading.Condition()
         self._stopping = False
+        self._turn_began: float | None = None
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
 
     def start(self) -> None:
@@ -366,6 +367,12 @@ class Device:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    @property
+    def turn_seconds(self) -> float:
+        """Seconds since the batch or step that is being computed began; 0: none is."""
+        began = self._turn_began
+        return 0.0 if began is None else time.monotonic() - began
 
     def stop(self) -> None:
         """Stop the thread after the current batch or step."""
@@ -394,7 +401,7 @@ class Device:
 
     def _run(self) -> None:
         while (turn := self._turn()) is not None:
-            start = time.monotonic()
+            start = self._turn_began = time.monotonic()
             if isinstance(turn, QueuedBatch):
                 self._deliver([(item, ItemResult(late=True)) for item in turn.dropped])
                 if turn.items:
@@ -407,6 +414,7 @@ class Device:
                     self.stepped.stop(error)
                 kind = WRITE
             seconds = time.monotonic() - start
+            self._turn_began = None
             self.seconds[kind] += seconds
             self._share.spent(kind, seconds)
 
