@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
@@ -17,6 +18,7 @@ from maskwright.ship.serve.scheduler import (
     NeverFitsError,
     Queue,
     QueueItem,
+    WaitingLine,
 )
 
 
@@ -188,3 +190,36 @@ def test_the_rate_is_measured_while_there_is_work() -> None:
         queue.discard(next(iter(queue._items.values())))
     queue.take(now + 1_000.0)
     assert queue.rate == rate, "time without work is not counted"
+
+
+def test_the_line_is_in_order_and_ends_in_time() -> None:
+    """The first goes on when there is room, for as many tokens as there is room for."""
+
+    async def scenario() -> None:
+        room, order = [0.0], list[str]()
+        line = WaitingLine(lambda: room[0])
+        now = asyncio.get_running_loop().time()
+
+        async def request(name: str, seconds: float = 9.0, first: bool = False) -> None:
+            order.append(name if await line.wait(10, now + seconds, first=first) else f"no {name}")
+
+        tasks = [asyncio.ensure_future(request(name)) for name in "abcd"]
+        late = asyncio.ensure_future(request("late", 0.01))
+        await late
+        tasks.append(asyncio.ensure_future(request("front", first=True)))
+        await asyncio.sleep(0)
+        assert order == ["no late"] and line.tokens == 50
+        line.advance()
+        assert len(line) == 5, "there is no room"
+        room[0] = 15.0
+        line.advance()
+        await asyncio.sleep(0)
+        assert order[1:] == ["front", "a"]
+        tasks[1].cancel()
+        await request("e", -1.0)  # may not overtake, and may not wait
+        room[0] = 99.0
+        line.advance()
+        await asyncio.wait(tasks)
+        assert order[3:] == ["no e", "c", "d"] and len(line) == 0
+
+    asyncio.run(scenario())

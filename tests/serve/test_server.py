@@ -61,7 +61,11 @@ def heads(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
 
 
 LIMITS = Limits(
-    max_items=8, max_input_characters=2_000, max_body_bytes=50_000, max_queue_tokens=4_096
+    max_items=8,
+    max_input_characters=2_000,
+    max_body_bytes=50_000,
+    max_queue_tokens=4_096,
+    max_wait_seconds=1.0,  # all of it in the queue: nobody waits in the line
 )
 
 
@@ -298,6 +302,41 @@ def test_F103_a_full_queue_answers_before_the_body_is_read(plain: Served, slow: 
         statuses = {each.result().status for each in sent}
     assert statuses == {200, 429} and until(lambda: plain.host._queue.tokens == 0)
     assert plain.ask("predict", TEXT)["values"]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_F103_clients_that_ignore_429_wait_in_the_line(
+    waits: bool, plain: Served, whole: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that ask again at once are held, unparsed; the control refuses them again and again.
+    Who has left is passed over, and the others are answered in their order."""
+    limits = replace(LIMITS, max_wait_seconds=20.0 if waits else 1.0)
+    monkeypatch.setattr(plain.host, "limits", limits)
+    parsed = list[bytes]()
+    monkeypatch.setattr(
+        gate, "_parse", lambda body, read=gate._parse: parsed.append(body) or read(body)
+    )
+    statuses, stop = list[int](), threading.Event()
+
+    def client() -> None:
+        while not stop.is_set():
+            statuses.append(plain.post("/ask/predict", {"inputs": TEXT}).status)
+
+    with ThreadPoolExecutor(4) as pool, connections(plain, 1) as (left,):
+        with full_queue(plain):
+            left.sendall(whole)
+            sent = [pool.submit(client) for _ in range(4)]
+            if waits:
+                assert until(lambda: len(plain.host.line) == 5)
+                assert "mw_line_requests 5" in plain.metrics()
+                left.close()
+            is_refused = until(lambda: statuses.count(429) > 20, 0.5 if waits else 10)
+            assert is_refused is not waits and not parsed
+            stop.set()
+        for each in sent:
+            each.result()
+    assert statuses == [200] * 4 or not waits
+    assert until(lambda: plain.open_requests() == 0) and len(plain.host.line) == 0
 
 
 @contextmanager

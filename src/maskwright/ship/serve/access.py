@@ -26,7 +26,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 # Paths of orchestrators and of Prometheus, which name the address of a container and have no token.
 PROBES = ("/health", "/ready", "/ping", "/metrics")
 # Names of servers that listen on every address of the machine.
-UNSPECIFIED = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 - compared, not bound
+UNSPECIFIED = frozenset({"0.0.0.0", "[::]"})
 # Response headers that a page of another site may read.
 EXPOSED = b"x-request-id, x-model-id, x-windows, x-truncated, retry-after"
 Headers = Mapping[bytes, list[bytes]]

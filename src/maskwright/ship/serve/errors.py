@@ -153,8 +153,7 @@ class Limits:
     """Limits of a server.
 
     Attributes:
-        max_wait_seconds: a request is admitted if the requests before it take no longer than this,
-            at the rate at which the queue empties; else 429.
+        max_wait_seconds: seconds that a request waits for its turn; then 429.
         max_queue_tokens: tokens that may wait, at any rate; beyond them 429.
         max_batch_tokens: tokens of a batch, unless one text has more.
         max_writing_tokens: positions of texts generated at the same time, with their prompts.
@@ -167,7 +166,7 @@ class Limits:
         drain_seconds: seconds that requests have to finish when the server stops.
     """
 
-    max_wait_seconds: float = 1.0
+    max_wait_seconds: float = 10.0
     max_queue_tokens: int = 32_768
     max_batch_tokens: int = 4_096
     max_writing_tokens: int = 16_384

@@ -1,6 +1,6 @@
 """The checks of every request before it reaches a route. Requests are denied by default.
 
-    connection limit -> Host -> Origin -> token -> path, method, type -> length -> room in the queue
+    connection limit -> Host -> Origin -> token -> path, method, type -> length -> waiting line
     -> body -> JSON -> route
 
 A request that is refused before its body costs no more than its headers. The body is received here
@@ -89,6 +89,7 @@ class Gate:
                 await self.application.refusal(scope, failure)(scope, receive, sender)
         finally:
             self.open_requests -= 1
+            self.host.line.advance()
             method = scope["method"] if scope["method"] in METHODS else "other"
             route = getattr(scope.get("route"), "path", None)
             seconds, refused = time.monotonic() - start, scope.get("mw_refused")
@@ -133,9 +134,10 @@ class Gate:
         if not self.host.ready:
             reason = "the server is not ready: /ready says when it is"
             raise Refusal("unready", reason, retry_after=1)
-        self.host.require_room()
+        until, content_length = self.host.patience(), headers.get(b"content-length", [b"0"])
+        await self.host.wait_for_room(int(content_length[0]), until)
         body = await self._body(receive)
-        async with self.host.admit(len(body), sender.facts):
+        async with self.host.admit(len(body), sender.facts, until):
             content = await _parsed(body)
             await self._answer_watched(scope, body, content, receive, sender)
 

@@ -56,6 +56,7 @@ from maskwright.ship.serve.scheduler import (
     NeverFitsError,
     Queue,
     QueueItem,
+    WaitingLine,
 )
 from maskwright.ship.serve.served_model import ServedModel, open_one, task_head
 
@@ -141,6 +142,9 @@ BUDGET: ContextVar[RequestBudget | None] = ContextVar("budget", default=None)
 BYTES_A_TOKEN, BYTES_A_FIGURE, BYTES_AROUND = 5, 20, 80
 # Seconds between measurements of the event loop's lag; iterations of the loop per request.
 TICK, TURNS = 0.05, 3
+# Seconds of work that the queue holds, from which batches are formed; further requests wait in the
+# line. Maximum seconds of `Retry-After`, which some clients do not respect beyond.
+QUEUE_SECONDS, MOST_RETRY_SECONDS = 1.0, 60.0
 # Up to these numbers of rows and characters, tokenization and formatting take less time than a
 # round trip to a thread.
 LIGHT_ROWS, LIGHT_CHARACTERS = 4, 1_000
@@ -182,6 +186,7 @@ class Host:
             self.limits.max_writing_tokens, self.limits.max_queue_tokens, self._call_on_loop
         )
         self._device = Device(self._queue, self._deliver, self._generation)
+        self.line = WaitingLine(self._room)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.incoming_tokens = 0  # estimated tokens of requests that are not in the queue yet
         self.large = asyncio.Lock()  # held by the one request that may not fit into the queue
@@ -195,12 +200,13 @@ class Host:
             "mw_queue_tokens": lambda: self._queue.tokens,
             "mw_queue_wait_seconds": self._queue.seconds,
             "mw_queue_items": lambda: len(self._queue),
+            "mw_line_requests": lambda: len(self.line),
             "mw_writing_rows": lambda: self._generation.num_running,
             "mw_writing_tokens": lambda: self._generation.tokens,
             "mw_read_seconds": lambda: self._device.seconds["read"],
             "mw_write_seconds": lambda: self._device.seconds["write"],
             "mw_memory_bytes": memory.resident,
-            "te_queue_size": lambda: len(self._queue),
+            "te_queue_size": lambda: len(self._queue) + len(self.line),
         }
 
     @property
@@ -392,6 +398,7 @@ class Host:
         now = self._loop.time()
         delay = max(0.0, now - due)
         self._lag, self._last_lag = min(self._last_lag, delay), delay
+        self.line.advance()
         self._loop.call_at(now + TICK, self._tick, now + TICK)
 
     async def warm_up(self) -> None:
@@ -476,9 +483,25 @@ class Host:
         longer than the deadline of a request."""
         return self._device.alive and self._device.turn_seconds <= self.limits.deadline
 
+    def patience(self) -> float:
+        """Return the time of the event loop until which a request that arrives now may wait in the
+        line."""
+        assert self._loop is not None
+        return self._loop.time() + max(0.0, self.limits.max_wait_seconds - QUEUE_SECONDS)
+
+    async def wait_for_room(self, size: int, until: float, *, first: bool = False) -> None:
+        """Wait in the line until the queue has room for a request whose body has `size` bytes.
+
+        Raises:
+            Refusal: the time `until` came before.
+        """
+        if not await self.line.wait(size / BYTES_A_TOKEN, until, first=first):
+            raise self._full()
+
     @asynccontextmanager
-    async def admit(self, size: int, facts: dict[str, str]) -> AsyncIterator[None]:
-        """Admit a request whose body of `size` bytes was received, as a context manager.
+    async def admit(self, size: int, facts: dict[str, str], until: float) -> AsyncIterator[None]:
+        """Admit a request whose body of `size` bytes was received, as a context manager; if the
+        room is taken meanwhile, it waits as the first in the line until the time `until`.
 
         Until its items are queued, the request counts with an estimated number of tokens. A request
         that may exceed the whole queue waits for a lock instead, since it would block all others.
@@ -487,7 +510,7 @@ class Host:
         Raises:
             Refusal: the queue is full, or the deadline passed.
         """
-        self.require_room()
+        await self.wait_for_room(size, until, first=True)
         budget, tokens = RequestBudget(self.limits, facts), size // BYTES_A_TOKEN
         BUDGET.set(budget)
         with budget.reservation as reservation:
@@ -503,21 +526,25 @@ class Host:
     def _count_incoming(self, tokens: int) -> None:
         self.incoming_tokens += tokens
 
-    def require_room(self) -> None:
-        """Raise a Refusal if the expected waiting time or the queue exceeds its limit."""
+    def _room(self) -> float:
+        """Return the number of tokens that the queue has room for: as many as are computed within
+        the time that it may hold, and no more than its limit; 0 or less: none."""
+        free = float(self.limits.max_queue_tokens - self._queue.tokens - self.incoming_tokens)
         is_busy = self.incoming_tokens > 0 or len(self._queue) > 0
+        if not is_busy or (rate := self._queue.rate) is None:
+            return free
+        limit = min(QUEUE_SECONDS, self.limits.max_wait_seconds)
         wait_seconds = self._queue.seconds(self.incoming_tokens) + TURNS * self._lag
-        waits_too_long = is_busy and wait_seconds > self.limits.max_wait_seconds
-        if waits_too_long or self._queue.is_full(self.incoming_tokens):
-            raise self._full()
+        return min(free, (limit - wait_seconds) * rate)
 
     def _full(self) -> Refusal:
-        excess = self._queue.seconds(self.incoming_tokens) - self.limits.max_wait_seconds
+        tokens = self.incoming_tokens + self.line.tokens
+        excess = self._queue.seconds(int(tokens)) - self.limits.max_wait_seconds
         return Refusal(
             "overloaded",
             "the queue is too long to be answered in time",
             limit=f"{self.limits.max_wait_seconds:g} s of waiting",
-            retry_after=max(1.0, excess),
+            retry_after=min(max(1.0, excess), MOST_RETRY_SECONDS),
         )
 
     async def _answer_task(

@@ -152,7 +152,8 @@ class HttpConnection(H11Protocol):
     @property
     def _is_waited_for(self) -> bool:
         is_idle = self.cycle is None or self.cycle.response_complete
-        return is_idle or bool(self._phase) or self._writing is not None
+        is_sending = bool(self._phase) and not self.flow.read_paused
+        return is_idle or is_sending or self._writing is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._timer, self._writing):
@@ -242,6 +243,8 @@ class HttpConnection(H11Protocol):
         self._timer = None
         if self.transport.is_closing():
             return
+        if self.flow.read_paused:  # the request is in the waiting line, its body only in part
+            self._since = self.loop.time()
         if (deadline := self._deadline()) > self.loop.time():
             self._timer = self.loop.call_at(deadline, self._expired)
             return

@@ -9,13 +9,15 @@
     first batch              40  41  38  42                 400 and 390 would be outliers
     second batch             400  390                       400 is now the oldest
 
-The queue is bounded by the expected waiting time, at the measured rate, and by the tokens.
+The queue is bounded by the expected waiting time, at the measured rate, and by the tokens. Before
+it is a line of requests that are not parsed yet (`WaitingLine`).
 At most `PATIENCE` batches with younger items of the same key overtake an item. There is no timer:
 a batch is formed when the device is free, unless the queue is configured to `linger`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import OrderedDict, deque
@@ -239,6 +241,68 @@ class Queue:
                     chosen.append(item)
                     tokens_left -= item.tokens
         return certain + _similar_lengths(certain, free)
+
+
+@dataclass(eq=False)
+class _Waiter:
+    """A request in the waiting line, with its estimated number of tokens."""
+
+    tokens: float
+    has_room: asyncio.Future[bool]
+
+
+class WaitingLine:
+    """Requests that wait for room in the queue before anything of them is parsed, oldest first.
+    For use on the event loop.
+
+    Holding a request costs nothing, while a refused client that asks again at once costs the
+    processor time of an answer. So nobody is refused before the time that a request may wait.
+
+    Args:
+        room: returns the number of tokens for which the queue has room; 0 or less: none.
+    """
+
+    def __init__(self, room: Callable[[], float]) -> None:
+        self._room = room
+        self._waiters: deque[_Waiter] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    @property
+    def tokens(self) -> float:
+        """The estimated number of tokens of all requests in the line."""
+        return sum(waiter.tokens for waiter in self._waiters)
+
+    async def wait(self, tokens: float, until: float, *, first: bool = False) -> bool:
+        """Wait behind all others, or before them (`first`), until the queue has room. Return False
+        if the time `until` of the event loop came before."""
+        if self._room() > 0 and (first or not self._waiters):
+            return True
+        loop = asyncio.get_running_loop()
+        if until <= loop.time():
+            return False
+        waiter = _Waiter(tokens, loop.create_future())
+        (self._waiters.appendleft if first else self._waiters.append)(waiter)
+        timer = loop.call_at(until, self._end, waiter, False)
+        try:
+            return await waiter.has_room
+        finally:
+            timer.cancel()
+            self._end(waiter, False)
+
+    def advance(self) -> None:
+        """Let as many requests go on as the queue has room for."""
+        room = self._room() if self._waiters else 0.0
+        while self._waiters and room > 0:
+            room -= self._waiters[0].tokens
+            self._end(self._waiters[0], True)
+
+    def _end(self, waiter: _Waiter, has_room: bool) -> None:
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+        if not waiter.has_room.done():  # the task that waits for it may have been cancelled
+            waiter.has_room.set_result(has_room)
 
 
 class FairShare:
