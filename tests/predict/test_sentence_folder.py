@@ -304,18 +304,6 @@ def test_what_is_not_applied_is_refused_by_name(odd: str, bare: Path, tmp_path: 
         load(written(bare, tmp_path / "m", **settings))
 
 
-def test_a_tokenizer_that_cuts_the_beginning_is_refused(bare: Path, tmp_path: Path) -> None:
-    folder = written(bare, tmp_path / "m")
-    (folder / "MANIFEST.json").unlink(missing_ok=True)
-    settings = folder / "tokenizer_config.json"
-    said = json.loads(settings.read_text())
-    settings.write_text(json.dumps(said | {"truncation_side": "right"}))
-    load(folder)  # the control
-    settings.write_text(json.dumps(said | {"truncation_side": "left"}))
-    with pytest.raises(IncompatibleError, match="truncation_side"):
-        load(folder)
-
-
 def test_damaged_folders(bare: Path, tmp_path: Path) -> None:
     folder = written(bare, tmp_path / "m")
     listed = json.loads((folder / "modules.json").read_text())

@@ -20,6 +20,7 @@ from maskwright.model.adapters.base.folder import base_named
 from maskwright.model.checkpoint import layout
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, TASK, read_task, require_finished
 from maskwright.model.checkpoint.layout import num_parameters
+from maskwright.model.checkpoint.pretrained import setting_findings
 from maskwright.model.checkpoint.safe_read import read_json
 from maskwright.model.families.base.family import Family, family
 from maskwright.model.nn.config import TransformerConfig
@@ -111,8 +112,11 @@ def _show_run(path: Path) -> str:
 def _show_model(path: Path) -> str:
     if is_bag_of_words(path):
         return f"model {path}\n  {open_engine(path).describe()}; no Hugging Face model"
-    form = layout.of_hf(read_json(path, "config.json"))
-    return describe(form.config, str(path), form.family)
+    hf = read_json(path, "config.json")
+    form = layout.of_hf(hf)
+    findings = setting_findings(path, hf, form)
+    lines = [describe(form.config, str(path), form.family), *(f.line() for f in findings)]
+    return "\n".join(lines)
 
 
 def describe(network: TransformerConfig, name: str, member: Family | None) -> str:

@@ -194,7 +194,10 @@ class Engine:
             UsageError: the model does not support this pooling, or has its own.
             IncompatibleError: the model cannot embed texts.
         """
-        task_predictor = self.predictor if "predict" in self.abilities else None
+        task_predictor = None
+        if "predict" in self.abilities or self.model.has_modules:
+            # A folder of vectors that cannot be followed is refused, and not pooled otherwise.
+            task_predictor = self.predictor
         if isinstance(task_predictor, Predictor) and task_predictor.task_type.alone:
             if pooling is not None:
                 raise UsageError(

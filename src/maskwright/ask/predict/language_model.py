@@ -54,6 +54,10 @@ class CutWarning(UserWarning):
     """A text was longer than the model reads, or has words that its tokenizer does not know."""
 
 
+class SettingWarning(UserWarning):
+    """The folder of a model has a setting of another library that is not known here."""
+
+
 class LanguageModel:
     """An opened model.
 
@@ -523,7 +527,11 @@ def load(
     """
     _require_precision(precision)
     choices.require_engine(engine)
-    return LanguageModel(open_engine(folder, base=base, precision=precision, runtime=engine))
+    opened = open_engine(folder, base=base, precision=precision, runtime=engine)
+    for finding in opened.findings:
+        if finding.severity == "warning":
+            warnings.warn(str(finding), SettingWarning, stacklevel=2)
+    return LanguageModel(opened)
 
 
 def _no_adapter(name: str | None, loaded: Sequence[str]) -> UsageError:

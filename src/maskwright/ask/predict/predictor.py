@@ -87,6 +87,7 @@ from maskwright.model.objectives.supervised import PROBLEM_TYPES, Problem
 from maskwright.model.opening import folders
 from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import home_of, is_bag_of_words, open_model
+from maskwright.model.opening.special_tokens import end_of_text
 from maskwright.text.tables.cell_values import is_empty, joined_or_whole
 from maskwright.text.tables.shapes import may_be_joined
 from maskwright.text.tokenizer.training.sample import not_unicode
@@ -586,8 +587,7 @@ def predictor(loaded: Model) -> Predictor:
         IncompatibleError: the model has no task, or no tokenizer.
     """
     path, findings, adapter = loaded.path, list(loaded.findings), loaded.is_adapter
-    heads = loaded.config.heads
-    record = loaded.task
+    heads, record, keeps_end, segments = loaded.config.heads, loaded.task, False, True
     is_foreign = record is None and not heads and not adapter
     sentence_folder = sentence_transformers_folder.read(path) if is_foreign else None
     findings += [] if sentence_folder is None else sentence_folder.findings()
@@ -611,9 +611,11 @@ def predictor(loaded: Model) -> Predictor:
             sentence_folder, loaded.tokenizer, loaded.config.width
         )
         task["length"] = sentence_folder.length or task["length"]
+        keeps_end = sentence_folder.keeps_end
         task["columns"] = {task_type.alone: (task_type.alone,)}
     elif generates:
-        settings = folders.read_generation_config(path, loaded.extra)
+        end = end_of_text(loaded.tokenizer)
+        settings = folders.read_generation_config(path, loaded.extra, end)
         options = folders.generation_options(settings, loaded.tokenizer.vocabulary_size)
         task_type = task_for_writing(options)
         findings = [finding for finding in findings if finding.name != folders.GENERATION_FINDING]
@@ -637,8 +639,10 @@ def predictor(loaded: Model) -> Predictor:
         # As in `pipeline`, a single score is a probability unless the config calls it a number.
         logit = problems.get(loaded.about.problem_type or "") != "number"
         if heads[0].kind == "sequence":
-            activation, max_length = sentence_transformers_folder.read_head(path, loaded.extra)
-            task["length"] = max_length or task["length"]
+            head = sentence_transformers_folder.read_head(path, loaded.extra)
+            task["length"], keeps_end = head.length or task["length"], head.keeps_end
+            segments = head.segments
+            activation = head.activation
             logit = activation == "Sigmoid" if activation else logit
             if activation and not single_score:
                 message = f"scores are shares of 1; sentence-transformers applies {activation}"
@@ -650,7 +654,8 @@ def predictor(loaded: Model) -> Predictor:
         if task_type.head == "span":  # reads longer texts in windows
             task["length"] = min(task["length"], task_type.longest)
     plain = _plain_predictor(loaded, task_type, int(task["length"]))
-    frame = replace(plain.frame, long=task.get("long", "head"))
+    frame = replace(plain.frame, long=task.get("long", "head"), keeps_end=keeps_end)
+    frame = replace(frame, segments=frame.segments and segments)
     if record is None:
         # Models of other libraries get their inputs tokenized as those libraries do.
         if loaded.words is not None:

@@ -150,6 +150,8 @@ def finetune_recipe(
     # Errors of the models are raised before any data is read.
     teacher = None if recipe.teacher is None else open_model(recipe.teacher)
     opened = open_weights(model) if any(method.opens_network for method in methods) else None
+    for finding in () if opened is None else opened.findings:
+        say(finding.line())
     requested = recipe.length
     if opened is not None and requested and (longest := room(opened.config, requested)) < requested:
         message = f"the model has positions for {longest} tokens, not for {requested}"

@@ -122,7 +122,7 @@ class Classification(TaskType):
             frame.tokenizer,
             frame.length,
             segments=frame.segments,
-            keep=frame.long,
+            keep="tail" if frame.keeps_end else frame.long,
         )
         extent = Extent.of(examples.texts.lengths, np.arange(len(rows)), cut=cut)
         return Encoded(rows, examples, cuts.findings(frame.length), extent=extent)

@@ -57,6 +57,7 @@ from maskwright.text.tables.labelled_texts import PAIR
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
 from maskwright.text.tables.rows import TRAIN, MatchExample, PairExample, Row, TextExample, plain
+from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
@@ -166,9 +167,9 @@ class EmbeddingTask(TaskType):
         name = self.options.get(NAME)
         return "" if name is None else str(self.options.get(PROMPTS, {}).get(name, ""))
 
-    def _as_read(self, text: str) -> str:
+    def _as_read(self, text: str, tokenizer: Tokenizer) -> str:
         text = self.prompt + text
-        return lowered(text) if self.options.get(LOWER) else text
+        return lowered(text, tokenizer) if self.options.get(LOWER) else text
 
     def of_data(self, data: Dataset) -> Self:
         """Set "scale" of `options` if similarities of the training part are not in [-1, 1]: their
@@ -190,13 +191,18 @@ class EmbeddingTask(TaskType):
                 where=rows[0].where,
                 wanted="one or the other",
             )
-        texts = [(self._as_read(text),) for row in rows for text in _texts(row)]
+        texts = [(self._as_read(text, frame.tokenizer),) for row in rows for text in _texts(row)]
         choices = len(_texts(rows[0])) if rows else 2
         if frame.in_windows and SKIPPED not in self.options:  # only the first window has the prompt
             return self._in_windows(rows, texts, choices, frame)
         no_labels = np.zeros(len(texts), np.int64)
         encoded, cuts, cut = encode(
-            texts, no_labels, frame.tokenizer, frame.length, segments=frame.segments
+            texts,
+            no_labels,
+            frame.tokenizer,
+            frame.length,
+            segments=frame.segments,
+            keep="tail" if frame.keeps_end else "head",
         )
         labels: NDArray[np.float32] = np.zeros(len(rows), np.float32)
         if rows and isinstance(rows[0], TextExample):
@@ -309,9 +315,13 @@ class EmbeddingTask(TaskType):
         return [("words", _ranks(lambda batch: (anchors[batch] @ candidates.T).toarray(), rows))]
 
 
-def lowered(text: str) -> str:
-    """Lowercase `text` by character, as the normalizer of the tokenizers library does."""
-    return "".join(character.lower() for character in text)
+def lowered(text: str, tokenizer: Tokenizer) -> str:
+    """Lowercase `text` by character, as the normalizer of the tokenizers library does; special
+    tokens are kept if the tokenizer recognises them."""
+    return "".join(
+        piece if number % 2 else "".join(character.lower() for character in piece)
+        for number, piece in enumerate(tokenizer.special_pieces(text))
+    )
 
 
 def _texts(row: Any) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from maskwright.base.errors import (
     CheckpointError,
+    Finding,
     IncompatibleError,
     MaskwrightError,
     ResourceError,
@@ -33,6 +34,7 @@ from maskwright.base.storage.manifest import require_as_saved
 from maskwright.base.terminal import shell_word
 from maskwright.model.checkpoint import files, layout, matching
 from maskwright.model.checkpoint.fine_tuned import require_finished
+from maskwright.model.checkpoint.folder_keys import read_keys
 from maskwright.model.checkpoint.layout import About, CheckpointLayout
 from maskwright.model.checkpoint.safe_read import model_folder, read_json, regular_file
 from maskwright.model.families.base import weights
@@ -65,6 +67,7 @@ class PretrainedModel:
         tokenizer_fingerprint: fingerprint of the tokenizer that was saved with the weights; None if
             not recorded.
         hashes: file name -> SHA-256, for the files that were compared with the folder's manifest.
+        findings: settings of another library that are not applied.
     """
 
     model: Transformer
@@ -76,6 +79,7 @@ class PretrainedModel:
     unused: tuple[str, ...] = ()
     tokenizer_fingerprint: str | None = None
     hashes: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
 
 
 # ------------------------------------------------------------------------------ loading
@@ -105,6 +109,7 @@ def load(
     """
     folder = model_folder(folder)
     hf, form = _config_and_layout(folder, architecture)
+    findings = setting_findings(folder, hf, form)
     num_bytes = layout.num_parameters(form.config) * (dtype or torch.float32).itemsize
     _require_memory(folder, num_bytes, largest_bytes)
     tensors = files.open_folder(folder)
@@ -139,6 +144,7 @@ def load(
         unused,
         recorded,
         {name: digest for name, digest in hashes.items() if digest},
+        findings,
     )
 
 
@@ -162,6 +168,25 @@ def described(folder: Path | str, architecture: str | None = None) -> Checkpoint
     folder = model_folder(folder)
     hf, form = _config_and_layout(folder, architecture)
     return layout.of_hf(form.switched(hf, files.open_folder(folder).entries), architecture)
+
+
+def setting_findings(
+    folder: Path, hf: Mapping[str, Any], form: CheckpointLayout
+) -> tuple[Finding, ...]:
+    """Return findings on settings of another library that are not applied (`folder_keys.py`).
+
+    Args:
+        hf: the content of config.json in `folder`, and `form` its layout.
+
+    Raises:
+        IncompatibleError: a setting has a value that is refused.
+        CheckpointError: a file of settings is invalid.
+    """
+    ours = layout.read_conventions(hf) is not None or (folder / commit.MANIFEST).exists()
+    if ours or form.family is None:
+        return ()
+    keys = form.family.known_keys({**hf, "architectures": [form.architecture]})
+    return tuple(read_keys(folder, hf, keys))
 
 
 def _config_and_layout(

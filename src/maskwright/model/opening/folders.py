@@ -32,7 +32,7 @@ from maskwright.model.checkpoint.fine_tuned import (
     require_finished,
 )
 from maskwright.model.checkpoint.layout import About, Conventions
-from maskwright.model.checkpoint.safe_read import transformer_folder
+from maskwright.model.checkpoint.safe_read import around, modules_of, transformer_folder
 from maskwright.model.nn.config import Patches, TransformerConfig
 from maskwright.model.nn.transformer import Transformer
 from maskwright.text.corpus.saved import is_run
@@ -279,6 +279,12 @@ class Model:
         return ours is None and self.num_stacks == 2 and self.config.vocabulary_head is not None
 
     @property
+    def has_modules(self) -> bool:
+        """Whether sentence-transformers modules are around the model of another library; its
+        vectors must not be computed in another way."""
+        return self.task is None and not self.is_adapter and bool(modules_of(around(self.path)))
+
+    @property
     def decoder_start(self) -> int | None:
         """The decoder start id of an encoder-decoder; None without a trained decoder beside it.
 
@@ -339,11 +345,14 @@ ELSEWHERE = (
 )
 
 
-def read_generation_config(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+def read_generation_config(
+    folder: Path, config: Mapping[str, Any], end: int | None
+) -> dict[str, Any]:
     """Return the settings that have an effect; under `task_specific_params`, the names of tasks.
 
     Args:
         config: the keys of config.json.
+        end: the id at which texts end here; other ids in the folder have an effect.
 
     Raises:
         CheckpointError: the file is damaged.
@@ -356,14 +365,14 @@ def read_generation_config(folder: Path, config: Mapping[str, Any]) -> dict[str,
     tasks = list(task_settings) if isinstance(task_settings, dict) else []
     single = task_settings[tasks[0]] if isinstance(task_settings, dict) and len(tasks) == 1 else {}
     settings |= {"prefix": config.get("prefix"), **(single if isinstance(single, dict) else {})}
-    return {k: v for k, v in settings.items() if _matters(k, v)} | {TASK_SETTINGS: tasks}
+    return {k: v for k, v in settings.items() if _matters(k, v, end)} | {TASK_SETTINGS: tasks}
 
 
-def _matters(key: str, value: Any) -> bool:
+def _matters(key: str, value: Any, end: int | None) -> bool:
     if key.startswith("forced_"):
         return value is not None
     if any(fragment in key for fragment in ELSEWHERE):
-        return key == "eos_token_id" and isinstance(value, list) and len(value) > 1
+        return key == "eos_token_id" and value not in (None, end, [end])
     return value is not False and value not in (None, "", [], {}, WITHOUT_EFFECT.get(key, 0))
 
 

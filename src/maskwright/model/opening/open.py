@@ -50,6 +50,7 @@ from maskwright.model.checkpoint.fine_tuned import (
     ADAPTER,
     BAG_TENSORS,
     MODEL,
+    TaskRecord,
     read_task,
     require_finished,
 )
@@ -65,6 +66,7 @@ from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.objectives.base.spec import Member, member_of
 from maskwright.model.opening import folders
 from maskwright.model.opening.folders import Model, fingerprint
+from maskwright.model.opening.special_tokens import end_of_text
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.corpus.saved import RECIPE, is_run
 
@@ -460,12 +462,16 @@ def _model(
     conventions, convention_findings = _conventions(loaded, path)
     network, task = loaded.model.eval(), read_task(home)
     writes = loaded.config.decoder is not None and loaded.config.vocabulary_head is not None
-    if writes and (task or loaded.about.conventions or conventions.measure) is None:
-        settings = folders.read_generation_config(path, loaded.extra)
+    if writes and _is_foreign(loaded, task, conventions):
+        end = None if loaded.tokenizer is None else end_of_text(loaded.tokenizer)
+        settings = folders.read_generation_config(path, loaded.extra, end)
         convention_findings += folders.generation_findings(settings, follows=False)
+    words = loaded.tokenizer
+    if device and words is not None and _is_foreign(loaded, task, conventions):
+        words = words.as_declared()  # texts are read as by the library of the folder
     return Model(
         network=network.to(machine.best_device()) if device else network,
-        words=loaded.tokenizer,
+        words=words,
         config=loaded.config,
         model_type=loaded.model_type,
         conventions=conventions,
@@ -478,9 +484,14 @@ def _model(
         about=loaded.about,
         extra=loaded.extra,
         positions=positions,
-        findings=(*findings, *convention_findings),
+        findings=(*loaded.findings, *findings, *convention_findings),
         hashes=loaded.hashes,
     )
+
+
+def _is_foreign(loaded: PretrainedModel, task: TaskRecord | None, conventions: Conventions) -> bool:
+    """Whether the model was made by another library."""
+    return (task or loaded.about.conventions or conventions.measure) is None
 
 
 def _conventions(loaded: PretrainedModel, path: Path) -> tuple[Conventions, list[Finding]]:

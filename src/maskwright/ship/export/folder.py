@@ -241,6 +241,8 @@ def predictor_of(model: Model) -> Predictor | None:
     try:
         return predictor(model)
     except IncompatibleError:
+        if model.has_modules:  # the states alone would not be its vectors
+            raise
         return None
 
 

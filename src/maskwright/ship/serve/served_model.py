@@ -147,7 +147,8 @@ def open_one(
             wanted="a model that reads texts",
             do=f"maskwright predict {shell_word(folder)} IMAGES",
         )
-    for finding in opened.findings:
+    predicts = "predict" in opened.abilities
+    for finding in opened.predictor.findings if predicts else opened.findings:
         note(finding)
     shared = (served.engine().root.sharing(opened) for served in loaded_models)
     engine = next(filter(None, shared), None)

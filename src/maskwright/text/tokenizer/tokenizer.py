@@ -338,6 +338,13 @@ class Tokenizer:
         """Whether special tokens in a text are recognised."""
         return not self._hidden
 
+    def special_pieces(self, text: str) -> list[str]:
+        """Return the text divided at special tokens, which are at odd indices; undivided if they
+        are not recognised."""
+        if self._spellings is None or not self.acting:
+            return [text]
+        return re.split(f"({self._spellings.pattern})", text)
+
     def as_declared(self) -> Tokenizer:
         """Return the tokenizer as in transformers, which recognises special tokens in texts unless
         the folder says `split_special_tokens`."""

@@ -48,6 +48,7 @@ class Frame:
         continues: whether the model has one stack, which generates behind its input.
         too_long: how longer texts are read in prediction, if training cut them to their head.
         unread: an id that is dropped at the end of a text, as transformers takes it for padding.
+        keeps_end: whether longer texts lose their beginning instead of their end.
         images: how images are read, and the patches that are made of them; None for texts.
     """
 
@@ -58,6 +59,7 @@ class Frame:
     continues: bool = False
     too_long: LongText = "as_trained"
     unread: int | None = None
+    keeps_end: bool = False
     images: tuple[ImageProcessor, Patches] | None = None
 
     @property
@@ -266,7 +268,11 @@ def fit_windows(
 
 
 def fit_pair(
-    tokenizer: Tokenizer, first_ids: Sequence[int], second_ids: Sequence[int], length: int
+    tokenizer: Tokenizer,
+    first_ids: Sequence[int],
+    second_ids: Sequence[int],
+    length: int,
+    keep: Keep = "head",
 ) -> WindowRow:
     """Combine two texts in a row. The longer text is truncated first; if both are truncated, an odd
     remaining position goes to the longer text, of equals to the second, as in `tokenizers`."""
@@ -276,7 +282,8 @@ def fit_pair(
     a = min(len(first_ids), max((room + longer_first) // 2, room - len(second_ids)))
     b = min(len(second_ids), room - a)
     cut = len(first_ids) + len(second_ids) - a - b
-    return _framed(tokenizer, first_ids[:a], second_ids[:b], cut)
+    pair = truncated(first_ids, a, keep) if a else [], truncated(second_ids, b, keep) if b else []
+    return _framed(tokenizer, *pair, cut)
 
 
 def fit_pair_windows(
@@ -329,8 +336,8 @@ def encode(
         labels: one row for each of `texts`.
         length: maximum number of ids of an example.
         segments: whether the model distinguishes a first text from a second.
-        keep: the kept part of a long single text; for "head-and-tail", the head is at most a
-            quarter, like the published 128 of 510 positions.
+        keep: the kept part of a long text, of two texts "head" or "tail"; for "head-and-tail", the
+            head is at most a quarter, like the published 128 of 510 positions.
 
     Returns:
         The examples, counts of truncation, and the number of tokens cut from each example (N,).
@@ -338,7 +345,7 @@ def encode(
     rows, lengths = [], []
     for first_ids, *second_ids in _token_ids(tokenizer, texts):
         if second_ids:
-            rows.append(fit_pair(tokenizer, first_ids, second_ids[0], length))
+            rows.append(fit_pair(tokenizer, first_ids, second_ids[0], length, keep))
         else:
             rows.append(fit(tokenizer, first_ids, length, keep, min(HEAD, length // 4)))
         lengths.append(len(first_ids) + sum(map(len, second_ids)))

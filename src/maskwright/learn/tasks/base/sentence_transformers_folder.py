@@ -52,7 +52,7 @@ from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.model.objectives.modules.supervised import Contrast, Unit
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
-ABOUT = "config_sentence_transformers.json"
+ABOUT, TOKENIZER = "config_sentence_transformers.json", "tokenizer_config.json"
 # Key of each of `VECTOR_POOLINGS` in 1_Pooling/config.json, in releases before and after 6.
 MODES = {pooling: f"pooling_mode_{pooling}_tokens" for pooling in VECTOR_POOLINGS} | {
     "cls": "pooling_mode_cls_token",
@@ -87,6 +87,8 @@ class SentenceFolder:
         include_prompt: whether the tokens of the prefix are pooled.
         lower: whether texts are lowercased.
         length: maximum number of tokens of a text; None: not set.
+        keeps_end: whether longer texts lose their beginning.
+        segments: as in `HeadSettings`.
         similarity: how two vectors are compared: cosine, dot, euclidean or manhattan.
         after: the modules after the pooling.
         truncated: number of leading dimensions of a vector, which are not scaled again; None: all.
@@ -100,6 +102,8 @@ class SentenceFolder:
     include_prompt: bool = True
     lower: bool = False
     length: int | None = None
+    keeps_end: bool = False
+    segments: bool = True
     similarity: str = "cosine"
     after: tuple[Module, ...] = ()
     truncated: int | None = None
@@ -128,7 +132,7 @@ class SentenceFolder:
 
     def _prompt_tokens(self, tokenizer: Tokenizer) -> int:
         """Return the number of tokens of the prompt, including [CLS]."""
-        text = lowered(self.prompt) if self.lower else self.prompt
+        text = lowered(self.prompt, tokenizer) if self.lower else self.prompt
         ids = tokenizer.frame(tokenizer.encode(text))[0]
         count = len(ids) - (ids[-1] in tokenizer.special_ids)
         if self.length is not None and count >= self.length - 1:
@@ -241,9 +245,24 @@ def read(path: Path) -> SentenceFolder | None:
     return described
 
 
-def read_head(path: Path, config: Mapping[str, Any]) -> tuple[str, int | None]:
-    """Return the name of the activation of a head's scores, "" if the folder `path` sets none, and
-    the maximum number of tokens of a text or pair, None if it is not set.
+@dataclass(frozen=True)
+class HeadSettings:
+    """How a folder reads texts for a head.
+
+    Attributes:
+        activation: the name of the activation of the scores; "" if none is set.
+        length, keeps_end: as in `SentenceFolder`.
+        segments: whether a second text is told from the first, if the network can.
+    """
+
+    activation: str = ""
+    length: int | None = None
+    keeps_end: bool = False
+    segments: bool = True
+
+
+def read_head(path: Path, config: Mapping[str, Any]) -> HeadSettings:
+    """Return how the folder `path` reads texts for a head.
 
     Args:
         config: keys of its config.json.
@@ -259,7 +278,7 @@ def read_head(path: Path, config: Mapping[str, Any]) -> tuple[str, int | None]:
     named = (table.get("activation_fn") for table in (about, inner, old))
     activation = next((name for name in named if name is not None), None)
     if about.get("model_type", "CrossEncoder") != "CrossEncoder" or not (about or activation):
-        return "", None
+        return HeadSettings(**_text_limits(path, path / TOKENIZER, None))
     prefix, _, name = str(activation or "").rpartition(".")
     if activation and not (prefix.startswith("torch.nn") and name in HEAD_ACTIVATIONS):
         where, activations = f"{path}: activation_fn", " or ".join(HEAD_ACTIVATIONS)
@@ -267,11 +286,11 @@ def read_head(path: Path, config: Mapping[str, Any]) -> tuple[str, int | None]:
             "a function of scores that is not applied here", where, activation, activations
         )
     reading = _text_settings(path, path, HEAD_READING)
-    prompt = (about.get("prompts") or {}).get(about.get("default_prompt_name"))
-    if reading["lower"] or prompt:
+    prompt = _default_prompt(path, about)
+    if reading.pop("lower") or prompt:
         setting = f"the prompt {prompt!r}" if prompt else "do_lower_case"
         raise _not_applied("what is done with each text is not applied here", path, setting, "none")
-    return name, reading["length"]
+    return HeadSettings(name, **reading)
 
 
 def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
@@ -299,7 +318,7 @@ def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
 
 
 def _text_settings(folder: Path, path: Path, supported: tuple[str, str, str]) -> dict[str, Any]:
-    """Read `lower` and `length`; `supported`: the only values of other keys, as `TEXT_ALONE`."""
+    """Read `lower` and the limits; `supported`: the only values of other keys, as `TEXT_ALONE`."""
     name = next((file_name for file_name in READING if (folder / file_name).is_file()), READING[0])
     config = safe_read.read_json(folder, name) if (folder / name).is_file() else {}
     task, model_output, output = supported
@@ -314,20 +333,39 @@ def _text_settings(folder: Path, path: Path, supported: tuple[str, str, str]) ->
             raise _not_applied(
                 "a setting that is not applied here", f"{folder / name}: {key}", config[key], usual
             )
-    length, words = config.get("max_seq_length"), {}
-    if (path / "tokenizer_config.json").is_file():
-        words = safe_read.read_json(path, "tokenizer_config.json")
-    if words.get("truncation_side", "right") != "right":
-        where = f"{path / 'tokenizer_config.json'}: truncation_side"
-        raise _not_applied("texts lose their end here", where, words["truncation_side"], "right")
-    if length is None:
-        # The default is the limit of the tokenizer; a huge value means that there is none.
+    limits = _text_limits(path, f"{folder / name}: max_seq_length", config.get("max_seq_length"))
+    return {"lower": config.get("do_lower_case") is True, **limits}
+
+
+def _text_limits(path: Path, where: object, length: Any) -> dict[str, Any]:
+    """Read `length`, by default that of the tokenizer, `keeps_end` and `segments`."""
+    words = safe_read.read_json(path, TOKENIZER) if (path / TOKENIZER).is_file() else {}
+    side = words.get("truncation_side", "right")
+    if side not in ("left", "right"):
+        where = f"{path / TOKENIZER}: truncation_side"
+        raise _damaged("no side of a text", where, repr(side), "left or right")
+    if length is None:  # a huge value means that there is no limit
         longest = words.get("model_max_length")
         length = longest if type(longest) is int and longest < 1 << 20 else None
     if length is not None and (type(length) is not int or length < 3):
-        where = f"{folder / name}: max_seq_length"
         raise _damaged("not a number of tokens", where, repr(length), "3 or more")
-    return {"lower": config.get("do_lower_case") is True, "length": length}
+    names = words.get("model_input_names") or ("token_type_ids",)
+    return {"length": length, "keeps_end": side == "left", "segments": "token_type_ids" in names}
+
+
+def _default_prompt(folder: Path, about: Mapping[str, Any]) -> str | None:
+    """Return the prompt of every text in the settings `about`; None if there is none."""
+    prompts, usual = about.get("prompts") or {}, about.get("default_prompt_name")
+    fine = isinstance(prompts, dict) and all(isinstance(t, str | None) for t in prompts.values())
+    if not fine:
+        where = f"{folder / ABOUT}: prompts"
+        raise _damaged("the prompts are no texts by name", where, str(prompts)[:80])
+    if usual is not None and usual not in prompts:
+        where, prompt_names = f"{folder / ABOUT}: default_prompt_name", ", ".join(prompts) or "null"
+        raise _damaged(
+            "the default prompt is none of the prompts", where, repr(usual), prompt_names
+        )
+    return None if usual is None else prompts[usual]
 
 
 def _vector_settings(folder: Path) -> dict[str, Any]:
@@ -343,17 +381,7 @@ def _vector_settings(folder: Path) -> dict[str, Any]:
     if truncated is not None and not _is_count(truncated):
         where = f"{folder / ABOUT}: truncate_dim"
         raise _damaged("not a number of dimensions", where, repr(truncated), "1 or more")
-    prompts = config.get("prompts") or {}
-    usual = config.get("default_prompt_name")
-    fine = isinstance(prompts, dict) and all(isinstance(t, str | None) for t in prompts.values())
-    if not fine:
-        where = f"{folder / ABOUT}: prompts"
-        raise _damaged("the prompts are no texts by name", where, str(prompts)[:80])
-    if usual is not None and usual not in prompts:
-        where, prompt_names = f"{folder / ABOUT}: default_prompt_name", ", ".join(prompts) or "null"
-        raise _damaged(
-            "the default prompt is none of the prompts", where, repr(usual), prompt_names
-        )
+    _default_prompt(folder, config)
     similarity = config.get("similarity_fn_name") or "cosine"
     if similarity not in SIMILARITIES:
         message, where = (
@@ -362,8 +390,8 @@ def _vector_settings(folder: Path) -> dict[str, Any]:
         )
         raise _not_applied(message, where, similarity, ", ".join(SIMILARITIES))
     return {
-        "prompts": {name: text or "" for name, text in prompts.items()},
-        "default_prompt": usual,
+        "prompts": {name: text or "" for name, text in (config.get("prompts") or {}).items()},
+        "default_prompt": config.get("default_prompt_name"),
         "similarity": similarity,
         "truncated": truncated,
     }

@@ -272,20 +272,19 @@ class Family:
         Raises:
             ConfigError: the first of them, with the near names.
         """
-        fields = Fields(hf)
-        config = self._config(fields)
-        accepted = fields.looked_up | {
-            *self.read(config),
-            *self._constants,
-            *self.token_ids,
-            *TOKEN_IDS,
-        }
-        for key in sorted(set(settings) - accepted):
+        all_keys = self.known_keys(hf)
+        for key in sorted(set(settings) - all_keys):
             raise ConfigError(
                 f"{self.name} has no such setting",
                 where=f"{where}.{key}",
-                wanted=near(key, fields.looked_up),
+                wanted=near(key, all_keys),
             )
+
+    def known_keys(self, hf: Mapping[str, Any]) -> set[str]:
+        """The keys of the config `hf` that the family reads, and those that it writes."""
+        fields = Fields(hf, formerly=self._formerly)
+        written = self.read(self._config(fields))
+        return fields.looked_up | {*written, *self._constants, *self.token_ids, *TOKEN_IDS}
 
     def size(self, name: str, architecture: str | None = None, **keys: Any) -> TransformerConfig:
         """A published size, as `architecture` (default: the bare body), with HF `keys` replaced."""
