@@ -61,6 +61,7 @@ MODELS: dict[str, Any] = {
     "sequence-to-sequence": encoder_decoder,
     "replaced-token": discriminator,
     "span-boundary": bert,
+    "masked-pieces": bert,
     "distillation": bert,
     "hybrid": bert,
     "word2vec": static_vectors,
@@ -73,6 +74,7 @@ DEFAULTS: dict[str, Any] = {
     "hybrid": {"causal_share": 0.5},
     # The toy texts are so short that by default one span is hidden, and that at the end.
     "span-corruption": {"rate": 0.5, "mean_span": 1.5},
+    "masked-pieces": {"piece": 6, "hidden_rate": 0.5},
 }
 # What has a small head of its own, of which not every product is counted.
 HEADED = (
@@ -85,7 +87,7 @@ MASKING = (
     *("distillation", "replaced-token"),
 )
 # What the encoder reads is shorter or longer than the row: places cannot be compared.
-MOVING = ("span-corruption", "denoising", "sequence-to-sequence")
+MOVING = ("span-corruption", "denoising", "sequence-to-sequence", "masked-pieces")
 
 
 STORE = FixedStore(FixedRows().all.tokens)

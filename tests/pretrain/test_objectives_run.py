@@ -52,6 +52,7 @@ def chosen(text: Path, name: str, **options: Any) -> Recipe:
 CASES: dict[str, dict[str, Any]] = {
     "replaced-token": {},
     "span-boundary": {},
+    "masked-pieces": {"piece": 8},
     "sentence-order": {},
     "hybrid": {"causal_share": 0.3, "masking": {"rate": 0.3, "final_rate": 0.15}},
     "distillation": {},
@@ -77,7 +78,8 @@ def test_a_resumed_run_is_the_run(name: str, text: Path, teacher: Path, tmp_path
     settings, out = chosen(text, name, **options), tmp_path / "run"
     last = train_quietly(settings, out)
     whole, others = essence(out), digest(last / OTHERS)
-    assert (others is not None) is (name in ("replaced-token", "span-boundary", *TABLES))
+    has_others = ("replaced-token", "span-boundary", "masked-pieces", *TABLES)
+    assert (others is not None) is (name in has_others)
     records = [r for r in checkpoints.read_journal(out) if r["kind"] == "train"]
     assert len(records) == 8 and len(records[0]["parts"]) > (name not in TABLES)
     shutil.rmtree(last)  # as if it had been stopped after step 4

@@ -39,9 +39,10 @@ from maskwright.learn.finetune.tune import (
     tune,
     unseen,
 )
+from maskwright.learn.pretrain import checkpoints
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
-from maskwright.learn.tasks.base.choices import APART, Long
+from maskwright.learn.tasks.base.choices import APART, HIERARCHICAL, Long
 from maskwright.learn.tasks.base.encode import Frame, collation_of, frame_of, room
 from maskwright.learn.tasks.base.task_type import (
     TEMPERATURE,
@@ -285,6 +286,8 @@ class Learner(BaseLearner):
             long = APART if modules_of(around(path)) else long
         config, family = add_head(loaded, task_type)
         config = method.with_heads(reading_texts(config, task_type, long))
+        if long == HIERARCHICAL:  # no layer without training below those over the pieces
+            config = replace(config, pooler=config.pooler and loaded.config.pooler)
         if family is not None and not family_named(family).belongs(config):
             family = None
         max_length = room(config, length or task_type.longest, method.positions)
@@ -355,7 +358,13 @@ class Learner(BaseLearner):
             [n for n, _ in model.named_parameters()] if scratch else reinitialised(method, model)
         )
         source, has_heads = self.loaded.network, not self.head_is_new
-        return load_matching(source, model, has_heads, fresh), generator
+        loaded = load_matching(source, model, has_heads, fresh)
+        if self.frame.long == HIERARCHICAL and not has_heads and not scratch:
+            ((name, head),) = model.heads.items()
+            copied = [f"heads.{name}.{n}" for n in checkpoints.take_others(head, self.path)]
+            new = tuple(n for n in loaded.new if n not in copied)
+            loaded = replace(loaded, copied=(*loaded.copied, *copied), new=new)
+        return loaded, generator
 
     def learn(
         self,

@@ -242,6 +242,8 @@ def untrained_positions(recipe: Recipe, network: TransformerConfig) -> Finding |
 def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length: int) -> int:
     """Return the maximum number of tokens that a stack reads of a row of `length` tokens."""
     spec, kind = recipe.objective.spec, recipe.row_kind
+    if spec.piece_length is not None:
+        return spec.piece_length(recipe.objective.checked)
     if len(network.stacks) == 2 and spec.lengths is not None:
         options = recipe.objective.checked
         # A row of packed texts has at least one special token; other rows may have none.

@@ -168,6 +168,7 @@ def training_flops(objective: Objective, batch: Batch) -> float:
 
 
 def _operations(work: NetworkWork, batch: Batch) -> float:
+    batch = batch if work.batch is None else work.batch
     network, written = work.network, batch.decoder_tokens
     trained = any(parameter.requires_grad for parameter in network.parameters())
     length = batch.tokens.shape[1]

@@ -234,6 +234,9 @@ def _source(
     if spec.rows == "blocks" and spec.lengths is not None:
         full_length = min(longest, max(8, store.num_tokens))
         length = max(4, spec.lengths(defaults(member, request.options), full_length)[0])
+    if spec.piece_length is not None:
+        piece = spec.piece_length(defaults(member, request.options))
+        length = max(2 * piece, length - length % piece)
     recipe = replace(
         find("tiny"),
         objective=ObjectiveChoice(name=member.name, options=options),

@@ -265,7 +265,8 @@ def require_rows(recipe: Recipe) -> None:
     Raises:
         IncompatibleError: it cannot, or it does not learn from text.
     """
-    name, kind, usual_kind = recipe.objective.name, recipe.row_kind, recipe.objective.spec.rows
+    name, kind, spec = recipe.objective.name, recipe.row_kind, recipe.objective.spec
+    usual_kind = spec.rows
     if usual_kind not in get_args(get_type_hints(RowChoice)["kind"]):
         raise IncompatibleError(
             f"`{name}` learns from labelled data, and a text has no labels",
@@ -285,13 +286,23 @@ def require_rows(recipe: Recipe) -> None:
             wanted="one of them",
             do=f"--set {static}=false",
         )
-    if usual_kind in PAIRS and kind != usual_kind:
+    piece = spec.piece_length(recipe.objective.checked) if spec.piece_length else None
+    if (usual_kind in PAIRS or piece) and kind != usual_kind:
         raise IncompatibleError(
             f"`{name}` does not learn from rows of this kind",
             where="rows.kind",
             found=kind,
             wanted=usual_kind,
             do=f"--set rows.kind={usual_kind}, or choose another objective",
+        )
+    lengths = [phase.length for phase in recipe.phases]
+    if piece and (odd := [n for n in lengths if n % piece or n < 2 * piece]):
+        raise IncompatibleError(
+            "rows are not a whole number of pieces, two or more",
+            where="rows.length",
+            found=f"{odd[0]}, and pieces of {piece}",
+            wanted=f"a multiple of {piece}",
+            do=f"--set rows.length={8 * piece}, or change objective.options.piece",
         )
 
 

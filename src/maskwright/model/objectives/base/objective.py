@@ -62,12 +62,14 @@ class NetworkWork:
         at: flat positions that the last layer computes; None for all.
         scored: number of states scored over the vocabulary, with repetitions.
         extra_flops: operations of a forward pass through modules outside the network.
+        batch: what the network reads, if its rows are not those of the objective's batch.
     """
 
     network: Transformer
     at: Tensor | None = None
     scored: int = 0
     extra_flops: int = 0
+    batch: Batch | None = None
 
 
 class Objective(nn.Module, abc.ABC):

@@ -66,6 +66,8 @@ class Spec:
         scored_by: name in reports of the network whose token predictions are evaluated.
         text_length: (options, row length) -> number of tokens of text for a row, if larger.
         lengths: (options, tokens of text) -> maximum lengths of encoder and decoder inputs.
+        piece_length: options -> number of tokens of the pieces in which rows are read, if rows are
+            not read whole.
     """
 
     rows: Rows
@@ -84,6 +86,7 @@ class Spec:
     scored_by: str = "this model"
     text_length: Callable[[Any, int], int] | None = None
     lengths: Lengths | None = None
+    piece_length: Callable[[Any], int] | None = None
 
 
 @dataclass(frozen=True)
