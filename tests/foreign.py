@@ -162,7 +162,8 @@ def on_the_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def choose(precision: str = "auto", device: str = "auto") -> machine.Machine:
         if device == "cpu":
             return machine.Machine(torch.device("cpu"), torch.float32, "asked for")
-        return machine.Machine(DEVICE, torch.float32, "foreign")
+        compute = torch.float16 if precision == "float16" else torch.float32
+        return machine.Machine(DEVICE, compute, "foreign")
 
     for module in _choosers(machine.choose):
         monkeypatch.setattr(module, "choose", choose)

@@ -145,8 +145,9 @@ def test_a_terminal_gets_the_panel_and_its_cursor_back(monkeypatch: pytest.Monke
 
 
 def test_a_skipped_first_step_is_no_loss_of_nothing() -> None:
-    skipped = {"step": 1, "tokens": 64, "in_a_row": 1}
-    text = "\n".join(shown(("skipped", skipped), ("step", train(2, 7.5))))
+    skipped = {"kind": "skipped", "step": 1, "tokens": 64, "in_a_row": 1, "loss_scale": 512.0}
+    text = "\n".join(shown(("step", skipped), ("step", train(2, 7.5))))
+    assert "512" in text
     assert "loss 7.50 (at the uniform line" in text and "loss 0.00" not in text
 
 

@@ -13,11 +13,12 @@ import torch
 from maskwright.base.budget import Budget
 from maskwright.base.errors import DataError
 from maskwright.learn.train import loop
+from maskwright.learn.train import state as state_module
 from maskwright.learn.train.optimizers import AdamWState, Parameters
 from maskwright.learn.train.settings import AdamW, Schedule
 from maskwright.learn.train.state import Processes, TrainState
 from maskwright.model.objectives import hybrid, masked
-from maskwright.model.objectives.base.objective import Objective
+from maskwright.model.objectives.base.objective import Loss, Objective, Part
 from maskwright.model.objectives.modules.hybrid import Hybrid
 from maskwright.model.objectives.modules.masked import Masked
 from toys import VOCABULARY, FixedRows, bert
@@ -207,9 +208,10 @@ def test_all_processes_go_by_the_clock_of_the_first() -> None:
     assert state.step == 1 and state.seconds == 77.0
 
 
-def test_bfloat16_follows_float32() -> None:
+@pytest.mark.parametrize("compute", [torch.bfloat16, torch.float16])
+def test_narrow_numbers_follow_float32(compute: torch.dtype) -> None:
     wide, _, _ = run(mlm(), 20)
-    narrow, _, _ = run(mlm(), 20, compute=torch.bfloat16)
+    narrow, _, _ = run(mlm(), 20, compute=compute)
     losses = [np.array([r["loss"] for r in records]) for records in (wide, narrow)]
     assert np.abs(losses[0] - losses[1]).max() < 0.05
     assert not np.array_equal(*losses)
@@ -297,3 +299,39 @@ def test_a_process_without_a_microbatch_makes_the_same_step() -> None:
     assert made[0][1:] == made[1][1:] and len(made[0][2]) == 2
     with pytest.raises(DataError, match="targets"):
         loop.step(objective, lambda step, n: None, optimizer, plan, TrainState(), Processes())
+
+
+class Faint(Masked):
+    """Whose gradients are mostly below the smallest number of float16."""
+
+    def forward(self, batch: Any) -> Any:
+        ((name, part),) = super().forward(batch).parts.items()
+        return Loss({name: Part(part.total * 1e-7, part.weight)})
+
+
+def test_float16_needs_a_scaled_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_norm(compute: torch.dtype) -> float:
+        objective = Faint(bert(), masked.Options(), VOCABULARY)
+        return float(run(objective, 1, compute=compute)[0][0]["gradient_norm"])
+
+    wide, narrow = first_norm(torch.float32), first_norm(torch.float16)
+    assert narrow == pytest.approx(wide, rel=0.02)
+    monkeypatch.setattr(loop, "SCALE_BITS", 0)
+    assert first_norm(torch.float16) < 0.7 * wide, "the control"
+
+
+def test_an_overflow_of_float16_is_skipped_and_the_scale_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "SCALE_BITS", 30)
+    monkeypatch.setattr(state_module, "SCALE_STEPS", 3)
+    records, optimizer, state = run(mlm(), 40, compute=torch.float16)
+    kinds = [r["kind"] for r in records]
+    overflows = kinds.index("train")
+    assert overflows > 5 and set(kinds[:overflows]) == {"skipped"}
+    assert [r["loss_scale"] for r in records[:3]] == [2.0**30, 2.0**29, 2.0**28]
+    assert "skipped" in kinds[overflows + 3 :], "the scale was doubled until it was too large"
+    assert optimizer.parameters.masters.isfinite().all()
+    plain = state.to_json()
+    assert plain["scale_bits"] == state.scale_bits and TrainState.from_json(plain, "") == state
+    assert "scale_bits" not in run(mlm(), 2)[2].to_json()

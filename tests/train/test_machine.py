@@ -17,6 +17,9 @@ def test_a_device_of_no_known_kind_or_number_is_refused(device: str) -> None:
     with pytest.raises(ConfigError):
         machine.choose(device=device)
     assert machine.choose("float32", "cpu").device == torch.device("cpu")
+    with pytest.raises(ResourceError) as caught:
+        machine.choose("float16", "cpu")
+    assert caught.value.where == "precision"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,18 @@ import pytest
 import torch
 
 import foreign
+from maskwright.ask.predict.language_model import load as open_model
 from maskwright.ask.predict.predictor import load
 from maskwright.learn.finetune.command import finetune_file
+from maskwright.learn.pretrain.checkpoints import read_journal
+from maskwright.learn.train import loop, state
+from maskwright.model.device.choices import Precision
 from maskwright.model.inference.prepared import prepare
 from tasks.test_tasks import table
-from tinyrun import recipe, text_file, train_quietly
+from tinyrun import essence, recipe, resume_quietly, text_file, train_quietly
 from toys import bert
+
+PRECISIONS: tuple[Precision, ...] = ("float32", "float16")
 
 
 def test_what_a_device_refuses() -> None:
@@ -80,3 +87,26 @@ def test_a_fine_tuned_model_answers_as_on_the_processor(
     ready = prepare(network, give_up=True)
     here = replace(model, model=network, network=lambda: ready)
     assert model.predict(asked) == here.predict(asked)
+
+
+def test_a_resumed_run_in_float16_is_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With overflows before and after the checkpoint from which it goes on."""
+    monkeypatch.setattr(loop, "SCALE_BITS", 26)
+    monkeypatch.setattr(state, "SCALE_STEPS", 2)
+    wide = recipe(text_file(tmp_path), steps=12)
+    narrow = replace(wide, training=replace(wide.training, precision="float16", device="auto"))
+    last = train_quietly(narrow, out := tmp_path / "run")
+    whole = essence(out)
+    records = read_journal(out)
+    overflows = [r["step"] for r in records if r["kind"] == "skipped"]
+    assert min(overflows) < 8 < max(overflows) and len(overflows) < 12
+    shutil.rmtree(last)
+    resume_quietly(out)
+    assert essence(out) == whole
+    train_quietly(wide, tmp_path / "wide")
+    assert essence(tmp_path / "wide") != whole, "the control"
+    answers = [open_model(last, precision=p).fill_mask("a [MASK]") for p in PRECISIONS]
+    wide_score, narrow_score = (answer[0].candidates[0].probability for answer in answers)
+    assert wide_score != narrow_score == pytest.approx(wide_score, rel=0.02)

@@ -104,7 +104,7 @@ def add_short_settings(parser: argparse.ArgumentParser, *, without: Sequence[str
         ("--steps", "training.budget.steps", "number of steps"),
         ("--minutes", "training.budget.minutes", "time in minutes"),
         ("--seed", "training.seed", "random seed"),
-        ("--precision", "training.precision", "float32, bfloat16 or auto"),
+        ("--precision", "training.precision", "float32, bfloat16, float16 (on a GPU) or auto"),
         ("--device", "training.device", "cpu, cuda, one of several as cuda:1, or auto"),
     ):
         if option not in without:

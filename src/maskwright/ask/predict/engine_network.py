@@ -31,7 +31,7 @@ from maskwright.model.nn.transformer import Transformer
 
 # The largest allowed difference of a state from the native engine, relative to the largest state:
 # in float32 only rounding; bfloat16 keeps 8 bits of each product.
-CLOSE = {"float32": 1e-3, "bfloat16": 0.1}
+CLOSE = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.02}
 
 
 class EngineNetwork(Prepared):

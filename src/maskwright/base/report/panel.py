@@ -173,7 +173,9 @@ class Panel:
             self._line(self._headline() + (f" · lines to beat: {beat}" if beat else ""))
 
     def step(self, record: Record) -> None:
-        """Show a step by its line of `metrics.jsonl`."""
+        """Show a step, or that it was skipped, by its line of `metrics.jsonl`."""
+        if record.get("kind") == "skipped":
+            return self._skipped(record)
         loss = token_loss(record, self.run)
         is_first, self._last = math.isnan(self._loss), record
         self._loss = loss if is_first else 0.9 * self._loss + 0.1 * loss
@@ -183,12 +185,12 @@ class Panel:
         if time.monotonic() >= self._due:
             self._show()
 
-    def skipped(self, record: Record) -> None:
-        """Show a skipped step by its line of `metrics.jsonl`."""
+    def _skipped(self, record: Record) -> None:
         self._last = {**self._last, "step": record["step"], "tokens": record["tokens"]}
         self.note(
             f"step {record['step']} skipped, its loss or gradient was no finite number "
-            f"({record['in_a_row']} in a row)"
+            f"({record['in_a_row']} in a row"
+            + (f"; loss scale {record['loss_scale']:g})" if "loss_scale" in record else ")")
         )
 
     def evaluation(self, record: Record) -> None:

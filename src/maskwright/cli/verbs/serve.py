@@ -6,11 +6,12 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import get_args
 
 from maskwright.base.errors import UsageError
 from maskwright.base.terminal import printer
 from maskwright.cli.options import add_fields, given_options, require_existing
-from maskwright.model.device.choices import require_engine
+from maskwright.model.device.choices import Precision, require_engine
 from maskwright.ship.serve.errors import Limits
 
 SUMMARY = "answer requests over HTTP with one model or several"
@@ -63,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a site whose pages may ask, such as https://example.org",
     )
     parser.add_argument(
-        "--precision", default="auto", help="auto, float32 or bfloat16 (default auto)"
+        "--precision", default="auto", help=f"{', '.join(get_args(Precision))} (default auto)"
     )
     parser.add_argument(
         "--engine",

@@ -109,7 +109,8 @@ class FinetuneRecipe:
         least_steps: minimum number of steps of a seed; fewer are made up for by several passes in
             an epoch (default 100, or 0 with --epochs).
         threads: number of processor threads (default: one for each core).
-        precision: float32, bfloat16, or auto: bfloat16 where the machine has matrix units for it.
+        precision: float32, bfloat16, float16 (on a GPU), or auto: bfloat16 where the machine has
+            matrix units for it.
         device: cpu, cuda, one of several as cuda:1, or auto: a GPU if there is one.
         prompt: input template of a model that writes its answer: "summarize: {source}"; with "sst2
             sentence: {text}" or "{first} and {second}" it writes the label instead of using a head;

@@ -211,13 +211,15 @@ class _Epochs:
     best: dict[str, Tensor] = field(default_factory=dict)
     chosen: int = 0
     _sum: float = 0.0
+    _count: int = 0
 
     def after_step(self, state: TrainState, record: loop.Record) -> None:
-        self._sum += record["loss"]
+        if record["kind"] != "skipped":
+            self._sum, self._count = self._sum + record["loss"], self._count + 1
         if state.step % self.per_epoch:
             return
-        self.losses.append(self._sum / self.per_epoch)
-        self._sum = 0.0
+        self.losses.append(self._sum / max(1, self._count))
+        self._sum, self._count = 0.0, 0
         epoch = state.step // self.per_epoch
         if self.figure is None:
             self._save_weights(epoch)

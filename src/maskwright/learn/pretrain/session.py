@@ -435,10 +435,7 @@ class LogHook:
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         self.journal.write(record)
-        if record["kind"] == "skipped":
-            self.panel.skipped(record)
-        else:
-            self.panel.step(record)
+        self.panel.step(record)
         if time.monotonic() - self._written >= self._every:
             self._time(state)
 

@@ -20,8 +20,8 @@ from maskwright.base.errors import DataError
 from maskwright.base.randomness import key, torch_seed
 from maskwright.learn.train.optimizers import Average, OptimizerState
 from maskwright.learn.train.settings import Schedule
+from maskwright.learn.train.state import SCALE_BITS, Processes, StepOutcome, TrainState, diverged
 from maskwright.learn.train.state import DivergedError as DivergedError
-from maskwright.learn.train.state import Processes, StepOutcome, TrainState, diverged
 from maskwright.learn.train.state import StopFlag as StopFlag
 from maskwright.model.batch import Batch
 from maskwright.model.device import machine
@@ -48,7 +48,7 @@ class Hook(Protocol):
 class TrainingPlan:
     """The settings of the loop. `on_nonfinite` decides about a step whose loss or gradient is not
     finite; `skip` leaves the weights as they are and continues, but not more than `SKIPS` times in
-    a row."""
+    a row. In float16 such steps are always skipped: the factor of the loss was too large."""
 
     seed: int
     microbatches: int
@@ -81,6 +81,8 @@ def train(
         DataError: a step has no target.
     """
     objective.train()
+    is_scaled = optimizer.parameters.compute == torch.float16
+    state.scale_bits = (state.scale_bits or SCALE_BITS) if is_scaled else 0
     stop = stop or StopFlag()
     machine.keep_memory()
     memory = machine.MemoryWatch()
@@ -137,13 +139,15 @@ def step(
         machine.seed(plan.device, torch_seed(key("dropout", plan.seed, state.step, number)))
         terms = objective(batch.to(plan.device))
         loss = terms.scaled(counts)
-        loss.backward()
+        (loss * 2.0**state.scale_bits).backward()
         losses[number] = loss.detach()
         for name, loss_part in terms.parts.items():
             sums[name] = sums[name] + loss_part.total.detach().double()  # as processes add them up
             weights[name] = loss_part.weight
     parameters.zero_untouched()
     processes.sum(parameters.gradient)
+    if state.scale_bits:
+        parameters.gradient.mul_(2.0**-state.scale_bits)
     means = _means({n: float(s) for n, s in sums.items()}, counts, processes)
     norm = float(optimizer.norm())
     outcome = StepOutcome(sum(means[n] * weights[n] for n in means), means, norm, losses)
@@ -152,11 +156,14 @@ def step(
         rate = _update(optimizer, plan, state, norm, average)
         figures = _shown(means, weights, counts) | {"learning_rate": rate, "gradient_norm": norm}
         state.skipped = 0
-    elif plan.on_nonfinite == "skip" and state.skipped < SKIPS:
+    elif (plan.on_nonfinite == "skip" or state.scale_bits) and state.skipped < SKIPS:
         state.skipped += 1
         figures = {"in_a_row": state.skipped}
     else:
         raise diverged(state.step, outcome, parameters, state.skipped)
+    if state.scale_bits:
+        figures["loss_scale"] = 2.0**state.scale_bits
+        state.adapt_scale(outcome.finite)
     state.step += 1
     state.samples += int(rows)
     state.tokens += int(tokens)

@@ -36,6 +36,7 @@ from maskwright.learn.train.optimizers import Parameters
 # ------------------------------------------------------------------------------ state
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NAMED = 20  # parameters in the report on a step, at most
+SCALE_BITS, SCALE_STEPS = 16, 2000  # of float16, as of `torch.amp.GradScaler`
 
 
 @dataclass
@@ -44,7 +45,9 @@ class TrainState:
 
     `seconds` is training time over all sessions of the run; `samples` counts rows taken from the
     loader; `skipped` counts the last steps in a row that changed nothing, as their loss was not
-    finite."""
+    finite. In float16, whose numbers end at 6e-8 and 65,504, the loss is multiplied by
+    2**`scale_bits` before the backward pass, for the last `scale_steps` steps (Micikevicius et al.
+    2018, arXiv:1710.03740, 3.2)."""
 
     step: int = 0
     samples: int = 0
@@ -52,6 +55,16 @@ class TrainState:
     targets: int = 0
     skipped: int = 0
     seconds: float = 0.0
+    scale_bits: int = 0
+    scale_steps: int = 0
+
+    def adapt_scale(self, is_finite: bool) -> None:
+        """Halve the factor of the loss after an overflow, double it after many steps without."""
+        self.scale_steps = self.scale_steps + 1 if is_finite else 0
+        if not is_finite:
+            self.scale_bits = max(1, self.scale_bits - 1)
+        elif self.scale_steps == SCALE_STEPS:
+            self.scale_bits, self.scale_steps = self.scale_bits + 1, 0
 
     @property
     def counted(self) -> BudgetUse:
@@ -60,7 +73,8 @@ class TrainState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counters as JSON values; `seconds` as an exact hexadecimal string."""
-        return {**asdict(self), "seconds": self.seconds.hex()}
+        counters = {**asdict(self), "seconds": self.seconds.hex()}
+        return {n: c for n, c in counters.items() if c or not n.startswith("scale_")}
 
     @classmethod
     def from_json(cls, plain: Any, where: str) -> TrainState:
@@ -71,7 +85,8 @@ class TrainState:
         """
         names = {f.name for f in fields(cls)}
         try:
-            counters = {"skipped": 0, **plain}  # older runs have no such counter
+            # Older runs and those without a scale lack these.
+            counters = {"skipped": 0, "scale_bits": 0, "scale_steps": 0, **plain}
             if set(counters) != names:
                 raise ValueError
             seconds = float.fromhex(counters.pop("seconds"))

@@ -12,7 +12,7 @@ from typing import Literal
 from maskwright.base import catalogue
 from maskwright.base.errors import ConfigError, UsageError, near
 
-Precision = Literal["auto", "float32", "bfloat16"]
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
 DEVICE = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
 
 

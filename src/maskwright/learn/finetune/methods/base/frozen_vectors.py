@@ -7,6 +7,7 @@ and positions of tokens are those of every other computation of scores.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ from maskwright.model.opening import special_tokens
 def prepare_on(network: Transformer, machine: Machine | None) -> Prepared:
     """Prepare a network, which is given up for it; `machine`: None: the best of this machine."""
     machine = machine or choose()
-    precision: Precision = "bfloat16" if machine.compute == torch.bfloat16 else "float32"
+    precision = cast(Precision, machine.name)
     device = str(machine.device)
     return prepare(network.eval(), precision=precision, device=device, give_up=True)
 
