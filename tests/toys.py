@@ -96,6 +96,21 @@ def gpt2(dropout: float = 0.0, seed: int = 0) -> Transformer:
     return build(family("gpt2").config(keys), torch.Generator().manual_seed(seed))
 
 
+def images(seed: int = 0) -> Transformer:
+    """Reads as many bytes of pixels as `FixedRows` has tokens."""
+    keys = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "image_size": 4,
+        "patch_size": 2,
+        "num_channels": 1,
+        "architectures": ["ViTForMaskedImageModeling"],
+    }
+    return build(family("vit").config(keys), torch.Generator().manual_seed(seed))
+
+
 def static_vectors(seed: int = 0) -> Transformer:
     keys = {"vocab_size": VOCABULARY.size, "hidden_size": 16}
     return build(family("static-vectors").config(keys), torch.Generator().manual_seed(seed))

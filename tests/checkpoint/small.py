@@ -78,7 +78,7 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "vit": {
         **{k: ENCODER[k] for k in ENCODER if k not in ("vocab_size", "max_position_embeddings")},
-        **{"image_size": 8, "patch_size": 4, "num_channels": 2},
+        **{"image_size": 8, "patch_size": 4, "num_channels": 2, "encoder_stride": 4},
     },
     "bart": {
         **{"vocab_size": 61, "d_model": 24, "max_position_embeddings": 32, **NAMES},
@@ -104,7 +104,10 @@ def readable(model: Transformer, tokens: torch.Tensor) -> torch.Tensor:
     if isinstance(patches, Tokens):
         return tokens
     shape = (len(tokens), patches.length, patches.num_values)
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    if patches.mask:
+        values[0, 1:3] = torch.nan  # hidden
+    return values
 
 
 def small(family: Family, architecture: str | None = None, **keys: Any) -> TransformerConfig:

@@ -138,7 +138,7 @@ TWICE = {
     },
     "t5": {"is_gated_act", "num_decoder_layers"},
     "llama": {"rope_parameters", "rope_theta"},
-    "vit": {"pooler_output_size"},
+    "vit": {"pooler_output_size", "encoder_stride", "patch_size"},
 }
 # Keys that only an unusual member says.
 UNUSUAL = {

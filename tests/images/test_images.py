@@ -185,3 +185,82 @@ def test_folders_and_files_of_many_are_tables(tmp_path: Path) -> None:
         (tmp_path / "copy" / "data_batch_1.bin").write_bytes(b"12")
         with pytest.raises(MaskwrightError):
             find_images(tmp_path / "copy" / broken)
+
+
+def pretrain_images(folder: Path, out: Path, *settings: str) -> Path:
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "image_size": 8}
+    sizes = {} if "model.folder" in "".join(settings) else sizes
+    return maskwright.pretrain(
+        "vit-tiny",
+        out,
+        text=folder,
+        settings=[
+            *(f"model.settings.{key}={value}" for key, value in sizes.items()),
+            *("rows.length=5", "training.batch=8", "training.budget=2steps"),
+            *("corpus.held_out=0.2", *settings),
+        ],
+    )
+
+
+def test_hidden_patches_are_learned_and_what_is_said_of_them_is_true(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw = np.random.default_rng(0)
+    for number in range(20):
+        pixels = draw.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        ppm(tmp_path / "data" / ("test" if number < 2 else "train") / f"{number}.ppm", pixels)
+    saved = pretrain_images(tmp_path / "data", tmp_path / "run")
+    said = capsys.readouterr().out
+    page = (tmp_path / "run" / "report.html").read_text()
+    page = page.partition("recipe.toml")[0]  # whose keys are those of all recipes
+    for word in ("perplexity", "unigram", "nats", "token"):
+        assert word not in said and word not in page, word
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    reading = run["corpus"]["read"]["train"]
+    assert [note["name"] for note in reading["notes"]] == ["part-left-out"]
+    assert reading["summary"].startswith("18 ")
+    assert run["references"]["mean_image_loss"] == pytest.approx(0.5, abs=0.1)  # of -1 to 1
+    lines = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["kind"] == "evaluation" and lines[-1].keys() == {
+        "kind",
+        "step",
+        "loss",
+        "targets",
+    }
+    assert lines[1]["tokens"] == 2 * 8 * 5, "positions, not numbers"
+    opened = pretrained.load(saved)
+    assert opened.about.images == ImageProcessor() and opened.config.heads[0].kind == "patch"
+    # It is trained further, and is the body of a classifier.
+    further = pretrain_images(
+        tmp_path / "data", tmp_path / "more", f"model.folder={tmp_path / 'run'}"
+    )
+    assert not torch.equal(
+        pretrained.load(further).model.tokens.mask.weight, opened.model.tokens.mask.weight
+    )
+    for number in range(20):
+        pixels = draw.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        ppm(tmp_path / "labelled" / ("cat", "dog")[number % 2] / f"{number}.ppm", pixels)
+    finetuned(tmp_path / "run", tmp_path / "labelled", tmp_path / "out", method="full", epochs=1)
+    head = load_model(tmp_path / "out").model.config
+    assert head.heads[0].kind == "sequence" and not head.tokens.mask
+
+
+@pytest.mark.parametrize(
+    ("setting", "where"),
+    [
+        ("rows.length=6", "--set rows.length"),
+        ("corpus.limit_bytes=9", "corpus.limit_bytes"),
+        ("objective.name=masked", "objective.name"),
+        ("rows.kind=blocks", "rows.kind"),
+        ("model.settings.num_channels=2", "tokenizer"),
+        ("model.architecture=ViTForImageClassification", "model.heads"),
+    ],
+)
+def test_a_recipe_that_reads_images_refuses_what_is_for_texts(
+    tmp_path: Path, setting: str, where: str
+) -> None:
+    for number, pixels in enumerate(PIXELS):
+        ppm(tmp_path / "data" / f"{number}.ppm", pixels)
+    with pytest.raises(MaskwrightError) as refused:
+        pretrain_images(tmp_path / "data", tmp_path / "run", setting)
+    assert refused.value.where == where and not (tmp_path / "run" / "checkpoints").exists()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -22,6 +23,9 @@ from maskwright.model.families.base.family import Family, family
 from maskwright.model.nn.config import Patches, Rotary, TransformerConfig
 from maskwright.model.nn.mask import AttentionMask, real, visible_of
 from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.spec import member_of
+from maskwright.model.opening import special_tokens
+from maskwright.text.store.rows import Rows
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 pytestmark = pytest.mark.interop
@@ -40,7 +44,7 @@ AUTO = {
 CHOICES, END = 2, 59
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 # What the comparison of hidden states has seen, or nothing of ours.
-ELSEWHERE = {"past_key_values", "encoder_last_hidden_state"}
+ELSEWHERE = {"past_key_values", "encoder_last_hidden_state", "loss"}
 # Biases that the softmax does not see, unless they are turned: their gradient is all rounding.
 UNFELT = ("key.bias", "key_global.bias", "k_lin.bias", "k_proj.bias")
 
@@ -117,7 +121,8 @@ def images(patches: Patches, rows: Tensor) -> tuple[dict[str, Tensor], dict[str,
     across, edge = patches.image_size // patches.patch_size, patches.patch_size
     grid = rows[:, 1:].unflatten(1, (across, across)).unflatten(3, (patches.channels, edge, edge))
     pixels = grid.permute(0, 3, 1, 4, 2, 5).flatten(2, 3).flatten(3, 4)
-    return {"pixel_values": pixels}, {"tokens": rows}
+    hidden = {"bool_masked_pos": rows[:, 1:, 0].isnan().long()} if patches.mask else {}
+    return {"pixel_values": pixels.nan_to_num(), **hidden}, {"tokens": rows}
 
 
 def states_of(model: Transformer, given: dict[str, Any]) -> dict[str, list[Tensor]]:
@@ -148,6 +153,9 @@ def outputs(model: Transformer, hidden: Tensor, names: Collection[str]) -> dict[
         return {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
     if head.kind == "choice":
         scores = scores.view(-1, CHOICES)
+    if head.kind == "patch":
+        assert isinstance(model.config.tokens, Patches)
+        return {"reconstruction": images(model.config.tokens, scores)[0]["pixel_values"]}
     if head.kind == "token" and head.labels == 1:
         scores = scores.squeeze(-1)
     if model.vocabulary_head is None:
@@ -255,6 +263,27 @@ def test_there_and_back_is_the_same_bit_for_bit(name: str, kind: str, tmp_path: 
     back = getattr(transformers, kind).from_pretrained(tmp_path / "ours").state_dict()
     for key, tensor in theirs.state_dict().items():
         assert torch.equal(tensor, back[key]), key
+
+
+def test_the_loss_of_hidden_patches_is_theirs(tmp_path: Path) -> None:
+    theirs = theirs_of(family("vit"), "ViTForMaskedImageModeling")
+    theirs.save_pretrained(tmp_path)
+    ours = pretrained.load(tmp_path).model
+    member = member_of("masked-image")
+    objective = member.build(ours, member.options(), special_tokens.vocabulary(None))
+    pixels = np.random.default_rng(0).integers(0, 256, (ROWS, 8 * 8 * 2))
+    names = ("positions", "documents", "special", "starts_word")
+    unread: dict[str, Any] = dict.fromkeys(names, np.zeros((ROWS, 0), np.int64))
+    clean = Rows(tokens=pixels, ids=np.arange(ROWS), **unread)
+    batch = objective.corrupt(clean, np.zeros(ROWS, np.int64), 0)
+    assert isinstance(ours.config.tokens, Patches)
+    given = images(ours.config.tokens, batch.tokens)[0]
+    values = torch.from_numpy(pixels.reshape(ROWS, 8, 8, 2) / 255).float()
+    given["pixel_values"] = values.permute(0, 3, 1, 2)
+    loss = objective(batch).scaled(objective.counts(batch))
+    assert float(loss.detach()) == pytest.approx(float(theirs(**given).loss.detach()), abs=1e-6)
+    given["bool_masked_pos"] = given["bool_masked_pos"].roll(1, 1)  # the control
+    assert float(loss.detach()) != pytest.approx(float(theirs(**given).loss.detach()), abs=1e-5)
 
 
 def test_the_comparison_notices_a_small_change(tmp_path: Path) -> None:

@@ -96,10 +96,11 @@ def _show_run(path: Path) -> str:
         lines.append(f"  step {steps[-1]['step']:,}, loss {steps[-1]['loss']:.4f}{parts_text}")
     if evaluations:
         latest = evaluations[-1]
-        lines.append(
-            f"  held out after step {latest['step']:,}: loss {latest['loss']:.4f}, perplexity "
-            f"{latest['perplexity']:.2f}, top-1 {latest['top1']:.3f}, top-5 {latest['top5']:.3f}"
-        )
+        line = f"  held out after step {latest['step']:,}: loss {latest['loss']:.4f}"
+        if "perplexity" in latest:
+            line += f", perplexity {latest['perplexity']:.2f}, "
+            line += f"top-1 {latest['top1']:.3f}, top-5 {latest['top5']:.3f}"
+        lines.append(line)
     saved = [p.name for p in numbered(path / "checkpoints")]
     lines.append(f"  checkpoints: {', '.join(saved) or 'none'}")
     if share < 1.0:

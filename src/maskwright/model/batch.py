@@ -15,14 +15,16 @@ class Batch:
     Axes: B rows, T positions, S decoder positions, N targets, R pooled positions.
 
         tokens      (B, T) int64   what the model reads; the encoder, where there is also a decoder;
-                                   of images the values of their patches, (B, T, K) float32
+                                   of images the values of their patches, (B, T, K) float32;
+                                   those of a hidden patch are NaN
         positions   (B, T) int64   counted from 0 in each document; None: 0 … T-1
         segments    (B, T) int64   sentence A or B; None where the model has none
         documents   (B, T) int32   which document of the row a position belongs to; 0 is padding;
                                    None: every row is one document without padding
         index       (N,)   int64   flat positions (b*T + t) that have a target
         targets     (N,)   int64   the token ids to predict there; when texts are classified, the
-                                   text that a position, or a piece read at `pooled`, belongs to
+                                   text that a position, or a piece read at `pooled`, belongs to;
+                                   of hidden patches their values, (N, K) float32
         labels      (R,)   int64   one class per pooled position (sentence pair), or None
         pooled      (R,)   int64   flat positions whose hidden state is pooled for `labels`
         prefix      (B,)   int64   how many of a row's first tokens are seen in both directions, the

@@ -114,12 +114,12 @@ def prove(
     from maskwright.ask.evaluate.text import evaluate_text
     from maskwright.learn.pretrain.prepare import train_and_report
     from maskwright.learn.recipes.base.find import find, override
-    from maskwright.learn.recipes.base.recipe import TokenizerFolder
+    from maskwright.text.tokenizer.training.train import TokenizerChoice
 
     base_recipe = override(find(recipe), settings)
     texts = {name: str(out / "text" / f"{name}.jsonl") for name in ("before", "after", HELD_OUT)}
     tokenizer = out / "tokenizer"
-    if isinstance(base_recipe.tokenizer, TokenizerFolder):
+    if not isinstance(base_recipe.tokenizer, TokenizerChoice):
         raise ConfigError(
             "the recipe brings its own tokenizer", where=recipe, do="take a recipe that trains one"
         )

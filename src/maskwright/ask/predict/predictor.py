@@ -592,7 +592,8 @@ def predictor(loaded: Model) -> Predictor:
     sentence_folder = sentence_transformers_folder.read(path) if is_foreign else None
     findings += [] if sentence_folder is None else sentence_folder.findings()
     generates = is_foreign and sentence_folder is None and loaded.writes_for_texts
-    has_task = record is not None or sentence_folder is not None or generates or len(heads) == 1
+    has_head = len(heads) == 1 and heads[0].kind != "patch"
+    has_task = record is not None or sentence_folder is not None or generates or has_head
     can_read = loaded.words is not None or loaded.about.images is not None
     if not can_read or not has_task:
         raise IncompatibleError(

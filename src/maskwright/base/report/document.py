@@ -66,6 +66,22 @@ def trivial_models(run: Mapping[str, Any]) -> Mapping[str, Any]:
     return references if isinstance(references, Mapping) and is_in_nats(run) else {}
 
 
+def predicts_pixels(run: Mapping[str, Any]) -> bool:
+    """Whether the loss of a run is the mean absolute error of pixels; it has no perplexity."""
+    return run.get("predicts") == "pixels"
+
+
+def counts_of(run: Mapping[str, Any]) -> str:
+    """Return what `tokens` in the records of a run counts, in the plural."""
+    return "positions" if predicts_pixels(run) else "tokens"
+
+
+def simple_losses(references: Mapping[str, Any]) -> dict[str, float]:
+    """Return the loss of each of the `references` by its name."""
+    names = [key.removesuffix("_loss") for key in references if key.endswith("_loss")]
+    return {name.replace("_", " "): number(references, f"{name}_loss") for name in names}
+
+
 def token_loss(record: Mapping[str, Any], run: Mapping[str, Any]) -> float:
     """Return the part of the loss that predicts tokens, in nats per target; the whole loss if the
     run names no such part."""
@@ -75,12 +91,17 @@ def token_loss(record: Mapping[str, Any], run: Mapping[str, Any]) -> float:
 
 
 def standing(loss: float, references: Mapping[str, Any], share: float = 0.0) -> str:
-    """Compare `loss` (nats per token) with the trivial models, in words; "" without these.
+    """Compare `loss` (nats per token, or that of pixels) with the trivial models, in words; ""
+    without these.
 
     `share` is the share of the run that is over (0 to 1): a plateau is normal early in a run.
     """
     if not math.isfinite(loss):
         return "not a number"
+    if (simple := simple_losses(references)) and not {"uniform", "unigram"} & {*simple}:
+        best = min(simple, key=lambda name: simple[name])
+        side = "below" if loss < simple[best] else "above"
+        return f"{side} {best} by {abs(loss / simple[best] - 1):.0%}"
     uniform, unigram = number(references, "uniform_loss"), number(references, "unigram_loss")
     if unigram > uniform:  # the evaluated text has other words than the training text
         unigram = math.nan

@@ -20,11 +20,14 @@ from maskwright.base.report import document
 from maskwright.base.report.document import (
     Table,
     count,
+    counts_of,
     duration,
     figure,
     is_in_nats,
     number,
     percent,
+    predicts_pixels,
+    simple_losses,
     standing,
     token_loss,
     token_parts,
@@ -152,19 +155,27 @@ def _lines(path: Path) -> tuple[list[Record], int]:
 # ------------------------------------------------------------------------------ charts
 SMALL = (372, 216)  # width, height
 SHORT = "{:.3g}".format
+PIXEL_LOSS = "Mean absolute error of hidden pixels"
+PIXEL_NOTE = (
+    "Loss is the mean absolute error of the values of hidden patches. Mean and median image: of "
+    "training images, at the same pixel; visible neighbours: the mean of each channel over the "
+    "patches around that are seen."
+)
+TOKEN_NOTE = (
+    "Uniform guesses every token evenly; unigram by how often each occurs in the training text. "
+    "Loss is in nats per predicted token, in brackets its exponential, the perplexity."
+)
 
 
 def main_chart(folder: RunFolder) -> Chart:
     """Return the chart of training and held-out loss, with the losses of two trivial models."""
     axis = Axis(folder)
-    references = [
-        (name, number(folder.references, f"{name}_loss")) for name in ("uniform", "unigram")
-    ]
-    held_out = axis.points(folder.evaluations, "loss")
-    comparable = folder.train if is_in_nats(folder.run) else []
+    references = [*simple_losses(folder.references).items()]
+    held_out, of_pixels = axis.points(folder.evaluations, "loss"), predicts_pixels(folder.run)
+    comparable = folder.train if of_pixels or is_in_nats(folder.run) else []
     training = [(axis.at(r), token_loss(r, folder.run)) for r in comparable]
     return Chart(
-        title="Loss, nats per predicted token",
+        title=PIXEL_LOSS if of_pixels else "Loss, nats per predicted token",
         lines=(
             Line("training", training, band=True),
             Line("held-out", held_out, css="two", dots=len(held_out) <= 40),
@@ -189,7 +200,8 @@ def small_charts(folder: RunFolder) -> list[Chart]:
     norms = axis.points(folder.train, "gradient_norm")
     charts.append(_single("Gradient norm", norms, axis, SHORT, band=True))
     speed = axis.points(folder.timings, "tokens_per_second")
-    charts.append(_single("Tokens per second", speed, axis, count))
+    title = f"{counts_of(folder.run).capitalize()} per second"
+    charts.append(_single(title, speed, axis, count))
     return [chart for chart in charts if chart]
 
 
@@ -200,11 +212,11 @@ class Axis:
         steps = [*folder.train, *folder.skipped]
         self._tokens = {number(r, "step"): number(r, "tokens") for r in steps}
         has_tokens = any(math.isfinite(t) for t in self._tokens.values())
-        self.name = "tokens" if has_tokens else "steps"
+        self.name = counts_of(folder.run) if has_tokens else "steps"
 
     def at(self, record: Record) -> float:
         step = number(record, "step")
-        return self._tokens.get(step, math.nan) if self.name == "tokens" else step
+        return step if self.name == "steps" else self._tokens.get(step, math.nan)
 
     def points(self, records: list[Record], name: str) -> list[Point]:
         return [(self.at(r), number(r, name)) for r in records]
@@ -238,7 +250,7 @@ def _other_parts(folder: RunFolder, axis: Axis) -> list[Chart]:
     return [
         _single(f"Loss of the part “{name}”", by_step, axis, SHORT, band=True)
         for name, by_step in points.items()
-        if name not in token_parts(folder.run)
+        if name not in token_parts(folder.run) and not predicts_pixels(folder.run)
     ]
 
 
@@ -317,7 +329,7 @@ def _summary(folder: RunFolder) -> str:
     if math.isfinite(number(latest, "step")):
         done.append(f"{number(latest, 'step'):,.0f} steps")
     if math.isfinite(number(latest, "tokens")):
-        done.append(f"{count(number(latest, 'tokens'))} tokens")
+        done.append(f"{count(number(latest, 'tokens'))} {counts_of(run)}")
     took = f" in {duration(folder.seconds)}" if math.isfinite(folder.seconds) else ""
     return f"{model}, trained for {' on '.join(done)}{took}." if done else f"{model}; no step yet."
 
@@ -355,11 +367,12 @@ def _tiles(folder: RunFolder) -> list[tuple[str, str]]:
     beside = f", by frequency {percent(unigram)}" if math.isfinite(unigram) else ""
     speeds = [number(t, "tokens_per_second") for t in folder.timings]
     speeds = sorted(s for s in speeds if math.isfinite(s))
+    unit = "" if predicts_pixels(folder.run) else ", nats"
     tiles = [
-        (figure(number(latest, "loss"), 2), "held-out loss, nats"),
+        (figure(number(latest, "loss"), 2), f"held-out loss{unit}"),
         (percent(top1), f"predicted right{beside}"),
         (figure(number(latest, "bits_per_byte"), 2), "bits per byte"),
-        (count(speeds[len(speeds) // 2]) if speeds else "–", "tokens per second"),
+        (count(speeds[len(speeds) // 2]) if speeds else "–", f"{counts_of(folder.run)} per second"),
         (_took(folder.seconds), "of training"),
     ]
     return [(value, label) for value, label in tiles if value != "–"]
@@ -390,8 +403,7 @@ def _evaluation(folder: RunFolder) -> Table:
         "title": "The last evaluation, beside guessing without a model",
         "head": ["", *map(_heading, measures)],
         "rows": [[name, *(_cell(row, m) for m in measures)] for name, row in rows.items()],
-        "note": "Uniform guesses every token evenly; unigram by how often each occurs in the "
-        "training text. Loss is in nats per predicted token; perplexity its exponential.",
+        "note": PIXEL_NOTE if predicts_pixels(folder.run) else TOKEN_NOTE,
         "own_first": True,
     }
 
@@ -442,7 +454,6 @@ def _reference_rows(references: Record) -> dict[str, Record]:
 
 def _heading(measure: str) -> str:
     names = {
-        "loss": "loss (perplexity)",
         "top1": "first guess right",
         "top5": "right in five",
         "told_apart": "yes and no told apart",
@@ -453,7 +464,7 @@ def _heading(measure: str) -> str:
 
 def _cell(row: Record, measure: str) -> str:
     value = number(row, measure)
-    if measure == "loss" and math.isfinite(value):
+    if measure == "loss" and math.isfinite(number(row, "top1")):  # in nats
         return f"{figure(value)} ({figure(math.exp(min(value, 60.0)), 1)})"
     shares = measure.startswith("top") or measure == "decided_right"
     return percent(value) if shares else figure(value)

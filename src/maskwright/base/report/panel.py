@@ -20,10 +20,12 @@ from maskwright.base.errors import shorten
 from maskwright.base.memory import resident
 from maskwright.base.report.document import (
     count,
+    counts_of,
     duration,
     figure,
     number,
     percent,
+    simple_losses,
     size,
     standing,
     token_loss,
@@ -275,9 +277,7 @@ class Panel:
 
     def _lines_to_beat(self) -> str:
         return ", ".join(
-            f"{name} {figure(number(self.references, f'{name}_loss'), 2)}"
-            for name in ("uniform", "unigram")
-            if f"{name}_loss" in self.references
+            f"{name} {figure(loss, 2)}" for name, loss in simple_losses(self.references).items()
         )
 
     def _share(self, now: float | None = None) -> float:
@@ -296,7 +296,7 @@ class Panel:
         words = standing(self._loss, self._trained_references, self._share())
         loss = f"loss {figure(self._loss, 2)}" + (f" ({words})" if words else "")
         speed, phrases = self._throughput.tokens_per_second, [self._where(), loss]
-        phrases += [f"{count(speed)} tokens/s"] if speed > 0 else []
+        phrases += [f"{count(speed)} {counts_of(self.run)}/s"] if speed > 0 else []
         remaining = self._throughput.remaining(self._share())
         phrases += [f"{duration(remaining)} left"] if remaining > 0 else []
         return " · ".join(phrases)
@@ -351,8 +351,9 @@ class Panel:
 
     def _speed(self) -> str:
         speed, tokens_seen = self._throughput.tokens_per_second, number(self._last, "tokens")
-        phrases = [f"{count(speed)} tokens/s"] if speed > 0 else []
-        phrases += [f"{count(tokens_seen)} tokens seen"] if tokens_seen == tokens_seen else []
+        counts = counts_of(self.run)
+        phrases = [f"{count(speed)} {counts}/s"] if speed > 0 else []
+        phrases += [f"{count(tokens_seen)} {counts} seen"] if tokens_seen == tokens_seen else []
         phrases += [f"{size(held)} memory"] if (held := resident()) else []
         return " · ".join(phrases) or "–"
 

@@ -42,13 +42,14 @@ from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.checkpoint.matching import load_matching
 from maskwright.model.checkpoint.safe_read import model_folder
-from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.config import Patches, TransformerConfig
 from maskwright.model.nn.initialise import build as build_transformer
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.folders import fingerprint
 from maskwright.model.opening.open import open_weights
+from maskwright.text.images.processor import ImageProcessor, PixelEncoder
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 # ------------------------------------------------------------------------------ a new head
@@ -196,7 +197,21 @@ def load_head(out: Path, model: Transformer, new: Sequence[str]) -> bool:
 
 
 # ------------------------------------------------------------------------------ model and objective
-def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfig:
+def pixels(recipe: Recipe) -> PixelEncoder | None:
+    """Return what makes documents of images, as the recipe's model reads them; None for texts."""
+    if not isinstance(recipe.tokenizer, ImageProcessor):
+        return None
+    patches = transformer_config(recipe, None).tokens
+    if not isinstance(patches, Patches):
+        remedy = "choose a model that reads images, such as vit"
+        raise IncompatibleError(
+            "the recipe reads images, its model texts", where="model", do=remedy
+        )
+    recipe.tokenizer.require_fit(patches.image_size, patches.channels, "tokenizer")
+    return PixelEncoder(recipe.tokenizer, patches.image_size, patches.channels)
+
+
+def transformer_config(recipe: Recipe, tokenizer: Tokenizer | None) -> TransformerConfig:
     """Return the config of the recipe's model; its vocabulary size defaults to the tokenizer's.
 
     Raises:
@@ -205,10 +220,12 @@ def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfi
     """
     choice = recipe.model
     if isinstance(choice, FamilyModel):
-        vocabulary_size = {"vocab_size": tokenizer.vocabulary_size}
-        model_config = config_of(choice, {**vocabulary_size, **_special_ids(tokenizer)})
+        keys = {} if tokenizer is None else _special_ids(tokenizer)
+        model_config = config_of(choice, keys)
     else:
         model_config = choice.config if isinstance(choice, Point) else layout(choice).config
+    if tokenizer is None:
+        return model_config
     if model_config.tokens.vocabulary < tokenizer.vocabulary_size:
         raise IncompatibleError(
             "the tokenizer has more tokens than the model's vocabulary",
@@ -258,7 +275,7 @@ def model(recipe: Recipe, network: TransformerConfig, say: Say = quiet) -> Trans
     return transfer.model
 
 
-def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Objective:
+def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer | None) -> Objective:
     """Build the recipe's objective around `network`. The objective's own weights are initialised
     from the recipe's seed, too."""
     member, options = recipe.objective.member, recipe.objective.checked
@@ -266,12 +283,15 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Obj
     for name, (folder, sha256) in _networks(recipe).items():
         if sha256 is not None:
             _require_same(folder, sha256)
+        assert tokenizer is not None
         networks[name] = _trained_network(folder, tokenizer).to(network.device)
         check_length(recipe, networks[name].config, f"objective.options.{name}")
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(torch_seed(key("init", recipe.training.seed, 1)))
         try:
-            built = member.build(network, options, special_tokens.vocabulary(tokenizer), **networks)
+            images = recipe.tokenizer
+            reader = images if isinstance(images, ImageProcessor) else tokenizer
+            built = member.build(network, options, special_tokens.vocabulary(reader), **networks)
         except IncompatibleError as error:
             raise _with_remedy(error, recipe) from error
     assert isinstance(built, Objective)
@@ -350,7 +370,10 @@ def pinned(recipe: Recipe) -> Recipe:
         if model.head_first != 0.0 or model.body_rate != 1.0:
             current = pretrained.described(model.path).config
             model = replace(model, new=new_heads(current, requested))
-        if not isinstance(tokenizer, TokenizerFolder):
+        if isinstance(requested.tokens, Patches):
+            images = pretrained.image_processor(Path(model.path), requested.tokens)
+            tokenizer = images or tokenizer
+        elif not isinstance(tokenizer, TokenizerFolder):
             tokenizer = TokenizerFolder(path=model.path)
     if isinstance(tokenizer, TokenizerFolder):
         path = _full_path(tokenizer.path)
@@ -427,6 +450,7 @@ def _require_digest(where: Path, digest: str, expected_digest: str | None) -> st
 
 def _special_ids(tokenizer: Tokenizer) -> dict[str, Any]:
     ids = {
+        "vocab_size": tokenizer.vocabulary_size,
         "pad_token_id": tokenizer.pad,
         "bos_token_id": tokenizer.begin,
         "eos_token_id": tokenizer.end,

@@ -279,7 +279,7 @@ class CheckpointStore:
     def save(
         self,
         model: Transformer,
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | None,
         optimizer: OptimizerState,
         state: TrainState,
         average: Average | None = None,
@@ -445,7 +445,7 @@ def own_weights(masters: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def describe(
-    recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer, model: About
+    recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer | None, model: About
 ) -> About:
     """Return `model` with the conventions and the card (README) of the recipe's model."""
     conventions = conventions_of(recipe, len(config.stacks))
@@ -454,7 +454,8 @@ def describe(
     text = model_files["config.json"]
     assert isinstance(text, bytes)
     saved_config = json.loads(text)
-    usage = usage_of(recipe.objective.spec, config, tokenizer, conventions)
+    spec = recipe.objective.spec
+    usage = None if tokenizer is None else usage_of(spec, config, tokenizer, conventions)
     warning = document.misread(saved_config)
     front = {
         "library_name": "maskwright" if warning else "transformers",

@@ -160,6 +160,8 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
     recipe, say = read(out / run.RECIPE), printer(stream)
     if not isinstance(recipe.model, Folder) or not state.join_processes().first:
         return
+    if recipe.row_kind == "images":
+        return
     if not again and any(table.get("title") == WORTH for table in document.read(out)):
         return
     if not Path(recipe.model.path).is_dir():

@@ -61,8 +61,10 @@ from maskwright.text.corpus.files import Paths, find
 from maskwright.text.corpus.files import listed as listed_paths
 from maskwright.text.corpus.read import DEFAULT, Spool
 from maskwright.text.corpus.reading import Document, ReadingOptions
+from maskwright.text.images.processor import FILE as PROCESSOR
+from maskwright.text.images.processor import ImageProcessor, PixelEncoder
 from maskwright.text.store.store import MANIFEST, TokenStore
-from maskwright.text.store.tokenize import build_store
+from maskwright.text.store.tokenize import Encoder, build_store
 from maskwright.text.tokenizer.report import report
 from maskwright.text.tokenizer.splits import SampledTokenizer
 from maskwright.text.tokenizer.tokenizer import Tokenizer
@@ -85,13 +87,22 @@ class PreparedCorpus:
     """The tokenizer and stores of a run.
 
     Attributes:
+        words: the tokenizer; None where images are read.
         train: one store, or one for each mixed text or value of a column.
     """
 
-    tokenizer: Tokenizer
+    words: Tokenizer | None
     train: tuple[TokenStore, ...]
     held_out: TokenStore
     provenance: dict[str, Any]
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer; IncompatibleError where images are read."""
+        if self.words is None:
+            remedy = "compare such models by fine-tuning them: maskwright finetune"
+            raise IncompatibleError("the run reads images, no text", where="tokenizer", do=remedy)
+        return self.words
 
     @property
     def train_fingerprint(self) -> str:
@@ -104,8 +115,11 @@ class PreparedCorpus:
         return float(self.held_out.document_bytes.sum()) / max(1, self.held_out.num_tokens)
 
 
-def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
-    """Load, or else create, tokenizer and stores of `recipe` in the run folder `folder`.
+def prepare(
+    recipe: Recipe, folder: Path, say: Say, pixels: PixelEncoder | None = None
+) -> PreparedCorpus:
+    """Load, or else create, tokenizer and stores of `recipe` in the run folder `folder`; the stores
+    are of images if `pixels` makes documents of them.
 
     Raises:
         DataError: there is no text, it cannot be read, or a held-out file is also training text.
@@ -120,21 +134,27 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
             consequence = "the run goes on with its tokens"
             say(Finding("other-text", message, listed(changes), consequence).line())
     else:
-        if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
+        if pixels is None and not (folder / "data" / HELD_OUT / MANIFEST).is_file():
             require_other_files(recipe.corpus)
             # Documents are spooled until the tokenizer, or the list of values, is complete.
             spooled = mixed_by_value or not isinstance(recipe.tokenizer, TokenizerFolder)
             bytes_per_byte = 1 / TEXT_TO_STORE + spooled
             storage.require_space(folder, bytes_per_byte * text_bytes(recipe.corpus))
-        texts = texts_of(recipe.corpus, folder)
+        texts = texts_of(recipe.corpus, folder, pixels)
     tokenizer_folder = folder / "tokenizer"
-    if not tokenizer_folder.is_dir():
+    if pixels is not None:
+        tokenizer_folder.mkdir(exist_ok=True)
+        processor_json = json.dumps(pixels.processor.to_json(), indent=2) + "\n"
+        document.write(tokenizer_folder / PROCESSOR, processor_json)
+    elif not tokenizer_folder.is_dir():
         new_tokenizer = _make_tokenizer(recipe, texts, say)
         _record_tokenizer_files(folder, texts)
         new_tokenizer.save(tokenizer_folder)
-    tokenizer = Tokenizer.load(tokenizer_folder)
-    recipe.subwords.require_kind(tokenizer.kind)
-    store_of = partial(_store, recipe, folder, tokenizer, say)
+    reader = pixels or Tokenizer.load(tokenizer_folder)
+    words = None if isinstance(reader, PixelEncoder) else reader
+    if words is not None:
+        recipe.subwords.require_kind(words.kind)
+    store_of = partial(_store, recipe, folder, reader, say)
     train = _training_stores(recipe.corpus, folder, texts, store_of)
     store_names = [store.path.name for store in train]
     training_files = _files_of(folder, *store_names)
@@ -143,7 +163,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
     has_held_out_files = recipe.corpus.held_out_text  # shared by all texts
     held_out = store_of(HELD_OUT, texts[:1] if has_held_out_files else texts)
     if mixed_by_value and texts:
-        _build_held_out_by_value(recipe, folder, texts[0], tokenizer)
+        _build_held_out_by_value(recipe, folder, texts[0], reader)
     held_out_files = _files_of(folder, HELD_OUT)
     if has_held_out_files:
         _require_no_copies(training_files, held_out_files)
@@ -154,7 +174,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
         mixture["mixture"] = _describe_shares(recipe.corpus, folder, train)
         say(f"mixture: {mixture['mixture']}")
     provenance_file = folder / "data" / "provenance.json"
-    prepared = PreparedCorpus(tokenizer, train, held_out, {})
+    prepared = PreparedCorpus(words, train, held_out, {})
     if not provenance_file.is_file():
         provenance = {
             **_provenance(recipe.corpus, folder),
@@ -219,7 +239,7 @@ def names_of(corpus: Corpus, folder: Path) -> list[str]:
 
 
 def _build_held_out_by_value(
-    recipe: Recipe, folder: Path, text: CorpusText, tokenizer: Tokenizer
+    recipe: Recipe, folder: Path, text: CorpusText, tokenizer: Encoder
 ) -> None:
     """Build the missing held-out stores, one for each value that has held-out documents."""
     values = values_of(folder) or []
@@ -256,7 +276,7 @@ def training_stores(folder: Path) -> list[TokenStore]:
 def _store(
     recipe: Recipe,
     folder: Path,
-    tokenizer: Tokenizer,
+    reader: Tokenizer | PixelEncoder,
     say: Say,
     name: str,
     texts: Sequence[CorpusText],
@@ -271,29 +291,39 @@ def _store(
         lines: print the findings of reading the texts.
     """
     path, is_held_out = folder / "data" / name, name == HELD_OUT
-    sampled = recipe.subwords and not is_held_out
-    made_by = SampledTokenizer(tokenizer, recipe.subwords) if sampled else tokenizer
+    made_by: Encoder = reader
+    sampled = bool(recipe.subwords) and not is_held_out
+    if sampled and isinstance(reader, Tokenizer):
+        made_by = SampledTokenizer(reader, recipe.subwords)
     if not (path / MANIFEST).is_file():
         path.parent.mkdir(exist_ok=True)
         if documents is None:
             divisions = (text.held_out() if is_held_out else text.training() for text in texts)
             documents = itertools.chain.from_iterable(divisions)
-        counting, unknown = tokenizer.counting()
+        encoder, unknown = made_by, None
+        if isinstance(reader, Tokenizer):
+            counting, unknown = reader.counting()
+            encoder = SampledTokenizer(counting, recipe.subwords) if sampled else counting
         from_folder = isinstance(recipe.tokenizer, TokenizerFolder)
         remedy = OTHER_MODEL if from_folder else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
 
         build_store(
             documents,
-            SampledTokenizer(counting, recipe.subwords) if sampled else counting,
+            encoder,
             path,
             sentences=recipe.needs_sentences,
-            read=lambda: _record_origin(folder, name, texts, unknown.findings(remedy)),
+            read=lambda: _record_origin(
+                folder, name, texts, unknown.findings(remedy) if unknown else ()
+            ),
         )
         for text in texts if lines else ():
             for line in text.report_lines(held_out=is_held_out):
                 say(line)
     store = TokenStore.open(path, verify=True, tokenizer_fingerprint=made_by.fingerprint)
-    say(f"{name}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}")
+    sizes = f"{counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}"
+    if isinstance(reader, PixelEncoder):
+        sizes = counted(store.num_documents, "image")
+    say(f"{name}: {sizes}")
     for finding in _unknown_to_tokenizer(folder, name):
         say(finding.line())
     if store.num_documents == 0:
@@ -534,6 +564,7 @@ def _damaged(where: Path | str, content: str) -> DataError:
 
 
 def _make_tokenizer(recipe: Recipe, texts: Sequence[CorpusText], say: Say) -> Tokenizer:
+    assert not isinstance(recipe.tokenizer, ImageProcessor)
     if isinstance(recipe.tokenizer, TokenizerFolder):
         tokenizer, origin = Tokenizer.load(recipe.tokenizer.path), f", from {recipe.tokenizer.path}"
     else:

@@ -20,11 +20,12 @@ from maskwright.learn.train.settings import Ramp
 from maskwright.learn.train.state import TrainState
 from maskwright.model.batch import Batch
 from maskwright.model.inference import held_out_loss
-from maskwright.model.nn.config import Learned, TransformerConfig
+from maskwright.model.nn.config import Learned, Patches, TransformerConfig
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.text.store.loader import Loader, ScheduledMixture, mixed
 from maskwright.text.store.pairs import SentencePairs
 from maskwright.text.store.rows import (
+    Images,
     PackedDocuments,
     PackedSentences,
     Rows,
@@ -113,6 +114,8 @@ def rows(
     spec = recipe.objective.spec
     shifted = spec.rows == "stream"
     seed = recipe.training.seed if seed is None else seed
+    if kind == "images":
+        return Images(store)
     if kind == "documents":
         return PackedDocuments(store, length, seed=seed)
     if kind == "sentences":
@@ -205,6 +208,14 @@ def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") ->
         length_read = partial(_length_read, recipe, network, name)
         limit = stack.longest
         needed = length_read(longest)
+        if isinstance(network.tokens, Patches) and {*lengths} != {limit}:
+            raise IncompatibleError(
+                "rows are not as long as the images of the model",
+                where=where,
+                found=longest,
+                wanted=f"{limit}: one for the image, and one for each of its patches",
+                do=f"--set rows.length={limit}",
+            )
         if limit is None or needed <= limit:
             continue
         longest_fitting = bisect.bisect_right(range(limit + 1), limit, key=length_read) - 1

@@ -105,7 +105,7 @@ def flops_per_token(recipe: Recipe, prepared: PreparedCorpus, objective: Objecti
         middle = (start + phase.until) / 2  # where rates of masks that change are at their mean
         batch = next(evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
         share, start = phase.until - start, phase.until
-        flops += share * training_flops(objective, batch) / batch.tokens.numel()
+        flops += share * training_flops(objective, batch) / batch.tokens.shape[:2].numel()
     return flops
 
 
@@ -113,8 +113,8 @@ def with_counted_budget(recipe: Recipe, prepared: PreparedCorpus) -> Recipe:
     """Return `recipe`, with a budget in floating-point operations converted to tokens."""
     if recipe.training.budget.flops is None:
         return recipe
-    network = build.model(recipe, build.transformer_config(recipe, prepared.tokenizer))
-    objective = build.objective(recipe, network, prepared.tokenizer)
+    network = build.model(recipe, build.transformer_config(recipe, prepared.words))
+    objective = build.objective(recipe, network, prepared.words)
     per_token = flops_per_token(recipe, prepared, objective)
     budget = recipe.training.budget.in_tokens(per_token)
     return replace(recipe, training=replace(recipe.training, budget=budget))
@@ -193,7 +193,9 @@ def pretrain(
             _reuse(recipe, origin, out, printer(stream))
             if adjust is not None:
                 try:
-                    recipe = adjust(recipe, prepare(recipe, out, printer(stream)))
+                    recipe = adjust(
+                        recipe, prepare(recipe, out, printer(stream), build.pixels(recipe))
+                    )
                 except KeyboardInterrupt:  # `resume` would train the recipe unadjusted
                     resume_hint = f"the same command with --out {shell_word(out)} goes on"
                     printer(stream)(f"stopped before the first step; {resume_hint}")
@@ -395,13 +397,13 @@ def _run(
             if busy and processes.world == 1:
                 say(busy.line())
             try:
-                prepared = prepare(recipe, out, say)
+                prepared = prepare(recipe, out, say, build.pixels(recipe))
             except KeyboardInterrupt:
                 resume_command = f"maskwright resume {shell_word(out)}"
                 say(f"stopped before the first step; go on with: {resume_command}")
                 raise
         processes.wait()
-        prepared = prepared or prepare(recipe, out, quiet)
+        prepared = prepared or prepare(recipe, out, quiet, build.pixels(recipe))
         stated_budget, recipe = recipe.training.budget, with_counted_budget(recipe, prepared)
         if stated_budget.flops is not None and processes.first:
             say(f"budget: {stated_budget} are {recipe.training.budget}")
@@ -517,14 +519,14 @@ def _write_crash_report(
     """
     microbatch_rows = {number: batches.rows(number) for number in range(batches.plan.microbatches)}
     faulty = [int(n) for n, loss in error.report["microbatches"].items() if isinstance(loss, str)]
-    decode = session.prepared.tokenizer.decode
+    words = session.prepared.words
     texts = {
         number: [
-            decode(row[~special][:CRASH_TOKENS].tolist())
+            words.decode(row[~special][:CRASH_TOKENS].tolist())
             for row, special in zip(rows.tokens[:CRASH_ROWS], rows.special, strict=False)
         ]
         for number, (rows, _) in microbatch_rows.items()
-        if number in faulty
+        if words is not None and number in faulty
     }
     step_records = [
         line for line in checkpoints.read_journal(session.out) if line["kind"] != "sample"

@@ -72,6 +72,7 @@ from maskwright.model.objectives.base.encoder_decoder import EncoderDecoder
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.opening.folders import has_checkpoint
 from maskwright.model.opening.special_tokens import opening
+from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.store.rows import RowSource
 
 # ------------------------------------------------------------------------------ the session
@@ -130,8 +131,10 @@ class TrainingSession:
         self.average = Average(parameters, ema) if ema else None
         facts = _checkpoint_facts(recipe, out, prepared, chosen)
         start = self.objective.start if isinstance(self.objective, EncoderDecoder) else None
-        network, about = self.objective.product.config, About(family=family, decoder_start=start)
-        about = describe(recipe, network, prepared.tokenizer, about)
+        images = recipe.tokenizer if isinstance(recipe.tokenizer, ImageProcessor) else None
+        network = self.objective.product.config
+        about = About(family=family, decoder_start=start, images=images)
+        about = describe(recipe, network, prepared.words, about)
         self.checkpoints = CheckpointStore(out, recipe.checkpoints.keep, facts, about)
         self.state = TrainState()
         if has_saved:
@@ -154,7 +157,7 @@ class TrainingSession:
                 say(line)
             if (targets := self.run["references"]["targets"]) < FEW_TARGETS:
                 message = f"only {targets:,} targets are held out, so held-out figures say little"
-                remedy = "give more text, or raise corpus.held_out or evaluation.rows"
+                remedy = "give more, or raise corpus.held_out or evaluation.rows"
                 say(Finding("few-held-out-targets", message, remedy=remedy).line())
             document.write(out / RUN, json.dumps(self.run, indent=2) + "\n")
 
@@ -165,16 +168,14 @@ def _build_objective(
     """Return the objective around the initial model of the run, and the family that names its
     parameters. If there is a checkpoint (`saved`), its weights are loaded later."""
     original = build.resumed(recipe, out) if saved else recipe
-    architecture = build.transformer_config(original, prepared.tokenizer)
+    architecture = build.transformer_config(original, prepared.words)
     check_length(recipe, architecture)
     _check_memory(architecture, chosen, recipe)
     storage.require_space(out, checkpoint_bytes(num_parameters(architecture), recipe, out))
     network = build.model(original, architecture, quiet if saved else say).to(chosen.device)
-    objective = build.objective(recipe, network, prepared.tokenizer)
+    objective = build.objective(recipe, network, prepared.words)
     family = build.family_name(original)
-    layout.require_layout(
-        objective.product.config, prepared.tokenizer, family
-    )  # before the first step
+    layout.require_layout(objective.product.config, prepared.words, family)  # before the first step
     if saved:
         return objective, family
     if finding := untrained_positions(recipe, architecture):
@@ -199,7 +200,7 @@ def _checkpoint_facts(
     return {
         "recipe": original.fingerprint,
         "settings": frozen_part(original),
-        "tokenizer": prepared.tokenizer.fingerprint,
+        "tokenizer": prepared.held_out.tokenizer_fingerprint,
         "data": prepared.train_fingerprint,
         "machine": {
             **machine.describe(chosen),
@@ -211,14 +212,18 @@ def _checkpoint_facts(
 def _run_json(session: TrainingSession) -> dict[str, Any]:
     """Return the content of run.json, which panel and report show, with the reference losses."""
     recipe, prepared, objective = session.recipe, session.prepared, session.objective
-    references = held_out_loss.reference_lines(
-        objective,
-        held_out_loss.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train)),
-        session.train_rows[-1],
-        session.held_out_rows,
-        rows=recipe.evaluation.rows,
-        batch_rows=recipe.evaluation.batch,
-    )
+    sources = session.train_rows[-1], session.held_out_rows
+    size: dict[str, Any] = {
+        "rows": recipe.evaluation.rows,
+        "batch_rows": recipe.evaluation.batch,
+    }
+    if recipe.objective.spec.predicts == "pixels":
+        references = held_out_loss.pixel_lines(objective, *sources, **size)
+    else:
+        counts = held_out_loss.token_counts(
+            prepared.train, weights_of(recipe.corpus, prepared.train)
+        )
+        references = held_out_loss.reference_lines(objective, counts, *sources, **size).to_json()
     return {
         "recipe": recipe.name,
         "note": recipe.note,
@@ -226,12 +231,13 @@ def _run_json(session: TrainingSession) -> dict[str, Any]:
         "steps": recipe.training.budget.steps,
         "budget": config.to_plain(recipe.training.budget),
         "objective": recipe.objective.name,
+        "predicts": recipe.objective.spec.predicts,
         "token_parts": list(recipe.objective.spec.token_parts),
         "scored_by": recipe.objective.spec.scored_by,
         "ask": _usage_json(session),
         "corpus": prepared.provenance,
         **mixture_of_run(recipe, session.train_rows[-1], prepared.train),
-        "references": references.to_json(),
+        "references": references,
         "machine": session.checkpoints.about["machine"],
     }
 
@@ -240,8 +246,8 @@ def _usage_json(session: TrainingSession) -> dict[str, Any] | None:
     """Return the report's example of use; None if the model neither fills masks nor generates."""
     conventions, network = session.checkpoints.model.conventions, session.objective.product.config
     assert conventions is not None
-    spec, tokenizer = session.recipe.objective.spec, session.prepared.tokenizer
-    usage = usage_of(spec, network, tokenizer, conventions)
+    spec, tokenizer = session.recipe.objective.spec, session.prepared.words
+    usage = None if tokenizer is None else usage_of(spec, network, tokenizer, conventions)
     # Samples of encoder-decoder objectives show special tokens, so they are no prompts.
     plain = not isinstance(session.objective, EncoderDecoder)
     if usage is None:
@@ -328,7 +334,9 @@ def sample(
     Args:
         rows: rows of the held-out text, which encoder-decoder objectives need.
     """
-    model, tokenizer = objective.scorer, prepared.tokenizer
+    model, tokenizer = objective.scorer, prepared.words
+    if tokenizer is None:
+        return None
     # At most half a row, so that the decoded and re-encoded prompt still fits into the model.
     length = min(2 * PROMPT_TOKENS, rows.length // 2)
     ids = [int(i) for i in prepared.held_out.document(0)[:length]]
@@ -476,16 +484,19 @@ class EvaluateHook:
     def _evaluate(self, state: TrainState) -> None:
         s = self.session
         bytes_per_token = s.prepared.held_out_bytes_per_token
+        size = {"rows": s.recipe.evaluation.rows, "batch_rows": s.recipe.evaluation.batch}
         with nullcontext() if s.average is None else s.average.in_place():
-            evaluation = held_out_loss.evaluate(
-                s.objective,
-                s.held_out_rows,
-                rows=s.recipe.evaluation.rows,
-                batch_rows=s.recipe.evaluation.batch,
-                bytes_per_token=bytes_per_token if s.objective.is_language_model else None,
-                live=True,
-            )
-            record = {"kind": "evaluation", "step": state.step, **evaluation.to_json()}
+            if s.recipe.objective.spec.predicts == "pixels":
+                figures = held_out_loss.pixel_error(s.objective, s.held_out_rows, **size)
+            else:
+                figures = held_out_loss.evaluate(
+                    s.objective,
+                    s.held_out_rows,
+                    **size,
+                    bytes_per_token=bytes_per_token if s.objective.is_language_model else None,
+                    live=True,
+                ).to_json()
+            record = {"kind": "evaluation", "step": state.step, **figures}
             self.journal.write(record)
             self.panel.evaluation(record)
             if sample_record := sample(s.objective, s.prepared, s.held_out_rows, state.step):
@@ -528,7 +539,7 @@ class SaveHook:
         s = self.session
         self.journal.flush()
         path = s.checkpoints.save(
-            s.objective.product, s.prepared.tokenizer, s.optimizer, state, s.average
+            s.objective.product, s.prepared.words, s.optimizer, state, s.average
         )
         self.panel.checkpoint(path.name)
         self._saved = state.step

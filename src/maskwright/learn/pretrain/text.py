@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,11 @@ from maskwright.text.corpus import embedded, saved
 from maskwright.text.corpus.files import find, size_of
 from maskwright.text.corpus.read import Reader, Spool
 from maskwright.text.corpus.reading import Counts, Document, ReadingOptions, with_notes
+from maskwright.text.images.processor import PixelEncoder
+from maskwright.text.tables.files import load
+from maskwright.text.tables.formats.image_files import IMAGE
+from maskwright.text.tables.labelled_images import IMAGES
+from maskwright.text.tables.rows import TEST, VALIDATION
 
 SMALL_CORPUS = 256  # up to so many documents, the share is measured in bytes of text
 LISTED = 20  # values in a message
@@ -30,9 +35,9 @@ WITH_OTHERS = f"--set 'corpus.weights={{…, \"{OTHERS}\" = 1}}'"
 PAIR_CORPUS = 10  # from so many texts on, at least two are held out: sentence pairs need them
 
 
-def texts_of(corpus: Corpus, folder: Path) -> list[CorpusText]:
+def texts_of(corpus: Corpus, folder: Path, pixels: PixelEncoder | None = None) -> list[CorpusText]:
     """Return one text for each weighted file; a single one for a corpus that is not mixed, or mixed
-    by a column. `folder` is the run's.
+    by a column. `folder` is the run's; with `pixels` the files hold images.
 
     Raises:
         ConfigError: the embedded corpus cannot be mixed by a column.
@@ -46,10 +51,10 @@ def texts_of(corpus: Corpus, folder: Path) -> list[CorpusText]:
             do="name them: --text FILES",
         )
     if corpus.mix_by is not None or not corpus.mixed:
-        return [CorpusText(corpus, folder)]
+        return [CorpusText(corpus, folder, pixels=pixels)]
     unmixed = replace(corpus, weights=(), weights_end=(), temperature=None)
     return [
-        CorpusText(replace(unmixed, text=(path,)), folder, f"{number}-")
+        CorpusText(replace(unmixed, text=(path,)), folder, f"{number}-", pixels)
         for number, path in enumerate(corpus.text)
     ]
 
@@ -61,17 +66,24 @@ class CorpusText:
     Args:
         folder: for the lists of skipped rows, in files whose names begin with `prefix`; the spools
             are on its disk.
+        pixels: makes documents of images, if the files hold such.
     """
 
-    def __init__(self, corpus: Corpus, folder: Path, prefix: str = "") -> None:
-        self.corpus = corpus
+    def __init__(
+        self,
+        corpus: Corpus,
+        folder: Path,
+        prefix: str = "",
+        pixels: PixelEncoder | None = None,
+    ) -> None:
+        self.corpus, self._pixels = corpus, pixels
         self.paths = [resolve(t) for t in corpus.text]
         self.held_out_paths = [resolve(t) for t in corpus.held_out_text]
         self.where = ", ".join(str(p) for p in self.paths) or "the embedded corpus"
         self._folder, self._prefix = folder, prefix
         self._embedded: list[Document] | None = None
-        self._reader: Reader | None = None  # the last one
-        self._own: Reader | None = None  # of the files in `paths`
+        self._reader: Reader | ImageReader | None = None  # the last one
+        self._own: Reader | ImageReader | None = None  # of the files in `paths`
         self._division = ""
         self._kept: dict[bool, Spool | ByValue] = {}  # key: whether held out
 
@@ -155,7 +167,10 @@ class CorpusText:
         reading: ReadingOptions = self.corpus
         if paths is self.paths and self.corpus.mix_by is not None:
             reading = with_notes(reading, (self.corpus.mix_by,))
-        self._reader = Reader(paths, reading, rejects=rejects, limit_bytes=limit)
+        if self._pixels is None:
+            self._reader = Reader(paths, reading, rejects=rejects, limit_bytes=limit)
+        else:
+            self._reader = ImageReader(paths, self._pixels)
         if paths is self.paths:
             self._own = self._reader
         return iter(self._reader)
@@ -196,6 +211,9 @@ class CorpusText:
                 yield document, hashed < share
             elif held_out:
                 yield document, hashed in held_out
+            elif self._pixels is not None:
+                expected = "two different images, of which one is held out"
+                raise DataError("too few images", where=self.where, found=1, wanted=expected)
             else:
                 training_part, held_out_part = _split_document(document, share)
                 yield training_part, False
@@ -218,7 +236,8 @@ class CorpusText:
         if not sizes:
             return None
         chosen = _smallest_hashes(sizes, self.corpus.held_out) if len(sizes) > 1 else set()
-        total = counted(len(sizes), "text" if count > len(sizes) else "document")
+        name = "image" if self._pixels else "text" if count > len(sizes) else "document"
+        total = counted(len(sizes), name)
         self._division = f"held out of {total}: {len(chosen) or 'the end'}"
         return chosen
 
@@ -240,6 +259,44 @@ class CorpusText:
         yield Document(
             text=text[slice(*limits)], source=self.where, id=f"{self.where}:{limits[0]}-{limits[1]}"
         )
+
+
+class ImageReader:
+    """Iterable over the images of files as documents, as `Reader` is over texts. Images in parts
+    for validation or test are left out, which the counts note."""
+
+    cut = False
+
+    def __init__(self, paths: Sequence[Path], pixels: PixelEncoder) -> None:
+        self.paths, self.pixels, self.counts = paths, pixels, Counts(kind="image")
+
+    def __iter__(self) -> Iterator[Document]:
+        """Yield the images.
+
+        Raises:
+            DataError, UsageError: as `load` and `ImageProcessor.read`; a table without images.
+        """
+        counts = self.counts = Counts(kind="image")
+        for path in self.paths:
+            table = load(path)
+            if IMAGE not in table.columns:
+                columns = ", ".join(table.columns)[:200]
+                expected = f"a folder of images, or a table with the column {IMAGE!r}"
+                raise DataError("no images", where=path, found=columns, wanted=expected)
+            for part, rows in table.parts.items():
+                counts.files += table.counts[part].files
+                counts.hashes |= table.counts[part].hashes
+                counts.ignored.add(table.counts[part].ignored)
+                if part in (VALIDATION, TEST):
+                    message = f"{path}: {counted(len(rows), 'image')} for {part} left out"
+                    remedy = "name that folder itself to learn from it"
+                    counts.notes.append(Finding("part-left-out", message, remedy=remedy))
+                    continue
+                for row in rows:
+                    counts.rows += 1
+                    (image,) = IMAGES.inputs(row, {IMAGE: (IMAGE,)})
+                    counts.documents += 1
+                    yield Document(self.pixels.text(image, row.where), row.file, image)
 
 
 class ByValue:

@@ -129,7 +129,8 @@ def step(
     mine = [(number, batch) for number, batch in every if batch is not None]
     any_batch = (batches(state.step, n) for n in range(plan.microbatches))
     counts = _counts(objective, [b for _, b in mine], any_batch, processes)
-    sizes = [sum(len(b.tokens) for _, b in mine), sum(b.tokens.numel() for _, b in mine)]
+    shapes = [batch.tokens.shape[:2] for _, batch in mine]
+    sizes = [sum(shape[0] for shape in shapes), sum(shape.numel() for shape in shapes)]
     rows, tokens = processes.totals([float(size) for size in sizes])
     parameters = optimizer.parameters
     parameters.clear()

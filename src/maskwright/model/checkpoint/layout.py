@@ -60,7 +60,8 @@ def parameter_shapes(config: TransformerConfig) -> Shapes:
     shapes: Shapes = {"tokens.weight": (tokens.vocabulary, tokens.width)}
     if isinstance(tokens, Patches):
         shapes = _linear("tokens", tokens.width, tokens.num_values, True)
-        shapes["tokens.cls.weight"] = (1, tokens.width)
+        vectors = ("cls", "mask") if tokens.mask else ("cls",)
+        shapes |= {f"tokens.{name}.weight": (1, tokens.width) for name in vectors}
     for name, stack in config.stacks.items():
         shapes |= _stack(name, stack, tokens.width, config.width)
     if config.pooler:

@@ -220,7 +220,7 @@ def _divided(name: str) -> Iterator[tuple[str, str]]:
 
 
 # ------------------------------------------------------------------------------ other heads
-TOPS = ("pooler.", "vocabulary_head.", "heads.")
+TOPS = ("pooler.", "vocabulary_head.", "heads.", "tokens.mask.")
 
 
 @dataclass(frozen=True)

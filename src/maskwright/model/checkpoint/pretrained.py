@@ -133,7 +133,7 @@ def load(
                 hashes[name] = require_as_saved(folder / name, beside=FILE_NAMES)
     about = layout.about_of(hf, form)
     if isinstance(form.config.tokens, Patches):
-        about = replace_fields(about, images=_processor(folder, form.config.tokens))
+        about = replace_fields(about, images=image_processor(folder, form.config.tokens))
     return PretrainedModel(
         model,
         tokenizer,
@@ -148,7 +148,7 @@ def load(
     )
 
 
-def _processor(folder: Path, patches: Patches) -> ImageProcessor | None:
+def image_processor(folder: Path, patches: Patches) -> ImageProcessor | None:
     """Return the image processor of a model that reads `patches`; None if the folder has none."""
     path = folder / PROCESSOR
     if not path.exists():

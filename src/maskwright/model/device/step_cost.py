@@ -182,12 +182,13 @@ def _operations(work: NetworkWork, batch: Batch) -> float:
         tokens = written if stack == "decoder" and written is not None else batch.tokens
         memory_length = length if written is not None else 0
         counted = cost(network, tokens.shape[1], memory_length, num_global)
-        total += tokens.numel() * (counted.body[stack] + counted.attention[stack])
+        positions = tokens.shape[:2]
+        total += positions.numel() * (counted.body[stack] + counted.attention[stack])
         if stack == last_stack and work.at is not None:
-            selection = Selection.of(work.at, *tokens.shape)
+            selection = Selection.of(work.at, *positions)
             if selection is not None:
                 total += selection.positions.numel() * counted.chosen[stack]
-                total -= tokens.numel() * counted.last[stack]
+                total -= positions.numel() * counted.last[stack]
     if written is not None:
         total += batch.tokens.numel() * counted.memory
     total += work.scored * counted.vocabulary + work.extra_flops

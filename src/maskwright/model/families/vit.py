@@ -2,7 +2,8 @@
 
 Notable: norms stand before each sub-layer and at the end; a learned vector in front of the patches
 stands for the image, and its last state is what is classified, without a pooler; only the bare body
-has one. Images are of one size: positions are not interpolated.
+has one. Images are of one size: positions are not interpolated. The head of masked images, there a
+convolution of width 1 and a shuffle of pixels, is a linear layer over the states of patches.
 
 transformers 5 has other names of modules in memory (`layers.0.attention.q_proj`) and goes on
 writing the old ones; the old ones are written here, and both are read.
@@ -10,6 +11,7 @@ writing the old ones; the old ones are written here, and both are read.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from maskwright.model.families.base import post_norm
@@ -45,12 +47,18 @@ SWITCHES = {"add_pooling_layer": "pooler."}
 ARCHITECTURES = {
     "ViTModel": Architecture(pooler=True),
     "ViTForImageClassification": Architecture(heads=(("classifier", "sequence"),)),
+    "ViTForMaskedImageModeling": Architecture(heads=(("decoder", "patch"),)),
 }
 HEADS = {"sequence": ("classifier",)}
 
 
 def _pooler_width(config: TransformerConfig) -> int | None:
     return config.width if config.pooler else None
+
+
+def _stride(config: TransformerConfig) -> int | None:
+    patches = config.tokens
+    return patches.patch_size if isinstance(patches, Patches) and patches.mask else None
 
 
 COORDINATES: dict[str, Coordinate] = {
@@ -67,6 +75,7 @@ COORDINATES: dict[str, Coordinate] = {
     "num_channels": "tokens.channels",
     "num_labels": head_field("labels", "classifier"),
     "pooler_output_size": _pooler_width,
+    "encoder_stride": _stride,
     **post_norm.POOLER,
 }
 FIXED = {"qkv_bias": True, "pooler_act": "tanh"}
@@ -124,7 +133,12 @@ def config(fields: Fields) -> TransformerConfig:
         patch_size=fields.integer("patch_size", 16),
         channels=fields.integer("num_channels", 3),
         width=width,
+        mask=("decoder", "patch") in architecture.heads,
     )
+    top = heads(architecture, fields)
+    if patches.mask:
+        fields.fixed({"encoder_stride": patches.patch_size})
+        top = (replace(top[0], labels=patches.num_values),)
     positions = Learned(length=patches.length)
     return TransformerConfig(
         width=width,
@@ -136,7 +150,7 @@ def config(fields: Fields) -> TransformerConfig:
             final_norm=True,
         ),
         pooler=post_norm.pooler(architecture, fields),
-        heads=heads(architecture, fields),
+        heads=top,
     )
 
 
@@ -167,6 +181,8 @@ def weights(config: TransformerConfig) -> list[Rule]:
             (patches.length, width),
         ),
     }
+    if patches.mask:
+        shapes["mask_token", "tokens.mask.weight"] = shapes["cls_token", "tokens.cls.weight"]
     rules: list[Rule] = [
         *(Rename(f"{embeddings}.{t}", ours, shapes=pair) for (t, ours), pair in shapes.items()),
         Rename(
@@ -184,4 +200,8 @@ def weights(config: TransformerConfig) -> list[Rule]:
             ]
     rules += norm(f"{body}layernorm", "encoder.final_norm")
     rules += linear(f"{body}pooler.dense", "pooler") if config.pooler else []
-    return [*rules, *head_rules(config, HEADS)]
+    if not patches.mask:
+        return [*rules, *head_rules(config, HEADS)]
+    matrix = (patches.num_values, width)
+    weight = Rename("decoder.0.weight", "heads.decoder.weight", shapes=((*matrix, 1, 1), matrix))
+    return [*rules, weight, Rename("decoder.0.bias", "heads.decoder.bias")]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ from maskwright.base.errors import DataError
 from maskwright.base.randomness import key, permute
 from maskwright.model.batch import Batch
 from maskwright.model.inference.prepared import prepared
+from maskwright.model.nn.config import Patches
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.text.store.rows import RowSource
@@ -285,3 +287,78 @@ def _token_counts(store: TokenStore) -> np.ndarray:
     for start in range(0, store.num_tokens, 1 << 22):
         counts += np.bincount(store.tokens[start : start + (1 << 22)], minlength=len(counts))
     return counts
+
+
+# ------------------------------------------------------------------------------ pixels
+AVERAGED = 256  # images
+
+
+@torch.no_grad()
+def pixel_error(
+    objective: Objective, source: RowSource, *, rows: int, batch_rows: int
+) -> dict[str, Any]:
+    """Return the mean absolute error (`loss`) of an objective that predicts hidden patches on the
+    fixed batches, and the number of these (`targets`)."""
+
+    def predicted(batch: Batch) -> dict[str, np.ndarray]:
+        states = objective.target_states(batch.to(objective.product.device))
+        return {"loss": objective.target_scores(states).float().cpu().numpy()}
+
+    was_training = objective.training
+    objective.eval()
+    figures = _errors(evaluation_batches(objective, source, rows, batch_rows), predicted)
+    objective.train(was_training)
+    return figures
+
+
+def pixel_lines(
+    objective: Objective, train: RowSource, source: RowSource, *, rows: int, batch_rows: int
+) -> dict[str, Any]:
+    """Return the errors of simple guesses on the evaluation rows of `source`: the mean and the
+    median of up to `AVERAGED` rows of `train` at the same pixel, and of each channel the mean over
+    the patches around that are seen (without such: over all of the image that are)."""
+    patches, images = objective.product.config.tokens, []
+    assert isinstance(patches, Patches)
+    for batch in evaluation_batches(objective, train, min(rows, AVERAGED), batch_rows):
+        values = batch.tokens.numpy()
+        values[np.isnan(values)] = objective.targets(batch).numpy().reshape(-1)
+        images.append(values)
+    mean, median = (average(np.concatenate(images), axis=0) for average in (np.mean, np.median))
+
+    def guesses(batch: Batch) -> dict[str, np.ndarray]:
+        values = batch.tokens.numpy()
+        hidden = np.isnan(values[..., 0])
+        return {
+            "mean_image_loss": np.broadcast_to(mean, values.shape)[hidden],
+            "median_image_loss": np.broadcast_to(median, values.shape)[hidden],
+            "visible_neighbours_loss": _from_neighbours(values, patches)[hidden],
+        }
+
+    return _errors(evaluation_batches(objective, source, rows, batch_rows), guesses)
+
+
+def _errors(
+    batches: Iterator[Batch], guess: Callable[[Batch], dict[str, np.ndarray]]
+) -> dict[str, Any]:
+    """Return the mean absolute error of each guess at hidden patches, and their number."""
+    totals, num_values, num_patches = defaultdict[str, float](float), 0, 0
+    for batch in batches:
+        assert batch.targets is not None
+        targets = batch.targets.numpy()
+        for name, values in guess(batch).items():
+            totals[name] += float(np.abs(values - targets).sum(dtype=np.float64))
+        num_values, num_patches = num_values + targets.size, num_patches + len(targets)
+    return {n: total / num_values for n, total in totals.items()} | {"targets": num_patches}
+
+
+def _from_neighbours(values: np.ndarray, patches: Patches) -> np.ndarray:
+    """Return the guess (B, T, K) of each patch from the at most eight around it that are seen."""
+    across, channels = patches.image_size // patches.patch_size, patches.channels
+    means = values[:, 1:].reshape(len(values), across, across, channels, -1).mean(-1)
+    around = np.pad(means, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=np.nan)
+    shifts = [around[:, y : y + across, x : x + across] for y in range(3) for x in range(3)]
+    num_seen = np.sum([~np.isnan(shift) for shift in shifts], 0)
+    guess = np.nansum(shifts, 0) / np.maximum(num_seen, 1)
+    guess = np.where(num_seen > 0, guess, np.nanmean(means, (1, 2), keepdims=True))
+    guess = guess.reshape(len(values), -1, channels).repeat(patches.patch_size**2, 2)
+    return np.pad(guess, ((0, 0), (1, 0), (0, 0)))

@@ -27,6 +27,7 @@ from typing import Literal
 from maskwright.base.errors import ConfigError
 
 Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh"]
+HeadKind = Literal["sequence", "token", "span", "choice", "patch"]
 TextPooling = Literal["place", "mean", "max"]
 GlobalRule = Literal["none", "first", "question", "answer"]
 ChunkPooling = Literal["mean", "max", "differences"]
@@ -293,12 +294,13 @@ class Tokens:
 class Patches:
     """Square patches of square images in place of tokens, each projected to a vector, behind one
     learned vector that stands for the image (Dosovitskiy et al. 2021, arXiv:2010.11929, section
-    3.1)."""
+    3.1). With `mask`, a learned vector stands for each patch that is hidden."""
 
     image_size: int
     patch_size: int
     channels: int
     width: int
+    mask: bool = False
 
     def __post_init__(self) -> None:
         _within("tokens.image_size", self.image_size, 1 << 14)
@@ -338,17 +340,18 @@ class VocabularyHead:
 @dataclass(frozen=True, kw_only=True)
 class Head:
     """A further head by name: `sequence` reads the pooled first position (or its hidden state when
-    there is no pooler), `choice` too, one score for each of the texts to choose from; `token` reads
-    every position, `span` gives two scores per position. `transform` is a dense layer with that
-    activation before the projection, perhaps with a norm; `input_dropout` stands before it,
-    `dropout` after it. `bias` is the projection's. Layers `over` the pieces of a text let these see
-    each other before one vector is made of them (`model/nn/transformer.py`). `pooling`: what is
-    read of a text is the state of one place, or the mean or the largest of each number over its
-    tokens. With `layer_mix` the head reads, in place of the last layer's states, a learned mix of
-    those of all layers (Peters et al. 2018, arXiv:1802.05365, equation 1)."""
+    there is no pooler), `choice` too, one score for each of the texts to choose from; `token`
+    reads every position, `span` gives two scores per position, `patch` the values of a patch.
+    `transform` is a dense layer with that activation before the projection, perhaps with a
+    norm; `input_dropout` stands before it, `dropout` after it. `bias` is the projection's.
+    Layers `over` the pieces of a text let these see each other before one vector is made of
+    them (`model/nn/transformer.py`). `pooling`: what is read of a text is the state of one
+    place, or the mean or the largest of each number over its tokens. With `layer_mix` the head
+    reads, in place of the last layer's states, a learned mix of those of all layers (Peters et
+    al. 2018, arXiv:1802.05365, equation 1)."""
 
     name: str
-    kind: Literal["sequence", "token", "span", "choice"]
+    kind: HeadKind
     labels: int
     transform: Activation | None = None
     norm: Norm | None = None

@@ -216,22 +216,27 @@ def _draw(weight: Tensor) -> None:
 # ------------------------------------------------------------------------------ the network
 class PatchProjection(Linear):
     """The vectors of images: of each patch a projection, which is a convolution whose stride is its
-    width; in front of them a learned vector, `cls`."""
+    width; in front of them a learned vector, `cls`. In place of a hidden patch stands `mask`."""
 
     def __init__(self, config: Patches) -> None:
         super().__init__(config.num_values, config.width)
         self.config = config
         self.cls = EmbeddingTable(1, config.width)
+        self.mask = EmbeddingTable(1, config.width) if config.mask else None
 
     def forward(self, images: Float[Tensor, "*any K"]) -> Float[Tensor, "*any E"]:
         """
         Args:
             images: K values of each position; of images one after the other. What stands at the
-                first position of an image is not read.
+                first position of an image is not read. Values of a hidden patch are NaN.
         """
         images = images.to(self.weight.dtype)  # in training perhaps bfloat16
         rows = images.reshape(-1, self.config.length, self.config.num_values)
-        patches = super().forward(rows[:, 1:])
+        if self.mask is None:
+            patches = super().forward(rows[:, 1:])
+        else:
+            visible = super().forward(rows[:, 1:].nan_to_num())
+            patches = torch.where(rows[:, 1:, :1].isnan(), self.mask.weight, visible)
         vectors = torch.cat([self.cls.weight.expand(len(rows), 1, -1), patches], 1)
         return vectors.reshape(*images.shape[:-1], -1)
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from maskwright.model.objectives.base.objective import Vocabulary
 
 
-def vocabulary(tokenizer: Tokenizer | None) -> Vocabulary:
-    """Return the sizes and ids of the tokenizer that objectives use; none for images."""
+def vocabulary(reader: Tokenizer | ImageProcessor | None) -> Vocabulary:
+    """Return the sizes and ids of the tokenizer that objectives use, or the image processor."""
     from maskwright.model.objectives.base.objective import Vocabulary
 
-    if tokenizer is None:
-        return Vocabulary(size=0, mask=None, special=())
+    if not isinstance(reader, Tokenizer):
+        return Vocabulary(size=0, mask=None, special=(), images=reader)
+    tokenizer = reader
     return Vocabulary(
         size=tokenizer.vocabulary_size,
         mask=tokenizer.mask,

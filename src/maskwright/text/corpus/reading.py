@@ -323,6 +323,8 @@ OR_SKIP = "or read with on_bad='skip' (drops and counts)"
 class Counts:
     """Counts of rows read, changed and dropped; complete when the iteration has ended."""
 
+    kind: str = "document"
+    """What is read."""
     files: int = 0
     bytes: int = 0
     """Bytes of text after decompression."""
@@ -402,7 +404,8 @@ class Counts:
         """Return one line with the counts of files, rows and documents, and rejects by reason."""
         counts = [counted(self.files, "file"), counted(self.rows, "row"), f"{self.blank:,} blank"]
         counts += [f"{n:,} rejected: {reason}" for reason, n in sorted(self.rejected_by.items())]
-        return f"{counted(self.documents, 'document')} from " + ", ".join(counts)
+        counts = counts[:1] if self.kind == "image" else counts
+        return f"{counted(self.documents, self.kind)} from " + ", ".join(counts)
 
 
 class Ledger:

@@ -168,7 +168,7 @@ def mode_error(image: str, mode: str, expected: str) -> DataError:
         found=mode,
         wanted=expected,
         do='convert it, or let all be converted to RGB: "do_convert_rgb": true in '
-        "preprocessor_config.json of the model",
+        "preprocessor_config.json of the model, tokenizer.to_rgb = true in a recipe",
     )
 
 

@@ -10,13 +10,14 @@ columns first. An image of another size or mode is converted only where the file
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.base.config import fingerprint
 from maskwright.base.errors import CheckpointError, DataError
 from maskwright.text.images.decode import Pixels, mode_error, read_image
 
@@ -165,7 +166,7 @@ class ImageProcessor:
                 found=f"{pixels.shape[0]} x {pixels.shape[1]}",
                 wanted=f"{size} x {size}",
                 do='resize it, or let all be resized: "do_resize": true in '
-                "preprocessor_config.json of the model",
+                "preprocessor_config.json of the model, tokenizer.size in a recipe",
             )
         return np.ascontiguousarray(pixels)
 
@@ -183,6 +184,35 @@ class ImageProcessor:
         grid = values.reshape(count, across, patch_size, across, patch_size, channels)
         rows = grid.transpose(0, 1, 3, 5, 2, 4).reshape(count, across * across, -1)
         return np.concatenate([np.zeros_like(rows[:, :1]), rows], 1)
+
+
+class PixelEncoder:
+    """Images of the edge `size` as documents of a store, whose ids are the bytes of the pixels: has
+    what a store needs of a tokenizer. A document's text has a character U+0000 to U+00FF for each
+    byte."""
+
+    def __init__(self, processor: ImageProcessor, size: int, channels: int) -> None:
+        self.processor, self.size, self.channels = processor, size, channels
+        self.vocabulary_size = 256
+        self.starts_word = self.ends_word = np.zeros(256, bool)
+        self.fingerprint = fingerprint([processor.size, processor.to_rgb, size, channels])
+
+    def text(self, image: Any, where: str) -> str:
+        """Return an image as the text of a document.
+
+        Raises:
+            DataError, UsageError: as `ImageProcessor.read`.
+        """
+        pixels = self.processor.read(image, self.size, self.channels, where)
+        return pixels.tobytes().decode("latin-1")
+
+    def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.uint8]]:
+        return [np.frombuffer(text.encode("latin-1"), np.uint8) for text in texts]
+
+    def encode_marked(
+        self, texts: Sequence[str], marks: Sequence[Sequence[int]]
+    ) -> list[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+        return [(ids, np.zeros(0, np.int64)) for ids in self.encode_batch(texts)]
 
 
 def _wrong(where: str, key: str, value: object, expected: str) -> CheckpointError:

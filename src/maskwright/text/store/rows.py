@@ -424,3 +424,20 @@ class Windows:
             starts_sentence=sentences,
             ids=numbers,
         )
+
+
+class Images(Windows):
+    """The images of a store of pixels, one a row: `tokens` are the bytes of their pixels, and all
+    else is empty."""
+
+    def __init__(self, store: TokenStore) -> None:
+        size = int(store.offsets[1])
+        super().__init__(store, size, step=size)
+        self.description = f"{len(self):,} images"
+
+    def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
+        numbers = check_indices(indices, len(self), self.description)
+        pixels = self.store.tokens.reshape(-1, self.length)[numbers].astype(np.int64)
+        names = ("positions", "documents", "special", "starts_word")
+        unread: dict[str, Any] = dict.fromkeys(names, np.zeros((len(numbers), 0), np.int64))
+        return Rows(tokens=pixels, ids=numbers, **unread)

@@ -34,6 +34,7 @@ from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.objectives.base.spec import usual_for
 from maskwright.text.corpus.files import Paths, listed
 from maskwright.text.corpus.saved import RECIPE, is_run
+from maskwright.text.images.processor import ImageProcessor
 
 # ------------------------------------------------------------------------------ by name
 BUDGET = "training.budget."
@@ -234,9 +235,25 @@ def require_settings(recipe: Recipe) -> None:
     member, options = recipe.objective.member, recipe.objective.options
     # Networks may be named later.
     member.read({**dict.fromkeys(member.spec.networks, "."), **options})
+    reads_images = isinstance(recipe.tokenizer, ImageProcessor)
+    if reads_images:
+        _refuse_text_settings(recipe)
     if isinstance(recipe.model, FamilyModel):
         # With any vocabulary size; that of the tokenizer is checked later.
-        config_of(recipe.model, {"vocab_size": 1 << 16})
+        config_of(recipe.model, {} if reads_images else {"vocab_size": 1 << 16})
+
+
+def _refuse_text_settings(recipe: Recipe) -> None:
+    """Refuse a recipe that reads images if a setting of it is for texts, or none is named."""
+    allowed = ("text", "held_out_text", "held_out", "weights", "weights_end", "temperature")
+    usual = replace(Corpus(), **{name: getattr(recipe.corpus, name) for name in allowed})
+    wrong = [f"corpus.{path}" for path, _, _ in config.differences(usual, recipe.corpus)]
+    wrong += ["subwords"] * bool(recipe.subwords)
+    wrong += ["objective.name"] * (recipe.row_kind != "images")
+    wrong += ["corpus.text"] * (not recipe.corpus.text)
+    if wrong:
+        expected = "no setting of texts, and images to learn from: --text FOLDER"
+        raise ConfigError("the recipe reads images", where=wrong[0], wanted=expected)
 
 
 def config_of(model: FamilyModel, of_tokenizer: Mapping[str, Any]) -> TransformerConfig:
@@ -260,7 +277,7 @@ def config_of(model: FamilyModel, of_tokenizer: Mapping[str, Any]) -> Transforme
 
 def require_rows(recipe: Recipe) -> None:
     """Check that the objective can be trained on the recipe's rows. Each kind of pairs is for one
-    objective; others learn from any text.
+    objective, and so are images; others learn from any text.
 
     Raises:
         IncompatibleError: it cannot, or it does not learn from text.
@@ -287,7 +304,8 @@ def require_rows(recipe: Recipe) -> None:
             do=f"--set {static}=false",
         )
     piece = spec.piece_length(recipe.objective.checked) if spec.piece_length else None
-    if (usual_kind in PAIRS or piece) and kind != usual_kind:
+    is_special = usual_kind in (*PAIRS, "images") or kind == "images" or piece
+    if is_special and kind != usual_kind:
         raise IncompatibleError(
             f"`{name}` does not learn from rows of this kind",
             where="rows.kind",

@@ -32,8 +32,9 @@ from maskwright.learn.train.settings import (
 )
 from maskwright.model.device.choices import Precision, require_device
 from maskwright.model.nn.config import TransformerConfig
-from maskwright.model.objectives.base.spec import Member, Spec, member_of
+from maskwright.model.objectives.base.spec import Member, Spec, TextRows, member_of
 from maskwright.text.corpus.reading import AUTO, ReadingOptions
+from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.tokenizer.splits import SubwordSampling
 from maskwright.text.tokenizer.training.train import TokenizerChoice
 
@@ -328,12 +329,11 @@ class ObjectiveChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class RowChoice:
-    """How tokens become rows of `length`; `kind` "auto" is what the objective eats."""
+    """How tokens become rows of `length`; `kind` "auto" is what the objective eats. An image is a
+    row, of as many positions as the model has."""
 
     length: int
-    kind: Literal[
-        "auto", "documents", "sentences", "stream", "blocks", "windows", "pairs", "swapped-pairs"
-    ] = "auto"
+    kind: Literal["auto", "sentences", "windows", "images", TextRows] = "auto"
 
     def __post_init__(self) -> None:
         config.require("rows.length", self.length, 4, 1 << 20)
@@ -419,7 +419,7 @@ class Recipe:
     name: str
     note: str = ""
     corpus: Corpus = field(default_factory=Corpus)
-    tokenizer: TokenizerChoice | TokenizerFolder
+    tokenizer: TokenizerChoice | TokenizerFolder | ImageProcessor
     subwords: SubwordSampling = field(default_factory=SubwordSampling)
     model: FamilyModel | Point | Folder
     initialisation: Initialisation = Initialisation()

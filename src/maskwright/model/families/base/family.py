@@ -31,13 +31,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from maskwright.base import catalogue
 from maskwright.base.config import differences
 from maskwright.base.errors import ConfigError, IncompatibleError, near
 from maskwright.model.families.base.weights import Rename, Rule, Tie, carriers, linear, ties
-from maskwright.model.nn.config import Head, TransformerConfig
+from maskwright.model.nn.config import Head, HeadKind, TransformerConfig
 from maskwright.text.tokenizer.file.roles import Style
 
 # ------------------------------------------------------------------------------ fields of a config
@@ -217,7 +217,7 @@ class Architecture:
 
     pooler: bool = False
     vocabulary: bool = False
-    heads: tuple[tuple[str, Literal["sequence", "token", "span", "choice"]], ...] = ()
+    heads: tuple[tuple[str, HeadKind], ...] = ()
     labels: int | None = None
     """How many labels its heads have; None leaves it to the config."""
     default_labels: int = 2

@@ -25,6 +25,7 @@ from maskwright.model.nn import mask as masks
 from maskwright.model.nn.config import Stack
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
 from maskwright.model.nn.transformer import Transformer
+from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.store.rows import Rows
 from maskwright.text.store.store import TokenStore
 
@@ -179,7 +180,7 @@ class Vocabulary:
     """Size and special token ids of the tokenizer.
 
     `begin` and `end` are the tokens around a text, whatever their names; `sentinels` are the tokens
-    for gaps, in order.
+    for gaps, in order. `images` makes values of pixels, where images are read.
     """
 
     size: int
@@ -189,6 +190,7 @@ class Vocabulary:
     begin: int | None = None
     end: int | None = None
     sentinels: tuple[int, ...] = ()
+    images: ImageProcessor | None = None
 
     @property
     def ordinary(self) -> np.ndarray:

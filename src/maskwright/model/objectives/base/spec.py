@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
     from maskwright.model.objectives.base.objective import Objective, Vocabulary
 
-# Kinds of rows: of text (`learn/pretrain/rows.py`), of two sentences, and of labelled data.
-Rows = Literal["documents", "stream", "blocks", "pairs", "swapped-pairs", "parallel", "labelled"]
+# Kinds of rows: of text (`learn/pretrain/rows.py`), of two sentences, of labelled data, of images.
+TextRows = Literal["documents", "stream", "blocks", "pairs", "swapped-pairs"]
+Rows = Literal[TextRows, "parallel", "labelled", "images"]
 # Kinds of models: of one stack; of two, by the tokens of the tokenizer for removed parts of a text,
 # or trained on pairs of sources and targets.
 Form = Literal["encoder", "decoder", "sentinels", "masks", "parallel"]
@@ -62,6 +63,7 @@ class Spec:
         measurement: how it evaluates them; None for its default options.
         static_option: path of the option that keeps the masks of a row equal in all epochs.
         token_parts: parts of the loss that predict tokens, and can be compared with guessing.
+        predicts: what the targets are. Pixels are numbers, whose loss is an absolute error.
         codes: whether a model of one stack trained by it has bits per byte.
         scored_by: name in reports of the network whose token predictions are evaluated.
         text_length: (options, row length) -> number of tokens of text for a row, if larger.
@@ -82,6 +84,7 @@ class Spec:
     measurement: MeasurementSpec | None = None
     static_option: str = ""
     token_parts: tuple[str, ...] = ()
+    predicts: Literal["tokens", "pixels"] = "tokens"
     codes: bool = False
     scored_by: str = "this model"
     text_length: Callable[[Any, int], int] | None = None
