@@ -769,6 +769,7 @@ def test_F109_a_port_in_use_names_the_process() -> None:
 
 
 def test_F110_no_label_is_a_clients_and_names_are_bounded(plain: Served) -> None:
+    plain.ask("predict", TEXT)
     before = {line.split(" ")[0] for line in plain.metrics().splitlines()}
     for n in range(20):
         plain.post(f"/ask/none{n}", {"inputs": TEXT})
@@ -776,7 +777,7 @@ def test_F110_no_label_is_a_clients_and_names_are_bounded(plain: Served) -> None
         plain.get(f"/health?unheard{n}", X_Name=f"unheard{n}")
     text = plain.metrics()
     after = {line.split(" ")[0] for line in text.splitlines()}
-    assert "unheard" not in text and len(after - before) < 12
+    assert "unheard" not in text and len(after - before) < 20
     for name in ("mw_queue_tokens", "mw_batch_tokens_bucket", "mw_batch_fill", "te_request_count"):
         assert re.search(rf"^{name}\S* \d", text, re.M), name
     # A reader of the format refuses all of it where two families have one name.
@@ -784,7 +785,7 @@ def test_F110_no_label_is_a_clients_and_names_are_bounded(plain: Served) -> None
     assert len(dict(families)) == len(families)
     parts = {"histogram": ("_bucket", "_sum", "_count"), "counter": ("",), "gauge": ("",)}
     names = {name + part for name, kind in families for part in parts[kind]}
-    sample = r'([a-z_]+)(\{[a-z]+="[^"\\\n]*"\})? (\d\S*)'
+    sample = r'([a-z_]+)(\{([a-z]+="[^"\\\n]*",?)+\})? (\d\S*)'
     samples = [re.fullmatch(sample, line) for line in text.splitlines() if line[0] != "#"]
     assert {each and each[1] for each in samples} == names
 
@@ -1036,6 +1037,42 @@ def test_F117_nothing_leaks_and_the_log_has_no_text(plain: Served) -> None:
 
     assert until(lambda: lines().keys() == {"failure", "request"})
     assert lines()["failure"]["error"] == "RuntimeError"
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(
+    ("request_id", "trace", "kept"),
+    [
+        ("7f3c:a/b-1", TRACE, True),
+        ("x" * 129, TRACE[:-1], False),
+        ("a b", TRACE.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32), False),
+    ],
+)
+def test_ids_of_the_client_are_kept_and_a_request_is_counted_by_model_and_route(
+    request_id: str, trace: str, kept: bool, plain: Served
+) -> None:
+    def value(name: str) -> float:
+        match = re.search(rf"^{re.escape(name)} (\S+)$", plain.metrics(), re.M)
+        return float(match[1]) if match else 0.0
+
+    labels = 'model="animals",route="/ask/predict"'
+    names = (f'mw_requests_total{{{labels},status="200"}}', f"mw_route_seconds_count{{{labels}}}")
+    before = [value(name) for name in (*names, "te_predict_count", "te_predict_success")]
+    body = {"inputs": [TEXT, TEXT], "model": "animals"}
+    headers = {"X-Request-Id": request_id, "Traceparent": trace}
+    answer = plain.post("/ask/predict", body, headers=headers)
+    own = answer.headers["x-request-id"]
+    assert (own == request_id) is kept and (answer.headers.get("traceparent") == trace) is kept
+    assert until(lambda: f'"request": "{own}"' in plain.log.getvalue())
+    line = next(
+        x for x in map(json.loads, plain.log.getvalue().splitlines()) if x["request"] == own
+    )
+    assert (line["model"], line["tokens"]) == ("animals", sum(answer.json["tokens"]))
+    assert line["queue"] >= 0 and line["compute"] > 0 and (line.get("trace") == trace) is kept
+    after = [value(name) for name in (*names, "te_predict_count", "te_predict_success")]
+    assert np.subtract(after, before).tolist() == [1, 1, 2, 2]
 
 
 def test_a_log_that_cannot_be_written_hurts_no_request(

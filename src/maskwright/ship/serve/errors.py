@@ -206,12 +206,13 @@ class RequestBudget:
 
     Attributes:
         began: the time at which its body was received; deadlines are relative to it.
-        facts: values for the headers of its response.
+        facts: of its response, for headers, log and metrics: `model` (fingerprint), `served`
+            (name), `tokens`, `queue` and `compute` (seconds).
         is_admitted: whether a part of it is already queued.
         reservation: room in the queue that is kept for it, closed once it is queued.
     """
 
-    def __init__(self, limits: Limits, facts: dict[str, str] | None = None) -> None:
+    def __init__(self, limits: Limits, facts: dict[str, Any] | None = None) -> None:
         self.limits, self.facts = limits, {} if facts is None else facts
         self.began, self.is_admitted = time.monotonic(), False
         self.reservation = ExitStack()

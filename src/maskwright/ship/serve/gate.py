@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
@@ -65,6 +66,7 @@ class Gate:
         for name, value in scope["headers"]:
             headers.setdefault(name, []).append(value)
         sender = _ResponseSender(send, self.host, self.policy.cors_headers(headers))
+        sender.identify(headers)
         start = time.monotonic()
         self.open_requests += 1
         try:
@@ -91,11 +93,13 @@ class Gate:
             self.open_requests -= 1
             self.host.line.advance()
             method = scope["method"] if scope["method"] in METHODS else "other"
-            route = getattr(scope.get("route"), "path", None)
+            route, facts = getattr(scope.get("route"), "path", None), sender.facts
             seconds, refused = time.monotonic() - start, scope.get("mw_refused")
             if refused is not None:
                 self.host.metrics.refused(refused)
-            self.host.metrics.finished(sender.status, method == "POST")
+            model = facts.get("served", "")
+            self.host.metrics.finished(sender.status, method == "POST", model, route or "", seconds)
+            trace = {"trace": sender.trace.decode()} if sender.trace else {}
             self.log.line(
                 "request",
                 request=sender.request,
@@ -104,6 +108,11 @@ class Gate:
                 status=sender.status,
                 refused=refused,
                 seconds=round(seconds, 4),
+                model=model or None,
+                tokens=facts.get("tokens"),
+                queue=round(facts.get("queue", 0.0), 4),
+                compute=round(facts.get("compute", 0.0), 4),
+                **trace,
             )
 
     async def _handle(
@@ -207,6 +216,9 @@ class Gate:
             watch_task.cancel()
 
 
+# Ids of requests and of traces (W3C Trace Context, section 3.2) that are taken from the client.
+REQUEST_ID = re.compile(rb"[\w.:/+=@~-]{1,128}")
+TRACEPARENT = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
 
 
@@ -223,15 +235,26 @@ class _ResponseSender:
 
     def __init__(self, send: Send, host: Host, origin: list[tuple[bytes, bytes]]) -> None:
         self._send, self._host, self.origin = send, host, origin
-        self.request = f"{_IDS.getrandbits(64):016x}"  # its id, in the log and in the response
-        self.facts: dict[str, str] = {}  # values for headers
+        self.request, self.trace = "", b""  # its id and its traceparent, in log and response
+        self.facts: dict[str, Any] = {}  # as of RequestBudget
         self.status, self.started, self.ended, self.closes = 0, False, False, False
+
+    def identify(self, headers: Headers) -> None:
+        """Take the id and the trace of the request from its headers, or create an id."""
+        (request, *_), (trace, *_) = (
+            headers.get(name, [b""]) for name in (b"x-request-id", b"traceparent")
+        )
+        is_valid = REQUEST_ID.fullmatch(request) is not None
+        self.request = request.decode() if is_valid else f"{_IDS.getrandbits(64):016x}"
+        self.trace = trace if TRACEPARENT.fullmatch(trace) else b""
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started, self.status = True, message["status"]
             headers = [*message.get("headers", []), *HEADERS, *self.origin, (b"vary", b"Origin")]
             headers.append((b"x-request-id", self.request.encode()))
+            if self.trace:
+                headers.append((b"traceparent", self.trace))
             if "model" in self.facts:
                 headers.append((b"x-model-id", self.facts["model"].encode()))
             if self.closes or self._host.draining:

@@ -47,7 +47,7 @@ from maskwright.ship.serve.generation import (
     GenerationOptions,
     GenerationScheduler,
 )
-from maskwright.ship.serve.metrics import Metrics, Timings
+from maskwright.ship.serve.metrics import EMBED, PREDICT, Metrics, Timings
 from maskwright.ship.serve.scheduler import (
     BatchOperation,
     Device,
@@ -228,10 +228,21 @@ class Host:
         return self._models[name]
 
     def _select(self, name: str | None, options: Options) -> Engine:
-        """Return the engine to use, and set its fingerprint in the response headers."""
+        """Return the engine to use, and record its fingerprint and name with the request."""
         engine = self.model(name).engine(options.adapter)
-        self.budget().facts["model"] = engine.fingerprint[:16]
+        self.budget().facts |= {"model": engine.fingerprint[:16], "served": engine.name}
         return engine
+
+    def _record(self, timings: Timings, tokens: int, kind: str = "", inputs: int = 0) -> None:
+        """Record the times and the tokens of a part of a request, in metrics and log."""
+        self.metrics.answered(timings, kind, inputs)
+        facts = self.budget().facts
+        for name, value in (
+            ("tokens", tokens),
+            ("queue", timings.queue),
+            ("compute", timings.compute),
+        ):
+            facts[name] = facts.get(name, 0) + value
 
     def budget(self) -> RequestBudget:
         """Return the budget of the current request; a new one outside of HTTP requests."""
@@ -285,7 +296,7 @@ class Host:
             return _encoded(encoded).examples, encoded
 
         answer = self._read_by(engine, "states", encoding.read_states)
-        return await self._answer(texts, options, encode, answer, lambda _, states: states)
+        return await self._answer(texts, options, encode, answer, lambda _, states: states, EMBED)
 
     async def fill_mask(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
@@ -347,7 +358,7 @@ class Host:
             sum(job.prompt_tokens for job in jobs), sum(len(text.ids) for text in texts)
         )
         timings = _timings(start, jobs)
-        self.metrics.answered(timings)
+        self._record(timings, sum(job.tokens for job in jobs))
         return HostResponse(
             values=texts,
             tokens=[job.prompt_tokens for job in jobs],
@@ -376,7 +387,7 @@ class Host:
                 for piece in pieces:
                     num_written += piece.id is not None
                     yield piece
-            self.metrics.answered(_timings(start, jobs))
+            self._record(_timings(start, jobs), jobs[0].prompt_tokens + num_written)
         finally:
             self._generation.cancel(jobs)
             self.metrics.wrote(jobs[0].prompt_tokens, num_written)
@@ -499,7 +510,7 @@ class Host:
             raise self._full()
 
     @asynccontextmanager
-    async def admit(self, size: int, facts: dict[str, str], until: float) -> AsyncIterator[None]:
+    async def admit(self, size: int, facts: dict[str, Any], until: float) -> AsyncIterator[None]:
         """Admit a request whose body of `size` bytes was received, as a context manager; if the
         room is taken meanwhile, it waits as the first in the line until the time `until`.
 
@@ -581,6 +592,7 @@ class Host:
             encode,
             answer,
             lambda encoded, outputs: finish(task_type, _encoded(encoded), outputs),
+            PREDICT if head == TASK else EMBED,
         )
         return replace(response, fingerprint=engine.fingerprint)
 
@@ -593,10 +605,19 @@ class Host:
         return partial(self._read_batched, engine, operation)
 
     async def _answer(
-        self, rows: Sequence[Any], options: Options, encode: Encode, answer: Answer, finish: Finish
+        self,
+        rows: Sequence[Any],
+        options: Options,
+        encode: Encode,
+        answer: Answer,
+        finish: Finish,
+        kind: str = "",
     ) -> HostResponse:
-        """Encode rows in chunks, compute their results and format them; record the timings."""
+        """Encode rows in chunks, compute their results and format them; record the timings, also as
+        those of inputs of the kind EMBED or PREDICT."""
         self.budget().take_rows(rows, options.field)
+        if kind:
+            self.metrics.started(kind, len(rows))
         started_at, deadline = time.monotonic(), self._deadline(options)
         async with _before(deadline):
             chunks = [(span.start, [rows[n] for n in span]) for span in encoding.split_rows(rows)]
@@ -618,7 +639,7 @@ class Host:
             queue=max(result.waited for result in results),
             compute=max(result.computed for result in results),
         )
-        self.metrics.answered(timings)
+        self._record(timings, sum(sum(e.lengths) for e in encoded), kind, len(rows))
         return HostResponse(
             values=[value for chunk_answers in answers for value in chunk_answers],
             tokens=[n for encoded_rows in encoded for n in encoded_rows.lengths],

@@ -1,7 +1,8 @@
 """Metrics in the text format of Prometheus (version 0.0.4), without a global registry, and the log.
 
 Names begin with `mw_`; those of text-embeddings-inference, `te_…`, are exported too, so that its
-dashboards work with this server. No label contains input of a client.
+dashboards work with this server. Labels are names of served models and templates of routes; none
+contains input of a client.
 """
 
 from __future__ import annotations
@@ -71,20 +72,37 @@ class Histogram:
         self.buckets, self.counts = buckets, [0] * (len(buckets) + 1)
         self.sum, self.count = 0.0, 0
 
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self.buckets, value)] += 1
-        self.sum += value
-        self.count += 1
+    def add(self, value: float, count: int = 1) -> None:
+        """Add `count` times the same value."""
+        self.counts[bisect_left(self.buckets, value)] += count
+        self.sum += count * value
+        self.count += count
 
-    def lines(self, name: str) -> list[str]:
-        lines, cumulative = [f"# TYPE {name} histogram"], 0
+    def lines(self, name: str, labels: str = "") -> list[str]:
+        """Return the samples of the histogram; `labels` such as `model="a",`."""
+        lines, cumulative = list[str](), 0
         for bound, count in zip(self.buckets, self.counts, strict=False):
             cumulative += count
-            lines.append(f'{name}_bucket{{le="{bound:g}"}} {cumulative}')
-        lines.append(f'{name}_bucket{{le="+Inf"}} {self.count}')
-        return [*lines, f"{name}_sum {self.sum:.6f}", f"{name}_count {self.count}"]
+            lines.append(f'{name}_bucket{{{labels}le="{bound:g}"}} {cumulative}')
+        lines.append(f'{name}_bucket{{{labels}le="+Inf"}} {self.count}')
+        braces = f"{{{labels[:-1]}}}" if labels else ""
+        return [*lines, f"{name}_sum{braces} {self.sum:.6f}", f"{name}_count{braces} {self.count}"]
 
 
+def _labels(**values: object) -> str:
+    """Return labels with escaped values, such as `model="a",route="/embed",`."""
+    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+    return "".join(f'{name}="{str(v).translate(escapes)}",' for name, v in values.items())
+
+
+# Kinds of inputs that text-embeddings-inference counts, and its names of the parts of their time.
+EMBED, PREDICT = "embed", "predict"
+TEI_PARTS = {
+    "duration": "total",
+    "tokenization_duration": "tokenise",
+    "queue_duration": "queue",
+    "inference_duration": "compute",
+}
 TENTHS = tuple(n / 10 for n in range(1, 11))
 POWERS = tuple(float(2**n) for n in range(17))
 # Names of histograms in text-embeddings-inference.
@@ -107,8 +125,12 @@ class Metrics:
         self.statuses: Counter[int] = Counter()
         self.failures = 0
         self.disconnects = 0
-        self.requests = 0
+        self.reload_failures = 0
         self.questions = 0
+        self.inputs: Counter[str] = Counter()  # by EMBED or PREDICT
+        # By (model, route, status) and (model, route).
+        self.requests: Counter[tuple[str, str, int]] = Counter()
+        self.request_seconds: dict[tuple[str, str], Histogram] = {}
         self.tokens = 0
         self.written = 0
         self.histograms = {
@@ -121,6 +143,8 @@ class Metrics:
             "mw_queue_seconds": Histogram(),
             "mw_compute_seconds": Histogram(),
         }
+        for kind in (EMBED, PREDICT):
+            self.histograms |= {f"te_{kind}_{part}": Histogram() for part in TEI_PARTS}
         self.gauges: dict[str, Callable[[], float]] = {}
 
     def batch(self, lengths: Sequence[int], seconds: float) -> None:
@@ -133,8 +157,16 @@ class Metrics:
             self.histograms["mw_batch_rows"].add(rows)
             self.histograms["mw_batch_seconds"].add(seconds)
 
-    def answered(self, timings: Timings) -> None:
+    def started(self, kind: str, inputs: int) -> None:
+        """Count inputs of the kind EMBED or PREDICT."""
         with self._lock:
+            self.inputs[kind] += inputs
+
+    def answered(self, timings: Timings, kind: str = "", inputs: int = 0) -> None:
+        """Record the times of a request, and of its inputs of the kind EMBED or PREDICT."""
+        with self._lock:
+            for part, name in TEI_PARTS.items() if kind else ():
+                self.histograms[f"te_{kind}_{part}"].add(getattr(timings, name), inputs)
             self.histograms["mw_request_seconds"].add(timings.total)
             self.histograms["mw_tokenise_seconds"].add(timings.tokenise)
             self.histograms["mw_queue_seconds"].add(timings.queue)
@@ -150,13 +182,21 @@ class Metrics:
         with self._lock:
             self.failures += 1
 
-    def finished(self, status: int, asks: bool) -> None:
-        """Count a finished request; `status` 0: no response was sent; `asks`: a model was used."""
+    def finished(self, status: int, asks: bool, model: str, route: str, seconds: float) -> None:
+        """Count a finished request; `status` 0: no response was sent; `asks`: a model was used;
+        `model` and `route` are empty where there is none."""
         with self._lock:
-            self.requests += 1
+            self.requests[model, route, status] += 1
+            if model:
+                histogram = self.request_seconds.setdefault((model, route), Histogram())
+                histogram.add(seconds)
             self.questions += asks
             if status:
                 self.statuses[status] += 1
+
+    def reload_failed(self) -> None:
+        with self._lock:
+            self.reload_failures += 1
 
     def refused(self, kind: str) -> None:
         with self._lock:
@@ -172,12 +212,26 @@ class Metrics:
         with self._lock:
             names = {name: name for name in self.histograms} | TEI_NAMES
             for exported_name, name in names.items():
+                lines.append(f"# TYPE {exported_name} histogram")
                 lines += self.histograms[name].lines(exported_name)
+            lines.append("# TYPE mw_route_seconds histogram")
+            for (model, route), histogram in sorted(self.request_seconds.items()):
+                lines += histogram.lines("mw_route_seconds", _labels(model=model, route=route))
+            lines.append("# TYPE mw_requests_total counter")
+            for (model, route, status), count in sorted(self.requests.items()):
+                labels = _labels(model=model, route=route, status=status)
+                lines.append(f"mw_requests_total{{{labels[:-1]}}} {count}")
+            for kind in (EMBED, PREDICT):
+                for name, count in (
+                    (f"te_{kind}_count", self.inputs[kind]),
+                    (f"te_{kind}_success", self.histograms[f"te_{kind}_duration"].count),
+                ):
+                    lines += [f"# TYPE {name} counter", f"{name} {count}"]
             for name, count in (
-                ("mw_requests_total", self.requests),
                 ("mw_tokens_total", self.tokens),
                 ("mw_written_tokens_total", self.written),
                 ("mw_failures_total", self.failures),
+                ("mw_reload_failures_total", self.reload_failures),
                 ("mw_disconnects_total", self.disconnects),
                 ("te_request_count", self.questions),
                 ("te_request_success", self.histograms["mw_request_seconds"].count),
