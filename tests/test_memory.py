@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from maskwright.base import catalogue, memory
+from maskwright.base import catalogue, control_groups, memory
+from maskwright.base.control_groups import groups_of
 from maskwright.base.errors import ResourceError, UsageError
 from maskwright.learn.pretrain import run, session
 from maskwright.model.device.step_cost import kept_bytes
@@ -50,7 +51,7 @@ def test_a_limit_of_a_control_group_counts(
             (group / name).write_text(text)
 
     def left() -> int:
-        lefts = map(memory.remaining_in, memory._control_groups(tmp_path, own))
+        lefts = map(memory.remaining_in, groups_of("memory", tmp_path, own))
         return min((one for one in lefts if one is not None), default=-1)
 
     assert left() == -1
@@ -65,6 +66,38 @@ def test_a_limit_of_a_control_group_counts(
     assert memory.remaining_in(group) is None and left() == 100_000
     own.write_text("0::/elsewhere\n3:cpu:/a/b\n")
     assert left() == -1, "the control: a group of others"
+
+
+@pytest.mark.parametrize(
+    ("line", "names", "place", "quotas", "unlimited"),
+    [
+        ("0::/a/b\n", ["cpu.max"], "a/b", ["150000 100000"], ["max 100000"]),
+        (
+            "3:cpu,cpuacct:/a/b\n",
+            ["cpu.cfs_quota_us", "cpu.cfs_period_us"],
+            "cpu/a/b",
+            ["150000", "100000"],
+            ["-1", "100000"],
+        ),
+    ],
+)
+def test_a_quota_of_cores_counts(
+    tmp_path: Path, line: str, names: list[str], place: str, quotas: list[str], unlimited: list[str]
+) -> None:
+    own, group = tmp_path / "own", tmp_path / place
+    own.write_text(line)
+    group.mkdir(parents=True)
+    assert control_groups.cpu_quota(tmp_path, own) is None
+    for folder, texts, expected in (
+        (group, unlimited, None),
+        (group.parent, quotas, 1.5),
+        (group, [quotas[0].replace("15", "05"), *quotas[1:]], 0.5),
+    ):
+        for name, text in zip(names, texts, strict=True):
+            (folder / name).write_text(text + "\n")
+        assert control_groups.cpu_quota(tmp_path, own) == expected
+    own.write_text("0::/elsewhere\n")
+    assert control_groups.cpu_quota(tmp_path, own) is None, "the control: a group of others"
 
 
 @pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])

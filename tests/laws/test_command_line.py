@@ -67,8 +67,8 @@ OPTIONS = {
         --scores --server --server-token --threshold --top --uncertain
     """,
     "serve": """
-        models --adapter --allowed-host --allowed-origin --engine --host --insecure --name --port
-        --precision --quiet --token
+        models --adapter --allowed-host --allowed-origin --config --engine --host --insecure --keys
+        --name --port --precision --quiet --token --unix-socket
     """,
     "probe": "model --column --data --items --out --read --task --word",
     "attention": "model --out --sentence --text --tree",

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from maskwright.ship.serve import app as application
 from maskwright.ship.serve.access import AccessPolicy
+from maskwright.ship.serve.callers import KeyFile
 from maskwright.ship.serve.dialects import rows
 from maskwright.ship.serve.errors import Limits
 from maskwright.ship.serve.gate import Gate
@@ -209,6 +210,7 @@ def server(
     limits: Limits | None = None,
     *,
     token: str | None = None,
+    keys: Path | None = None,
     hosts: tuple[str, ...] = (),
     origins: tuple[str, ...] = (),
     load: Any = None,
@@ -216,7 +218,8 @@ def server(
     """A server of these models on a thread of this process, in float32."""
     log = io.StringIO()
     host = Host(limits, precision="float32")
-    policy = AccessPolicy(token=token, hosts=hosts, origins=origins)
+    key_file = None if keys is None else KeyFile(keys)
+    policy = AccessPolicy(token=token, keys=key_file, hosts=hosts, origins=origins)
     gate = Gate(application.Application(host, [DIALECT, rows]), policy, RequestLog(log))
 
     def usual() -> None:

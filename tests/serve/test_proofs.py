@@ -110,7 +110,7 @@ def test_F108_stops_under_load_lose_nothing(
     assert answered > 100 and (lost == 0) is drains, (lost, answered)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_F108_a_signal_ends_the_process_with_0(number: int, animals: dict[str, Path]) -> None:
     with process(animals["animals"]) as (made, url):
         questions = asked(url, 20, "/predict")

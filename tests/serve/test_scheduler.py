@@ -200,13 +200,15 @@ def test_the_line_is_in_order_and_ends_in_time() -> None:
         line = WaitingLine(lambda: room[0])
         now = asyncio.get_running_loop().time()
 
-        async def request(name: str, seconds: float = 9.0, first: bool = False) -> None:
-            order.append(name if await line.wait(10, now + seconds, first=first) else f"no {name}")
+        async def request(name: str, seconds: float = 9.0, at_front: bool = False) -> None:
+            order.append(
+                name if await line.wait(10, now + seconds, at_front=at_front) else f"no {name}"
+            )
 
         tasks = [asyncio.ensure_future(request(name)) for name in "abcd"]
         late = asyncio.ensure_future(request("late", 0.01))
         await late
-        tasks.append(asyncio.ensure_future(request("front", first=True)))
+        tasks.append(asyncio.ensure_future(request("front", at_front=True)))
         await asyncio.sleep(0)
         assert order == ["no late"] and line.tokens == 50
         line.advance()

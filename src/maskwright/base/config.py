@@ -444,9 +444,9 @@ def read_table(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8-sig")  # some editors begin with a byte order mark
     except FileNotFoundError as error:
         siblings = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
-        raise UsageError("no such recipe file", where=path, do=near(path.name, siblings)) from error
+        raise UsageError("no such TOML file", where=path, do=near(path.name, siblings)) from error
     except (OSError, ValueError) as error:
-        raise ConfigError("the recipe cannot be read", where=path, found=error) from error
+        raise ConfigError("the file cannot be read", where=path, found=error) from error
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

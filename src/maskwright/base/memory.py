@@ -7,8 +7,9 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from maskwright.base.control_groups import groups_of
 from maskwright.base.errors import ResourceError, shorten
 
 try:
@@ -18,7 +19,6 @@ except ImportError:  # Windows
 
 # Bytes of address space that loading torch or Daft and a small computation take, measured.
 LIBRARIES = 1 << 30
-CONTROL_GROUPS = Path("/sys/fs/cgroup")
 # Versions 2 and 1 of Linux control groups: files of limit and usage, and the entry of memory.stat
 # for reclaimable caches.
 GROUP_FILES = (
@@ -44,7 +44,7 @@ def free_bytes() -> int:
         free = int(table["MemAvailable"]) * 1024
     except (OSError, KeyError, ValueError, IndexError):
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limits = (*map(remaining_in, _control_groups(CONTROL_GROUPS)), *_process_limits())
+    limits = (*map(remaining_in, groups_of("memory")), *_process_limits())
     return min([free, *(remaining for remaining in limits if remaining is not None)])
 
 
@@ -60,24 +60,6 @@ def remaining_in(group: Path) -> int | None:
             continue
         return max(0, most - used + back)
     return None
-
-
-def _control_groups(root: Path, membership: Path = Path("/proc/self/cgroup")) -> Iterator[Path]:
-    """Yield the folders of the control groups of this process and of their parents, whose limits
-    apply too: `0::/path` is version 2, `4:memory:/path` version 1. A container often shows its own
-    group as the root."""
-    yield from (root, root / "memory")
-    try:
-        lines = membership.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return
-    for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers == "" or "memory" in controllers.split(","):
-            group = PurePosixPath(path.lstrip("/"))
-            base = root / "memory" if controllers else root
-            yield from (base / folder for folder in (group, *group.parents[:-1]))
 
 
 def _process_limits() -> Iterator[int]:

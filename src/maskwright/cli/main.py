@@ -11,6 +11,8 @@ where they apply:
     READING_OPTION   the option that takes settings of reading
     LABELLED         True: the files that it reads are labelled
     LESS_MEMORY      what makes it need less memory
+    settings         a function that returns values of arguments that the command line does not
+                     give, from the parser and the arguments that it gives
 
 Nothing heavy is imported before a verb needs it, so help and mistakes are answered at once. A
 refusal is printed in five parts without a traceback (`--debug` shows it), and its class is the exit
@@ -35,7 +37,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from maskwright import __version__
-from maskwright.base import catalogue, memory
+from maskwright.base import catalogue, control_groups, memory
 from maskwright.base.errors import (
     Finding,
     MaskwrightError,
@@ -161,14 +163,26 @@ class Parser(argparse.ArgumentParser):
         commands = [command for num_unused, command in filled if num_unused == fewest]
         return "; or ".join(commands) or f"{self.prog} --help"
 
-    def read(self, words: Sequence[str]) -> argparse.Namespace:
+    def read(
+        self, words: Sequence[str], defaults: Mapping[str, list[str] | None] | None = None
+    ) -> argparse.Namespace:
         """Parse the arguments of a verb, in any order.
+
+        Args:
+            defaults: values of arguments that `words` do not give, as of `options.lower_settings`.
 
         Raises:
             UsageError: an unknown or repeated option, a missing or superfluous argument.
         """
         self._positional_words, self._option_values = (), {}
-        options, self._positional_words = self._split_arguments(list(words))
+        options, positionals = self._split_arguments(list(words))
+        names = {option.partition("=")[0] for option in options}
+        for name, values in (defaults or {}).items():
+            if not name.startswith("-"):
+                positionals = positionals or values or []
+            elif name not in names and values is not None:
+                options += [f"{name}={value}" for value in values] or [name]
+        self._positional_words = positionals
         namespace = self.parse_args(
             [*options, *(["--", *self._positional_words] if self._positional_words else [])]
         )
@@ -414,6 +428,8 @@ def _run(words: Sequence[str], verb: ModuleType | None) -> None:
         top.parse_args([name])  # prints and exits
         return
     options = choices[name].read(rest)
+    if (settings := getattr(verb, "settings", None)) is not None:
+        options = choices[name].read(rest, settings(choices[name], options))
     _use_threads(options, recorded=getattr(verb, "RECORDS_THREADS", False))
     if not getattr(verb, "LIGHT", False):
         memory.require_room_for_libraries()
@@ -422,9 +438,15 @@ def _run(words: Sequence[str], verb: ModuleType | None) -> None:
 
 
 def _use_threads(options: argparse.Namespace, recorded: bool) -> None:
-    """Compute with the number of threads of `--threads`, if any; `recorded`: in the recipe too."""
+    """Compute with the number of threads of `--threads`, if any; `recorded`: in the recipe too.
+    Else, in a container with fewer cores than the machine has, with as many threads as these: more
+    would be paused together whenever they have used up its quota."""
     threads = options.threads
     if threads is None:
+        quota = control_groups.cpu_quota()
+        if quota is not None and quota < len(os.sched_getaffinity(0)):
+            for name in THREADS:
+                os.environ.setdefault(name, str(max(1, int(quota))))
         return
     if not 1 <= threads <= MOST_THREADS:
         raise UsageError(

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import os
 import sys
 import types
 import typing
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from maskwright.base import catalogue
-from maskwright.base.config import NONE, hints_of, lines_of
-from maskwright.base.errors import Finding, UsageError, near_path
+from maskwright.base.config import NONE, hints_of, lines_of, read_table
+from maskwright.base.errors import ConfigError, Finding, UsageError, near, near_path
 from maskwright.base.terminal import harmless_lines
 
 # What makes pretraining need less memory.
@@ -250,6 +251,78 @@ def add_fields(
             metavar=number or field.name.upper(),
             help=text.replace("%", "%%"),
         )
+
+
+def lower_settings(
+    parser: argparse.ArgumentParser,
+    config: Path | None,
+    prefix: str,
+    variables: Mapping[str, str] = types.MappingProxyType({}),
+) -> dict[str, list[str] | None]:
+    """Return the values of options, and of a positional argument, that the environment gives, and
+    of the others those of a TOML file; the command line comes before both.
+
+    Args:
+        config: the file, with a key for each option: a value, a list of values, a flag as true or
+            false, or for options as NAME=VALUE a table; None: no file.
+        prefix: of the names of environment variables, which end with the option in capitals; lists
+            have commas between their values.
+        variables: other names of variables, by option.
+
+    Returns:
+        Values by name, such as {"--port": ["80"]}; [] for a flag that is set, None for one that is
+        not.
+
+    Raises:
+        UsageError, ConfigError: no such option, or a value that it does not take.
+    """
+    actions = {a.dest: a for a in parser._actions if a.dest not in ("help", "config")}
+    table = {} if config is None else read_table(config)
+    sources: list[tuple[str, str, Any]] = []
+    for name in actions:
+        variable = variables.get(name, f"{prefix}{name.upper()}")
+        if (text := os.environ.get(variable)) is not None:
+            sources.append((name, variable, text))
+    for key, value in table.items():
+        if (name := key.replace("-", "_")) not in actions:
+            raise ConfigError(
+                "unknown setting", where=f"{config}: {key}", wanted=near(key, actions)
+            )
+        sources.append((name, f"{config}: {key}", value))
+    settings: dict[str, list[str] | None] = {}
+    for name, where, value in sources:
+        action = actions[name]
+        option = next(iter(action.option_strings), name)
+        if option not in settings:
+            settings[option] = _texts_of(action, value, where)
+    return settings
+
+
+def _texts_of(action: argparse.Action, value: Any, where: str) -> list[str] | None:
+    """Return the words for the value of an option, as `lower_settings`."""
+    is_list = isinstance(action, argparse._AppendAction) or action.nargs == "*"
+    flags = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+    if action.nargs == 0:
+        expected, flag = "true or false", flags.get(str(value).lower())
+        if flag is not None:
+            return [] if flag else None
+    elif is_list:
+        expected = "a list of texts"
+        if isinstance(value, str):
+            value = [text.strip() for text in value.split(",") if text.strip()]
+        if isinstance(value, dict) and action.nargs is None:
+            value = [f"{key}={text}" for key, text in value.items()]
+        if isinstance(value, list) and all(isinstance(text, str) for text in value):
+            return value or None
+    else:
+        expected = "a text or a number"
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            try:
+                (action.type if callable(action.type) else str)(str(value))
+                return [str(value)]
+            except ValueError:
+                expected = getattr(action.type, "__name__", expected)
+    raise ConfigError("wrong type of value", where=where, found=repr(value), wanted=expected)
 
 
 def parse_numbers(text: str | None, option: str, zero: str | None = None) -> tuple[int, ...]:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import get_args
 
 from maskwright.base.errors import UsageError
 from maskwright.base.terminal import printer
-from maskwright.cli.options import add_fields, given_options, require_existing
+from maskwright.cli.options import add_fields, given_options, lower_settings, require_existing
 from maskwright.model.device.choices import Precision, require_engine
 from maskwright.ship.serve.errors import Limits
 
 SUMMARY = "answer requests over HTTP with one model or several"
 GROUP, ORDER = "labelled rows", 3
 EXAMPLES = ("MODEL",)
-TOKEN = "MASKWRIGHT_TOKEN"
+# The prefix of environment variables with values of options, and another name of one.
+PREFIX, TOKEN = "MASKWRIGHT_SERVE_", "MASKWRIGHT_TOKEN"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,13 +38,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FOLDER",
         help="an adapter or a head on one of the models, which a request chooses by name",
     )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="a TOML file with values of these options; variables such as MASKWRIGHT_SERVE_PORT "
+        "come before it, the command line before both",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="address (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, help="(default 8000; 0: any free one)")
+    parser.add_argument(
+        "--unix-socket",
+        type=Path,
+        metavar="PATH",
+        help="listen on a Unix socket in place of host and port",
+    )
     parser.add_argument(
         "--token",
         default=None,
         help=f"every request has to carry it (better: the variable {TOKEN}, which lists of "
         "processes do not show)",
+    )
+    parser.add_argument(
+        "--keys",
+        type=Path,
+        metavar="FILE",
+        help="a JSON file with keys of callers and their limits, which may be replaced meanwhile",
     )
     parser.add_argument(
         "--insecure", action="store_true", help="no token on an address that others reach"
@@ -76,6 +95,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_fields(parser, Limits)
 
 
+def settings(parser: argparse.ArgumentParser, a: argparse.Namespace) -> dict[str, list[str] | None]:
+    return lower_settings(parser, a.config, PREFIX, {"token": TOKEN})
+
+
 def do(a: argparse.Namespace) -> None:
     names, adapters = _pairs(a.name, "--name"), _pairs(a.adapter, "--adapter")
     for model in (*a.models, *names.values()):
@@ -92,7 +115,9 @@ def do(a: argparse.Namespace) -> None:
         adapters=adapters,
         host=a.host,
         port=a.port,
-        token=a.token or os.environ.get(TOKEN) or None,
+        unix_socket=a.unix_socket,
+        token=a.token or None,
+        keys=a.keys,
         insecure=a.insecure,
         allowed_hosts=a.allowed_host,
         allowed_origins=a.allowed_origin,

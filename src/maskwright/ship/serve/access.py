@@ -4,7 +4,8 @@ Probes (`PROBES`) need neither a name nor a token, as in text-embeddings-inferen
 
 Host    one of the server's names, else 421: a page may reach this machine by a name of its own
 Origin  the server itself or an allowed site, else 403
-token   `Authorization: Bearer TOKEN`, or as the password of a browser's prompt, else 401
+token   or a key of the key file: `Authorization: Bearer TOKEN`, or as the password of a browser's
+        prompt, else 401
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from maskwright.base.errors import UsageError
+from maskwright.ship.serve.callers import Caller, KeyEntry, KeyFile, is_token
 from maskwright.ship.serve.errors import Refusal
 
 ANY = "*"
@@ -37,27 +39,29 @@ class AccessPolicy:
     """The access rules of a server.
 
     Attributes:
-        token: the token that requests must have; None: no token is required.
+        token: a token that requests may have, with the rights of an administrator.
+        keys: further keys. Without token and keys, requests need none.
         hosts: allowed Host names besides those of the loopback interface; "*": any; "0.0.0.0" or
             "[::]": any address, which no page of another site can have as its name.
         origins: other sites whose pages may send requests.
     """
 
     token: str | None = None
+    keys: KeyFile | None = None
     hosts: Collection[str] = ()
     origins: Collection[str] = ()
 
-    def require_access(self, scope: Any, headers: Headers) -> None:
-        """Raise a Refusal if the request is for another name, from another site, or without the
-        token."""
+    def require_access(self, scope: Any, headers: Headers) -> Caller | None:
+        """Raise a Refusal if the request is for another name, from another site, or without a
+        token; return its caller if tokens are required."""
         method = scope["method"]
         is_probe = method in ("GET", "HEAD") and scope["path"] in PROBES
         if not is_probe:
             self._require_host(headers)
         self._require_origin(method, headers)
         is_preflight = method == "OPTIONS" and self.cors_headers(headers)
-        if self.token is not None and not is_probe and not is_preflight:
-            self._require_token(self.token.encode(), headers)
+        is_open = self.token is None and self.keys is None
+        return None if is_open or is_probe or is_preflight else self._require_token(headers)
 
     def _require_host(self, headers: Headers) -> None:
         values = headers.get(b"host", [])
@@ -84,11 +88,15 @@ class AccessPolicy:
             reason = "asked by a page of another site; list it with --allowed-origin"
             raise Refusal("forbidden", reason, field="Origin")
 
-    def _require_token(self, token: bytes, headers: Headers) -> None:
+    def _require_token(self, headers: Headers) -> Caller:
         values = headers.get(b"authorization", [])
         request_token = _token(values[0]) if len(values) == 1 else None
-        if request_token is None or not hmac.compare_digest(request_token, token):
-            raise Refusal("unauthorised", "a token is wanted: Authorization: Bearer TOKEN")
+        if request_token is not None:
+            if self.token and hmac.compare_digest(request_token, self.token.encode()):
+                return Caller("token", KeyEntry(key=self.token, admin=True))
+            if self.keys is not None and (caller := self.keys.caller(request_token)) is not None:
+                return caller
+        raise Refusal("unauthorised", "a token is wanted: Authorization: Bearer TOKEN")
 
     def cors_headers(self, headers: Headers) -> list[tuple[bytes, bytes]]:
         """Return the CORS headers for a page of an allowed site; empty for other requests."""
@@ -115,16 +123,16 @@ def _token(header: bytes) -> bytes | None:
 
 
 def choose_token(
-    host: str, token: str | None, insecure: bool, say: Callable[[str], None]
+    token: str | None, is_optional: bool, host: str, say: Callable[[str], None]
 ) -> str | None:
-    """Return the token that requests must have: `token`, or a new one if other machines can reach
-    the address and `insecure` is not set; None: no token is required.
+    """Return the token that requests must have: `token`, or a new one unless it `is_optional`;
+    None: no token is required.
 
     Raises:
         UsageError: the token is too short or has invalid characters.
     """
     if token is not None:
-        if len(token) < 8 or not token.isascii() or not token.isprintable() or " " in token:
+        if not is_token(token):
             raise UsageError(
                 "no good token",
                 where="--token",
@@ -132,7 +140,7 @@ def choose_token(
                 wanted="8 or more visible ASCII characters",
             )
         return token
-    if is_loopback(host) or insecure:
+    if is_optional:
         return None
     new_token = secrets.token_urlsafe(24)
     say(f"token (new, since others reach {host}): {new_token}")

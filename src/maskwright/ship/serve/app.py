@@ -3,6 +3,7 @@
     GET /health    the process is running
     GET /ready     the models are loaded and have answered, and the device is not stuck
     GET /metrics   counters for Prometheus
+    POST /admin/reload   read models and keys again, with a token
     GET /docs      a page that shows /openapi.json, from this server alone
 
 Routes of a dialect take precedence over these, except over the explorers. A refusal is rendered by
@@ -138,6 +139,7 @@ def _sites(host: Host) -> Callable[[], Site]:
 
 
 # ------------------------------------------------------------------------------ the application
+RELOAD = "/admin/reload"
 Render = Callable[[Refusal], Response]
 # Maximum number of cached paths.
 PATHS = 1_000
@@ -324,6 +326,13 @@ def _own_routes(host: Host, app: FastAPI) -> APIRouter:
         return PlainTextResponse(
             host.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8"
         )
+
+    @router.post(RELOAD, tags=["server"])
+    async def reload() -> dict[str, Any]:
+        """Read the key file and the folders of all models again. Requests are answered meanwhile,
+        and by the old models if one of the new ones cannot be loaded."""
+        await host.reload()
+        return {"models": {name: host.model(name).fingerprint for name in host.names}}
 
     @router.get("/openapi.json", include_in_schema=False)
     async def schema() -> dict[str, Any]:

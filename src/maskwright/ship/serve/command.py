@@ -36,7 +36,9 @@ def serve(
     adapters: Mapping[str, Path | str] | None = None,
     host: str = "127.0.0.1",
     port: int = 8000,
+    unix_socket: Path | str | None = None,
     token: str | None = None,
+    keys: Path | str | None = None,
     insecure: bool = False,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
@@ -54,7 +56,10 @@ def serve(
         names: folders by their names in requests.
         adapters: folders of adapters and heads on these models, by name.
         host, port: to listen on; port 0 for any free port.
-        token: required in every request; None: none on the loopback address, else a new one.
+        unix_socket: the path of a Unix socket to listen on, in place of host and port.
+        token: required in every request; None: none on the loopback address, on a Unix socket and
+            with `keys`, else a new one.
+        keys: a file with keys of callers and their limits, as of `ship.serve.callers`.
         insecure: require no token on an address that other machines reach.
         allowed_hosts: host names of this server besides those of this machine.
         allowed_origins: other sites whose pages may send requests, such as https://example.org.
@@ -76,10 +81,18 @@ def serve(
     """
     require_packages("serving", "fastapi", "h11", "uvicorn")
     from maskwright.ship.serve.app import Application
+    from maskwright.ship.serve.callers import KeyFile
     from maskwright.ship.serve.gate import Gate
     from maskwright.ship.serve.host import Host
     from maskwright.ship.serve.metrics import RequestLog
-    from maskwright.ship.serve.process import BackgroundServer, DrainingServer, bind_socket, run
+    from maskwright.ship.serve.process import (
+        BackgroundServer,
+        DrainingServer,
+        bind_socket,
+        bind_unix_socket,
+        run,
+        url_of,
+    )
     from maskwright.ship.serve.served_model import folders_by_name, open_all
 
     say = say or (lambda line: None)
@@ -102,17 +115,22 @@ def serve(
         raise UsageError("no model to serve", do="maskwright serve MODEL")
     host, limits = listening(host), limits or Limits()
     hosts, origins = map(as_host, allowed_hosts), tuple(map(as_origin, allowed_origins))
-    sock = bind_socket(host, port)
+    key_file = None if keys is None else KeyFile(Path(keys))
+    sock = bind_socket(host, port) if unix_socket is None else bind_unix_socket(Path(unix_socket))
     try:
         model_host = Host(limits, precision=precision, engine=engine)
         application = Application(model_host)
         for name in (*folders, *adapter_folders):
             _require_name(name, application)
-        token = choose_token(host, token, insecure, say)
-        default_host = ANY if token is not None and not is_loopback(host) else as_host(host)
-        policy = AccessPolicy(token=token, hosts=tuple(hosts) or (default_host,), origins=origins)
+        is_local = is_loopback(host) or unix_socket is not None
+        token = choose_token(token, is_local or insecure or key_file is not None, host, say)
+        is_named = is_local or (token is None and key_file is None)
+        default_host = as_host(host) if is_named and unix_socket is None else ANY
+        policy = AccessPolicy(
+            token=token, keys=key_file, hosts=tuple(hosts) or (default_host,), origins=origins
+        )
         gate = Gate(application, policy, RequestLog(log))
-        server = DrainingServer(gate, model_host, sock)
+        server = DrainingServer(gate, model_host, sock, say)
     except BaseException:
         sock.close()
         raise
@@ -124,8 +142,7 @@ def serve(
 
     if background:
         return BackgroundServer(server, load)
-    address, bound_port = sock.getsockname()[:2]
-    url = f"http://{f'[{address}]' if ':' in address else address}:{bound_port}"
+    url = url_of(sock)
     say(f"loading {', '.join(folders)}; {url}/health answers, {url}/ready when it is done")
 
     def ready() -> None:

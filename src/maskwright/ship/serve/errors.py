@@ -164,6 +164,8 @@ class Limits:
         deadline: seconds until a request is given up.
         linger_ms: milliseconds that a lone request waits for others; for tiny models.
         drain_seconds: seconds that requests have to finish when the server stops.
+        stop_delay_seconds: seconds after the signal to stop in which requests are still accepted,
+            while /ready says no, so that balancers notice.
     """
 
     max_wait_seconds: float = 10.0
@@ -177,11 +179,12 @@ class Limits:
     deadline: float = 30.0
     linger_ms: float = 0.0
     drain_seconds: float = 30.0
+    stop_delay_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            least: float = 0 if field.name == "linger_ms" else 1
+            least: float = 0 if field.name in ("linger_ms", "stop_delay_seconds") else 1
             if field.name in ("deadline", "drain_seconds", "max_wait_seconds"):
                 least = 0.001
             if not value >= least:

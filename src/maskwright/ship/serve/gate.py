@@ -1,7 +1,7 @@
 """The checks of every request before it reaches a route. Requests are denied by default.
 
-    connection limit -> Host -> Origin -> token -> path, method, type -> length -> waiting line
-    -> body -> JSON -> route
+    connection limit -> Host -> Origin -> token -> path, method -> limits of the caller
+    -> type, length -> waiting line -> body -> JSON -> route
 
 A request that is refused before its body costs no more than its headers. The body is received here
 up to the limit; if the client disconnects, the work for its request is cancelled.
@@ -23,6 +23,7 @@ from maskwright.base.storage import strict_json
 from maskwright.ship.serve import app
 from maskwright.ship.serve.access import AccessPolicy, Headers
 from maskwright.ship.serve.app import Application
+from maskwright.ship.serve.callers import Caller
 from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.host import Host
 from maskwright.ship.serve.metrics import RequestLog
@@ -99,7 +100,10 @@ class Gate:
                 self.host.metrics.refused(refused)
             model = facts.get("served", "")
             self.host.metrics.finished(sender.status, method == "POST", model, route or "", seconds)
-            trace = {"trace": sender.trace.decode()} if sender.trace else {}
+            optional = {"trace": sender.trace.decode()}
+            if sender.caller is not None:
+                optional["caller"] = sender.caller.name
+                sender.caller.use("tokens", facts.get("tokens", 0))
             self.log.line(
                 "request",
                 request=sender.request,
@@ -112,7 +116,7 @@ class Gate:
                 tokens=facts.get("tokens"),
                 queue=round(facts.get("queue", 0.0), 4),
                 compute=round(facts.get("compute", 0.0), 4),
-                **trace,
+                **{name: value for name, value in optional.items() if value},
             )
 
     async def _handle(
@@ -120,7 +124,7 @@ class Gate:
     ) -> None:
         """Check a request, receive its body and call its route; failed checks raise a Refusal."""
         _require_valid_target(scope)
-        self.policy.require_access(scope, headers)
+        caller = self.policy.require_access(scope, headers)
         method = scope["method"]
         if scope["path"] == "/" and method in ("GET", "HEAD") and _accepts_pages(headers):
             await RedirectResponse(f"{app.EXPLORER_PREFIX}/")(scope, receive, sender)
@@ -138,6 +142,14 @@ class Gate:
             get_scope = {**scope, "method": "GET"} if method == "HEAD" else scope
             await self.application.app(get_scope, receive, sender)
             return
+        if scope["path"] == app.RELOAD:
+            if caller is None or not caller.entry.admin:
+                raise Refusal("forbidden", "only --token or a key with `admin` may reload")
+            await self.application.app(scope, receive, sender)
+            return
+        if caller is not None:
+            sender.caller = caller
+            await caller.require_allowance(self.host.limits.max_wait_seconds)
         _require_type(headers)
         self._require_size(headers)
         if not self.host.ready:
@@ -237,6 +249,7 @@ class _ResponseSender:
         self._send, self._host, self.origin = send, host, origin
         self.request, self.trace = "", b""  # its id and its traceparent, in log and response
         self.facts: dict[str, Any] = {}  # as of RequestBudget
+        self.caller: Caller | None = None
         self.status, self.started, self.ended, self.closes = 0, False, False, False
 
     def identify(self, headers: Headers) -> None:

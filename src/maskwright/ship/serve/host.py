@@ -196,6 +196,8 @@ class Host:
         self._last_lag = self._lag = 0.0
         self.ready = False
         self.draining = False
+        # Opens the models again and reads the key file; set by the server.
+        self.reload: Callable[[], Awaitable[None]] = _no_reload
         self.metrics.gauges |= {
             "mw_queue_tokens": lambda: self._queue.tokens,
             "mw_queue_wait_seconds": self._queue.seconds,
@@ -394,7 +396,10 @@ class Host:
 
     def load(self, models: Mapping[str, ServedModel]) -> None:
         """Set the served models. The server listens before models are loaded, so routes must read
-        `names` per request, not when they are created."""
+        `names` per request, not when they are created. Models that replace others are warmed up
+        before, on the current thread."""
+        for model in models.values() if self.ready else ():
+            model.warm()
         self._models = dict(models)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -500,13 +505,13 @@ class Host:
         assert self._loop is not None
         return self._loop.time() + max(0.0, self.limits.max_wait_seconds - QUEUE_SECONDS)
 
-    async def wait_for_room(self, size: int, until: float, *, first: bool = False) -> None:
+    async def wait_for_room(self, size: int, until: float, *, at_front: bool = False) -> None:
         """Wait in the line until the queue has room for a request whose body has `size` bytes.
 
         Raises:
             Refusal: the time `until` came before.
         """
-        if not await self.line.wait(size / BYTES_A_TOKEN, until, first=first):
+        if not await self.line.wait(size / BYTES_A_TOKEN, until, at_front=at_front):
             raise self._full()
 
     @asynccontextmanager
@@ -521,7 +526,7 @@ class Host:
         Raises:
             Refusal: the queue is full, or the deadline passed.
         """
-        await self.wait_for_room(size, until, first=True)
+        await self.wait_for_room(size, until, at_front=True)
         budget, tokens = RequestBudget(self.limits, facts), size // BYTES_A_TOKEN
         BUDGET.set(budget)
         with budget.reservation as reservation:
@@ -792,6 +797,10 @@ class Host:
         limit = self.limits.deadline
         seconds = limit if options.deadline is None else min(limit, options.deadline)
         return self.budget().began + seconds
+
+
+async def _no_reload() -> None:
+    raise Refusal("model", "this server cannot reload")
 
 
 def _timings(begin: float, jobs: Sequence[GenerationJob]) -> Timings:

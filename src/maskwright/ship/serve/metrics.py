@@ -144,7 +144,7 @@ class Metrics:
             "mw_compute_seconds": Histogram(),
         }
         for kind in (EMBED, PREDICT):
-            self.histograms |= {f"te_{kind}_{part}": Histogram() for part in TEI_PARTS}
+            self.histograms |= {f"te_{kind}_{suffix}": Histogram() for suffix in TEI_PARTS}
         self.gauges: dict[str, Callable[[], float]] = {}
 
     def batch(self, lengths: Sequence[int], seconds: float) -> None:
@@ -165,8 +165,8 @@ class Metrics:
     def answered(self, timings: Timings, kind: str = "", inputs: int = 0) -> None:
         """Record the times of a request, and of its inputs of the kind EMBED or PREDICT."""
         with self._lock:
-            for part, name in TEI_PARTS.items() if kind else ():
-                self.histograms[f"te_{kind}_{part}"].add(getattr(timings, name), inputs)
+            for suffix, name in TEI_PARTS.items() if kind else ():
+                self.histograms[f"te_{kind}_{suffix}"].add(getattr(timings, name), inputs)
             self.histograms["mw_request_seconds"].add(timings.total)
             self.histograms["mw_tokenise_seconds"].add(timings.tokenise)
             self.histograms["mw_queue_seconds"].add(timings.queue)
@@ -219,7 +219,7 @@ class Metrics:
                 lines += histogram.lines("mw_route_seconds", _labels(model=model, route=route))
             lines.append("# TYPE mw_requests_total counter")
             for (model, route, status), count in sorted(self.requests.items()):
-                labels = _labels(model=model, route=route, status=status)
+                labels = _labels(model=model, route=route, status=status or "none")
                 lines.append(f"mw_requests_total{{{labels[:-1]}}} {count}")
             for kind in (EMBED, PREDICT):
                 for name, count in (

@@ -1,8 +1,10 @@
 """The server process, and the protocol of its connections.
 
-    SIGTERM, SIGINT     accept no connections; respond with `Connection: close`; close idle
-                        connections after a moment; exit with 0 when none is left
-    SIGHUP              as SIGTERM, unless it is ignored (nohup)
+    SIGTERM, SIGINT     respond with `Connection: close`; after `stop_delay_seconds` accept no
+                        connections; close idle connections after a moment; exit with 0 when none
+                        is left
+    SIGHUP              read models and keys again; from a terminal that closes: as SIGTERM; ignored
+                        under nohup
     a second signal     exit at once
 
 No request is lost: connections in the kernel's backlog are accepted before the listener closes, and
@@ -28,6 +30,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -45,6 +48,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from maskwright.base.errors import MaskwrightError, UsageError
+from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.gate import MAX_HEADER_BYTES, Gate
 from maskwright.ship.serve.host import Host
 
@@ -344,10 +348,60 @@ def bind_socket(host: str, port: int) -> socket.socket:
     return listener
 
 
-class DrainingServer(uvicorn.Server):
-    """A uvicorn server whose shutdown loses no request."""
+def bind_unix_socket(path: Path) -> socket.socket:
+    """Return a listening Unix socket for the user and the group of the process; a socket that no
+    process listens on is replaced.
 
-    def __init__(self, gate: Gate, host: Host, sock: socket.socket) -> None:
+    Raises:
+        UsageError: the path is in use or cannot be used.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if path.is_socket():
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+                try:
+                    client.connect(str(path))
+                    raise OSError(errno.EADDRINUSE, "a server listens on it")
+                except ConnectionRefusedError:
+                    path.unlink()
+        listener.bind(str(path))
+        path.chmod(0o660)
+        listener.listen(2048)
+    except (OSError, ValueError) as error:
+        listener.close()
+        raise UsageError(
+            "the socket cannot be used",
+            where=f"--unix-socket {path}",
+            found=getattr(error, "strerror", None) or str(error),
+            wanted="a path of at most 107 bytes, in a folder that can be written",
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Return the address of a listening socket: `http://…`, or `unix:PATH`."""
+    name = listener.getsockname()
+    if isinstance(name, str):
+        return f"unix:{name}"
+    host, port = name[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+class DrainingServer(uvicorn.Server):
+    """A uvicorn server whose shutdown loses no request, and which reads models and keys again.
+
+    Args:
+        say: receives messages for the user.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        host: Host,
+        sock: socket.socket,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
         limits = {"max_connections": host.limits.max_connections}
         protocol = type("Connection", (HttpConnection,), limits)
         config = uvicorn.Config(
@@ -364,10 +418,15 @@ class DrainingServer(uvicorn.Server):
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
             backlog=2048,
             proxy_headers=False,
+            callback_notify=self._follow_keys,
+            timeout_notify=0,  # with each tick, once a second
         )
         super().__init__(config)
-        self.gate, self.host, self.sock = gate, host, sock
+        self.gate, self.host, self.sock, self.say = gate, host, sock, say
         self._signals = 0
+        self._load: Callable[[], Any] = lambda: None
+        self._reloading = asyncio.Lock()
+        host.reload = self.reload
 
     async def run_until_stopped(
         self, load: Callable[[], Any], ready: Callable[[], None]
@@ -378,13 +437,15 @@ class DrainingServer(uvicorn.Server):
             The error if the models could not be loaded; else None.
         """
         loop = asyncio.get_running_loop()
+        self._load = load
         self.host.start(loop)
         serving = asyncio.ensure_future(self._serve([self.sock]))
         load_error: MaskwrightError | None = None
         with self._signal_handlers(loop):
             try:
-                await asyncio.to_thread(load)
-                await self.host.warm_up()
+                async with self._reloading:
+                    await asyncio.to_thread(load)
+                    await self.host.warm_up()
                 ready()
             except MaskwrightError as error:
                 load_error, self.should_exit = error, True
@@ -407,6 +468,8 @@ class DrainingServer(uvicorn.Server):
         previous_handlers = {number: signal.getsignal(number) for number in signals}
         for number in signals:
             loop.add_signal_handler(number, self._signalled, number)
+        if HANGUP in signals and not os.isatty(0):
+            loop.add_signal_handler(HANGUP, self._hung_up)
         try:
             yield
         finally:
@@ -420,9 +483,45 @@ class DrainingServer(uvicorn.Server):
             os._exit(128 + number)
         self.should_exit = True
 
+    async def reload(self, models: bool = True) -> None:
+        """Read the key file, and with `models` open all models again. Requests are answered
+        meanwhile; those that were admitted before keep their models.
+
+        Raises:
+            Refusal: something could not be read; the old keys or models are kept.
+        """
+        keys = self.gate.policy.keys
+        steps = {} if keys is None else {"keys": keys.read}
+        async with self._reloading:
+            for subject, read in (steps | ({"models": self._load} if models else {})).items():
+                try:
+                    await asyncio.to_thread(read)
+                except Exception as error:
+                    self.host.metrics.reload_failed()
+                    self.gate.log.line("reload-failed", subject=subject, error=str(error))
+                    self.say(
+                        f"the old {subject} stay, since the new ones could not be read\n{error}"
+                    )
+                    reason = getattr(error, "what", type(error).__name__)  # without paths
+                    raise Refusal("model", f"the old {subject} are kept: {reason}") from error
+                self.gate.log.line("reload", subject=subject)
+
+    def _hung_up(self) -> None:
+        self._task = asyncio.ensure_future(self._reload_reported(models=True))
+
+    async def _reload_reported(self, models: bool) -> None:
+        with contextlib.suppress(Refusal):
+            await self.reload(models)
+
+    async def _follow_keys(self) -> None:
+        """Read the key file if it has changed."""
+        if (keys := self.gate.policy.keys) is not None and keys.has_changed():
+            await self._reload_reported(models=False)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop accepting connections, finish open requests within `drain_seconds`, then stop."""
         self.host.draining = True
+        await asyncio.sleep(self.host.limits.stop_delay_seconds)
         await self._close_listeners()
         loop = asyncio.get_running_loop()
         end = loop.time() + self.host.limits.drain_seconds
@@ -446,6 +545,8 @@ class DrainingServer(uvicorn.Server):
             while True:
                 connection, _ = self.sock.accept()
                 pending.append(connection)
+        if isinstance(path := self.sock.getsockname(), str):  # of a Unix socket
+            Path(path).unlink(missing_ok=True)
         for server in self.servers:
             server.close()
         self.sock.close()
@@ -472,9 +573,7 @@ class BackgroundServer:
         self._server, self._load = server, load
         self._ready = threading.Event()
         self._error: BaseException | None = None
-        address = server.sock.getsockname()
-        name = f"[{address[0]}]" if ":" in address[0] else address[0]
-        self.url = f"http://{name}:{address[1]}"
+        self.url = url_of(server.sock)
         self._thread = threading.Thread(target=self._run, name="serve", daemon=True)
         self._thread.start()
 

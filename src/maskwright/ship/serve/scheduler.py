@@ -274,16 +274,16 @@ class WaitingLine:
         """The estimated number of tokens of all requests in the line."""
         return sum(waiter.tokens for waiter in self._waiters)
 
-    async def wait(self, tokens: float, until: float, *, first: bool = False) -> bool:
-        """Wait behind all others, or before them (`first`), until the queue has room. Return False
-        if the time `until` of the event loop came before."""
-        if self._room() > 0 and (first or not self._waiters):
+    async def wait(self, tokens: float, until: float, *, at_front: bool = False) -> bool:
+        """Wait behind all others, or before them (`at_front`), until the queue has room. Return
+        False if the time `until` of the event loop came before."""
+        if self._room() > 0 and (at_front or not self._waiters):
             return True
         loop = asyncio.get_running_loop()
         if until <= loop.time():
             return False
         waiter = _Waiter(tokens, loop.create_future())
-        (self._waiters.appendleft if first else self._waiters.append)(waiter)
+        (self._waiters.appendleft if at_front else self._waiters.append)(waiter)
         timer = loop.call_at(until, self._end, waiter, False)
         try:
             return await waiter.has_room
