@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1, help="of each server")
-    parser.add_argument("--wait", type=float, default=1.0, help="seconds that may wait, of ours")
+    parser.add_argument("--wait", type=float, default=10.0, help="seconds that may wait, of ours")
     parser.add_argument("--alone", action="store_true", help="without the plain server")
     a = parser.parse_args()
     texts, source = read_texts(a.texts)

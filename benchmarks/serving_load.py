@@ -111,7 +111,7 @@ class Connection:
                 await writer.wait_closed()
 
 
-def _right(question: Question, body: bytes) -> bool:
+def is_answer(question: Question, body: bytes) -> bool:
     """Whether a body is the answer to the question."""
     if question.answer is None or body == question.answer:
         return True
@@ -150,7 +150,7 @@ async def _one(load: Load, connection: Connection, question: Question, begin: fl
     load.closed += closes
     if status == 200:
         load.answered.append(seconds)
-        load.wrong += not _right(question, body)
+        load.wrong += not is_answer(question, body)
     elif status == 429:
         load.refused.append(seconds)
     return True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import re
 import shutil
 import socket
 import threading
@@ -11,13 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from maskwright.base.errors import ConfigError, MaskwrightError, UsageError
-from maskwright.cli.main import main
+from maskwright.cli.main import main, parser
+from maskwright.cli.options import lower_settings
 from maskwright.ship.serve import command, process
+from maskwright.ship.serve.access import PROBES, AccessPolicy
+from maskwright.ship.serve.app import Application
 from maskwright.ship.serve.callers import Caller, KeyEntry, KeyFile
 from maskwright.ship.serve.command import serve
 from maskwright.ship.serve.errors import Limits, Refusal
+from maskwright.ship.serve.gate import Gate
+from maskwright.ship.serve.host import Host
+from maskwright.ship.serve.metrics import RequestLog
 from serve.servers import answers, request, server, until
 
 pytestmark = pytest.mark.loopback
@@ -92,6 +101,50 @@ def test_a_value_that_no_option_takes_names_its_place(
         monkeypatch.setenv("MASKWRIGHT_SERVE_PORT", port)
     assert main(["serve", "--config", str(file)]) == ConfigError("").exit_code
     assert where in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------- deployment
+FOLDER = Path(__file__).parents[2] / "docs" / "deployment"
+
+
+def unknown_names(text: str) -> set[str]:
+    """Options and metrics in a file that the server does not have."""
+    host = Host()
+    Gate(Application(host), AccessPolicy(), RequestLog(None))
+    families = set(re.findall(r"^# TYPE (\S+)", host.metrics.render(), re.M))
+    metrics = {name.removesuffix("_bucket") for name in re.findall(r"\b(?:mw|te)_[a-z_]+", text)}
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+    return (metrics - families) | (options - serve_parser()._option_string_actions.keys())
+
+
+def serve_parser() -> argparse.ArgumentParser:
+    top = parser("serve")
+    action = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction))
+    serve_options: argparse.ArgumentParser = action.choices["serve"]
+    return serve_options
+
+
+def test_the_deployment_files_name_what_the_server_has() -> None:
+    assert unknown_names("rate(mw_nothing[1m]) --no-option mw_queue_tokens") == {
+        "mw_nothing",
+        "--no-option",
+    }
+    assert not set.union(*(unknown_names(path.read_text()) for path in FOLDER.iterdir()))
+    settings = lower_settings(serve_parser(), FOLDER / "serve.toml", "NONE_", {})
+    assert settings["--stop-delay-seconds"] == ["5"]
+    documents = list(yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text()))
+    assert [d["kind"] for d in documents] == ["Deployment", "Service", "HorizontalPodAutoscaler"]
+    pod = documents[0]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    paths = {name: probe["httpGet"]["path"] for name, probe in container.items() if "Probe" in name}
+    assert len(paths) == 3 and {*paths.values()} == {"/health", "/ready"} <= {*PROBES}
+    assert container["args"][:3] == ["maskwright", "serve", "--config"]
+    limits = Limits(stop_delay_seconds=5, drain_seconds=float(settings["--drain-seconds"][0]))
+    assert pod["terminationGracePeriodSeconds"] > limits.stop_delay_seconds + limits.drain_seconds
+    for name in ("prometheus.yml", "maskwright-alerts.yml"):
+        assert isinstance(yaml.safe_load((FOLDER / name).read_text()), dict)
+    panels = json.loads((FOLDER / "grafana-dashboard.json").read_text())["panels"]
+    assert len(panels) > 8 and all(panel["targets"] for panel in panels)
 
 
 # ------------------------------------------------------------------------------- keys

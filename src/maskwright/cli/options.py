@@ -257,10 +257,9 @@ def lower_settings(
     parser: argparse.ArgumentParser,
     config: Path | None,
     prefix: str,
-    variables: Mapping[str, str] = types.MappingProxyType({}),
+    variables: Mapping[str, str],
 ) -> dict[str, list[str] | None]:
-    """Return the values of options, and of a positional argument, that the environment gives, and
-    of the others those of a TOML file; the command line comes before both.
+    """Return the values that the environment gives, and those of a TOML file for the others.
 
     Args:
         config: the file, with a key for each option: a value, a list of values, a flag as true or
@@ -277,25 +276,21 @@ def lower_settings(
         UsageError, ConfigError: no such option, or a value that it does not take.
     """
     actions = {a.dest: a for a in parser._actions if a.dest not in ("help", "config")}
-    table = {} if config is None else read_table(config)
-    sources: list[tuple[str, str, Any]] = []
-    for name in actions:
-        variable = variables.get(name, f"{prefix}{name.upper()}")
-        if (text := os.environ.get(variable)) is not None:
-            sources.append((name, variable, text))
-    for key, value in table.items():
+    values: dict[str, tuple[Any, str]] = {}
+    for key, value in ({} if config is None else read_table(config)).items():
         if (name := key.replace("-", "_")) not in actions:
             raise ConfigError(
                 "unknown setting", where=f"{config}: {key}", wanted=near(key, actions)
             )
-        sources.append((name, f"{config}: {key}", value))
-    settings: dict[str, list[str] | None] = {}
-    for name, where, value in sources:
-        action = actions[name]
-        option = next(iter(action.option_strings), name)
-        if option not in settings:
-            settings[option] = _texts_of(action, value, where)
-    return settings
+        values[name] = value, f"{config}: {key}"
+    for name in actions:
+        variable = variables.get(name, f"{prefix}{name.upper()}")
+        if variable in os.environ:
+            values[name] = os.environ[variable], variable
+    return {
+        next(iter(actions[name].option_strings), name): _texts_of(actions[name], *value)
+        for name, value in values.items()
+    }
 
 
 def _texts_of(action: argparse.Action, value: Any, where: str) -> list[str] | None:

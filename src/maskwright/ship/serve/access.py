@@ -66,10 +66,10 @@ class AccessPolicy:
     def _require_host(self, headers: Headers) -> None:
         values = headers.get(b"host", [])
         name = host_name(values[0]) if len(values) == 1 else None
-        is_address = not UNSPECIFIED.isdisjoint(self.hosts) and name is not None and _is_ip(name)
-        if name is None or not (
-            ANY in self.hosts or name in (*LOOPBACK, *self.hosts) or is_address
-        ):
+        # A name that `host_name` accepts is an address if it has brackets, or no letters.
+        is_address = name is not None and (name[0] == "[" or not name.strip("0123456789."))
+        is_any = ANY in self.hosts or (is_address and not UNSPECIFIED.isdisjoint(self.hosts))
+        if name is None or not (is_any or name in (*LOOPBACK, *self.hosts)):
             reason = "the server does not go by this name; name it with --allowed-host"
             raise Refusal("host", reason, field="Host")
 
@@ -219,15 +219,6 @@ def listening(address: str) -> str:
             wanted="127.0.0.1, or 0.0.0.0 for all of this machine",
         )
     return host
-
-
-def _is_ip(name: str) -> bool:
-    """Return whether a name of a Host header is an address."""
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 def is_loopback(host: str) -> bool:

@@ -105,9 +105,6 @@ class KeyFile:
         self._state: object = None
         self.read()
 
-    def __len__(self) -> int:
-        return len(self._callers)
-
     def caller(self, key: bytes) -> Caller | None:
         """Return the caller with this key. Digests are compared, so that the time of the search
         says nothing about the key."""

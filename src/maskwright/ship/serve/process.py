@@ -418,7 +418,7 @@ class DrainingServer(uvicorn.Server):
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
             backlog=2048,
             proxy_headers=False,
-            callback_notify=self._follow_keys,
+            callback_notify=self._follow,
             timeout_notify=0,  # with each tick, once a second
         )
         super().__init__(config)
@@ -507,16 +507,14 @@ class DrainingServer(uvicorn.Server):
                 self.gate.log.line("reload", subject=subject)
 
     def _hung_up(self) -> None:
-        self._task = asyncio.ensure_future(self._reload_reported(models=True))
+        self._task = asyncio.ensure_future(self._follow(models=True))
 
-    async def _reload_reported(self, models: bool) -> None:
-        with contextlib.suppress(Refusal):
-            await self.reload(models)
-
-    async def _follow_keys(self) -> None:
-        """Read the key file if it has changed."""
-        if (keys := self.gate.policy.keys) is not None and keys.has_changed():
-            await self._reload_reported(models=False)
+    async def _follow(self, models: bool = False) -> None:
+        """Reload with `models`, else the key file alone if it has changed; failures are logged."""
+        keys = self.gate.policy.keys
+        if models or (keys is not None and keys.has_changed()):
+            with contextlib.suppress(Refusal):
+                await self.reload(models)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop accepting connections, finish open requests within `drain_seconds`, then stop."""
