@@ -65,6 +65,8 @@ def means(made: Objective, rows: Any) -> dict[str, float]:
         # know just that costs 0.35 nats, half of what an untrained judge costs.
         ("replaced-token", 1e-2, 300, {}, {"masked": 0.65, "replaced": 0.45}),
         ("span-boundary", 2e-2, 90, {}, {"masked": 0.5, "boundary": 0.5}),
+        # A hidden piece of four tokens, in any order, costs ln 4 at the least.
+        ("masked-pieces", 1e-2, 100, {"piece": 6}, {"masked": 0.6, "context": 0.7}),
         ("hybrid", 2e-2, 50, {"causal_share": 0.5}, {"masked": 0.6, "causal": 0.6}),
         ("sentence-order", 2e-2, 80, {}, {"masked": 0.7, "pair": 0.7}),
     ],

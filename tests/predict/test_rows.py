@@ -479,6 +479,7 @@ def test_a_text_of_several_columns(of_two: Path, tmp_path: Path) -> None:
     for source, columns in (
         (write_csv(tmp_path / "new.csv", ["body", "title"], [["the dog 1", "a cat"]]), None),
         (tmp_path / "lines.txt", None),
+        (write_csv(tmp_path / "role.csv", ["text"], [["a cat the dog 1"]]), None),
         (write_csv(tmp_path / "all.csv", ["all"], [["a cat the dog 1"]]), {"text": "all"}),
     ):
         predict_file(of_two, source, stream := io.StringIO(), columns=columns)

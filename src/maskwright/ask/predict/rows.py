@@ -1,7 +1,8 @@
 """Rows of a file to predict, each with its example, and the columns of their predictions.
 
-A file has the columns of the training data or, for tasks of one text, is plain text with one text
-per line. Cells of a csv may contain lists as JSON. It must not have the columns of a prediction:
+A file has the columns of the training data, or columns named as their roles (first, second), or,
+for tasks of one text, is plain text with one text per line. Cells of a csv may contain lists as
+JSON. It must not have the columns of a prediction:
 
     prediction                         in JSON Lines, the prediction itself
     predicted_label, predicted_score   in a table, a column for each field; with --top
@@ -114,15 +115,19 @@ def rows_to_answer(
     incomplete: list[dict[str, Any]] = []
     error: DataError | None = None
     is_complete = False
+    by_role = model.with_columns({role: (role,) for role in model.columns})
     for row in read_rows(files, read.reading, read.header, counts=counts):
         if PREDICTION in row.values:
             raise name_taken(PREDICTION, row.where)
         values = _with_file(row.as_given().values, row.file, source)
-        if (missing := _missing_column(row, model)) is None:
+        missing, reader = _missing_column(row, model), model
+        if missing is not None and _missing_column(row, by_role) is None:
+            missing, reader = None, by_role
+        if missing is None:
             is_complete = True
             yield from ((earlier_values, None) for earlier_values in incomplete)
             incomplete = []
-            yield values, _tried(skips, _example, model, row)
+            yield values, _tried(skips, _example, reader, row)
         elif not skips or TABLE_FILE.search(row.file):
             raise _column_error(row, missing, model)
         elif is_complete:

@@ -136,7 +136,7 @@ def _curate(paths: Paths, out: Path, recipe: CurationRecipe, options: Options) -
 def _require_place(out: Path, *, update: bool) -> None:
     """Refuse an existing path, unless it is a curated corpus and `update` is set."""
     obstacle, do = "something else than a curated corpus", "choose another --out"
-    if is_curated(out):
+    if is_intact_curation(out):
         if update:
             return
         obstacle, do = "a curated corpus", f"{do}, or take new files in with --update"
@@ -159,7 +159,7 @@ def _require_apart(paths: Paths, out: Path) -> None:
                 )
 
 
-def is_curated(folder: Path) -> bool:
+def is_intact_curation(folder: Path) -> bool:
     """Whether the folder is the result of a curation."""
     if not (folder / MANIFEST).is_file():
         return False
