@@ -5,11 +5,9 @@
     layers    vector 1          0                 vector 3            over all pieces of the row
                                 -> the tokens of piece 2, in any order
 
-The vectors of some pieces are hidden from two layers over the pieces, which predict the tokens of
-hidden ones: hidden sentences as in HIBERT (Zhang et al. 2019, arXiv:1905.06566) and hidden blocks
-as in SMITH (Yang et al. 2020, arXiv:2004.12297), without a decoder and without candidates from
-other rows. Rows are consecutive tokens, whatever documents they hold; `finetune --long
-hierarchical` takes over the layers.
+Hidden pieces are those of HIBERT (Zhang et al. 2019, arXiv:1905.06566) and SMITH (Yang et al. 2020,
+arXiv:2004.12297), without a decoder and without candidates from other rows. `finetune --long
+hierarchical` takes over the layers (docs/decisions/0076-masked-pieces.md).
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class MaskedPieces(Objective):
 
     def forward(self, batch: Batch) -> Loss:
         assert batch.index is not None and batch.labels is not None
-        states = encode(self.product, self._each_piece(batch), _positions_read(batch))
+        states = encode(self.product, *self._each_piece(batch))
         masked_states, vectors = states.tensor_split([len(batch.index)])
         if self.product.pooler is not None:
             vectors = self.product.pool(vectors)
@@ -101,32 +101,28 @@ class MaskedPieces(Objective):
         tokens = tokens.view(len(batch.labels), -1)[batch.labels.nonzero()[:, 0]]
         return tokens, ~torch.isin(tokens, tokens.new_tensor(self.special))
 
-    def _each_piece(self, batch: Batch) -> Batch:
-        """Return the batch with a row (B N, T) for each piece, as the network reads them."""
+    def _each_piece(self, batch: Batch) -> tuple[Batch, Tensor]:
+        """Return the batch with a row (B N, T) for each piece, as the network reads them, and the
+        flat positions of masked tokens and of the first tokens of pieces."""
+        assert batch.index is not None and batch.pooled is not None
         names = ("tokens", "positions", "documents")
         rows = {name: getattr(batch, name).view(-1, self.options.piece) for name in names}
-        return replace(batch, **rows)
+        return replace(batch, **rows), torch.cat([batch.index, batch.pooled])
 
     def work(self, batch: Batch) -> list[NetworkWork]:
         assert batch.labels is not None
         (work,) = super().work(batch)
-        scored, at = work.scored + int(batch.labels.sum()), _positions_read(batch)
+        scored = work.scored + int(batch.labels.sum())
         matrices = sum(p.numel() for p in self.over.parameters() if p.dim() == 2)
         attentions = [block.attention for block in self.over.config.blocks]
         inner = sum(attention.heads * attention.head_width for attention in attentions)
         count = len(batch.labels)
         over = 2 * count * (matrices + 2 * count // len(batch.tokens) * inner)
-        pieces = self._each_piece(batch)
+        pieces, at = self._each_piece(batch)
         return [replace(work, at=at, scored=scored, extra_flops=over, batch=pieces)]
 
     def target_states(self, batch: Batch) -> Tensor:
-        return self.masked.target_states(self._each_piece(batch))
-
-
-def _positions_read(batch: Batch) -> Tensor:
-    """Return the flat positions of masked tokens, then those of the first tokens of pieces."""
-    assert batch.index is not None and batch.pooled is not None
-    return torch.cat([batch.index, batch.pooled])
+        return self.masked.target_states(self._each_piece(batch)[0])
 
 
 build = MaskedPieces
