@@ -253,12 +253,19 @@ def predict(
     on_bad: OnBad = "strict",
     labels: Sequence[str] | None = None,
     hypothesis: str | None = None,
+    task: str | None = None,
     long: LongText = "as_trained",
 ) -> list[Answer]:
     """As `LanguageModel.predict`; a folder is opened for it. Of the rows of a file: `predict_file`
     and `write_predictions`."""
     return _opened(model).predict(
-        examples, top=top, on_bad=on_bad, labels=labels, hypothesis=hypothesis, long=long
+        examples,
+        top=top,
+        on_bad=on_bad,
+        labels=labels,
+        hypothesis=hypothesis,
+        task=task,
+        long=long,
     )
 
 

@@ -35,19 +35,25 @@ def theirs_of(model: Any, ids: list[int], tokens: int, **settings: Any) -> torch
     return written
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_greedy_is_theirs(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "penalty"), [("gpt2", 1.0), ("llama", 1.0), ("gpt2", 1.7)])
+def test_greedy_is_theirs(name: str, penalty: float, tmp_path: Path) -> None:
     """Prompts alone, and prompts of several lengths in one batch that is padded on the left."""
     pretrained.save(writer(name), None, tmp_path / "m")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "m").eval()
     ours = pretrained.load(tmp_path / "m").model
     prompts = [[5], [7, 8, 9], [*range(10, 20)]]
     rows = [
-        theirs_of(theirs, prompt, 12, pad_token_id=0, eos_token_id=None)[0, len(prompt) :].tolist()
+        theirs_of(
+            theirs, prompt, 12, pad_token_id=0, eos_token_id=None, repetition_penalty=penalty
+        )[0, len(prompt) :].tolist()
         for prompt in prompts
     ]
-    assert [generate(ours, [prompt], 12)[0] for prompt in prompts] == rows
-    assert generate(ours, prompts, 12) == rows and len({*map(tuple, rows)}) == 3
+    settings = GenerationSettings(temperature=0.0, repetition_penalty=penalty)
+    assert [generate(ours, [prompt], 12, settings)[0] for prompt in prompts] == rows
+    assert generate(ours, prompts, 12, settings) == rows and len({*map(tuple, rows)}) == 3
+    if penalty != 1:
+        assert generate(ours, prompts, 12) != rows, "the control: without the penalty"
+        return
     padded = torch.tensor([[0] * (10 - len(prompt)) + prompt for prompt in prompts])
     made = theirs.generate(
         padded,
@@ -96,22 +102,33 @@ def test_greedy_from_a_source_is_theirs(
 
 
 @pytest.mark.parametrize(
-    ("temperature", "top_k", "top_p"),
-    [(0.7, 0, 1.0), (1.0, 5, 1.0), (1.0, 0, 0.8), (1.3, 20, 0.9), (0.5, 3, 0.5)],
+    ("temperature", "top_k", "top_p", "typical_p"),
+    [
+        (0.7, 0, 1.0, 1.0),
+        (1.0, 5, 1.0, 1.0),
+        (1.0, 0, 0.8, 1.0),
+        (1.3, 20, 0.9, 1.0),
+        (0.5, 3, 0.5, 1.0),
+        (1.0, 0, 1.0, 0.6),
+        (0.8, 20, 0.95, 0.9),
+    ],
 )
-def test_filters_are_theirs(temperature: float, top_k: int, top_p: float) -> None:
-    """Temperature, then top-k, then top-p, as their sampling chains them."""
+def test_filters_are_theirs(temperature: float, top_k: int, top_p: float, typical_p: float) -> None:
+    """Temperature, top-k, top-p and typical-p, in the order of their sampling."""
     scores = 3 * torch.randn(40, 61, generator=torch.Generator().manual_seed(0))
     chain = [transformers.TemperatureLogitsWarper(temperature)]
     if top_k:
         chain.append(transformers.TopKLogitsWarper(top_k))
     if top_p < 1:
         chain.append(transformers.TopPLogitsWarper(top_p))
+    if typical_p < 1:
+        chain.append(transformers.TypicalLogitsWarper(typical_p))
     filtered = scores
     for each in chain:
         filtered = each(None, filtered)
     ours = distribution(
-        scores, GenerationSettings(temperature=temperature, top_k=top_k, top_p=top_p)
+        scores,
+        GenerationSettings(temperature=temperature, top_k=top_k, top_p=top_p, typical_p=typical_p),
     )
     assert torch.allclose(ours, filtered.double().softmax(-1), atol=1e-6)
     assert torch.equal(ours > 0, filtered > float("-inf"))

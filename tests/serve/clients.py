@@ -13,6 +13,7 @@ import pytest
 
 from maskwright.ask.predict.language_model import LanguageModel, load
 from maskwright.ship.serve.command import serve
+from maskwright.ship.serve.errors import Limits
 
 TASKS = {
     "classes": "classification",
@@ -34,11 +35,13 @@ class TasksServer:
 
     Attributes:
         url: of the server.
+        running: the server itself, if it is needed.
         folders: of the models, by name.
     """
 
     url: str
     folders: dict[str, Path]
+    running: Any = None
 
     def __post_init__(self) -> None:
         self._opened: dict[str, LanguageModel] = {}
@@ -78,7 +81,8 @@ def tasks_server(
 ) -> Iterator[TasksServer]:
     folders = {name: small_task(task) for name, task in TASKS.items()}
     folders |= {"masks": model, "writer": models["gpt2"]}
-    running = serve(names=folders, port=0, background=True)
+    limits = Limits(max_items=128)
+    running = serve(names=folders, port=0, limits=limits, background=True)
     assert running is not None
     with running as server:
-        yield TasksServer(server.url, folders)
+        yield TasksServer(server.url, folders, running)

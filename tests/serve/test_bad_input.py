@@ -19,6 +19,7 @@ from maskwright.ship.serve.command import serve
 from maskwright.ship.serve.dialects import openai
 from maskwright.ship.serve.errors import Limits, Refusal, RequestBudget, of_error
 from maskwright.ship.serve.host import Host
+from maskwright.ship.serve.metrics import MOST_FIELDS, Metrics
 from serve.clients import TasksServer
 
 pytestmark = pytest.mark.loopback
@@ -31,6 +32,7 @@ WRITER = {"model": "writer", "prompt": "a"}
 COPIES = WRITER | {"n": 4, "max_tokens": 1}
 SCORED = WRITER | {"echo": True, "logprobs": 1}
 CUT = {"inputs": "a", "truncate": True}
+OWN_IDS = {"tokenizer": "vectors"}
 TOP_NINE = {"parameters": {"top_k": 9}}
 PAIR = ["a", "b"]
 QUESTION = {"question": "who", "context": "the cat sat"}
@@ -96,7 +98,9 @@ def faults(path: str) -> dict[str, tuple[bytes, str]]:
     }
     if path == "/classes/predict":  # a list of texts is a pair there
         bodies["too many"] = (put([["a"]] * 200), "128")
-    if path == "/v1/predict":  # rows may be of any shape; what they are is said by their number
+    if path != "/v1/predict":  # the servers of these protocols ignore unknown fields
+        del bodies["extra"]
+    else:  # rows may be of any shape; what they are is said by their number
         del bodies["nul"]  # as of a model that was opened here
         bodies["mixed"] = (put(["the cat", 5]), "rows[1]")
     return bodies
@@ -111,6 +115,22 @@ def test_what_is_wrong_is_said(tasks_server: TasksServer, path: str) -> None:
         assert len(text) <= 4096 and headers["content-type"].startswith("application/json"), name
         assert "Traceback" not in text and "/site-packages/" not in text
     tasks_server.post(path, GOOD[path][0])
+    if path != "/v1/predict":
+        field, counted = (
+            f"colour_{list(GOOD).index(path)}",
+            tasks_server.running.host.metrics.ignored,
+        )
+        tasks_server.post(path, GOOD[path][0] | {field: 1})
+        assert [name for _, name in counted].count(field) == 1
+
+
+def test_names_of_ignored_fields_are_bounded() -> None:
+    counters = Metrics()
+    for number in range(MOST_FIELDS + 50):
+        counters.ignored_fields("/embed", {f"field_{number}"})
+    counters.ignored_fields("/embed", {'"} 7\n'})
+    lines = [line for line in counters.render().splitlines() if line.startswith("mw_ignored")]
+    assert len(lines) <= MOST_FIELDS + 1 and 'field="other"} 51' in lines[-1]
 
 
 @pytest.mark.parametrize(
@@ -128,13 +148,18 @@ def test_what_is_wrong_is_said(tasks_server: TasksServer, path: str) -> None:
         ("/vectors/embed", {"inputs": []}, 400, "Empty"),
         ("/classes/predict", {"inputs": []}, 400, "Empty"),
         ("/classes/predict", {"inputs": ["a", "b", "c"]}, 422, "pair"),
-        ("/vectors/embed", {"colour": 1}, 422, '"inputs: Field required; colour: '),
+        ("/vectors/embed", {"colour": 1}, 422, '"inputs: Field required'),
         ("/vectors/embed", {"inputs": "a", "truncate": "x" * 40_000}, 422, "truncate"),
-        ("/vectors/embed", {"inputs": "a", "dimensions": 3}, 422, "dimensions"),
+        ("/vectors/embed", {"inputs": "a", "dimensions": 99}, 422, "dimensions"),
         ("/vectors/embed", {"inputs": "a", "prompt_name": "query"}, 422, "prompt_name"),
-        ("/vectors/embed", {"inputs": [999_999]}, 422, "vocabulary"),
-        ("/vectors/embed", {"inputs": [2, 2, 3]}, 422, "no text"),
-        ("/vectors/embed", CUT | {"truncation_direction": "Left"}, 422, "truncation_direction"),
+        ("/vectors/embed", {"inputs": [42, 65]}, 422, "check_embedding_ctx_length"),
+        ("/vectors/embed", {"inputs": [42, 65], "tokenizer": "classes"}, 422, "tokenizer"),
+        ("/vectors/embed", OWN_IDS | {"inputs": [999_999]}, 422, "vocabulary"),
+        ("/vectors/embed", OWN_IDS | {"inputs": [2, 2, 3]}, 422, "no text"),
+        ("/vectors/embed", CUT | {"truncation_direction": "Up"}, 422, "truncation_direction"),
+        ("/v1/chat/completions", {"messages": []}, 400, "/v1/completions"),
+        (COMPLETIONS, WRITER | {"prompt": [999_999]}, 400, "vocabulary"),
+        (COMPLETIONS, WRITER | {"frequency_penalty": 3}, 400, "frequency_penalty"),
         ("/vectors/decode", {"ids": [[2], 3]}, 422, "ids: wanted token ids"),
         ("/vectors/decode", {"ids": [999_999]}, 422, "vocabulary"),
         ("/entailment/vertex", {"instances": [{"inputs": ["a", "b"]}, {}]}, 422, "instances[1]"),
@@ -148,8 +173,8 @@ def test_what_is_wrong_is_said(tasks_server: TasksServer, path: str) -> None:
         (COMPLETIONS, SCORED | {"prompt": LONG * 5, "max_tokens": 0}, 400, "prompt[0]"),
         (PIPELINE.format("classes", "tagging"), {"inputs": "a"}, 404, "no such task"),
         (MASKS, {"inputs": "a"}, 422, "inputs[0]"),
-        (MASKS, {"inputs": "[MASK]", "parameters": {"targets": ["cat"]}}, 422, ".targets"),
-        (ANSWERS, {"inputs": QUESTION | {"colour": 1}}, 422, "inputs.colour"),
+        (MASKS, {"inputs": "[MASK]", "parameters": {"targets": [""]}}, 422, "target"),
+        (ANSWERS, {"inputs": {"question": "who"}}, 422, "inputs.context"),
         (PIPELINE.format("classes", "zero-shot-classification"), labelled("a", 1), 424, "entail"),
         (ZERO_SHOT, labelled("a", 0), 422, "labels"),
         ("/v1/predict", rows("masks", "a"), 424, "fine-tuned"),

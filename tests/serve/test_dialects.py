@@ -41,8 +41,8 @@ def test_vectors(tasks_server: TasksServer) -> None:
         ({"inputs": TEXTS[0]}, [first]),
         ({"inputs": TEXTS}, [first, second]),
         (plain, [first, second]),
-        ({"inputs": ids}, [first]),
-        ({"inputs": [ids, ids]}, [first, first]),
+        ({"inputs": ids, "tokenizer": "vectors"}, [first]),
+        ({"inputs": [ids, ids], "tokenizer": "vectors"}, [first, first]),
     ):
         assert close(tasks_server.post("/vectors/embed", body), vectors), body
     assert not close(first, second), "the control"
@@ -140,7 +140,7 @@ def test_reranking_as_cohere_and_jina_are_asked(tasks_server: TasksServer) -> No
         ("/v1/rerank", {"texts": texts}, 422),
         ("/v1/rerank", {"documents": None}, 422),
         ("/v1/rerank", {"top_n": 0}, 422),
-        ("/v1/rerank", {"rank_fields": ["text"]}, 422),
+        ("/v1/rerank", {"rank_fields": ["title"]}, 422),
         ("/vectors/rerank", {}, 422),  # two models are named
         ("/v1/rerank", {"documents": []}, 400),
         ("/v1/rerank", {"model": "nobody"}, 404),

@@ -97,6 +97,7 @@ class PredictionSettings(TypedDict, total=False):
         columns: from role to column of this file, if not the one of the training data.
         labels, hypothesis: any labels, for a model of natural-language inference, and its template
             of a hypothesis (default "This example is {}.").
+        task: as in `LanguageModel.predict`.
         read: how the file is read; with `on_bad=skip` the prediction of a bad row is null.
         top: write a list of this many best predictions per row.
         base: the folder of the base, if the model is an adapter and does not name it.
@@ -112,6 +113,7 @@ class PredictionSettings(TypedDict, total=False):
     columns: Mapping[str, str | Sequence[str]] | None
     labels: Sequence[str]
     hypothesis: str | None
+    task: str | None
     read: TableReadingOptions
     top: int | None
     base: Path | str | None
@@ -178,6 +180,8 @@ def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePr
         model = load(folder, base=base) if engine == TORCH else _load(engine, folder, base, say)
     if labels and isinstance(model, TaskPredictor):
         model = model.with_labels(labels, settings.get("hypothesis"))
+    if (task := settings.get("task")) and isinstance(model, TaskPredictor):
+        model = model.for_task(task)
     if settings.get("uncertain") is not None:
         model.require_probabilities("--uncertain", 2)
     if isinstance(model, SharedEncoder):

@@ -25,7 +25,13 @@ from maskwright.text.corpus.files import KINDS
 WHERE = "predict"
 # Roles whose value is a list in each example.
 LISTS = ("tokens", "choices")
-OF_ONE_FOLDER = ("base", "engine", "labels", "uncertain")  # settings of one model in a folder
+OF_ONE_FOLDER = (
+    "base",
+    "engine",
+    "labels",
+    "task",
+    "uncertain",
+)  # settings of one model in a folder
 
 
 def require_effect(settings: Mapping[str, Any]) -> None:

@@ -171,6 +171,7 @@ class LanguageModel:
         labels: Sequence[str] | None = None,
         hypothesis: str | None = None,
         several: bool = False,
+        task: str | None = None,
         long: LongText = "as_trained",
         threshold: float | None = None,
     ) -> list[Answer]:
@@ -185,6 +186,8 @@ class LanguageModel:
             labels: any labels for single texts, given by a model of natural-language inference.
             hypothesis: with `labels`, what is said of a text (default "This example is {}.").
             several: with `labels`, whether a text has any number of them instead of one.
+            task: of a text-to-text model of another library, the task whose settings and prefix its
+                folder has, such as "summarization" or "translation_en_to_de".
             long: handling of texts beyond the model's context. "as_trained": as in training; most
                 models truncate the end. "windows": combine the predictions of windows (`windows`
                 returns their number), unless the model was trained with a method of its own.
@@ -205,6 +208,8 @@ class LanguageModel:
             task_predictor = self.predictor.with_long_texts(long)
             if labels is not None:
                 task_predictor = task_predictor.with_labels(labels, hypothesis, several=several)
+            if task is not None:
+                task_predictor = task_predictor.for_task(task)
             task_predictor = task_predictor.deciding(threshold)
         return task_predictor.predict(given, top=top, on_bad=on_bad, note=warn)
 
@@ -286,7 +291,8 @@ class LanguageModel:
         Args:
             precision: as in `load`; None: that of the model.
             settings: the fields of `GenerationSettings`: `tokens`, the maximum number of new ones,
-                `temperature` (0: greedy; without it 0.8), `top_k`, `top_p`, `seed`, `stop` and
+                `temperature` (0: greedy; without it 0.8), `top_k`, `top_p`, `typical_p`,
+                `repetition_penalty`, `frequency_penalty`, `presence_penalty`, `seed`, `stop` and
                 `num_beams` (above 1: beam search).
 
         Raises:

@@ -47,6 +47,7 @@ from maskwright.learn.tasks.base.choices import (
     LONG,
     POOLINGS,
     PROMPT,
+    TASKS,
     LongText,
     require_choice,
 )
@@ -68,6 +69,7 @@ from maskwright.learn.tasks.base.task_type import (
     task_for_vectors,
     task_for_writing,
 )
+from maskwright.learn.tasks.base.text_generation import for_task
 from maskwright.learn.tasks.base.zero_shot import HYPOTHESIS, zero_shot_task
 from maskwright.model.checkpoint.fine_tuned import (
     COPY,
@@ -182,7 +184,7 @@ class BasePredictor(ABC):
             require("--threshold", threshold, 0.0, 1.0)
             options[LEAST_PROBABILITY] = threshold
         self.require_probabilities("--scores" if threshold is None else "--threshold")
-        return self._with_task(self.task_type.with_options(options))
+        return self.with_task(self.task_type.with_options(options))
 
     def require_probabilities(self, where: str, labels: int = 1) -> None:
         """Raise a `UsageError` if the task has no probabilities of labels of whole texts, or of
@@ -198,7 +200,7 @@ class BasePredictor(ABC):
                 do="leave it out",
             )
 
-    def _with_task(self, task_type: TaskType) -> Self:
+    def with_task(self, task_type: TaskType) -> Self:
         """Return a copy that answers as `task_type`; raises a `UsageError` if it cannot."""
         raise UsageError(
             "a server decides itself which labels it gives",
@@ -379,8 +381,13 @@ class TaskPredictor(BasePredictor):
     def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self:
         return replace(self, columns=dict(columns))
 
-    def _with_task(self, task_type: TaskType) -> Self:
+    def with_task(self, task_type: TaskType) -> Self:
         return replace(self, task_type=task_type)
+
+    def for_task(self, task: str) -> Self:
+        """Return a copy that writes texts by the settings that the folder of another library has
+        for a task; errors as `text_generation.for_task`."""
+        return self.with_task(for_task(self.task_type, task))
 
     def predict_proba(self, given: Iterable[Any], *, note: Note = ignore) -> NDArray[np.float32]:
         """As `LanguageModel.predict_proba`; `note` as in `predict`."""
@@ -615,9 +622,15 @@ def predictor(loaded: Model) -> Predictor:
         keeps_end = sentence_folder.keeps_end
         task["columns"] = {task_type.alone: (task_type.alone,)}
     elif generates:
-        end = end_of_text(loaded.tokenizer)
+        num_ids, end = loaded.tokenizer.vocabulary_size, end_of_text(loaded.tokenizer)
         settings = folders.read_generation_config(path, loaded.extra, end)
-        options = folders.generation_options(settings, loaded.tokenizer.vocabulary_size)
+        options = folders.generation_options(settings, num_ids)
+        options[TASKS] = {
+            name: folders.generation_options(
+                folders.read_generation_config(path, loaded.extra, end, name), num_ids
+            )
+            for name in ("", *settings[folders.TASK_SETTINGS])
+        }
         task_type = task_for_writing(options)
         findings = [finding for finding in findings if finding.name != folders.GENERATION_FINDING]
         findings += folders.generation_findings(settings, follows=True)

@@ -66,6 +66,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help='with --labels: what is said of a text, {} for the label (default "This example is '
         '{}.")',
     )
+    parser.add_argument(
+        "--task",
+        default=None,
+        metavar="TASK",
+        help="of a text-to-text model of another library: the task whose settings and prefix its "
+        "folder has, such as summarization or translation_en_to_de",
+    )
     options.add_read(parser)
     parser.add_argument(
         "--out",
@@ -174,7 +181,17 @@ def do(a: argparse.Namespace) -> None:
     if a.server is not None:
         token = a.server_token or os.environ.get("MASKWRIGHT_TOKEN")
         server = RemoteServer(a.server, token, None if a.model is None else str(a.model))
-    as_given = "also", "hypothesis", "top", "base", "long", "engine", "threshold", "uncertain"
+    as_given = (
+        "also",
+        "hypothesis",
+        "task",
+        "top",
+        "base",
+        "long",
+        "engine",
+        "threshold",
+        "uncertain",
+    )
     keywords: dict[str, Any] = {name: getattr(a, name) for name in as_given}
     keywords |= {"columns": columns, "labels": labels, "read": read, "server": server}
     keywords |= {"all_scores": a.scores == "all", "say": printer(sys.stderr)}

@@ -29,6 +29,13 @@ from maskwright.base.metrics import squad_score
 from maskwright.base.metrics.intervals import OfSums
 from maskwright.base.metrics.row_metrics import ratio
 from maskwright.base.terminal import counted, rounded
+from maskwright.learn.tasks.base.choices import (
+    IMPOSSIBLE,
+    INPUT_LENGTH,
+    OVERLAP,
+    QUESTION_LENGTH,
+    WITHIN,
+)
 from maskwright.learn.tasks.base.encode import Frame, inked, windows
 from maskwright.learn.tasks.base.span_search import Prediction, search
 from maskwright.learn.tasks.base.task_type import (
@@ -243,7 +250,6 @@ STRIDE, LONGEST_QUESTION = 128, 64
 LONGEST_ANSWER = 30
 NONE = "(no answer)"
 HAS, NO = "has_answer_", "no_answer_"
-WITHIN = "within_words"
 OFTEN = 0.1  # share of the training answers
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
@@ -283,7 +289,7 @@ class AnswerCounts:
 
 class AnswerWindows:
     """Questions with contexts as windows of at most `length` tokens, each `stride` tokens after the
-    one before.
+    one before; or with `overlap` so that neighbours share so many tokens.
 
         [CLS] question [SEP] a piece of the context [SEP]      start, stop: places in this row
           ^ the first place stands for "no answer here"        (Devlin et al. 2019, 4.2 and 4.3)
@@ -313,6 +319,7 @@ class AnswerWindows:
         *,
         length: int,
         stride: int,
+        overlap: int | None = None,
         longest_question: int,
     ) -> None:
         self.rows = rows
@@ -339,7 +346,8 @@ class AnswerWindows:
             ids, spans = tokens_of[row.context]
             room = length - sum(margins) - len(question)
             # As in BERT's script, the stride is at most the room that the question leaves.
-            divided = windows(len(ids), room, min(stride, max(1, room)))
+            step = stride if overlap is None else room - overlap
+            divided = windows(len(ids), room, max(1, min(step, room)))
             before = sum(margins[:2]) + len(question)
             is_ink = spans[:, 0] < spans[:, 1]
             for start, stop in divided.tolist():
@@ -474,13 +482,15 @@ class QuestionAnswering(TaskType):
 
     # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        length = frame.length
+        length = min(frame.length, self.options.get(INPUT_LENGTH, frame.length))
+        longest_question = length // 2 if frame.refuses else min(LONGEST_QUESTION, length // 3)
         windows = AnswerWindows(
             frame.tokenizer,
             rows,
             length=length,
             stride=min(STRIDE, length // 3),
-            longest_question=length // 2 if frame.refuses else min(LONGEST_QUESTION, length // 3),
+            overlap=self.options.get(OVERLAP),
+            longest_question=self.options.get(QUESTION_LENGTH, longest_question),
         )
         examples = EncodedExamples(
             framed(windows.texts),
@@ -536,6 +546,10 @@ class QuestionAnswering(TaskType):
                 _pipeline_answer(c.probability, c.start, c.text) for c in prediction.candidates
             ]
             null_answer = _pipeline_answer(prediction.null_probability, 0, "")
+            if self.options.get(IMPOSSIBLE):
+                spans = sorted([*spans, null_answer], key=lambda span: -span["score"])
+                yield spans[0] if top is None else spans[:top]
+                continue
             # The predicted answer (or "no answer") comes first, the others by probability.
             if not prediction.answer(self.threshold):
                 spans.insert(0, null_answer)

@@ -22,7 +22,7 @@ from maskwright.learn.tasks.base.task_type import (
     TaskReport,
     text,
 )
-from maskwright.learn.tasks.base.text_generation import Template, TextGeneration
+from maskwright.learn.tasks.base.text_generation import PIPELINES, Template, TextGeneration
 from maskwright.text.store.tokenize import sentence_starts
 from maskwright.text.tables.cell_values import missing, text_in
 from maskwright.text.tables.columns import MANY_ROWS, SEQUENCES, ColumnSearch
@@ -33,7 +33,6 @@ from maskwright.text.tables.rows import TRAIN, RewriteExample, Row, Table, plain
 BEAMS = 4
 WHOLE = "{source}"
 JUDGED = 500  # number of rows in which mistakes are looked for
-PIPELINES = {"summary_text": "summarization", "translation_text": "translation"}
 SUMMARIES = ("summary", "highlights", "tldr", "abstract")
 # Columns of a translation are named by codes of two letters, such as "en", or "translation".
 CODE = 2

@@ -25,6 +25,8 @@ from maskwright.base.metrics import metrics
 from maskwright.base.metrics.row_metrics import ratio
 from maskwright.base.report.document import Table as ReportTable
 from maskwright.base.terminal import counted
+from maskwright.learn.tasks.base.aggregation import TextToken, entities, text_tokens
+from maskwright.learn.tasks.base.choices import AGGREGATION, IGNORED_LABELS
 from maskwright.learn.tasks.base.encode import Frame, central, inked, room_of, windows
 from maskwright.learn.tasks.base.task_type import (
     Answers,
@@ -397,6 +399,7 @@ class Tagging(TaskType):
         texts: list[list[int]] = []
         segments: list[int] = []
         owners: list[int] = []  # the sentence of each window
+        all_tokens: list[list[TextToken]] = []  # of each sentence, if each of them gets a label
         empty = np.zeros(0, np.int64)
         positions, word_numbers, classes = [empty], [empty], [empty]
         position_counts: list[int] = []
@@ -405,10 +408,14 @@ class Tagging(TaskType):
         for number, (row, text, (ids, spans)) in enumerate(
             zip(rows, sentences, encoded, strict=True)
         ):
-            word_tokens = _first_tokens(_word_spans(row.tokens, text), text, spans)
+            if AGGREGATION in self.options:
+                all_tokens.append(text_tokens(tokenizer, text, ids.tolist(), spans))
+                word_tokens = np.arange(len(ids))
+            else:
+                word_tokens = _first_tokens(_word_spans(row.tokens, text), text, spans)
             num_dropped += int((word_tokens < 0).sum())
             # In prediction there are no tags.
-            row_tags = np.array(row.tags or [0] * len(row.tokens), np.int64)
+            row_tags = np.array(row.tags or [0] * len(word_tokens), np.int64)
             (labelled,) = np.nonzero((word_tokens >= 0) & (row_tags != UNKNOWN))
             word_of_token = np.full(len(ids), -1, np.int64)
             word_of_token[word_tokens[labelled]] = labelled
@@ -425,7 +432,7 @@ class Tagging(TaskType):
                 position_counts.append(len(words))
                 word_numbers.append(num_words + words)
                 classes.append(row_tags[words])
-            num_words += len(row.tokens)
+            num_words += len(word_tokens)
         examples = EncodedExamples(
             framed(texts),
             np.concatenate(classes),
@@ -441,7 +448,10 @@ class Tagging(TaskType):
         )
         findings = (Finding("windows-of-words", message),) if num_dropped or num_divided else ()
         extent = Extent.of(examples.texts.lengths, sentence_of)
-        return Encoded(rows, examples, findings, (sentences, np.concatenate(word_numbers)), extent)
+        way_back = (sentences, np.concatenate(word_numbers))
+        if AGGREGATION in self.options:
+            return Encoded(rows, examples, (), (*way_back, all_tokens, tokenizer), extent)
+        return Encoded(rows, examples, findings, way_back, extent)
 
     def example(self, values: Sequence[Any], where: str) -> TaggedExample:
         (value,) = values
@@ -493,6 +503,9 @@ class Tagging(TaskType):
     def as_pipeline(
         self, encoded: Encoded, outputs: Scores, top: int | None = None
     ) -> Iterator[list[dict[str, Any]]]:
+        if AGGREGATION in self.options:
+            yield from self._aggregated(encoded, outputs)
+            return
         sentences, words = encoded.way_back
         word_scores = np.zeros(sum(len(row.tokens) for row in encoded.rows))
         word_scores[words] = softmax(outputs.astype(np.float64), 1).max(1)
@@ -502,17 +515,33 @@ class Tagging(TaskType):
             scores = word_scores[offset : offset + len(row.tokens)]
             offset += len(row.tokens)
             if self.marks_entities:
-                key, entities = "entity_group", self._entities(row_tags)
+                key, tagged = "entity_group", self._entities(row_tags)
             else:  # a word without a token may have a tag that is no label
                 known_tags = [(n, tag) for n, tag in enumerate(row_tags) if tag in self.labels]
-                key, entities = "entity", [Entity(n, n + 1, tag) for n, tag in known_tags]
+                key, tagged = "entity", [Entity(n, n + 1, tag) for n, tag in known_tags]
             spans, answer = _word_spans(row.tokens, text), []
-            for entity in entities:
+            for entity in tagged:
                 begin, end = spans[entity.first][0], spans[entity.stop - 1][1]
                 score = round(float(scores[entity.first : entity.stop].mean()), 6)
                 named = {key: entity.entity_type, "score": score, "word": text[begin:end]}
                 answer.append({**named, "start": begin, "end": end})
             yield answer
+
+    def _aggregated(self, encoded: Encoded, outputs: Scores) -> Iterator[list[dict[str, Any]]]:
+        """Yield the entities of each row by the strategy of `options`, without ignored labels."""
+        _, numbers, all_tokens, tokenizer = encoded.way_back
+        shares = np.zeros(outputs.shape)
+        shares[numbers] = softmax(outputs.astype(np.float64), 1)
+        ignored = self.options.get(IGNORED_LABELS, [OUTSIDE])
+        strategy, begin = self.options[AGGREGATION], 0
+        for tokens in all_tokens:
+            token_shares = shares[begin : begin + len(tokens)]
+            begin += len(tokens)
+            yield [
+                entity
+                for entity in entities(tokens, token_shares, self.labels, strategy, tokenizer)
+                if entity.get("entity", entity.get("entity_group")) not in ignored
+            ]
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         types = {entity.entity_type for entity in self._entities(self.labels)}

@@ -103,11 +103,13 @@ class TextWithMasks:
     Attributes:
         pieces: the ids between the masks.
         windows: the model inputs.
+        targets: the ids that may fill a mask; empty: all.
     """
 
     text: str
     pieces: list[list[int]]
     windows: list[Window]
+    targets: tuple[int, ...] = ()
 
     @property
     def num_masks(self) -> int:
@@ -184,11 +186,16 @@ def likeliest(
                 for offset in range(rows[n].count(words.mask))
             ]
             used = [i for i, (_, window, hole) in enumerate(owners) if hole in window.holes]
-            best = scores[used].softmax(-1).topk(min(top, scores.shape[1]))
-            for i, probabilities, ids in zip(
-                used, best.values.tolist(), best.indices.tolist(), strict=True
+            shares = scores[used].softmax(-1)
+            best = shares.topk(min(top, scores.shape[1]))
+            for i, row, probabilities, ids in zip(
+                used, shares, best.values.tolist(), best.indices.tolist(), strict=True
             ):
                 number, window, hole = owners[i]
+                if targets := texts[number].targets:
+                    best_targets = row[list(targets)].topk(min(top, len(targets)))
+                    probabilities = best_targets.values.tolist()
+                    ids = [targets[n] for n in best_targets.indices.tolist()]
                 predictions[number][hole] = HolePrediction(
                     positions[i] + window.begin, ids, probabilities
                 )
@@ -322,15 +329,20 @@ def _filled(words: Tokenizer, pieces: Sequence[list[int]], number: int, token: i
 
 
 # --------------------------------------------------------------------------- of an opened model
-def masked_text(model: Model, text: str, *, windows: bool = False) -> MaskedText:
+def masked_text(
+    model: Model, text: str, *, windows: bool = False, targets: Sequence[str] = ()
+) -> MaskedText:
     """Encode a text for `read_masks`.
 
     Args:
+        targets: the tokens to choose from; of a text that is no token, its first token is meant, as
+            in transformers. Empty: the whole vocabulary.
         windows: predict each mask of a text that exceeds the model's context in a window around
             that mask. Sentinels of a text are always filled in one pass.
 
     Raises:
-        UsageError: the text has no mask, or exceeds the model's context.
+        UsageError: the text has no mask, or exceeds the model's context; a target without a token,
+            or targets for sentinels.
         IncompatibleError: the model cannot fill masks.
     """
     tokenizer = model.tokenizer
@@ -338,6 +350,8 @@ def masked_text(model: Model, text: str, *, windows: bool = False) -> MaskedText
     if model.num_stacks == 2 and sentinels and model.conventions.decoder_trained:
         if (gaps := gapped(tokenizer, text)) is not None:
             require_room(model, gaps.source, gaps.text, "shorten the text around the gaps")
+            if targets:
+                raise UsageError("a gap is filled by spans, not by targets", where="targets")
             return gaps
         if tokenizer.mask is None:
             first_sentinel = tokenizer.vocabulary[sentinels[0]]
@@ -347,7 +361,20 @@ def masked_text(model: Model, text: str, *, windows: bool = False) -> MaskedText
                 wanted=f"{first_sentinel} where something is to be found",
                 do=f"write {first_sentinel} for the first gap, and so on",
             )
-    return encoded(model.config, tokenizer, text, windows=windows)
+    masked = encoded(model.config, tokenizer, text, windows=windows)
+    return replace(masked, targets=tuple(_target_ids(tokenizer, targets)))
+
+
+def _target_ids(tokenizer: Tokenizer, targets: Sequence[str]) -> dict[int, None]:
+    """Return the different ids of the targets, in order."""
+    ids: dict[int, None] = {}
+    for target in targets:
+        number = tokenizer.id(target)
+        target_ids = [*tokenizer.encode(target)[:1]] if number is None else [number]
+        if not target_ids:
+            raise UsageError("a target without a token", where="targets", found=repr(target)[:60])
+        ids[int(target_ids[0])] = None
+    return ids
 
 
 def read_masks(

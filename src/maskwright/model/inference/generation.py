@@ -49,8 +49,8 @@ from maskwright.model.nn.transformer import Transformer
 NUCLEUS = 256
 
 
-# Temperature, top-k, top-p and forbidden ids.
-Sampling = tuple[float | None, int, float, tuple[int, ...]]
+# Temperature, top-k, top-p, typical-p and forbidden ids.
+Sampling = tuple[float | None, int, float, float, tuple[int, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +233,8 @@ class _Row:
         self.text = GrowingText(prompt.decode, prompt.prefix, prompt.settings.stop, prompt.is_byte)
         self.name = name_of(prompt.ids, prompt.source)
         settings = prompt.settings  # rows with the same object as `sampling` are sampled together
-        self.sampling = settings.temperature, settings.top_k, settings.top_p, prompt.forbidden
+        filters = settings.temperature, settings.top_k, settings.top_p, settings.typical_p
+        self.sampling: Sampling = *filters, prompt.forbidden
 
     @property
     def remaining(self) -> int:
@@ -332,13 +333,30 @@ def closed_up(remaining: list[int]) -> list[int]:
 
 # --------------------------------------------------------------------------------- one token more
 def _extended(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[Piece]:
-    """Choose the next token of each row and return the new piece of text of each."""
-    tokens = _tokens(rows, scores)
+    """Choose the next token of each row and return the new piece of text of each. Penalties do not
+    change the log-probabilities."""
+    tokens = _tokens(rows, _penalised(rows, scores))
     logprobs = _log_probabilities(rows, scores, tokens)
     return [
         _piece(row, token, *logprobs.get(index, (None, ())))
         for index, (row, token) in enumerate(zip(rows, tokens, strict=True))
     ]
+
+
+def _penalised(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
+    """Return the scores after the penalties of each row."""
+    if not any(row.prompt.settings.penalises for row in rows):
+        return scores
+    scores = scores.clone()
+    for row, row_scores in zip(rows, scores, strict=True):
+        settings, new_ids = row.prompt.settings, row.ids[len(row.prompt.ids) :]
+        occurring = torch.tensor(sorted({*row.ids}))
+        values, penalty = row_scores[occurring], settings.repetition_penalty
+        row_scores[occurring] = torch.where(values < 0, values * penalty, values / penalty)
+        counts = torch.bincount(torch.tensor(new_ids, dtype=torch.long), minlength=len(row_scores))
+        row_scores -= settings.frequency_penalty * counts
+        row_scores -= settings.presence_penalty * (counts > 0)
+    return scores
 
 
 def _tokens(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[int]:
@@ -425,8 +443,15 @@ def distribution(
     if temperature == 0:
         return torch.zeros_like(scores).scatter_(-1, best, 1.0)
     probabilities = ((scores - scores.gather(-1, best)) / temperature).softmax(-1)
-    if settings.top_k == 0 and settings.top_p == 1:
-        return probabilities
+    if settings.top_k or settings.top_p < 1:
+        probabilities = _nucleus(probabilities, settings)
+    return probabilities if settings.typical_p == 1 else _typical(probabilities, settings.typical_p)
+
+
+def _nucleus(
+    probabilities: Float[Tensor, "B V"], settings: GenerationSettings
+) -> Float[Tensor, "B V"]:
+    """Keep the most probable ids by top-k, then by top-p, and normalise."""
     size = probabilities.shape[1]
     if settings.top_k:
         ordered, token_ids = _largest(probabilities, min(settings.top_k, size))
@@ -439,6 +464,18 @@ def distribution(
         preceding = ordered.cumsum(-1) - ordered
         ordered = _normalised(ordered.masked_fill(preceding >= settings.top_p, 0.0), size)
     return torch.zeros_like(probabilities).scatter_(-1, token_ids, ordered)
+
+
+def _typical(probabilities: Float[Tensor, "B V"], share: float) -> Float[Tensor, "B V"]:
+    """Keep the ids whose information content is closest to the entropy, with a total probability of
+    at least `share`, and normalise."""
+    entropy = -torch.xlogy(probabilities, probabilities).sum(-1, keepdim=True)
+    deviations = (-probabilities.log() - entropy).abs()
+    ordered, order = deviations.sort(dim=-1, stable=True)
+    num_below = (probabilities.gather(-1, order).cumsum(-1) < share).sum(-1, keepdim=True)
+    bound = ordered.gather(-1, num_below.clamp(max=probabilities.shape[-1] - 1))
+    typical = probabilities.masked_fill(deviations > bound, 0.0)
+    return typical / typical.sum(-1, keepdim=True)
 
 
 def _largest(

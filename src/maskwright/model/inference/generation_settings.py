@@ -16,7 +16,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationSettings:
-    """Settings of text generation. Filters apply in the order temperature, top_k, top_p.
+    """Settings of text generation. Penalties change the logits of tokens that have occurred; then
+    filters apply in the order temperature, top_k, top_p, typical_p.
 
     Attributes:
         tokens: the maximum number of new tokens.
@@ -24,6 +25,14 @@ class GenerationSettings:
         top_k: sample from this many most probable tokens; 0: from all.
         top_p: sample from the most probable tokens with this total probability (arXiv:1904.09751);
             1: from all.
+        typical_p: sample from the tokens whose information content is closest to the expected one,
+            with this total probability (locally typical sampling, arXiv:2202.00666); 1: from all.
+        repetition_penalty: divides positive logits, and multiplies negative ones, of all tokens of
+            the prompt (of an encoder-decoder only its output) and of the new text
+            (arXiv:1909.05858, section 4.1); 1: none.
+        frequency_penalty: is subtracted from the logit of a token for each of its occurrences in
+            the new text.
+        presence_penalty: is subtracted once from the logits of all tokens of the new text.
         seed: of the samples, which do not depend on the other prompts of a list.
         stop: strings that end the output; it is cut before them.
         num_beams: above 1, search the most probable text with this many beams instead of sampling.
@@ -33,6 +42,10 @@ class GenerationSettings:
     temperature: float | None = None
     top_k: int = 0
     top_p: float = 1.0
+    typical_p: float = 1.0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
     seed: int = 0
     stop: Sequence[str] = ()
     num_beams: int = 1
@@ -43,8 +56,14 @@ class GenerationSettings:
             raise _out_of_range("temperature", temperature, "0 or more")
         if self.top_k < 0:
             raise _out_of_range("top_k", self.top_k, "1 or more, or 0 for all of them")
-        if not 0 < self.top_p <= 1:
-            raise _out_of_range("top_p", self.top_p, "more than 0, at most 1")
+        for name in ("top_p", "typical_p"):
+            if not 0 < (share := getattr(self, name)) <= 1:
+                raise _out_of_range(name, share, "more than 0, at most 1")
+        if not 0 < self.repetition_penalty < float("inf"):
+            raise _out_of_range("repetition_penalty", self.repetition_penalty, "more than 0")
+        for name in ("frequency_penalty", "presence_penalty"):
+            if not -float("inf") < (penalty := getattr(self, name)) < float("inf"):
+                raise _out_of_range(name, penalty, "a finite number")
 
     @property
     def sampling_temperature(self) -> float:
@@ -54,7 +73,13 @@ class GenerationSettings:
     @property
     def samples(self) -> bool:
         """Whether a setting is set that only sampling has."""
-        return bool(self.temperature or self.top_k or self.top_p != 1.0)
+        return bool(self.temperature or self.top_k) or (self.top_p, self.typical_p) != (1.0, 1.0)
+
+    @property
+    def penalises(self) -> bool:
+        """Whether tokens that have occurred are penalised."""
+        penalties = self.repetition_penalty, self.frequency_penalty, self.presence_penalty
+        return penalties != (1.0, 0.0, 0.0)
 
 
 class GenerationKeywords(TypedDict, total=False):
@@ -64,6 +89,10 @@ class GenerationKeywords(TypedDict, total=False):
     temperature: float | None
     top_k: int
     top_p: float
+    typical_p: float
+    repetition_penalty: float
+    frequency_penalty: float
+    presence_penalty: float
     seed: int
     stop: Sequence[str]
     num_beams: int

@@ -247,9 +247,12 @@ def _decoded(prompt: Prompt, ids: Sequence[int]) -> tuple[str, bool]:
 
 
 def prompts_of(
-    model: Model, texts: Sequence[str], settings: GenerationSettings, logprobs: int | None = None
+    model: Model,
+    texts: Sequence[str | Sequence[int]],
+    settings: GenerationSettings,
+    logprobs: int | None = None,
 ) -> list[Prompt]:
-    """Encode texts as prompts; errors as for `write`."""
+    """Encode texts as prompts; token ids are used as they are. Errors as for `write`."""
     tokenizer, conventions = model.tokenizer, model.conventions
     require_writer(model.config, one_way=conventions.writes)
     start_token, has_encoder = model.decoder_start, model.num_stacks == 2
@@ -266,8 +269,8 @@ def prompts_of(
     forbidden_beside_gaps = tuple(sorted(forbidden - {*tokenizer.sentinels}))
     prompts = []
     for text in texts:
-        gaps = gapped(tokenizer, text) if has_encoder else None
-        ids = tokenizer.encode(text) if gaps is None else gaps.ids
+        gaps = gapped(tokenizer, text) if has_encoder and isinstance(text, str) else None
+        ids = _ids_of(tokenizer, text) if gaps is None else gaps.ids
         source: list[int] | None = None
         prefix: list[int] = []
         if start_token is not None and has_encoder:
@@ -275,11 +278,13 @@ def prompts_of(
             ids = [start_token, *(opening(tokenizer) if conventions.framed_target else [])]
         else:
             prefix = ids
-            ids = [*opening(tokenizer), *ids] if conventions.framed_prompt else ids
+            first_ids = opening(tokenizer) if conventions.framed_prompt else []
+            ids = ids if ids[: len(first_ids)] == first_ids else [*first_ids, *ids]
             if not ids:
                 ids = prefix = [_require_start_token(tokenizer.begin)]
         advice = "shorten the prompt: its end is what is continued"
-        require_room(model, ids if source is None else source, text, advice)
+        shown = text if isinstance(text, str) else tokenizer.decode(text)
+        require_room(model, ids if source is None else source, shown, advice)
         prompts.append(
             Prompt(
                 ids=ids,
@@ -293,16 +298,20 @@ def prompts_of(
                 logprobs=logprobs,
             )
         )
-    if settings.num_beams != 1 and settings.samples:
+    if settings.num_beams != 1 and (settings.samples or settings.penalises):
         raise UsageError(
             "beam search draws nothing",
             where="num_beams",
-            found="a setting of sampling: temperature, top_k or top_p",
+            found="a setting of sampling: temperature, top_k, top_p, typical_p, or a penalty",
             do="leave those out, or search with num_beams=1",
         )
     if settings.num_beams != 1:
         require_stop(settings.stop)
     return prompts
+
+
+def _ids_of(tokenizer: Tokenizer, text: str | Sequence[int]) -> list[int]:
+    return list(tokenizer.encode(text) if isinstance(text, str) else text)
 
 
 @dataclass(frozen=True)
@@ -321,11 +330,14 @@ class PromptTokens:
     offsets: list[int]
 
 
-def prompt_tokens(model: Model, text: str) -> PromptTokens:
-    """Encode a text as prompt of a decoder-only model, for `likelihood.prompt_scores`. Errors as
-    for `write`; other models raise an `IncompatibleError`."""
+def prompt_tokens(model: Model, text: str | Sequence[int]) -> PromptTokens:
+    """Encode a text, or token ids, as prompt of a decoder-only model, for
+    `likelihood.prompt_scores`. Errors as for `write`; other models raise an `IncompatibleError`."""
     require_decoder(model.config)
     (prompt,) = prompts_of(model, [text], GenerationSettings())
+    if not isinstance(text, str):
+        lengths = [len(model.tokenizer.decode([token_id], False)) for token_id in prompt.prefix]
+        return PromptTokens(prompt.ids, prompt.prefix, [0, *np.cumsum(lengths)[:-1].tolist()])
     ((_, ends),) = model.tokenizer.encode_batch([text], offsets=True)
     # The token before ends where the spaces begin; bytes of one character share its offsets.
     starts = np.minimum(ends[1:, 0], ends[:-1, 1])

@@ -346,13 +346,15 @@ ELSEWHERE = (
 
 
 def read_generation_config(
-    folder: Path, config: Mapping[str, Any], end: int | None
+    folder: Path, config: Mapping[str, Any], end: int | None, task: str | None = None
 ) -> dict[str, Any]:
     """Return the settings that have an effect; under `task_specific_params`, the names of tasks.
 
     Args:
         config: the keys of config.json.
         end: the id at which texts end here; other ids in the folder have an effect.
+        task: the task whose settings are read, too; "": no task; None: the only one that the folder
+            has settings of.
 
     Raises:
         CheckpointError: the file is damaged.
@@ -363,8 +365,11 @@ def read_generation_config(
         settings = safe_read.read_json(folder, GENERATION_FILE)
     task_settings = config.get(TASK_SETTINGS)
     tasks = list(task_settings) if isinstance(task_settings, dict) else []
-    single = task_settings[tasks[0]] if isinstance(task_settings, dict) and len(tasks) == 1 else {}
-    settings |= {"prefix": config.get("prefix"), **(single if isinstance(single, dict) else {})}
+    if task is None and len(tasks) == 1:
+        task = tasks[0]
+    task_values = task_settings.get(task) if isinstance(task_settings, dict) else {}
+    settings |= {"prefix": config.get("prefix")}
+    settings |= task_values if isinstance(task_values, dict) else {}
     return {k: v for k, v in settings.items() if _matters(k, v, end)} | {TASK_SETTINGS: tasks}
 
 
@@ -383,18 +388,19 @@ def _is_other(key: str, value: Any) -> bool:
     )
 
 
-def generation_options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
-    """Convert settings to the options of a generating task; `vocabulary` is the number of ids.
+def followed_options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
+    """Convert settings of beam search to options of a generating task; `vocabulary` is the number
+    of ids.
 
     Raises:
         CheckpointError: a setting is out of range, or not a number.
     """
-    result: dict[str, Any] = {"longest": DEFAULT_LONGEST}
-    for key in FOLLOWED.keys() & settings.keys() - {"max_length"} | {"max_length"}:
+    result: dict[str, Any] = {}
+    for key in FOLLOWED.keys() & settings.keys():
         name, maximum = FOLLOWED[key]
-        if _is_other(key, settings.get(key)):
+        if _is_other(key, settings[key]):
             continue
-        maximum, value = maximum or vocabulary - 1, settings.get(key, DEFAULT_LONGEST + 1)
+        maximum, value = maximum or vocabulary - 1, settings[key]
         types = (int, float) if name == "penalty" else (int, bool)
         minimum = -maximum if name == "penalty" else 0
         if type(value) not in types or not minimum <= value <= maximum:
@@ -408,11 +414,18 @@ def generation_options(settings: Mapping[str, Any], vocabulary: int) -> dict[str
             result[name] = value
         elif "max_new_tokens" not in settings:
             result[name] = max(1, value - 1)  # the first id of a decoder counts
+    return result
+
+
+def generation_options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
+    """Convert the settings of a folder to all options of a generating task; args and errors as of
+    `followed_options`."""
+    followed = followed_options(settings, vocabulary)
     task, prefix = (*settings[TASK_SETTINGS], "")[0], str(settings.get("prefix", ""))
     key = {"s": "summary_text", "t": "translation_text"}.get(task[:1], "generated_text")
     key = key if len(settings[TASK_SETTINGS]) == 1 else "generated_text"
     prompt = prefix.replace("{", "{{").replace("}", "}}") + "{source}"
-    return {**result, "key": key, "prompt": prompt}
+    return {"longest": DEFAULT_LONGEST, **followed, "key": key, "prompt": prompt}
 
 
 def generation_findings(settings: Mapping[str, Any], *, follows: bool) -> list[Finding]:
@@ -432,7 +445,7 @@ def generation_findings(settings: Mapping[str, Any], *, follows: bool) -> list[F
         notes.append(Finding(GENERATION_FINDING, message, remedy=remedy))
     if follows and len(settings[TASK_SETTINGS]) > 1:
         message = f"the folder has settings and prefixes of {', '.join(settings[TASK_SETTINGS])}"
-        notes.append(Finding("generation-tasks", message, remedy="write the prefix into the texts"))
+        notes.append(Finding("generation-tasks", message, remedy="name one: predict --task NAME"))
     if follows and not {"max_length", "max_new_tokens"} & settings.keys():
         default = f"{DEFAULT_LONGEST} tokens, as others do"
         message = f"the folder does not say how long answers may be: {default}"

@@ -46,7 +46,7 @@ from maskwright.base.version import VERSION
 from maskwright.ship.explore.corruption import QueryableModel
 from maskwright.ship.explore.server import HEADERS, LARGEST, file_response, question_response
 from maskwright.ship.explore.site import Site, SiteModel
-from maskwright.ship.serve.dialects.base.messages import misfit, render
+from maskwright.ship.serve.dialects.base.messages import IGNORED, misfit, render
 from maskwright.ship.serve.errors import QUOTED, Refusal, of_error
 from maskwright.ship.serve.host import Host
 
@@ -245,11 +245,16 @@ class Application:
             Others: as the route.
         """
         assert info.post is not None
+        ignored: set[str] = set()
+        IGNORED.set(ignored)
         try:
             fields = self._bodies[id(info.post)].validate_python(body)
+            response: Response = await info.post.endpoint(body=fields, **info.names)
         except ValidationError as error:
             raise misfit(error.errors(include_url=False)) from None
-        response: Response = await info.post.endpoint(body=fields, **info.names)
+        finally:
+            if ignored:
+                self.host.metrics.ignored_fields(info.post.path, ignored)
         return response
 
     def hidden(self, name: str) -> str | None:

@@ -7,7 +7,7 @@ may also be answered with the log-probabilities of its tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -67,6 +67,18 @@ def split_rows(rows: Sequence[Any]) -> Iterator[range]:
         yield range(begin, len(rows))
 
 
+def answering_as(
+    predictor: TaskPredictor, task_options: Mapping[str, Any], truncate: bool | str
+) -> TaskPredictor:
+    """Return a predictor that encodes and answers with other options of its task; `truncate`:
+    "left" keeps the end of a text that is too long, if training kept its beginning."""
+    if task_options:
+        predictor = predictor.with_task(predictor.task_type.with_options(task_options))
+    if truncate == "left" and isinstance(predictor, Predictor) and predictor.frame.long == "head":
+        return replace(predictor, frame=replace(predictor.frame, keeps_end=True))
+    return predictor
+
+
 def encode(
     predictor: TaskPredictor,
     rows: Sequence[Any],
@@ -107,17 +119,17 @@ def encode(
 
 
 def encode_masked(
-    model: Model, texts: Sequence[str], first_number: int, field: str
+    model: Model, texts: Sequence[str], first_number: int, field: str, targets: Sequence[str] = ()
 ) -> tuple[list[MaskedText], EncodedRows]:
     """Encode texts with masks, each in windows around its masks.
 
     Raises:
-        Refusal: a text has no mask.
+        Refusal: a text has no mask, or a target no token.
     """
     masked_texts: list[MaskedText] = []
     for number, text in enumerate(texts, start=first_number):
         try:
-            masked_texts.append(masked_text(model, text, windows=True))
+            masked_texts.append(masked_text(model, text, windows=True, targets=targets))
         except Exception as error:
             raise of_error(error, f"{field}[{number}]") from error
     tokens = [masked.num_tokens for masked in masked_texts]

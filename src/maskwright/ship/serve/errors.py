@@ -173,7 +173,7 @@ class Limits:
     max_batch_tokens: int = 4_096
     max_writing_tokens: int = 16_384
     max_input_characters: int = 200_000
-    max_items: int = 128
+    max_items: int = 2048
     max_body_bytes: int = 1_048_576
     max_connections: int = 512
     deadline: float = 30.0
@@ -247,6 +247,10 @@ class RequestBudget:
                 characters += size
         # A text that is paired with several others counts every time.
         self._take("characters", characters, self.limits.max_body_bytes, field)
+
+    def begin_part(self) -> None:
+        """Forget the tokens of the parts of the request that have been computed."""
+        self._used["tokens"] = 0
 
     def take_tokens(self, count: int, field: str | None = None) -> None:
         """Count tokens of inputs or generated texts."""

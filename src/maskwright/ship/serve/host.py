@@ -22,10 +22,10 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -68,7 +68,11 @@ __all__ = [
     "Options",
     "Piece",
     "ServedModel",
+    "Truncation",
 ]
+
+
+Truncation = bool | Literal["left", "right"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,24 +80,29 @@ class Options:
     """Options of a request.
 
     Attributes:
-        truncate: truncate texts that exceed the maximum length, which the response reports;
-            otherwise they are split into windows, or refused if the task has no windows.
+        truncate: truncate texts that exceed the maximum length, which the response reports: True
+            or "right" at their end, "left" at their beginning; otherwise they are split into
+            windows, or refused if the task has no windows.
         long: the `long` option of `LanguageModel.predict`; None: determined by `truncate`.
         deadline: seconds until the request is cancelled; None: the limit of the server.
         adapter: the name of the head or adapter to use; None: the model itself.
         top: the number of best predictions per row; None: the default of the method.
         raw: return the scores of the head instead of probabilities.
+        task_options: options of the task that replace those of the model, such as its prompt.
+        targets: for masks, the tokens or words to choose from; empty: the whole vocabulary.
         pooling: the pooling of embeddings, for a model that was not trained to embed.
         field: the name of the rows in the request body, for error messages.
     """
 
-    truncate: bool = False
+    truncate: Truncation = False
     long: LongText | None = None
     deadline: float | None = None
     adapter: str | None = None
     top: int | None = None
     raw: bool = False
     pooling: str | None = None
+    task_options: Mapping[str, Any] = field(default_factory=dict)
+    targets: Sequence[str] = ()
     field: str = "inputs"
 
     @property
@@ -289,7 +298,8 @@ class Host:
         engine, budget = self._select(name, options), self.budget()
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
-            predictor = engine.pooled("mean")
+            pooled = engine.pooled("mean")
+            predictor = encoding.answering_as(pooled, options.task_options, options.truncate)
             encoded = encoding.encode(
                 predictor, _as_single_texts(predictor, rows), first_number, options.long_text
             )
@@ -310,7 +320,9 @@ class Host:
         model, budget = engine.model, self.budget()
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
-            masked_texts, encoded = encoding.encode_masked(model, rows, first_number, options.field)
+            masked_texts, encoded = encoding.encode_masked(
+                model, rows, first_number, options.field, options.targets
+            )
             size = sum(m.num_masks * (len(m.text) + BYTES_AROUND) for m in masked_texts)
             budget.take_answer(top * size, options.field)
             return (masked_texts, top), encoded
@@ -576,15 +588,18 @@ class Host:
         predictor: TaskPredictor = engine.loaded_head(head) or await self._run(
             False, task_head, engine, head
         )
-        task_type = predictor.task_type
+        answering = encoding.answering_as(predictor, options.task_options, options.truncate)
+        task_type = answering.task_type
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
             task_rows = rows if head == TASK else _as_single_texts(predictor, rows)
             hint = options.truncation_hint
             encoded = encoding.encode(
-                predictor, task_rows, first_number, options.long_text, options.field, hint
+                answering, task_rows, first_number, options.long_text, options.field, hint
             )
-            return TaskPayload(predictor, _encoded(encoded)), encoded
+            # Scores are computed by the shared predictor, whose objective exists already.
+            payload = TaskPayload(answering if task_type.writes else predictor, _encoded(encoded))
+            return payload, encoded
 
         if task_type.writes:
             answer: Answer = partial(self._generate_answers, engine)

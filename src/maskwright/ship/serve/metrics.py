@@ -2,19 +2,21 @@
 
 Names begin with `mw_`; those of text-embeddings-inference, `te_…`, are exported too, so that its
 dashboards work with this server. Labels are names of served models and templates of routes; none
-contains input of a client.
+contains input of a client, except the names of the first `MOST_FIELDS` different fields that were
+ignored.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 import time
 import traceback
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -103,6 +105,8 @@ TEI_PARTS = {
     "queue_duration": "queue",
     "inference_duration": "compute",
 }
+# Maximum number of pairs of a route and an ignored field that are told apart, and their names.
+MOST_FIELDS, FIELD = 100, re.compile(r"\w{1,40}", re.ASCII)
 TENTHS = tuple(n / 10 for n in range(1, 11))
 POWERS = tuple(float(2**n) for n in range(17))
 # Names of histograms in text-embeddings-inference.
@@ -123,6 +127,7 @@ class Metrics:
         self._lock = threading.Lock()
         self.refusals: Counter[str] = Counter()
         self.statuses: Counter[int] = Counter()
+        self.ignored: Counter[tuple[str, str]] = Counter()
         self.failures = 0
         self.disconnects = 0
         self.reload_failures = 0
@@ -202,6 +207,13 @@ class Metrics:
         with self._lock:
             self.refusals[kind] += 1
 
+    def ignored_fields(self, route: str, names: Collection[str]) -> None:
+        """Count the fields of a body that were ignored; names are bounded in length and number."""
+        with self._lock:
+            for name in names:
+                is_known = (route, name) in self.ignored or len(self.ignored) < MOST_FIELDS
+                self.ignored[route, name if is_known and FIELD.fullmatch(name) else "other"] += 1
+
     def disconnected(self) -> None:
         with self._lock:
             self.disconnects += 1
@@ -245,6 +257,11 @@ class Metrics:
             for name, label, counts in counters:
                 lines.append(f"# TYPE {name} counter")
                 lines += [f'{name}{{{label}="{k}"}} {n}' for k, n in sorted(counts.items())]
+            lines.append("# TYPE mw_ignored_fields counter")
+            lines += [
+                f'mw_ignored_fields{{route="{route}",field="{name}"}} {count}'
+                for (route, name), count in sorted(self.ignored.items())
+            ]
         for name, value in self.gauges.items():
             lines += [f"# TYPE {name} gauge", f"{name} {value():.10g}"]
         return "\n".join(lines) + "\n"

@@ -460,6 +460,13 @@ class Tokenizer:
         """
         return [self.vocabulary[i] for i in self._valid(ids)]
 
+    @property
+    def trims_offsets(self) -> bool:
+        """Whether its file leaves the space before a word out of the offsets of a token."""
+        processor = self._plain.get("post_processor") or {}
+        processors = processor.get("processors", [processor])
+        return any(member.get("trim_offsets") for member in processors)
+
     def id(self, token: str) -> int | None:
         """Return the id of a string of the vocabulary, None for others."""
         return self._numbers.get(token)

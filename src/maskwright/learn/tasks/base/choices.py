@@ -49,6 +49,18 @@ PROMPT, LABEL_PROMPT = "prompt", "label_prompt"
 # The numbers of leading dimensions that are vectors by themselves if scaled to length 1 (Kusupati
 # et al. 2022, arXiv:2205.13147), the largest first.
 DIMENSIONS = "dimensions"
+# Whether an answer to a question may begin or end within a word.
+WITHIN = "within_words"
+# Options of a single prediction. Answers to questions: the maximum numbers of tokens of an input
+# and of its question, the number of tokens that two windows share, and whether "no answer" competes
+# with the others by its probability. Tags: the strategy by which tokens become entities
+# (base/aggregation.py) in place of the words of the text, and the labels that are left out then.
+INPUT_LENGTH, QUESTION_LENGTH, OVERLAP = "input_length", "question_length", "overlap"
+IMPOSSIBLE = "impossible"
+AGGREGATION, IGNORED_LABELS = "aggregation", "ignored_labels"
+# Option of a folder of another library: the options of each task that it has settings of, by name;
+# "": of other tasks.
+TASKS = "tasks"
 
 
 def require_choice(value: str, choices: Iterable[str], where: str) -> None:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import ConfigError, DataError, IncompatibleError, near
-from maskwright.learn.tasks.base.choices import PROMPT, Long
+from maskwright.base.errors import ConfigError, DataError, IncompatibleError, UsageError, near
+from maskwright.learn.tasks.base.choices import PROMPT, TASKS, Long
 from maskwright.learn.tasks.base.encode import Cuts, Frame, fit, room_of
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, Extent, Outputs, TaskType
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
@@ -60,6 +60,8 @@ SHARE = 4
 SEARCHED = ("penalty", "early", "no_repeat", "least", "first", "last")
 # Maximum length of an answer as a factor of the longest known one.
 ROOM = 1.5
+# Pipelines by the key of their answers; other keys: text2text-generation.
+PIPELINES = {"summary_text": "summarization", "translation_text": "translation"}
 
 
 class Template:
@@ -219,6 +221,31 @@ class TextGeneration(TaskType):
     ) -> Self:
         plan: WritingPlan = encoded.way_back
         return self.with_options({"longest": int(ROOM * plan.longest) + 1})
+
+
+def for_task(task_type: TaskType, task: str) -> TaskType:
+    """Return a task type with the options that the folder of another library has for a task, such
+    as "summarization" or "translation_en_to_de"; "translation" is its only translation.
+
+    Raises:
+        UsageError: there is no such task, or several translations.
+    """
+    options = task_type.options.get(TASKS, {})
+    matching = [name for name in options if name and f"{name}_".startswith(f"{task}_")]
+    names = [name for name in matching if name == task] or matching
+    keys = {pipeline: key for key, pipeline in PIPELINES.items()}
+    keys["text2text-generation"] = "generated_text"
+    is_known = bool(names) or task in keys
+    if not options or len(names) > 1 or not is_known:
+        raise UsageError(
+            "several tasks of this kind" if len(names) > 1 else "the model has no such task",
+            where="task",
+            found=task,
+            wanted=", ".join(names or filter(None, options)) or "a model with several tasks",
+            do="name one of these, or leave it out",
+        )
+    key = keys.get(task.partition("_")[0], "generated_text")
+    return task_type.with_options({**options[names[0] if names else ""], "key": key})
 
 
 def _framed(

@@ -2,9 +2,13 @@
 
     GET  /v1/models /v1/models/NAME
     POST /v1/embeddings (also /embeddings) /v1/completions
+    POST /v1/chat/completions /v1/responses      refused, with what there is instead
 
 Errors have the format of OpenAI, {"error": {…}}, with the fields for clients of
-text-embeddings-inference beside it. Unsupported parameters are refused by name, never ignored.
+text-embeddings-inference beside it. Parameters of the API that are not supported are refused unless
+they have no effect; fields that the API does not have are ignored and counted. A single served
+model answers to every name. Token ids are prompts as they are; texts to embed are given as ids only
+with the name of their tokenizer.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from pydantic import Field
 
 from maskwright.model.opening import special_tokens
 from maskwright.ship.serve.dialects.base.messages import (
-    Body,
+    LenientBody,
     ModelReference,
     Number,
     Text,
@@ -32,6 +36,7 @@ from maskwright.ship.serve.dialects.base.messages import (
     event_stream,
     only,
     plain_embedding,
+    require_ids,
     resolve,
     respond,
     texts_in,
@@ -61,7 +66,7 @@ def render(refusal: Refusal) -> Response:
     return JSONResponse({"error": error, **tei_fields}, status, headers=headers)
 
 
-class EmbeddingsRequest(Body):
+class EmbeddingsRequest(LenientBody):
     """Texts to embed."""
 
     input: Texts
@@ -70,26 +75,32 @@ class EmbeddingsRequest(Body):
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = Field(default=None, ge=1)
     truncate: bool | None = Field(default=None, description="Ours: cut a text that is too long.")
+    prompt_name: Text | None = Field(default=None, description="Ours: a prompt of the model.")
+    prompt: Text | None = Field(default=None, description="Ours: a text before each text.")
+    tokenizer: Text | None = Field(default=None, description="Ours: the model of token ids.")
 
 
-class _StreamOptions(Body):
+class _StreamOptions(LenientBody):
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
 
 
-class CompletionsRequest(Body):
+class CompletionsRequest(LenientBody):
     """Prompts to continue."""
 
     prompt: Texts
     model: Text | None = None
     best_of: int | None = None
     echo: bool | None = None
-    frequency_penalty: Annotated[Number | None, only(0)] = None
+    frequency_penalty: Number | None = Field(default=None, ge=-2, le=2)
     logit_bias: Annotated[dict[str, Number] | None, only({})] = None
     logprobs: int | None = Field(default=None, ge=0, le=LOGPROBS)
     max_tokens: int | None = Field(default=None, ge=0)
     n: int | None = Field(default=None, ge=1, le=CHOICES)
-    presence_penalty: Annotated[Number | None, only(0)] = None
+    presence_penalty: Number | None = Field(default=None, ge=-2, le=2)
+    repetition_penalty: Number | None = Field(default=None, gt=0, description="As of vLLM.")
+    top_k: int | None = Field(default=None, ge=-1, description="As of vLLM; -1 or 0: off.")
+    min_p: Annotated[Number | None, only(0)] = None
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
     stop: Text | list[Text] | None = None
     stream: bool | None = None
@@ -124,14 +135,17 @@ def routes(host: Host) -> APIRouter:
     @router.post("/v1/embeddings", response_model=None)
     @router.post("/embeddings", response_model=None)
     async def embeddings(body: EmbeddingsRequest) -> Response:
-        model = resolve(host, body.model)
-        texts = texts_in(body.input, model, "input")
+        model = resolve(host, body.model, any_name=True)
+        texts = texts_in(body.input, model, "input", body.tokenizer)
         vectors, response = await embeddings_of(
             model,
             texts,
             field="input",
             truncate=bool(body.truncate),
             dimensions=body.dimensions,
+            trained_dimensions=True,
+            prompt_name=body.prompt_name,
+            prompt=body.prompt,
         )
         plain = [plain_embedding(vector, body.encoding_format) for vector in vectors]
         data = [{"object": "embedding", "embedding": e, "index": n} for n, e in enumerate(plain)]
@@ -142,7 +156,17 @@ def routes(host: Host) -> APIRouter:
 
     @router.post("/v1/completions", response_model=None)
     async def completions(body: CompletionsRequest) -> Response:
-        return await _completions(resolve(host, body.model), body)
+        return await _completions(resolve(host, body.model, any_name=True), body)
+
+    @router.post("/v1/chat/completions", response_model=None)
+    @router.post("/v1/responses", response_model=None)
+    async def chat(body: dict[str, Any]) -> Response:
+        """Always refused."""
+        reason = (
+            "this server has no chat: its models have no chat template; POST /v1/completions "
+            "continues a text, /v1/embeddings embeds texts, and /docs lists all routes"
+        )
+        raise Refusal("model", reason, field="messages")
 
     return router
 
@@ -151,7 +175,7 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
     """Validate a completion request, score its prompts if needed, and generate or stream texts."""
     if "generate" not in model.engine.abilities:
         raise model.unable("a model that writes")
-    if body.best_of not in (None, body.n or 1):
+    if body.best_of not in (None, 1, body.n or 1):
         raise Refusal("validation", "only as many texts are written as returned", field="best_of")
     if body.stream_options is not None and not body.stream:
         raise Refusal("validation", "only with stream", field="stream_options")
@@ -162,7 +186,11 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
     if len(stop) > STOPS or not all(stop):
         reason = "strings that end a text, none of them empty"
         raise Refusal("validation", reason, field="stop", limit=STOPS)
-    prompts = texts_in(body.prompt, model, "prompt")
+    is_single = isinstance(body.prompt, str) or isinstance(next(iter(body.prompt), ""), int)
+    prompts: list[Any] = [body.prompt] if is_single else list(body.prompt)
+    for number, prompt in enumerate(prompts):
+        if not isinstance(prompt, str):
+            require_ids(prompt, model, "prompt" if is_single else f"prompt[{number}]")
     copies, seed = body.n or 1, body.seed
     first_seed = secrets.randbelow(SEEDS) if seed is None else seed % SEEDS
     wants_scores = body.echo and (body.logprobs is not None or not tokens)
@@ -172,6 +200,10 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
         tokens=tokens,
         temperature=1.0 if body.temperature is None else body.temperature,
         top_p=1.0 if body.top_p is None else body.top_p,
+        top_k=max(0, body.top_k or 0),
+        repetition_penalty=1.0 if body.repetition_penalty is None else body.repetition_penalty,
+        frequency_penalty=body.frequency_penalty or 0.0,
+        presence_penalty=body.presence_penalty or 0.0,
         stop=tuple(stop),
         logprobs=body.logprobs,
     )
@@ -229,11 +261,13 @@ class _CompletionsResponse:
         self,
         model: ModelReference,
         body: CompletionsRequest,
-        prompts: list[str],
+        prompts: list[Any],
         copies: int,
         scored: HostResponse | None,
     ) -> None:
-        self.model, self.body, self.prompts, self.copies = model, body, prompts, copies
+        self.model, self.body, self.copies = model, body, copies
+        decode = model.tokenizer.decode
+        self.prompts = [p if isinstance(p, str) else decode(p, False) for p in prompts]
         self.scored, self.prompt_tokens = scored, 0 if scored is None else sum(scored.tokens)
         self.head = {
             "id": f"cmpl-{secrets.token_hex(12)}",

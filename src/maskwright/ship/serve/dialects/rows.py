@@ -25,6 +25,8 @@ from maskwright.ship.serve.dialects.base.messages import (
 from maskwright.ship.serve.dialects.base.messages import render as render
 from maskwright.ship.serve.host import Host
 
+ROWS = 128  # rows of one request that the server advises
+
 
 class RowsRequest(Body):
     """Rows to answer."""
@@ -85,7 +87,7 @@ def _described(model: ModelReference) -> dict[str, Any]:
         "options": dict(task.options),
         "columns": {role: list(names) for role, names in predictor.columns.items()},
         "length": predictor.longest or LONGEST,
-        "max_rows": model.host.limits.max_items,
+        "max_rows": min(ROWS, model.host.limits.max_items),
         "max_body_bytes": model.host.limits.max_body_bytes,
         "findings": [vars(finding) for finding in predictor.findings],
     }

@@ -7,7 +7,7 @@
 Each is also available under the name of a model or adapter, such as /reviews/predict; without a
 name the only served model is used. POST / and /invocations return embeddings or classes, depending
 on the model. Differences to the original: texts that are too long are split into windows unless
-`truncate` is true, multiple labels are scored independently, and unknown fields are refused.
+`truncate` is true, multiple labels are scored independently, and token ids need `tokenizer`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 from fastapi.responses import JSONResponse
@@ -25,21 +25,26 @@ from pydantic import Field
 from maskwright.base.terminal import rounded
 from maskwright.base.version import VERSION
 from maskwright.learn.tasks.base.add_head import num_outputs
+from maskwright.learn.tasks.base.choices import PROMPTS
 from maskwright.ship.serve.dialects.base.messages import (
-    Body,
     Ids,
+    LenientBody,
     Many,
     ModelReference,
     Reply,
     Text,
     Texts,
     TextsOrPairs,
-    add_prompt,
+    TruncatableBody,
     as_list,
     class_scores,
     classes,
     embeddings_of,
+    in_parts,
+    only,
     parse,
+    prompt_options,
+    require_ids,
     resolve,
     respond,
     similarities_to,
@@ -52,7 +57,6 @@ Handler = Callable[[ModelReference, Any], Awaitable[Reply]]
 Name = Annotated[str, Path(description="A model or an adapter.")]
 # Estimated bytes per token of an answer of /tokenize.
 BYTES_A_TOKEN = 80
-Direction = Literal["Left", "Right", "left", "right"]
 # Names of refusals, and statuses that differ.
 TYPES: dict[Kind, str] = {
     "overloaded": "Overloaded",
@@ -82,30 +86,13 @@ def render(refusal: Refusal) -> Response:
     return JSONResponse(body, status, headers=refusal.headers)
 
 
-class _TruncatableBody(Body):
-    truncate: bool | None = Field(
-        default=None, description="Cut a text that is too long at its end."
-    )
-    truncation_direction: Direction = Field(default="Right", description="Only the end can be cut.")
-
-    @property
-    def cuts(self) -> bool:
-        """Whether texts may be truncated.
-
-        Raises:
-            Refusal: truncation at the beginning is requested.
-        """
-        if self.truncate and self.truncation_direction.lower() == "left":
-            reason = "texts can only be truncated at their end; leave it out, or say truncate=false"
-            raise Refusal("validation", reason, field="truncation_direction")
-        return bool(self.truncate)
-
-
-class EmbedAllRequest(_TruncatableBody):
+class EmbedAllRequest(TruncatableBody):
     """Texts whose tokens are embedded."""
 
     inputs: Texts
     prompt_name: Text | None = None
+    prompt: Text | None = Field(default=None, description="Ours: a text before each text.")
+    tokenizer: Text | None = Field(default=None, description="Ours: the model of token ids.")
 
 
 class EmbedRequest(EmbedAllRequest):
@@ -115,18 +102,18 @@ class EmbedRequest(EmbedAllRequest):
     dimensions: int | None = Field(default=None, ge=1)
 
 
-class PredictRequest(_TruncatableBody):
+class PredictRequest(TruncatableBody):
     """A text or a pair, or a list of lists of these, to classify."""
 
     inputs: TextsOrPairs
     raw_scores: bool = False
 
 
-class _Document(Body):
+class _Document(LenientBody):
     text: Text
 
 
-class RerankRequest(_TruncatableBody):
+class RerankRequest(TruncatableBody):
     """Texts to rank by their relevance for a query: `texts`, or `documents` as of Cohere and Jina,
     with an answer in their format."""
 
@@ -136,6 +123,7 @@ class RerankRequest(_TruncatableBody):
     model: Text | None = None
     top_n: int | None = Field(default=None, ge=1)
     return_documents: bool | None = None
+    rank_fields: Annotated[list[Text] | None, only(["text"])] = None
     raw_scores: bool = False
     return_text: bool = False
 
@@ -154,23 +142,23 @@ class RerankRequest(_TruncatableBody):
         return "documents", texts
 
 
-class _SimilarityInputs(Body):
+class _SimilarityInputs(LenientBody):
     source_sentence: Text
     sentences: list[Text]
 
 
-class _SimilarityFields(_TruncatableBody):
+class _SimilarityFields(TruncatableBody):
     prompt_name: Text | None = None
 
 
-class SimilarityRequest(Body):
+class SimilarityRequest(LenientBody):
     """A text, and others to compare with it."""
 
     inputs: _SimilarityInputs
     parameters: _SimilarityFields | None = None
 
 
-class TokenizeRequest(Body):
+class TokenizeRequest(LenientBody):
     """Texts to tokenize."""
 
     inputs: Many
@@ -178,14 +166,14 @@ class TokenizeRequest(Body):
     prompt_name: Text | None = None
 
 
-class DecodeRequest(Body):
+class DecodeRequest(LenientBody):
     """Token ids to decode."""
 
     ids: Ids
     skip_special_tokens: bool = True
 
 
-class VertexRequest(Body):
+class VertexRequest(LenientBody):
     """Several bodies of the other routes."""
 
     instances: list[dict[str, Any]]
@@ -223,7 +211,8 @@ def _endpoints(
     """Return the functions of a route for the only served model, and for the model in the path."""
 
     async def named(body: Any, model: Name) -> Response:
-        reference = resolve(host, model or getattr(body, "model", None))
+        in_body = getattr(body, "model", None)
+        reference = resolve(host, model) if model else resolve(host, in_body, any_name=True)
         return respond(reference, *await handler(reference, body))
 
     async def only(body: Any) -> Response:
@@ -236,7 +225,7 @@ def _endpoints(
 
 
 async def embed(model: ModelReference, body: EmbedRequest) -> Reply:
-    texts = texts_in(body.inputs, model, "inputs")
+    texts = texts_in(body.inputs, model, "inputs", body.tokenizer)
     _require_some(texts, "inputs")
     embeddings, response = await embeddings_of(
         model,
@@ -245,18 +234,20 @@ async def embed(model: ModelReference, body: EmbedRequest) -> Reply:
         truncate=body.cuts,
         normalize=body.normalize is not False,
         dimensions=body.dimensions,
-        prompt=body.prompt_name,
+        prompt_name=body.prompt_name,
+        prompt=body.prompt,
     )
     return [embedding.tolist() for embedding in embeddings], [response]
 
 
 async def embed_all(model: ModelReference, body: EmbedAllRequest) -> Reply:
-    texts = add_prompt(model, texts_in(body.inputs, model, "inputs"), body.prompt_name)
+    texts = texts_in(body.inputs, model, "inputs", body.tokenizer)
     _require_some(texts, "inputs")
     if "embed" not in model.engine.abilities:
         raise model.unable("a model that reads texts")
-    options = model.options("inputs", truncate=body.cuts)
-    response = await model.host.token_states(model.name, texts, options)
+    prompted = prompt_options(model, body.prompt_name, body.prompt)
+    options = model.options("inputs", truncate=body.cuts, task_options=prompted)
+    response = await in_parts(model, texts, options, model.host.token_states)
     return [states.tolist() for states in response.values], [response]
 
 
@@ -279,7 +270,7 @@ async def predict(model: ModelReference, body: PredictRequest) -> Reply:
 async def rerank(model: ModelReference, body: RerankRequest) -> Reply:
     """Score texts by their relevance for a query and sort them, in the format of the request."""
     field, texts = body.text_field
-    if body.model not in (None, model.called):
+    if len(model.host.names) > 1 and body.model not in (None, model.called):
         reason = f"the path names another model, {model.called}"
         raise Refusal("validation", reason, field="model")
     _require_some(texts, field)
@@ -318,7 +309,7 @@ async def similarity(model: ModelReference, body: SimilarityRequest) -> Reply:
         body.inputs.sentences,
         field="inputs",
         truncate=parameters.cuts,
-        prompt=parameters.prompt_name,
+        prompt_name=parameters.prompt_name,
     )
     return similarities, [response]
 
@@ -332,7 +323,10 @@ def _tokens(model: ModelReference, body: TokenizeRequest) -> list[list[dict[str,
     texts = as_list(body.inputs)
     _require_some(texts, "inputs")
     budget, tokenizer = model.host.budget(), model.tokenizer
-    texts = add_prompt(model, texts, body.prompt_name)
+    if (name := body.prompt_name) is not None:
+        prompt_options(model, name)  # raises Refusal if there is none
+        prompt = model.task().options[PROMPTS][name]
+        texts = [prompt + text for text in texts]
     budget.take_rows(texts, "inputs")
     encoded = tokenizer.encode_batch(texts, offsets=True)
     budget.take_answer(BYTES_A_TOKEN * sum(len(ids) for ids, _ in encoded), "inputs")
@@ -361,11 +355,8 @@ def _decoded_texts(model: ModelReference, body: DecodeRequest) -> list[str]:
     is_single = isinstance(body.ids[0], int)
     rows: Any = [body.ids] if is_single else body.ids
     model.host.budget().require_inputs(len(rows), "ids")
-    last_id = model.tokenizer.vocabulary_size - 1
     for number, row in enumerate(rows):
-        if any(not 0 <= token_id <= last_id for token_id in row):
-            field = "ids" if is_single else f"ids[{number}]"
-            raise Refusal("validation", "an id outside the vocabulary", field=field, limit=last_id)
+        require_ids(row, model, "ids" if is_single else f"ids[{number}]")
     return [model.tokenizer.decode(row, body.skip_special_tokens) for row in rows]
 
 

@@ -2,9 +2,11 @@
 
 A request names a model or an adapter. If a single model is served, no name is required.
 
-Bodies have typed fields, no unknown fields, and texts without invalid characters. Responses are
+Bodies have typed fields, and texts without invalid characters. A `Body` has no unknown fields; a
+`LenientBody` ignores and counts them, as the server does whose protocol it has. Responses are
 embeddings, classes and event streams, all with these headers:
 
+    x-served-model        the name of the model that answered
     x-compute-type        cpu or cuda
     x-compute-characters, x-compute-tokens        of all texts
     x-total-time, x-tokenization-time, x-queue-time, x-inference-time, x-compute-time      ms
@@ -17,10 +19,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import quote
 
 import numpy as np
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -29,14 +33,22 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from maskwright.ask.predict.engine import Engine
-from maskwright.base.errors import MaskwrightError, shorten
+from maskwright.base.errors import shorten
 from maskwright.base.terminal import rounded
 from maskwright.learn.tasks.base.add_head import num_outputs
 from maskwright.learn.tasks.base.choices import COMPARED, DIMENSIONS, NAME, PROMPTS, SKIPPED
 from maskwright.learn.tasks.base.similarities import compared, unit_vectors
 from maskwright.learn.tasks.base.task_type import UNTOLD, TaskType
-from maskwright.ship.serve.errors import Refusal, of_error
-from maskwright.ship.serve.host import Host, HostResponse, Options, Piece, ServedModel
+from maskwright.ship.serve.errors import Refusal, of_error, texts_of
+from maskwright.ship.serve.host import (
+    Host,
+    HostResponse,
+    Options,
+    Piece,
+    ServedModel,
+    Truncation,
+)
+from maskwright.ship.serve.metrics import Timings
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 
@@ -132,12 +144,19 @@ class ModelReference:
         return Options(adapter=self.adapter, field=field, **settings)
 
 
-def resolve(host: Host, name: str | None, adapter: str | None = None) -> ModelReference:
+def resolve(
+    host: Host, name: str | None, adapter: str | None = None, *, any_name: bool = False
+) -> ModelReference:
     """Find the model or adapter of that name.
+
+    Args:
+        any_name: a single model without adapters answers to every name.
 
     Raises:
         Refusal: it does not exist, or `name` is None and several models are served.
     """
+    if any_name and len(host.names) == 1 and not host.model().adapters:
+        name = None
     if name is None:
         if len(host.names) > 1:
             served_names = ", ".join(host.names)
@@ -173,6 +192,33 @@ class Body(BaseModel):
     """A request body or a part of one, with strict types and without unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+
+
+# The unknown fields in the body of the current request.
+IGNORED: ContextVar[set[str] | None] = ContextVar("ignored", default=None)
+
+
+class LenientBody(Body):
+    """A body whose unknown fields are ignored; their names are added to `IGNORED`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    def model_post_init(self, context: Any) -> None:
+        if self.model_extra and (ignored := IGNORED.get()) is not None:
+            ignored.update(self.model_extra)
+
+
+class TruncatableBody(LenientBody):
+    """The fields of a body whose texts may be truncated."""
+
+    truncate: bool | None = Field(default=None, description="Cut a text that is too long.")
+    truncation_direction: Literal["Left", "Right", "left", "right"] = "Right"
+
+    @property
+    def cuts(self) -> Truncation:
+        """Whether and where texts may be truncated."""
+        side: Truncation = "left" if self.truncation_direction.lower() == "left" else "right"
+        return side if self.truncate else False
 
 
 def _wrong(message: str) -> PydanticCustomError:
@@ -297,15 +343,31 @@ def as_list(inputs: Any) -> Any:
 
 
 def texts_in(
-    inputs: str | list[str] | list[int] | list[list[int]], model: ModelReference, field: str
+    inputs: str | list[str] | list[int] | list[list[int]],
+    model: ModelReference,
+    field: str,
+    tokenizer: str | None,
 ) -> list[str]:
     """Return an input as a list of texts; token ids are decoded.
 
+    Args:
+        tokenizer: the name or fingerprint of the model whose tokenizer made the token ids. Ids of
+            another tokenizer, such as those that LangChain sends by default, are other words.
+
     Raises:
-        Refusal: token ids are not the encoding of any text.
+        Refusal: token ids without the name of the model's tokenizer, or not the encoding of any
+            text.
     """
     if isinstance(inputs, str):
         return [inputs]
+    is_text = not inputs or isinstance(inputs[0], str)
+    if not is_text and tokenizer not in (model.name, model.called, model.fingerprint):
+        reason = (
+            "token ids of an unknown tokenizer; give texts (in LangChain: "
+            f'check_embedding_ctx_length=False), or add "tokenizer": "{model.called}" if the ids '
+            "are of the tokenizer of this model"
+        )
+        raise Refusal("validation", reason, field=field)
     if inputs and isinstance(inputs[0], int):
         return [_text_of_ids(inputs, model, field)]
     return [
@@ -318,17 +380,20 @@ def texts_in(
 
 def _text_of_ids(ids: Sequence[int], model: ModelReference, field: str) -> str:
     tokenizer = model.tokenizer
-    try:
-        text = tokenizer.decode(ids)
-    except MaskwrightError as error:
-        raise Refusal(
-            "validation", "a token id outside the vocabulary", field=field, limit=error.wanted
-        ) from error
+    require_ids(ids, model, field)
+    text = tokenizer.decode(ids)
     text_ids = tokenizer.encode(text) if text.strip() else []
     if list(ids) not in (text_ids, tokenizer.frame(text_ids)[0]):
         reason = "these token ids are those of no text; give the text"
         raise Refusal("validation", reason, field=field)
     return text
+
+
+def require_ids(ids: Sequence[int], model: ModelReference, field: str) -> None:
+    """Raise a Refusal for token ids that the vocabulary does not have."""
+    last_id = model.tokenizer.vocabulary_size - 1
+    if any(not 0 <= token_id <= last_id for token_id in ids):
+        raise Refusal("validation", "a token id outside the vocabulary", field=field, limit=last_id)
 
 
 # ------------------------------------------------------------------------------ answers
@@ -350,9 +415,11 @@ async def embeddings_of(
     texts: Sequence[str],
     *,
     field: str,
-    truncate: bool,
+    truncate: Truncation,
     normalize: bool = True,
     dimensions: int | None = None,
+    trained_dimensions: bool = False,
+    prompt_name: str | None = None,
     prompt: str | None = None,
 ) -> tuple[list[NDArray[np.float32]], HostResponse]:
     """Return the embedding (D,) of each text, and the response of the host.
@@ -360,21 +427,22 @@ async def embeddings_of(
     Args:
         normalize: scale embeddings to unit length.
         dimensions: the number of leading dimensions to return, scaled to length 1; None: all.
-        prompt: the name of the prompt to prepend; None: the default of the model.
+        trained_dimensions: refuse numbers that the model was not trained for.
+        prompt_name, prompt: as in `prompt_options`.
 
     Raises:
         Refusal: the model makes no embeddings, has no such prompt, or not so few dimensions.
     """
     if not model.makes_vectors:
         raise model.unable("a model that makes vectors")
-    texts = add_prompt(model, texts, prompt)
-    options = model.options(field, truncate=truncate)
-    response = await model.host.embed(model.name, texts, options)
+    prompted = prompt_options(model, prompt_name, prompt)
+    options = model.options(field, truncate=truncate, task_options=prompted)
+    response = await in_parts(model, texts, options, model.host.embed)
     embeddings: list[NDArray[np.float32]] = response.values
     width = len(embeddings[0])
     if dimensions not in (None, width):
         trained = (model.task_type.options if model.task_type else {}).get(DIMENSIONS, [width])
-        if not min(trained) <= dimensions < width:
+        if not (min(trained) if trained_dimensions else 1) <= dimensions < width:
             numbers = ", ".join(map(str, trained))
             reason = f"the model was trained for {numbers} dimensions (Matryoshka)"
             raise Refusal("validation", reason, field="dimensions", limit=width)
@@ -389,25 +457,75 @@ def plain_embedding(embedding: NDArray[np.float32], encoding: str | None) -> lis
     return embedding.tolist()
 
 
-def add_prompt(model: ModelReference, texts: Sequence[str], name: str | None) -> list[str]:
-    """Prepend the prompt `name` to the texts; None: the default, which the model itself adds.
+async def in_parts(
+    model: ModelReference,
+    rows: Sequence[Any],
+    options: Options,
+    compute: Callable[[str, Sequence[Any], Options], Awaitable[HostResponse]],
+) -> HostResponse:
+    """Compute the rows of a request. If they have more characters than half of the queue may have
+    tokens, they are computed one part after the other, so that other requests are answered
+    between them; all parts have the deadline of the request."""
+    budget, limit = model.host.budget(), model.host.limits.max_queue_tokens // 2
+    portions: list[list[Any]] = [[]]
+    characters = 0
+    for row in rows:
+        size = sum(map(len, texts_of(row)))
+        if portions[-1] and characters + size > limit:
+            portions.append([])
+            characters = 0
+        portions[-1].append(row)
+        characters += size
+    if len(portions) == 1:
+        return await compute(model.name, rows, options)
+    budget.require_inputs(len(rows), options.field)
+    responses = []
+    for portion in portions:
+        budget.begin_part()
+        responses.append(await compute(model.name, portion, options))
+
+    def joined(name: str) -> list[Any]:
+        return [value for response in responses for value in getattr(response, name)]
+
+    timings = [vars(response.timings) for response in responses]
+    return HostResponse(
+        values=joined("values"),
+        tokens=joined("tokens"),
+        windows=joined("windows"),
+        truncated=joined("truncated"),
+        timings=Timings(**{name: sum(seconds[name] for seconds in timings) for name in timings[0]}),
+        characters=sum(response.characters for response in responses),
+        fingerprint=responses[0].fingerprint,
+    )
+
+
+def prompt_options(
+    model: ModelReference, name: str | None, prompt: str | None = None
+) -> dict[str, Any]:
+    """Return the options of the task by which texts are embedded with another prompt before them.
+
+    Args:
+        name: the name of a prompt of the model; None: its default.
+        prompt: a text to use instead of a prompt of the model.
 
     Raises:
-        Refusal: there is no such prompt, or the model has a fixed prompt.
+        Refusal: there is no such prompt, both are given, or the model does not pool the tokens of
+            its own prompt.
     """
     options: dict[str, Any] = dict(model.task_type.options) if model.task_type else {}
-    if name is None or name == options.get(NAME):
-        return list(texts)
     prompts = options.get(PROMPTS, {})
-    if name not in prompts:
+    if prompt is not None and name is not None:
+        raise Refusal("validation", "a prompt, or the name of one", field="prompt")
+    if prompt is None and name in (None, options.get(NAME)):
+        return {}
+    if prompt is None and name not in prompts:
         prompt_names = ", ".join(prompts) or "none"
-        raise Refusal(
-            "validation", f"no prompt of that name; there are: {prompt_names}", field="prompt_name"
-        )
-    if options.get(NAME) is not None or SKIPPED in options:
-        reason = f"the model always has the prompt {options.get(NAME)!r}"
+        reason = f"no prompt of that name; there are: {prompt_names}"
         raise Refusal("validation", reason, field="prompt_name")
-    return [prompts[name] + text for text in texts]
+    if SKIPPED in options:
+        reason = f"the model always has the prompt {options.get(NAME)!r}, which it does not pool"
+        raise Refusal("validation", reason, field="prompt_name")
+    return {NAME: name} if prompt is None else {PROMPTS: {"": prompt}, NAME: ""}
 
 
 def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -430,7 +548,12 @@ async def similarities_to(
 
 
 async def class_scores(
-    model: ModelReference, rows: Sequence[Any], *, field: str, truncate: bool, raw: bool = False
+    model: ModelReference,
+    rows: Sequence[Any],
+    *,
+    field: str,
+    truncate: Truncation,
+    raw: bool = False,
 ) -> HostResponse:
     """Return the probabilities (L,) of each text or pair, or with `raw` the scores of the head.
 
@@ -440,7 +563,7 @@ async def class_scores(
     if not model.scores_whole_texts:
         raise model.unable("a model that gives classes or a number of whole texts")
     options = model.options(field, truncate=truncate, raw=raw)
-    return await model.host.scores(model.name, rows, options)
+    return await in_parts(model, rows, options, model.host.scores)
 
 
 def classes(
@@ -471,6 +594,7 @@ def headers_of(model: ModelReference, responses: Sequence[HostResponse]) -> dict
 
     truncated = [is_cut for response in responses for is_cut in response.truncated]
     return {
+        "x-served-model": quote(model.called),
         "x-compute-type": model.engine.device_type,
         "x-compute-time": slowest("total"),
         "x-compute-characters": str(sum(response.characters for response in responses)),
