@@ -64,7 +64,7 @@ OPTIONS = {
     """,
     "predict": """
         file model --also --base --column --engine --hypothesis --labels --long --out --read
-        --scores --server --server-token --threshold --top --uncertain
+        --scores --server --server-token --task --threshold --top --uncertain
     """,
     "serve": """
         models --adapter --allowed-host --allowed-origin --config --engine --host --insecure --keys
@@ -77,7 +77,8 @@ OPTIONS = {
     "neighbours": "model words --minus --top",
     "import-vectors": "file --out",
     "generate": """
-        model prompt --num-beams --precision --seed --stop --temperature --tokens --top-k --top-p
+        model prompt --frequency-penalty --num-beams --precision --presence-penalty
+        --repetition-penalty --seed --stop --temperature --tokens --top-k --top-p --typical-p
     """,
     "bench": "model --base --data --out --peers --seconds",
     "export": """
