@@ -17,7 +17,7 @@ def rendered() -> str:
         title = f"`{name}`" if name.endswith(".json") else f"config.json of the module `{name}`"
         lines += [f"### {title}", "", "| keys | here | meaning |", "|---|---|---|"]
         for rule in rules:
-            keys = ", ".join(f"`{key}`" for key in rule.keys.split())
+            keys = ", ".join(f"`{key}`" for key in rule.keys)
             lines.append(f"| {keys} | {rule.use} | {rule.meaning} |")
         lines.append("")
     return "\n".join(lines)

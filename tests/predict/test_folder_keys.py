@@ -13,12 +13,13 @@ import pytest
 import torch
 import transformers
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 
 import maskwright
-from maskwright.ask.predict.language_model import SettingWarning
+from maskwright.ask.predict.language_model import CutWarning
 from maskwright.ask.predict.predictor import load
 from maskwright.base import catalogue
-from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError
+from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, MaskwrightError
 from maskwright.cli.show import show
 from maskwright.model.checkpoint.folder_keys import TABLE
 from maskwright.model.families.base.family import family
@@ -168,6 +169,202 @@ def test_a_changed_key_has_the_same_effect_in_both(
     assert is_same == ((kind, file, settings) in SAME), "the control: the key has this effect"
 
 
+# ------------------------------------------------------------------------------- unusual folders
+def changing(file: str, **settings: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        content = json.loads((folder / file).read_text()) | settings
+        (folder / file).write_text(json.dumps({k: v for k, v in content.items() if v != "none"}))
+
+    return change
+
+
+def several(*changes: Callable[[Path], None]) -> Callable[[Path], None]:
+    return lambda folder: [change(folder) for change in changes] and None  # type: ignore[func-returns-value]
+
+
+def pooled(*modes: str, **settings: Any) -> Callable[[Path], None]:
+    """These poolings, concatenated, and a dense module that fits."""
+
+    def change(folder: Path) -> None:
+        changing("1_Pooling/config.json", pooling_mode=list(modes), **settings)(folder)
+        width = 16 * len(modes)
+        generator = torch.Generator().manual_seed(0)
+        weights = {"linear.weight": torch.randn(8, width, generator=generator)}
+        weights["linear.bias"] = torch.zeros(8)
+        save_file(weights, folder / "2_Dense" / "model.safetensors")
+        changing("2_Dense/config.json", in_features=width)(folder)
+
+    return change
+
+
+def with_classic_pooling(folder: Path) -> None:
+    """The keys of releases before 6, two of them on."""
+    pooled("mean", "max")(folder)
+    modes = {f"pooling_mode_{name}_tokens": True for name in ("max", "mean")}
+    modes |= {"pooling_mode_cls_token": False, "word_embedding_dimension": 16}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(modes))
+
+
+def residual(folder: Path) -> None:
+    changing("2_Dense/config.json", use_residual=True)(folder)
+    weights = load_file(folder / "2_Dense" / "model.safetensors")
+    weights["residual.weight"] = torch.linspace(-1, 1, 8 * 16).view(8, 16)
+    save_file(weights, folder / "2_Dense" / "model.safetensors")
+
+
+def layer_norm(folder: Path) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    name = "sentence_transformers.sentence_transformer.modules.layer_norm.LayerNorm"
+    modules[-1] = {"idx": 3, "name": "3", "path": "3_LayerNorm", "type": name}
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "3_LayerNorm").mkdir()
+    (folder / "3_LayerNorm" / "config.json").write_text(json.dumps({"dimension": 8}))
+    weights = {"norm.weight": torch.linspace(0, 2, 8), "norm.bias": torch.linspace(-1, 1, 8)}
+    save_file(weights, folder / "3_LayerNorm" / "model.safetensors")
+
+
+def without_normalize(folder: Path) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(json.dumps(modules[:-1]))
+
+
+def in_a_subfolder(folder: Path) -> None:
+    (folder / "0_Transformer").mkdir()
+    for name in (CONFIG, "model.safetensors", WORDS, "tokenizer.json", READING):
+        (folder / name).rename(folder / "0_Transformer" / name)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["path"] = "0_Transformer"
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+def in_dtype(dtype: torch.dtype) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        weights = load_file(folder / "model.safetensors")
+        weights = {name: tensor.to(dtype) for name, tensor in weights.items()}
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return change
+
+
+def in_shards(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = {name: f"model-0000{1 + n % 2}-of-00002.safetensors" for n, name in enumerate(weights)}
+    for file in set(names.values()):
+        part = {name: weights[name] for name in weights if names[name] == file}
+        save_file(part, folder / file, metadata={"format": "pt"})
+    index = {"metadata": {"total_size": 0}, "weight_map": names}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def with_vocabulary_file_alone(folder: Path) -> None:
+    plain = json.loads((folder / "tokenizer.json").read_text())
+    tokens = sorted(plain["model"]["vocab"], key=plain["model"]["vocab"].__getitem__)
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    (folder / "tokenizer.json").unlink()
+    changing(WORDS, tokenizer_class="BertTokenizer", do_lower_case=False)(folder)
+
+
+def without_settings(folder: Path) -> None:
+    (folder / WORDS).unlink()
+    roles = {"mask_token": "[MASK]", "pad_token": "[PAD]", "unk_token": "[UNK]"}
+    roles |= {"cls_token": "[CLS]", "sep_token": {"content": "[SEP]", "lstrip": False}}
+    (folder / "special_tokens_map.json").write_text(json.dumps(roles))
+
+
+def with_more_tokens(folder: Path) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["Un", "<e1>"]})
+    tokenizer.add_tokens(["re ing"])
+    tokenizer.save_pretrained(folder)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+    torch.manual_seed(2)
+    model.resize_token_embeddings(len(tokenizer))
+    model.save_pretrained(folder)
+
+
+PROMPTED = changing(ABOUT, default_prompt_name="query")
+UNUSUAL: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "first and mean": ("vectors", pooled("cls", "mean")),
+    "four poolings": ("vectors", pooled("mean", "cls", "max", "mean_sqrt_len_tokens")),
+    "weighted and last": ("vectors", pooled("weightedmean", "lasttoken")),
+    "old pooling keys": ("vectors", with_classic_pooling),
+    "prompt not pooled": (
+        "vectors",
+        several(PROMPTED, pooled("mean", "max", include_prompt=False)),
+    ),
+    "prompt in lower case": ("vectors", several(PROMPTED, changing(READING, do_lower_case=True))),
+    "residual": ("vectors", residual),
+    "layer norm": ("vectors", layer_norm),
+    "of any length, dot": (
+        "vectors",
+        several(without_normalize, changing(ABOUT, similarity_fn_name="dot")),
+    ),
+    "subfolder": ("vectors", in_a_subfolder),
+    "shorter than positions": ("vectors", changing(READING, max_seq_length=7)),
+    "no length": ("vectors", changing(READING, max_seq_length="none")),
+    "shards": ("vectors", in_shards),
+    "bfloat16": ("classes", in_dtype(torch.bfloat16)),
+    "float16": ("pairs", in_dtype(torch.float16)),
+    "vocabulary file": ("classes", with_vocabulary_file_alone),
+    "special tokens map": ("classes", without_settings),
+    "more tokens": ("classes", with_more_tokens),
+    "several labels": (
+        "classes",
+        changing(
+            CONFIG,
+            problem_type="multi_label_classification",
+            id2label={"0": "0", "1": "good", "2": "1"},
+        ),
+    ),
+    "left and endless": (
+        "pairs",
+        changing(WORDS, truncation_side="left", padding_side="left", model_max_length=10**30),
+    ),
+    "untied, old keys": (
+        "classes",
+        changing(
+            CONFIG,
+            tie_word_embeddings=False,
+            torch_dtype="float16",
+            directionality="bidi",
+            pooler_type="first_token_transform",
+            _num_labels=3,
+        ),
+    ),
+    "identity": (
+        "pairs",
+        several(changing(ABOUT, activation_fn=IDENTITY), changing(READING, max_seq_length=9)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_folders(
+    name: str, originals: dict[str, Path], unchanged: dict[str, Numbers], tmp_path: Path
+) -> None:
+    kind, change = UNUSUAL[name]
+    folder = tmp_path / "m"
+    shutil.copytree(originals[kind], folder)
+    change(folder)
+    mine, theirs = (read(folder) for read in PROGRAMS[kind])
+    np.testing.assert_allclose(mine, theirs, atol=1e-5)
+    assert not [f for f in maskwright.load(folder).findings if f.name == "unknown-settings"]
+
+
+def test_gaps_between_classes_are_refused_by_both(
+    originals: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "m"
+    shutil.copytree(originals["classes"], folder)
+    changing(CONFIG, id2label={"0": "a", "2": "b", "3": "c"}, label2id="none")(folder)
+    mine, theirs = PROGRAMS["classes"]
+    with pytest.raises(ConfigError):
+        mine(folder)
+    with pytest.raises(KeyError):
+        theirs(folder)
+
+
 @pytest.mark.parametrize(
     ("kind", "file", "settings", "error"),
     [
@@ -213,7 +410,7 @@ def test_an_unknown_key_is_reported_once(
     kind: str, file: str, originals: dict[str, Path], tmp_path: Path
 ) -> None:
     folder = edited(originals[kind], tmp_path / "m", file, {"surprise": 3, "unset": None})
-    with pytest.warns(SettingWarning, match="surprise"):
+    with pytest.warns(CutWarning, match="surprise"):
         model = maskwright.load(folder)
     (finding,) = [f for f in load(folder).findings if f.name == "unknown-settings"]
     assert finding in model.findings

@@ -32,7 +32,10 @@ from maskwright.base.config import fingerprint
 from maskwright.base.errors import Finding, IncompatibleError, MaskwrightError, Note, UsageError
 from maskwright.base.terminal import counted
 from maskwright.learn.finetune.recipe import hashes
+from maskwright.learn.tasks.base import late_interaction
 from maskwright.learn.tasks.base.choices import require_choice
+from maskwright.learn.tasks.base.late_interaction import LateInteraction, Role
+from maskwright.learn.tasks.base.task_type import TaskType
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.checkpoint.fine_tuned import ADAPTER
 from maskwright.model.checkpoint.matching import TOPS
@@ -219,6 +222,30 @@ class Engine:
             self._poolings[pooling] = replace(pooled, network=self.network)
         return self._poolings[pooling]
 
+    @cached_property
+    def late(self) -> LateInteraction | None:
+        """How vectors of tokens are made and compared; None for other models.
+
+        Raises:
+            CheckpointError, IncompatibleError: the folder is damaged, or not supported.
+        """
+        model = self.model
+        if model.words is None or not model.has_modules:
+            return None
+        longest = model.config.longest or TaskType.longest
+        return late_interaction.read(model.path, model.words, model.config.width, longest)
+
+    def token_vectors(
+        self, texts: Sequence[str], role: Role, note: Note
+    ) -> list[NDArray[np.float32]]:
+        """As `LanguageModel.embed_all`; `note` is called with findings about truncated texts."""
+        if self.late is None:
+            raise IncompatibleError("the model makes no vectors of tokens")
+        rows = self.late.encode(texts, role)
+        for finding in self.late.findings(rows, role):
+            note(finding)
+        return self.late.vectors(self.network(), rows, role)
+
     def fill_masks(
         self,
         texts: Sequence[str],
@@ -298,7 +325,10 @@ class Engine:
             writes = config.decoder is not None and conventions.decoder_trained
             if writes or conventions.writes:
                 methods.append("generate")
-        if config.encoder is not None or self.model.num_stacks != 2:
+        with suppress(MaskwrightError):
+            methods += [] if self.late is None else ["embed_all"]
+        pools = "predict" in methods or not self.model.has_modules
+        if pools and (config.encoder is not None or self.model.num_stacks != 2):
             methods.append("embed")
         with suppress(IncompatibleError):
             likelihood.scoring_method(self.model.network, conventions)

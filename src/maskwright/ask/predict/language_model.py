@@ -33,6 +33,7 @@ from maskwright.learn.tasks.base.choices import (
     require_choice,
     require_dimensions,
 )
+from maskwright.learn.tasks.base.late_interaction import ROLES, Role
 from maskwright.learn.tasks.base.similarities import unit_vectors
 from maskwright.model.device import choices
 from maskwright.model.device.choices import Precision
@@ -51,11 +52,8 @@ DEFAULT = "default"
 
 
 class CutWarning(UserWarning):
-    """A text was longer than the model reads, or has words that its tokenizer does not know."""
-
-
-class SettingWarning(UserWarning):
-    """The folder of a model has a setting of another library that is not known here."""
+    """A text was longer than the model reads, or has words that its tokenizer does not know; or the
+    folder of the model has settings that are not known here."""
 
 
 class LanguageModel:
@@ -397,6 +395,40 @@ class LanguageModel:
             vectors = unit_vectors(vectors[:, :dimensions])
         return vectors[0] if isinstance(texts, str) else vectors
 
+    def embed_all(
+        self, texts: str | Iterable[str], *, role: Role = "document"
+    ) -> list[NDArray[np.float32]] | NDArray[np.float32]:
+        """Embed the tokens of texts with a multi-vector encoder: an array (T, D) for each text.
+
+        Args:
+            role: "query" or "document", which may differ in prompt, length and tokens.
+
+        Raises:
+            IncompatibleError: the model makes no vectors of tokens.
+            UsageError: the list is empty, or there is no such role.
+        """
+        require_choice(role, ROLES, "role")
+        with self._errors_with_abilities("embed_all"):
+            vectors = self._now.token_vectors(self._text_list(texts, "embed_all"), role, warn)
+        return vectors[0] if isinstance(texts, str) else vectors
+
+    def similarity(self, query: str, texts: Iterable[str]) -> NDArray[np.float64]:
+        """Return the similarity (N,) of a query to each text, by the function of the model's
+        folder: of vectors, of sparse weights, or MaxSim of a multi-vector encoder.
+
+        Raises:
+            As `embed` and `embed_all`.
+        """
+        text_list = self._text_list(texts, "embed")
+        if "embed_all" in self.abilities:
+            assert self._now.late is not None
+            query_vectors = self.embed_all(query, role="query")
+            documents = self.embed_all(text_list)
+            return np.array([self._now.late.score(query_vectors, d) for d in documents])  # type: ignore[arg-type]
+        embedder = self._now.embedder(None)
+        vectors = embedder.vectors([query, *text_list], note=warn)
+        return embedder.task_type.compared(vectors[:1], vectors[1:])  # type: ignore[attr-defined]
+
     def _require_room(self, texts: Sequence[str]) -> None:
         """Raise a `UsageError` if a text exceeds the model's context."""
         model, tokenizer = self._now.model, self._now.model.tokenizer
@@ -503,6 +535,7 @@ NEEDS = {
     "fill_mask": "an encoder with a vocabulary head and a mask token, or a T5",
     "generate": "a decoder with a vocabulary head",
     "embed": "a stack that reads a text, and a tokenizer",
+    "embed_all": "a multi-vector encoder of sentence-transformers",
     "log_likelihood": "a vocabulary head, or one that tells replaced tokens",
     "tokens": "a folder with a tokenizer",
 }
@@ -536,7 +569,7 @@ def load(
     opened = open_engine(folder, base=base, precision=precision, runtime=engine)
     for finding in opened.findings:
         if finding.severity == "warning":
-            warnings.warn(str(finding), SettingWarning, stacklevel=2)
+            warnings.warn(str(finding), CutWarning, stacklevel=2)
     return LanguageModel(opened)
 
 

@@ -654,9 +654,10 @@ def predictor(loaded: Model) -> Predictor:
         logit = problems.get(loaded.about.problem_type or "") != "number"
         if heads[0].kind == "sequence":
             head = sentence_transformers_folder.read_head(path, loaded.extra)
-            task["length"], keeps_end = head.length or task["length"], head.keeps_end
-            segments = head.segments
-            activation = head.activation
+            task["length"] = head["length"] or task["length"]
+            activation, keeps_end, segments = (
+                head[name] for name in ("activation", "keeps_end", "segments")
+            )
             logit = activation == "Sigmoid" if activation else logit
             if activation and not single_score:
                 message = f"scores are shares of 1; sentence-transformers applies {activation}"

@@ -41,15 +41,26 @@ from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import shell_word
 from maskwright.base.version import VERSION
 from maskwright.learn.tasks.base.choices import APART
-from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
+from maskwright.learn.tasks.base.late_interaction import MULTI_VECTOR
+from maskwright.learn.tasks.base.sentence_transformers_folder import (
+    SparseEmbeddingTask,
+    about_of,
+    folder_files,
+)
 from maskwright.model.checkpoint import files as weights
 from maskwright.model.checkpoint import layout, pretrained
 from maskwright.model.checkpoint.fine_tuned import TASK
 from maskwright.model.checkpoint.layout import About
-from maskwright.model.checkpoint.safe_read import LARGEST_JSON, MODULES, modules_of, regular_file
+from maskwright.model.checkpoint.safe_read import (
+    LARGEST_JSON,
+    MODULES,
+    around,
+    modules_of,
+    regular_file,
+)
 from maskwright.model.graph.graphs import Graph, Ids, Port, Vectors, graphs_of
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.modules.supervised import Contrast
+from maskwright.model.objectives.modules.supervised import Contrast, SparseContrast
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
 from maskwright.model.opening import special_tokens
 from maskwright.model.opening.folders import Model
@@ -241,8 +252,8 @@ def predictor_of(model: Model) -> Predictor | None:
     try:
         return predictor(model)
     except IncompatibleError:
-        if model.has_modules:  # the states alone would not be its vectors
-            raise
+        if model.has_modules and about_of(around(model.path)).get("model_type") != MULTI_VECTOR:
+            raise  # the states alone would not be its vectors
         return None
 
 
@@ -263,6 +274,8 @@ def vectors_of(answers: Predictor | None) -> Vectors | None:
         return None
     tokenizer = answers.frame.tokenizer
     objective = answers.task_type.objective(answers.model, special_tokens.vocabulary(tokenizer))
+    if isinstance(objective, SparseContrast):
+        return None  # its graph has the scores, which other libraries turn into weights
     assert isinstance(objective, Contrast)
     return Vectors(objective.poolings, objective.skip, objective.top)
 
@@ -307,7 +320,9 @@ def documents(model: Model, answers: Predictor | None) -> dict[str, weights.Cont
             plain=model.config.vocabulary_head is None,
             segments=model.config.has_segments,
         )
-    if answers is not None:
+    if answers is None or isinstance(answers.task_type, SparseEmbeddingTask):
+        contents |= sentence_files(model.path)
+    else:
         files = folder_files(answers.task_type, answers.frame, model.config.width)
         contents |= {name: text.encode() for name, text in files.items()}
     return contents

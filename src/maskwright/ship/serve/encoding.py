@@ -17,6 +17,7 @@ from maskwright.ask.predict.engine import Engine
 from maskwright.ask.predict.predictor import Predictor, TaskPredictor
 from maskwright.base.errors import DataError
 from maskwright.learn.tasks.base.choices import LongText
+from maskwright.learn.tasks.base.late_interaction import Role, TokenRow
 from maskwright.learn.tasks.base.task_type import Encoded, Outputs
 from maskwright.model.inference import fill_mask
 from maskwright.model.inference.beam import Steps
@@ -137,6 +138,30 @@ def encode_masked(
     return masked_texts, EncodedRows(None, tokens, windows, [False] * len(texts))
 
 
+def encode_tokens(
+    engine: Engine,
+    texts: Sequence[str],
+    role: Role,
+    first_number: int,
+    field: str,
+    truncate: bool | str,
+) -> tuple[list[TokenRow], EncodedRows]:
+    """Encode texts for a multi-vector encoder; `truncate` as in `answering_as`.
+
+    Raises:
+        Refusal: a text is too long and may not be truncated.
+    """
+    late = engine.late
+    assert late is not None
+    rows = late.encode(texts, role, keeps_end=truncate == "left")
+    for number, row in enumerate(rows, start=first_number):
+        if row.cut and not truncate:
+            reason, limit = "the text is too long; shorten it, or say truncate", late.lengths[role]
+            raise Refusal("validation", reason, field=f"{field}[{number}]", limit=limit)
+    lengths, cut = [len(row.ids) for row in rows], [row.cut > 0 for row in rows]
+    return rows, EncodedRows(None, lengths, [1] * len(rows), cut)
+
+
 def encode_prompts(
     model: Model, texts: Sequence[str], first_number: int, field: str
 ) -> tuple[list[PromptTokens], EncodedRows]:
@@ -191,6 +216,14 @@ def read_states(engine: Engine, payloads: Sequence[EncodedExamples]) -> list[lis
         [finite(next(states)).float().cpu().numpy() for _ in examples.texts.lengths]
         for examples in payloads
     ]
+
+
+def read_token_vectors(
+    engine: Engine, payloads: Sequence[tuple[list[TokenRow], Role]]
+) -> list[list[Any]]:
+    """Return the vectors of the tokens, (T, D) float32, of each row of each payload."""
+    assert engine.late is not None
+    return [engine.late.vectors(engine.network(), rows, role) for rows, role in payloads]
 
 
 def read_masks(

@@ -34,6 +34,7 @@ from maskwright.ask.predict.predictor import TaskPredictor
 from maskwright.base import memory
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError, near
 from maskwright.learn.tasks.base.choices import LongText
+from maskwright.learn.tasks.base.late_interaction import Role
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType, pipeline_answers
 from maskwright.model.device.choices import TORCH, Precision
 from maskwright.model.inference.fill_mask import spelled_masks
@@ -309,6 +310,29 @@ class Host:
 
         answer = self._read_by(engine, "states", encoding.read_states)
         return await self._answer(texts, options, encode, answer, lambda _, states: states, EMBED)
+
+    async def token_vectors(
+        self,
+        name: str | None,
+        texts: Sequence[str],
+        options: Options = DEFAULT_OPTIONS,
+        *,
+        role: Role = "document",
+    ) -> HostResponse:
+        """Return (T, D) float32 for each text, as `LanguageModel.embed_all`."""
+        engine, budget = self._select(name, options), self.budget()
+        _require(engine, "embed_all", "the model makes no vectors of tokens")
+
+        def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
+            token_rows, encoded = encoding.encode_tokens(
+                engine, rows, role, first_number, options.field, options.truncate
+            )
+            size = sum(encoded.lengths) * engine.model.config.width * BYTES_A_FIGURE
+            budget.take_answer(size, options.field)
+            return (token_rows, role), encoded
+
+        answer = self._read_by(engine, "token vectors", encoding.read_token_vectors)
+        return await self._answer(texts, options, encode, answer, lambda _, vectors: vectors)
 
     async def fill_mask(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS

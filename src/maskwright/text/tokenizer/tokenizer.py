@@ -157,6 +157,7 @@ class Tokenizer:
         self.learned_from = learned_from
         self.fingerprint = fingerprint(self._plain)
         self._frame = roles.read_frame(self._plain["post_processor"], self._numbers)
+        self._side = [t["truncation_side"] for t in settings if "truncation_side" in t]
         self._splits = any(table.get("split_special_tokens") is True for table in settings)
         special = {self.vocabulary[i] for i in self.special_ids}
         self._hidden = backend.hidden(special)
@@ -515,14 +516,16 @@ class Tokenizer:
 
         Args:
             max_length: the longest input of the model.
-            plain: tell other libraries not to recognise special tokens in texts.
+            plain: tell other libraries not to recognise special tokens in texts, unless this
+                tokenizer does.
             segments: whether the model takes segment numbers; DistilBERT refuses them, and GPT-2
                 would add the vectors of tokens 0 and 1.
         """
         extra, numbered = self._extra(), segments and self._frame.segments
         tables = (
             self._plain,
-            roles.settings(self._roles, extra, numbered, max_length, plain),
+            roles.settings(self._roles, extra, numbered, max_length, plain and not self.acting)
+            | ({"truncation_side": self._side[0]} if self._side else {}),
             roles.special_map(self._roles, extra),
         )
         return {

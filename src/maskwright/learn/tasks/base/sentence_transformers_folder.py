@@ -1,7 +1,7 @@
 """Read how a sentence-transformers folder computes its vectors, and write such a folder.
 
     modules.json                        Transformer, Pooling, then Dense, LayerNorm, Dropout and
-                                        Normalize in any number and order
+                                        Normalize in any number and order; or SpladePooling alone
     1_Pooling/config.json               one pooling, or several to concatenate; include_prompt
     2_Dense/config.json                 sizes, bias, activation; weights beside it
     sentence_bert_config.json           max_seq_length, do_lower_case
@@ -21,12 +21,14 @@ settings whose meaning differs between its releases.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from maskwright.base.errors import CheckpointError, Finding, IncompatibleError, MaskwrightError
@@ -42,14 +44,19 @@ from maskwright.learn.tasks.base.choices import (
 )
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.similarities import SIMILARITIES
-from maskwright.learn.tasks.base.task_type import Encoded, TaskType
+from maskwright.learn.tasks.base.task_type import Encoded, Outputs, Scores, TaskType
 from maskwright.learn.tasks.embeddings import EmbeddingTask, lowered
 from maskwright.model.checkpoint import files, safe_read
 from maskwright.model.checkpoint.matching import require_finite
 from maskwright.model.checkpoint.safe_read import Module, around, modules_of
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Vocabulary
-from maskwright.model.objectives.modules.supervised import Contrast, Unit
+from maskwright.model.objectives.modules.supervised import (
+    Contrast,
+    SparseContrast,
+    Unit,
+    Weighting,
+)
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 ABOUT, TOKENIZER = "config_sentence_transformers.json", "tokenizer_config.json"
@@ -71,9 +78,14 @@ ACTIVATIONS = (
 # The supported task, output of the model and output of a Transformer module of release 6.
 TEXT_ALONE = "feature-extraction", "last_hidden_state", "token_embeddings"
 HEAD_READING = "sequence-classification", "logits", "scores"
+SPARSE_READING = "fill-mask", "logits", "token_embeddings"
+LOGARITHMS = {"relu": 1, "log1p_relu": 2}  # how often log(1 + x) follows the ReLU
 HEAD_ACTIVATIONS = ("Identity", "Sigmoid")
+TOKENS = "token_embeddings"  # the input of a module behind the tokens
 LIBRARY = "sentence_transformers."  # other modules have their own code
 OTHER_LIBRARY = "ask it with sentence-transformers"
+MODEL_TYPES = ("SentenceTransformer", "SparseEncoder")
+EMBED_ALL = "of a MultiVectorEncoder use embed_all and similarity, or serve it"
 
 
 @dataclass(frozen=True)
@@ -88,10 +100,11 @@ class SentenceFolder:
         lower: whether texts are lowercased.
         length: maximum number of tokens of a text; None: not set.
         keeps_end: whether longer texts lose their beginning.
-        segments: as in `HeadSettings`.
+        segments: whether a second text is told from the first, if the network can.
         similarity: how two vectors are compared: cosine, dot, euclidean or manhattan.
         after: the modules after the pooling.
         truncated: number of leading dimensions of a vector, which are not scaled again; None: all.
+        sparse: of a sparse encoder, how scores become weights; None: vectors are dense.
         dimensions: numbers of leading dimensions that it was trained for.
     """
 
@@ -108,6 +121,7 @@ class SentenceFolder:
     after: tuple[Module, ...] = ()
     truncated: int | None = None
     dimensions: tuple[int, ...] = ()
+    sparse: Weighting | None = None
 
     @property
     def prompt(self) -> str:
@@ -149,14 +163,10 @@ class SentenceFolder:
         Raises:
             CheckpointError, IncompatibleError: files of a module are missing, or unsupported.
         """
-        layers: list[nn.Module] = []
-        width *= len(self.poolings)
-        for module in self.after:
-            layer, width = _BUILT[module.name](self.folder, module, width)
-            layers.append(layer)
+        layers = built(self.folder, self.after, width * len(self.poolings))
         if self.truncated is not None:
             layers.append(_LeadingDimensions(self.truncated))
-        return nn.Sequential(*layers).eval()
+        return layers.eval()
 
     @property
     def plain(self) -> bool:
@@ -215,12 +225,18 @@ def read(path: Path) -> SentenceFolder | None:
     modules = modules_of(folder)
     if not modules:
         return None
+    require_choice_of_folder(
+        folder, "model_type", about_of(folder).get("model_type"), MODEL_TYPES, EMBED_ALL
+    )
     file, known_modules = folder / "modules.json", ("Transformer", "Pooling", *_BUILT)
+    names_allowed = (*known_modules, "MLMTransformer", "SpladePooling")
     for module in modules:
-        if not module.type.startswith(LIBRARY) or module.name not in known_modules:
+        if not module.type.startswith(LIBRARY) or module.name not in names_allowed:
             message = "a module that is not applied here"
             raise _not_applied(message, file, module.type, ", ".join(known_modules))
     names = tuple(module.name for module in modules)
+    if names[1:] == ("SpladePooling",):
+        return _sparse(folder, path, modules)
     if names[:2] != known_modules[:2] or not set(known_modules[:2]).isdisjoint(names[2:]):
         message = "modules in an order that is not applied here"
         raise _not_applied(message, file, ", ".join(names), "Transformer, Pooling, then others")
@@ -245,24 +261,30 @@ def read(path: Path) -> SentenceFolder | None:
     return described
 
 
-@dataclass(frozen=True)
-class HeadSettings:
-    """How a folder reads texts for a head.
+def _sparse(folder: Path, path: Path, modules: Sequence[Module]) -> SentenceFolder:
+    """Read the settings of a sparse encoder; errors as `read`."""
+    where = folder / modules[1].path
+    config = safe_read.read_json(where, "config.json")
+    strategy, activation = config.get("pooling_strategy"), config.get("activation_function")
+    if strategy not in (None, "max", "sum") or activation not in (None, *LOGARITHMS):
+        setting = f"pooling_strategy {strategy}, activation_function {activation}"
+        supported = f"max or sum, {' or '.join(LOGARITHMS)}"
+        raise _not_applied("a pooling that is not applied here", where, setting, supported)
+    most = about_of(folder).get("max_active_dims")
+    if most is not None and not _is_count(most):
+        raise _damaged("not a number of dimensions", f"{folder / ABOUT}: max_active_dims", most)
+    return SentenceFolder(
+        folder,
+        ("splade",),
+        **_text_settings(folder / modules[0].path, path, SPARSE_READING),
+        **_vector_settings(folder, "SparseEncoder", "dot"),
+        sparse=Weighting(strategy or "max", LOGARITHMS[activation or "relu"], most),
+    )
 
-    Attributes:
-        activation: the name of the activation of the scores; "" if none is set.
-        length, keeps_end: as in `SentenceFolder`.
-        segments: whether a second text is told from the first, if the network can.
-    """
 
-    activation: str = ""
-    length: int | None = None
-    keeps_end: bool = False
-    segments: bool = True
-
-
-def read_head(path: Path, config: Mapping[str, Any]) -> HeadSettings:
-    """Return how the folder `path` reads texts for a head.
+def read_head(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `activation`, the name of that of the scores ("": none is set), and `length`,
+    `keeps_end` and `segments` as in `SentenceFolder`, of a folder with a head.
 
     Args:
         config: keys of its config.json.
@@ -278,7 +300,7 @@ def read_head(path: Path, config: Mapping[str, Any]) -> HeadSettings:
     named = (table.get("activation_fn") for table in (about, inner, old))
     activation = next((name for name in named if name is not None), None)
     if about.get("model_type", "CrossEncoder") != "CrossEncoder" or not (about or activation):
-        return HeadSettings(**_text_limits(path, path / TOKENIZER, None))
+        return {"activation": "", **_text_limits(path, path / TOKENIZER, None)}
     prefix, _, name = str(activation or "").rpartition(".")
     if activation and not (prefix.startswith("torch.nn") and name in HEAD_ACTIVATIONS):
         where, activations = f"{path}: activation_fn", " or ".join(HEAD_ACTIVATIONS)
@@ -290,7 +312,7 @@ def read_head(path: Path, config: Mapping[str, Any]) -> HeadSettings:
     if reading.pop("lower") or prompt:
         setting = f"the prompt {prompt!r}" if prompt else "do_lower_case"
         raise _not_applied("what is done with each text is not applied here", path, setting, "none")
-    return HeadSettings(name, **reading)
+    return {"activation": name, **reading}
 
 
 def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
@@ -326,7 +348,6 @@ def _text_settings(folder: Path, path: Path, supported: tuple[str, str, str]) ->
         "transformer_task": task,
         "modality_config": {"text": {"method": "forward", "method_output_name": model_output}},
         "module_output_name": output,
-        "processing_kwargs": None,
     }
     for key, usual in usual_settings.items():
         if config.get(key) not in (None, usual, {}):
@@ -353,6 +374,33 @@ def _text_limits(path: Path, where: object, length: Any) -> dict[str, Any]:
     return {"length": length, "keeps_end": side == "left", "segments": "token_type_ids" in names}
 
 
+def about_of(folder: Path) -> dict[str, Any]:
+    """Return the content of config_sentence_transformers.json; {} if there is none."""
+    return safe_read.read_json(folder, ABOUT) if (folder / ABOUT).is_file() else {}
+
+
+def token_settings(folder: Path, path: Path, module: Module) -> dict[str, Any]:
+    """Return how texts of a multi-vector encoder are read; `module` is its Transformer."""
+    _default_prompt(folder, about_of(folder))
+    reader = folder / module.path
+    config = safe_read.read_json(reader, READING[0]) if (reader / READING[0]).is_file() else {}
+    return {**config, **_text_settings(reader, path, TEXT_ALONE)}
+
+
+def require_choice_of_folder(
+    folder: Path, key: str, value: object, choices: Sequence[str], remedy: str = OTHER_LIBRARY
+) -> None:
+    """Raise an IncompatibleError if a setting of the folder is neither null nor a choice."""
+    if value is not None and value not in choices:
+        raise IncompatibleError(
+            "a setting that is not applied here",
+            where=f"{folder / ABOUT}: {key}",
+            found=value,
+            wanted=", ".join(choices),
+            do=remedy,
+        )
+
+
 def _default_prompt(folder: Path, about: Mapping[str, Any]) -> str | None:
     """Return the prompt of every text in the settings `about`; None if there is none."""
     prompts, usual = about.get("prompts") or {}, about.get("default_prompt_name")
@@ -368,27 +416,22 @@ def _default_prompt(folder: Path, about: Mapping[str, Any]) -> str | None:
     return None if usual is None else prompts[usual]
 
 
-def _vector_settings(folder: Path) -> dict[str, Any]:
-    """Read `prompts`, `default_prompt` and `similarity`; {} if there is no such file."""
+def _vector_settings(
+    folder: Path, expected_type: str = "SentenceTransformer", usual: str = "cosine"
+) -> dict[str, Any]:
+    """Read `prompts`, `default_prompt` and `similarity` (`usual`: the default); {} if there is no
+    such file."""
     if not (folder / ABOUT).is_file():
         return {}
     config = safe_read.read_json(folder, ABOUT)
-    model_type = config.get("model_type", "SentenceTransformer")
-    if model_type != "SentenceTransformer":
-        message, where = "models of this type are not applied here", f"{folder / ABOUT}: model_type"
-        raise _not_applied(message, where, model_type, "SentenceTransformer")
+    require_choice_of_folder(folder, "model_type", config.get("model_type"), (expected_type,))
     truncated = config.get("truncate_dim")
     if truncated is not None and not _is_count(truncated):
         where = f"{folder / ABOUT}: truncate_dim"
         raise _damaged("not a number of dimensions", where, repr(truncated), "1 or more")
     _default_prompt(folder, config)
-    similarity = config.get("similarity_fn_name") or "cosine"
-    if similarity not in SIMILARITIES:
-        message, where = (
-            "a similarity that is not applied here",
-            f"{folder / ABOUT}: similarity_fn_name",
-        )
-        raise _not_applied(message, where, similarity, ", ".join(SIMILARITIES))
+    similarity = config.get("similarity_fn_name") or usual
+    require_choice_of_folder(folder, "similarity_fn_name", similarity, tuple(SIMILARITIES))
     return {
         "prompts": {name: text or "" for name, text in (config.get("prompts") or {}).items()},
         "default_prompt": config.get("default_prompt_name"),
@@ -446,20 +489,38 @@ class _Dense(nn.Module):
         return output if self.residual is None else output + self.residual(x)
 
 
+def built(
+    folder: Path, modules: Sequence[Module], width: int, level: str = "sentence_embedding"
+) -> nn.Sequential:
+    """Build modules behind vectors of this `width`: of texts, or with the level `TOKENS` of tokens.
+
+    Raises:
+        CheckpointError, IncompatibleError: files of a module are missing, or unsupported.
+    """
+    layers = nn.Sequential()
+    for module in modules:
+        if module.name not in _BUILT or not module.type.startswith(LIBRARY):
+            message, where = "a module that is not applied here", folder / "modules.json"
+            raise _not_applied(message, where, module.type, ", ".join(_BUILT))
+        config = _module_config(folder, module)
+        usual = level if module.name in ("Dense", "Dropout") else "sentence_embedding"
+        for key in ("module_input_name", "module_output_name"):
+            if (usual := config.get(key) or usual) != level:
+                message = "a module of something else than the vectors"
+                raise _not_applied(message, f"{folder / module.path}: {key}", usual, level)
+        layer, width = _BUILT[module.name](folder, module, width)
+        layers.append(layer)
+    return layers.eval()
+
+
 def _module_config(folder: Path, module: Module) -> dict[str, Any]:
     """Return the module's settings; {} if it has no file of them."""
     where = folder / module.path / "config.json"
     has_config = bool(module.path) and where.is_file()
-    config = safe_read.read_json(where.parent, where.name) if has_config else {}
-    for key in ("module_input_name", "module_output_name"):
-        if config.get(key) not in (None, "sentence_embedding"):
-            message = "a module of something else than the vector of a text"
-            raise _not_applied(message, f"{where}: {key}", config[key], "sentence_embedding")
-    return config
+    return safe_read.read_json(where.parent, where.name) if has_config else {}
 
 
 def _normalize(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
-    _module_config(folder, module)
     return Unit(), width
 
 
@@ -544,6 +605,57 @@ class FolderEmbeddingTask(EmbeddingTask):
         return contrast
 
 
+@dataclass(frozen=True)
+class SparseEmbeddingTask(FolderEmbeddingTask):
+    """Weights of the tokens of the vocabulary (SPLADE).
+
+    A single text has the answer {"sparse": [{"index": 1012, "value": 0.7}, …]}.
+    """
+
+    weighting: Weighting = field(default_factory=Weighting)
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        return {**super().decoding, "unit": None}
+
+    def objective(
+        self,
+        model: Transformer,
+        vocabulary: Vocabulary,
+        long: Long = "head",
+        train: Encoded | None = None,
+    ) -> Contrast:
+        return SparseContrast(model, self.weighting)
+
+    def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
+        """Return the largest weights over the windows of a text."""
+        if encoded.way_back is None:
+            return outputs
+        owners, _, choices = encoded.way_back
+        weights = np.zeros((int(owners[-1]) + 1, outputs.shape[1]), np.float32)
+        np.maximum.at(weights, owners, outputs)
+        return weights.reshape(-1, choices * outputs.shape[1])
+
+    def as_pipeline(
+        self, encoded: Encoded, outputs: Scores, top: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        weights, *others = self.parted(encoded, outputs)
+        if others:
+            yield from super().as_pipeline(encoded, outputs, top)
+        else:
+            yield from ({"sparse": sparse_row(row)} for row in weights)
+
+    def answer_form(self, example: Any, ranked: bool = False) -> Any:
+        form = super().answer_form(example, ranked)
+        return {"sparse": [{"index": int, "value": float}]} if "vector" in form else form
+
+
+def sparse_row(weights: NDArray[np.float32]) -> list[dict[str, Any]]:
+    """Return the token ids with a weight above 0, ascending."""
+    (ids,) = np.nonzero(weights)
+    return [{"index": int(i), "value": float(f"{weights[i]:.7g}")} for i in ids]
+
+
 def task_of_folder(
     described: SentenceFolder, tokenizer: Tokenizer, width: int
 ) -> FolderEmbeddingTask:
@@ -553,6 +665,8 @@ def task_of_folder(
         CheckpointError, IncompatibleError: a module after the pooling cannot be read or built.
     """
     options = {**described.options(tokenizer), COMPARED: described.similarity}
+    if described.sparse is not None:
+        return SparseEmbeddingTask("embedding", (), options, weighting=described.sparse)
     if described.dimensions and described.truncated is None:
         options[DIMENSIONS] = sorted(described.dimensions, reverse=True)
     return FolderEmbeddingTask("embedding", (), options, described.top(width))

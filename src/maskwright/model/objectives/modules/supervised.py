@@ -20,6 +20,7 @@ Both may pool the hidden states of a text:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -49,6 +50,7 @@ from maskwright.model.objectives.supervised import Options
 from maskwright.text.store.rows import Rows
 
 SCALE = 20.0
+POSITIONS = 256  # whose scores over the vocabulary are in memory
 RAREST = 1e-3  # the lowest frequency at which a label starts
 Aim = Literal["similarity", "ranking"]
 
@@ -364,6 +366,49 @@ class Contrast(Objective):
 
     def target_states(self, batch: Batch) -> Tensor:
         raise _no_vocabulary_scores("contrast")
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """How scores over the vocabulary become weights of its tokens (Formal et al. 2021,
+    arXiv:2109.10086, equations 1 and 2).
+
+    Attributes:
+        pooling: over the positions of a text, "max" or "sum".
+        logarithms: how often log(1 + x) is applied behind the ReLU.
+        most: number of the largest weights that are kept; None: all.
+    """
+
+    pooling: str = "max"
+    logarithms: int = 1
+    most: int | None = None
+
+
+class SparseContrast(Contrast):
+    """Weights (R, V) of the vocabulary in each text, for a network with a vocabulary head."""
+
+    def __init__(self, model: Transformer, weighting: Weighting) -> None:
+        super().__init__(model, "similarity")
+        self.weighting = weighting
+
+    def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
+        assert batch.labels is not None and batch.pooled is not None
+        numbers, total = numbered(_last_documents(batch), hidden)
+        flat, reduction = hidden.reshape(len(numbers), -1), "amax"
+        if self.weighting.pooling == "sum":
+            reduction = "sum"
+        size = self.product.config.tokens.vocabulary
+        weights = torch.zeros(total + 1, size, device=hidden.device)
+        for rows, text_numbers in zip(flat.split(POSITIONS), numbers.split(POSITIONS), strict=True):
+            scores = self.product.logits(rows).float().relu()
+            for _ in range(self.weighting.logarithms):
+                scores = scores.log1p()
+            weights.scatter_reduce_(0, text_numbers[:, None].expand_as(scores), scores, reduction)
+        weights = weights.index_select(0, numbers[batch.pooled])
+        if self.weighting.most is not None:
+            values, ids = weights.topk(min(self.weighting.most, size))
+            weights = torch.zeros_like(weights).scatter_(1, ids, values)
+        return weights.view(len(batch.labels), -1)
 
 
 def _no_vocabulary_scores(name: str) -> IncompatibleError:

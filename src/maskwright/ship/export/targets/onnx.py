@@ -76,6 +76,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         IncompatibleError: the model cannot be exported as a graph.
         CheckpointError: outputs of a written graph differ from those of the model.
     """
+    from maskwright.learn.tasks.base.sentence_transformers_folder import about_of
     from maskwright.model.checkpoint import files as weights
     from maskwright.model.graph import onnx
     from maskwright.model.graph.session import Session
@@ -85,7 +86,8 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     catalogue.require_packages("an export to ONNX", "onnx", "onnxscript", "onnxruntime")
     predictor = folder.predictor_of(model)
     graphs = folder.graphs(model, predictor, "int32" if options.int32 else "int64")
-    subfolder = SUBFOLDER if folder.vectors_of(predictor) is not None else ""
+    makes_vectors = predictor is not None and bool(predictor.task_type.alone)
+    subfolder = SUBFOLDER if makes_vectors or model.has_modules else ""
     if predictor is not None and predictor.frame.long not in TRUNCATIONS:
         note(
             Finding(
@@ -159,7 +161,8 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     ]
     load = [f'onnxruntime.InferenceSession("{out / graph.name}{onnx.ENDING}")' for graph in graphs]
     if subfolder:
-        load = [f'SentenceTransformer("{out}", backend="onnx")   # optimum-onnx is needed']
+        loader = about_of(out).get("model_type", "SentenceTransformer")
+        load = [f'{loader}("{out}", backend="onnx")   # optimum-onnx is needed']
     return Report(
         target="onnx",
         folder=out,

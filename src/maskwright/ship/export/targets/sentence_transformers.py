@@ -64,6 +64,10 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     from maskwright.model.checkpoint.matching import transfer
     from maskwright.ship.export import folder
 
+    if model.has_modules and (model.path / "modules.json").is_file() and _is_retriever(model):
+        return folder.write(  # its modules are copied
+            folder.content_of(model), out, target="sentence-transformers", source=model, note=note
+        )
     embedder = folder.predictor_of(model)
     if embedder is not None and embedder.task_type.alone and embedder.task_type.head is None:
         if options.pooling != "own":
@@ -162,6 +166,13 @@ def _pooled_states(model: Model, pooling: str, note: Note) -> Predictor:
         )
     )
     return of_vectors(model, pooling)
+
+
+def _is_retriever(model: Model) -> bool:
+    """Whether the model is a sparse or multi-vector encoder of sentence-transformers."""
+    from maskwright.learn.tasks.base.sentence_transformers_folder import about_of
+
+    return about_of(model.path).get("model_type") in ("SparseEncoder", "MultiVectorEncoder")
 
 
 def _require_plain(model: Model) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -26,6 +26,8 @@ from maskwright.base.terminal import rounded
 from maskwright.base.version import VERSION
 from maskwright.learn.tasks.base.add_head import num_outputs
 from maskwright.learn.tasks.base.choices import PROMPTS
+from maskwright.learn.tasks.base.late_interaction import Role
+from maskwright.learn.tasks.base.sentence_transformers_folder import SparseEmbeddingTask, sparse_row
 from maskwright.ship.serve.dialects.base.messages import (
     Ids,
     LenientBody,
@@ -51,7 +53,7 @@ from maskwright.ship.serve.dialects.base.messages import (
     texts_in,
 )
 from maskwright.ship.serve.errors import Kind, Refusal
-from maskwright.ship.serve.host import Host, all_of
+from maskwright.ship.serve.host import Host, HostResponse, Truncation, all_of
 
 Handler = Callable[[ModelReference, Any], Awaitable[Reply]]
 Name = Annotated[str, Path(description="A model or an adapter.")]
@@ -243,6 +245,10 @@ async def embed(model: ModelReference, body: EmbedRequest) -> Reply:
 async def embed_all(model: ModelReference, body: EmbedAllRequest) -> Reply:
     texts = texts_in(body.inputs, model, "inputs", body.tokenizer)
     _require_some(texts, "inputs")
+    if "embed_all" in model.engine.abilities:
+        role: Role = "query" if body.prompt_name == "query" else "document"
+        response = await _token_vectors(model, texts, role, "inputs", body.cuts)
+        return [vectors.tolist() for vectors in response.values], [response]
     if "embed" not in model.engine.abilities:
         raise model.unable("a model that reads texts")
     prompted = prompt_options(model, body.prompt_name, body.prompt)
@@ -251,8 +257,24 @@ async def embed_all(model: ModelReference, body: EmbedAllRequest) -> Reply:
     return [states.tolist() for states in response.values], [response]
 
 
+async def _token_vectors(
+    model: ModelReference, texts: Sequence[str], role: Role, field: str, truncate: Truncation
+) -> HostResponse:
+    """Return the vectors of the tokens of texts, by a multi-vector encoder."""
+    options = model.options(field, truncate=truncate)
+    compute = partial(model.host.token_vectors, role=role)
+    return await in_parts(model, texts, options, compute)
+
+
 async def embed_sparse(model: ModelReference, body: EmbedAllRequest) -> Reply:
-    raise model.unable("a model that makes sparse vectors (SPLADE)")
+    if not isinstance(model.task_type, SparseEmbeddingTask):
+        raise model.unable("a model that makes sparse vectors (SPLADE)")
+    texts = texts_in(body.inputs, model, "inputs", body.tokenizer)
+    _require_some(texts, "inputs")
+    prompted = prompt_options(model, body.prompt_name, body.prompt)
+    options = model.options("inputs", truncate=body.cuts, task_options=prompted)
+    response = await in_parts(model, texts, options, model.host.embed)
+    return [sparse_row(weights) for weights in response.values], [response]
 
 
 async def predict(model: ModelReference, body: PredictRequest) -> Reply:
@@ -274,11 +296,17 @@ async def rerank(model: ModelReference, body: RerankRequest) -> Reply:
         reason = f"the path names another model, {model.called}"
         raise Refusal("validation", reason, field="model")
     _require_some(texts, field)
-    if not (model.scores_whole_texts and model.takes_pairs and num_outputs(model.task()) == 1):
+    retrieves = isinstance(model.task_type, SparseEmbeddingTask)
+    if retrieves or "embed_all" in model.engine.abilities:
+        scores, response = await _similarities(model, body.query, texts, field, body.cuts)
+    elif model.scores_whole_texts and model.takes_pairs and num_outputs(model.task()) == 1:
+        rows = [(body.query, text) for text in texts]
+        response = await class_scores(
+            model, rows, field=field, truncate=body.cuts, raw=body.raw_scores
+        )
+        scores = [rounded(score) for (score,) in response.values]
+    else:
         raise model.unable("a model that gives one score for two texts (a reranker)")
-    rows = [(body.query, text) for text in texts]
-    response = await class_scores(model, rows, field=field, truncate=body.cuts, raw=body.raw_scores)
-    scores = [rounded(score) for (score,) in response.values]
     order = sorted(range(len(scores)), key=lambda n: (-scores[n], n))[: body.top_n]
     if body.return_text or body.return_documents:
         documents = [{"text": text} for text in texts]
@@ -303,15 +331,32 @@ async def rerank(model: ModelReference, body: RerankRequest) -> Reply:
 async def similarity(model: ModelReference, body: SimilarityRequest) -> Reply:
     _require_some(body.inputs.sentences, "inputs.sentences")
     parameters = body.parameters or _SimilarityFields()
-    similarities, response = await similarities_to(
-        model,
-        body.inputs.source_sentence,
-        body.inputs.sentences,
-        field="inputs",
-        truncate=parameters.cuts,
-        prompt_name=parameters.prompt_name,
+    inputs, cuts, prompt = body.inputs, parameters.cuts, parameters.prompt_name
+    similarities, response = await _similarities(
+        model, inputs.source_sentence, inputs.sentences, "inputs", cuts, prompt
     )
     return similarities, [response]
+
+
+async def _similarities(
+    model: ModelReference,
+    query: str,
+    texts: Sequence[str],
+    field: str,
+    truncate: Truncation,
+    prompt: str | None = None,
+) -> tuple[list[float], HostResponse]:
+    """Return `similarities_to`, or of a multi-vector encoder the MaxSim of each text."""
+    if "embed_all" not in model.engine.abilities:
+        return await similarities_to(
+            model, query, texts, field=field, truncate=truncate, prompt_name=prompt
+        )
+    late = model.engine.late
+    assert late is not None
+    queries = await _token_vectors(model, [query], "query", field, truncate)
+    response = await _token_vectors(model, texts, "document", field, truncate)
+    scores = [late.score(queries.values[0], vectors) for vectors in response.values]
+    return [float(f"{score:.7g}") for score in scores], response
 
 
 async def tokenize(model: ModelReference, body: TokenizeRequest) -> Reply:
@@ -401,8 +446,9 @@ def _info(model: ModelReference) -> dict[str, Any]:
     if model.scores_whole_texts:
         is_reranker = task is not None and num_outputs(task) == 1 and model.takes_pairs
         model_type: dict[str, Any] = {"reranker" if is_reranker else "classifier": label_maps}
-    elif model.makes_vectors:
+    elif model.makes_vectors or "embed_all" in engine.abilities:
         pooling = "mean" if task is None else str(task.options.get("pooling", "mean"))
+        pooling = "none" if "embed_all" in engine.abilities else pooling
         model_type = {"embedding": {"pooling": pooling}}
     else:
         model_type = {task.pipeline if task is not None else "text-generation": {}}
