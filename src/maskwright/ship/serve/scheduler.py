@@ -245,10 +245,17 @@ class Queue:
 
 @dataclass(eq=False)
 class _Waiter:
-    """A request in the waiting line, with its estimated number of tokens."""
+    """A request in the waiting line.
+
+    Attributes:
+        tokens: its estimated number.
+        ended: done when it is not in the line any more.
+        is_woken: whether there was room for it.
+    """
 
     tokens: float
-    has_room: asyncio.Future[bool]
+    ended: asyncio.Future[None]
+    is_woken: bool = False
 
 
 class WaitingLine:
@@ -265,6 +272,8 @@ class WaitingLine:
     def __init__(self, room: Callable[[], float]) -> None:
         self._room = room
         self._waiters: deque[_Waiter] = deque()
+        # Tokens of requests that were woken and have not run yet, so that they do not count yet.
+        self._woken_tokens = 0.0
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -277,32 +286,35 @@ class WaitingLine:
     async def wait(self, tokens: float, until: float, *, at_front: bool = False) -> bool:
         """Wait behind all others, or before them (`at_front`), until the queue has room. Return
         False if the time `until` of the event loop came before."""
-        if self._room() > 0 and (at_front or not self._waiters):
-            return True
         loop = asyncio.get_running_loop()
-        if until <= loop.time():
-            return False
-        waiter = _Waiter(tokens, loop.create_future())
-        (self._waiters.appendleft if at_front else self._waiters.append)(waiter)
-        timer = loop.call_at(until, self._end, waiter, False)
-        try:
-            return await waiter.has_room
-        finally:
-            timer.cancel()
-            self._end(waiter, False)
+        while self._room() <= 0 or (self._waiters and not at_front):
+            if until <= loop.time():
+                return False
+            waiter = _Waiter(tokens, loop.create_future())
+            (self._waiters.appendleft if at_front else self._waiters.append)(waiter)
+            timer = loop.call_at(until, self._end, waiter)
+            try:
+                await waiter.ended
+            finally:
+                timer.cancel()
+                self._end(waiter)
+                self._woken_tokens -= tokens if waiter.is_woken else 0.0
+            at_front = True
+        return True
 
     def advance(self) -> None:
-        """Let as many requests go on as the queue has room for."""
-        room = self._room() if self._waiters else 0.0
-        while self._waiters and room > 0:
-            room -= self._waiters[0].tokens
-            self._end(self._waiters[0], True)
+        """Wake as many requests as the queue has room for."""
+        while self._waiters and self._room() - self._woken_tokens > 0:
+            waiter = self._waiters[0]
+            waiter.is_woken = True
+            self._woken_tokens += waiter.tokens
+            self._end(waiter)
 
-    def _end(self, waiter: _Waiter, has_room: bool) -> None:
+    def _end(self, waiter: _Waiter) -> None:
         if waiter in self._waiters:
             self._waiters.remove(waiter)
-        if not waiter.has_room.done():  # the task that waits for it may have been cancelled
-            waiter.has_room.set_result(has_room)
+        if not waiter.ended.done():  # the task that waits for it may have been cancelled
+            waiter.ended.set_result(None)
 
 
 class FairShare:
