@@ -31,6 +31,9 @@ SETTINGS = [
     GenerationSettings(seed=3),
     GenerationSettings(seed=4, top_k=5, temperature=0.7),
     GenerationSettings(seed=3, top_p=0.8, temperature=1.0),
+    GenerationSettings(
+        seed=5, typical_p=0.7, repetition_penalty=1.5, frequency_penalty=0.5, temperature=0.9
+    ),
 ]
 
 

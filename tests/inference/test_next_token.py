@@ -110,11 +110,36 @@ def test_a_number_falls_on_its_token() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("temperature", -1.0), ("temperature", np.nan), ("top_k", -1), ("top_p", 0.0), ("top_p", 1.1)],
+    [
+        ("temperature", -1.0),
+        ("temperature", np.nan),
+        ("top_k", -1),
+        ("top_p", 0.0),
+        ("top_p", 1.1),
+        ("typical_p", 0.0),
+        ("repetition_penalty", 0.0),
+        ("frequency_penalty", np.nan),
+        ("presence_penalty", np.inf),
+    ],
 )
 def test_settings_out_of_range(name: str, value: float) -> None:
     with pytest.raises(ConfigError, match=name):
         GenerationSettings(**{name: value})
+
+
+def test_penalties_are_of_the_new_text() -> None:
+    """Each is subtracted as OpenAI defines it; transformers defines that of repetitions
+    (tests/parity/test_generation.py)."""
+    model, prompts = writer("gpt2"), [[5, 5, 6], [7]]
+    plain = generate(model, prompts, 20)
+    assert all(len({*row}) < 20 for row in plain), "the control"
+    for name in ("frequency_penalty", "presence_penalty"):
+        settings = GenerationSettings(temperature=0.0, **{name: 1e4})
+        rows = generate(model, prompts, 20, settings)
+        assert all(len({*row}) == 20 for row in rows)
+        assert [row[0] for row in rows] == [row[0] for row in plain], "the prompt does not count"
+        small = GenerationSettings(temperature=0.0, **{name: 1e-9})
+        assert generate(model, prompts, 20, small) == plain
 
 
 # ------------------------------------------------------------------------------ the cache

@@ -81,7 +81,7 @@ def tasks_server(
 ) -> Iterator[TasksServer]:
     folders = {name: small_task(task) for name, task in TASKS.items()}
     folders |= {"masks": model, "writer": models["gpt2"]}
-    limits = Limits(max_items=128)
+    limits = Limits(max_items=128, max_body_bytes=1_048_576)
     running = serve(names=folders, port=0, limits=limits, background=True)
     assert running is not None
     with running as server:

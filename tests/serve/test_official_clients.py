@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from finetune.test_command import table
+from maskwright.model.opening.special_tokens import end_of_text
 from maskwright.ship.serve.command import serve
 from serve.clients import TasksServer
 from small_tasks import finetuned
@@ -100,6 +102,18 @@ def test_openai_scores_prompts(tasks_server: TasksServer, openai_client: Any) ->
         first, *others = [log for chunk in chunks for log in chunk.logprobs.token_logprobs]
         assert first is None
         assert others == pytest.approx(wanted.logprobs.token_logprobs[1:], abs=1e-6)
+    # Token ids are the prompt as it is: harnesses begin with the end-of-text token.
+    end = end_of_text(own.tokenizer)
+    ids = [end, *ids_of_texts[0]]
+    with torch.inference_mode():
+        logs = own.network.logits(own.network.decode(torch.tensor([ids])))[0].log_softmax(-1)
+    (choice,) = ask(prompt=[ids], max_tokens=1).choices
+    first, *others, _ = choice.logprobs.token_logprobs
+    expected = [float(logs[n, token]) for n, token in enumerate(ids[1:])]
+    assert first is None and others == pytest.approx(expected, abs=1e-4)
+    assert others != pytest.approx([0.0, *scored.choices[0].logprobs.token_logprobs[1:]], abs=1e-3)
+    offsets = choice.logprobs.text_offset
+    assert [choice.text[a:b] for a, b in pairwise(offsets)] == choice.logprobs.tokens[:-1]
     one, two = ask(prompt=TEXTS[0], max_tokens=0, n=2).choices
     assert one.logprobs == two.logprobs and one.logprobs.tokens == tokens
 
@@ -137,6 +151,10 @@ def test_hugging_face(tasks_server: TasksServer, monkeypatch: pytest.MonkeyPatch
     assert [piece.generated_text for piece in pieces[:-1]] == [None] * 4
     assert pieces[-1].details.generated_tokens == 5
     assert pieces[-1].details.finish_reason == "length"
+    sampled = {"do_sample": False, "temperature": 0.8, "typical_p": 0.95, "seed": 1}
+    drawn = ask(*write, max_new_tokens=9, **sampled)
+    assert drawn == ask(*write, max_new_tokens=9, **sampled)
+    assert drawn != ask(*write, max_new_tokens=9), "the control: not greedy"
     with pytest.raises(hub.errors.ValidationError):
         ask(*write, watermark=True)
     with pytest.raises(hub.errors.HfHubHTTPError, match="424"):

@@ -174,7 +174,7 @@ class Limits:
     max_writing_tokens: int = 16_384
     max_input_characters: int = 200_000
     max_items: int = 2048
-    max_body_bytes: int = 1_048_576
+    max_body_bytes: int = 4_194_304
     max_connections: int = 512
     deadline: float = 30.0
     linger_ms: float = 0.0
