@@ -208,7 +208,8 @@ class RequestBudget:
     of a body, the combinations of texts with labels, and the copies of prompts.
 
     Attributes:
-        began: the time at which its body was received; deadlines are relative to it.
+        began: the time at which its body was received, or its current portion begun; deadlines are
+            relative to it.
         facts: of its response, for headers, log and metrics: `model` (fingerprint), `served`
             (name), `tokens`, `queue` and `compute` (seconds).
         is_admitted: whether a part of it is already queued.
@@ -248,9 +249,10 @@ class RequestBudget:
         # A text that is paired with several others counts every time.
         self._take("characters", characters, self.limits.max_body_bytes, field)
 
-    def begin_part(self) -> None:
-        """Forget the tokens of the parts of the request that have been computed."""
-        self._used["tokens"] = 0
+    def begin_portion(self) -> None:
+        """Begin another portion of the request: the tokens of those that were computed no longer
+        count, and the deadline begins anew."""
+        self._used["tokens"], self.began = 0, time.monotonic()
 
     def take_tokens(self, count: int, field: str | None = None) -> None:
         """Count tokens of inputs or generated texts."""

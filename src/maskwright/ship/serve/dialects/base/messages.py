@@ -464,8 +464,8 @@ async def in_parts(
     compute: Callable[[str, Sequence[Any], Options], Awaitable[HostResponse]],
 ) -> HostResponse:
     """Compute the rows of a request. If they have more characters than half of the queue may have
-    tokens, they are computed one part after the other, so that other requests are answered
-    between them; all parts have the deadline of the request."""
+    tokens, they are computed one portion after the other, each within the deadline, so that
+    other requests are answered between them."""
     budget, limit = model.host.budget(), model.host.limits.max_queue_tokens // 2
     portions: list[list[Any]] = [[]]
     characters = 0
@@ -481,7 +481,7 @@ async def in_parts(
     budget.require_inputs(len(rows), options.field)
     responses = []
     for portion in portions:
-        budget.begin_part()
+        budget.begin_portion()
         responses.append(await compute(model.name, portion, options))
 
     def joined(name: str) -> list[Any]:
