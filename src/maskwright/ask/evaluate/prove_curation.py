@@ -35,8 +35,9 @@ from maskwright.base.storage.files import new_text
 from maskwright.base.storage.manifest import verify
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import DEFAULT, Reader
+from maskwright.text.corpus.saved import is_curated
 from maskwright.text.curate.card import read_card
-from maskwright.text.curate.curation import is_intact_curation, work_folder
+from maskwright.text.curate.curation import work_folder
 from maskwright.text.curate.engine.segment import location_of
 from maskwright.text.curate.engine.shards import read_batches, shards_of
 
@@ -97,7 +98,7 @@ def prove(
         Others: as in `evaluate.compare.compare`.
     """
     # Modules that load torch are imported after the checks that do not need it.
-    if not is_intact_curation(clean):
+    if not is_curated(clean):
         raise UsageError(
             "not a curated corpus",
             where=clean,

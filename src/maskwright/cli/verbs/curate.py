@@ -143,9 +143,10 @@ def do(a: argparse.Namespace) -> None:
             where=f"--{unused[0].replace('_', '-')}",
             do="add --prove, or leave it out",
         )
-    from maskwright.text.curate.curation import curate_command, is_intact_curation
+    from maskwright.text.corpus.saved import is_curated
+    from maskwright.text.curate.curation import curate_command
 
-    if a.prove and not a.update and (not a.text or is_intact_curation(a.out or Path("clean"))):
+    if a.prove and not a.update and (not a.text or is_curated(a.out or Path("clean"))):
         _prove(a)
         return
 

@@ -19,12 +19,11 @@ from maskwright.base.report import document
 from maskwright.base.report.document import duration, size
 from maskwright.base.storage.commit import Staging, commit, require_new, writing
 from maskwright.base.storage.files import write_file
-from maskwright.base.storage.manifest import MANIFEST, read_manifest
 from maskwright.base.terminal import harmless_lines, shell_word
 from maskwright.text.corpus.files import Paths, find, listed
 from maskwright.text.corpus.read import with_form
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.corpus.saved import MADE, WORK_SUFFIX
+from maskwright.text.corpus.saved import MADE, WORK_SUFFIX, is_curated
 from maskwright.text.curate.card import (
     card_of,
     reading_findings,
@@ -136,7 +135,7 @@ def _curate(paths: Paths, out: Path, recipe: CurationRecipe, options: Options) -
 def _require_place(out: Path, *, update: bool) -> None:
     """Refuse an existing path, unless it is a curated corpus and `update` is set."""
     obstacle, do = "something else than a curated corpus", "choose another --out"
-    if is_intact_curation(out):
+    if is_curated(out):
         if update:
             return
         obstacle, do = "a curated corpus", f"{do}, or take new files in with --update"
@@ -157,15 +156,6 @@ def _require_apart(paths: Paths, out: Path) -> None:
                     wanted="a result outside of the folders that are read",
                     do="choose another --out",
                 )
-
-
-def is_intact_curation(folder: Path) -> bool:
-    """Whether the folder is the result of a curation."""
-    if not (folder / MANIFEST).is_file():
-        return False
-    with contextlib.suppress(Exception):
-        return read_manifest(folder).about.get("made") == MADE
-    return False
 
 
 def _write(stage: Staging, pieces: Pieces, recipe: CurationRecipe, card: Mapping[str, Any]) -> None:

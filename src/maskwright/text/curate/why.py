@@ -23,8 +23,9 @@ from typing import Any
 
 from maskwright.base.errors import DataError, UsageError, near, shorten
 from maskwright.base.storage.strict_json import parse_object
+from maskwright.text.corpus.saved import is_curated
 from maskwright.text.curate.card import read_card, value_text
-from maskwright.text.curate.curation import UNREADABLE, is_intact_curation
+from maskwright.text.curate.curation import UNREADABLE
 from maskwright.text.curate.engine.segment import PLACE, common_prefix_length, location_of
 from maskwright.text.curate.engine.shards import READ_AT, UNREAD
 
@@ -116,7 +117,7 @@ def why(folder: Path | str, document: str = "", text: str = "") -> DocumentFates
         DataError: a file is damaged.
     """
     folder = Path(folder)
-    if not is_intact_curation(folder):
+    if not is_curated(folder):
         raise UsageError(
             "not a curated corpus",
             where=folder,
