@@ -16,9 +16,11 @@ books      Which of eight novels a stretch of some 1,500 words is from (2,000 to
 Ways besides those of `--long`: `longformer` and `bigbird` (where the family is there) are made of
 the model by `export --to long`, learn their positions by `adapt` on babytext, and read the text at
 once; `hierarchical-new` is `hierarchical` for the model's files alone, without what `masked-pieces`
-has trained. A step is eight texts or as many pieces as these have. Every seed of a way is a cell of
-its own, kept in DIR: stopped and started again, the script goes on, and a table is printed of what
-is there. Seconds are the processor's, with reading the data and measuring.
+has trained. `--method embeddings` reads each text once and fits a logistic regression on the
+vectors, for the ways that it has; as nothing is drawn in it, a seed is then another draw of the
+texts. A step of training is eight texts or as many pieces as these have. A seed of a way is a cell
+that is kept in DIR: stopped and started again, the script goes on. Seconds are the processor's for
+a seed, with reading the data, measuring and the baseline of counted words.
 """
 
 from __future__ import annotations
@@ -73,16 +75,15 @@ def write(path: Path, rows: list[tuple[str, str]]) -> None:
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
-def write_articles(texts: int, data: Path, out: Path) -> None:
-    """The texts of each part, and the same articles without what surrounds them."""
+def write_articles(texts: int, data: Path, out: Path, number: int) -> None:
+    """The texts of the draw `number` by part, and the same articles without what surrounds them."""
     for part, (articles, file, share) in PARTS.items():
         count = round(texts * share)
-        draw = np.random.default_rng([SEED, *part.encode()])
+        draw = np.random.default_rng([SEED, *part.encode(), *[number] * bool(number)])
         rows = list(lines(data / "labelled" / "ag_news" / f"{articles}.jsonl.gz"))
         words = [word for row in novels(data, file) for word in row["text"].split()]
         whole, alone = [], []
-        for number in draw.permutation(len(rows))[:count]:
-            row = rows[number]
+        for row in (rows[index] for index in draw.permutation(len(rows))[:count]):
             article = row["text"].split()
             length = round(SHORTEST * (LONGEST / SHORTEST) ** draw.random())
             around = max(0, length - len(article))
@@ -92,11 +93,11 @@ def write_articles(texts: int, data: Path, out: Path) -> None:
             text = [*passage[:before], *article, *passage[before:]]
             whole.append((" ".join(text), row["label_name"]))
             alone.append((" ".join(article), row["label_name"]))
-        write(out / "articles" / f"{part}.jsonl", whole)
-        write(out / ALONE / f"{part}.jsonl", alone)
+        write(out / f"articles-{number}" / f"{part}.jsonl", whole)
+        write(out / f"{ALONE}-{number}" / f"{part}.jsonl", alone)
 
 
-def write_books(texts: int, data: Path, out: Path) -> None:
+def write_books(texts: int, data: Path, out: Path, number: int) -> None:
     """`texts` to learn from, a fifth as many for validation and half as many for the test."""
     segments: dict[str, list[str]] = {}
     for row in novels(data, "train-00") + novels(data, "train-01"):
@@ -104,15 +105,17 @@ def write_books(texts: int, data: Path, out: Path) -> None:
     chosen = sorted(segments, key=lambda book: (-len(segments[book]), book))[:BOOKS]
     rows: dict[str, list[tuple[str, str]]] = {part: [] for part in PARTS}
     for book in chosen:
-        order = np.random.default_rng([SEED, *book.encode()]).permutation(len(segments[book]))
+        order = np.random.default_rng([SEED, number, *book.encode()]).permutation(
+            len(segments[book])
+        )
         begin = 0
         for part, (*_, share) in PARTS.items():
             end = begin + round(texts * share / BOOKS)
             rows[part] += [(segments[book][n], book) for n in order[begin:end]]
             begin = end
     for part, of_part in rows.items():
-        order = np.random.default_rng([SEED, *part.encode()]).permutation(len(of_part))
-        write(out / "books" / f"{part}.jsonl", [of_part[n] for n in order])
+        order = np.random.default_rng([SEED, number, *part.encode()]).permutation(len(of_part))
+        write(out / f"books-{number}" / f"{part}.jsonl", [of_part[n] for n in order])
 
 
 def command(*arguments: object) -> None:
@@ -158,36 +161,39 @@ def main() -> None:
     read.add_argument("--texts", type=int, default=1000)
     read.add_argument("--epochs", type=int, default=3)
     read.add_argument("--rate", type=float)
+    read.add_argument("--method", choices=("full", "embeddings"), default="full")
+    read.add_argument("--pooling", choices=("cls", "mean", "max"))
     read.add_argument("--window", type=int, default=128, help="tokens of a window or block")
     read.add_argument("--length", type=int, default=2048, help="tokens that these models read")
     read.add_argument("--adapt", type=int, default=50, help="steps in which they learn positions")
     read.add_argument("--ways", nargs="+", choices=every_way, default=every_way)
     a = read.parse_args()
     data = Path(os.environ["MASKWRIGHT_DATA"])
-    (write_books if a.task == "books" else write_articles)(a.texts, data, a.out)
     print("| way | accuracy | 95 % | seeds | seconds |\n|---|---|---|---|---|", flush=True)
+    fits = a.method == "embeddings"
     for way in a.ways:
-        if a.task == "books" and way == ALONE:
+        if (a.task == "books" and way == ALONE) or (fits and way.startswith(("pieces", "hier"))):
             continue
         values, seconds = [], []
+        training = {"epochs": a.epochs, "rate": a.rate, "least_steps": 0}
+        training["batch"] = PIECES if way.startswith("pieces") else TEXTS
         for seed in range(a.seeds):
-            cell = a.out / f"{a.task}-{way}-{seed}"
+            cell = a.out / f"{a.task}-{a.method}-{way}-{seed}"
             figure = cell / "cell.json"
             if not figure.is_file():
                 shutil.rmtree(cell, ignore_errors=True)  # what a kill left
                 model, settings = prepared(way, a, data)
+                draw = seed if fits else 0
+                write_texts = write_books if a.task == "books" else write_articles
+                write_texts(a.texts, data, a.out, draw)
                 begin = time.process_time()
                 finetune_file(
                     model,
-                    a.out / (ALONE if way == ALONE else a.task),
+                    a.out / f"{ALONE if way == ALONE else a.task}-{draw}",
                     cell,
-                    method="full",
-                    seed=seed,
-                    seeds=1,
-                    epochs=a.epochs,
-                    rate=a.rate,
-                    least_steps=0,
-                    batch=PIECES if way.startswith("pieces") else TEXTS,
+                    method=a.method,
+                    pooling=a.pooling,
+                    **({} if fits else training | {"seed": seed, "seeds": 1}),
                     stream=(a.out / "log.txt").open("a", encoding="utf-8"),
                     **settings,
                 )
