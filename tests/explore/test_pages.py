@@ -126,7 +126,7 @@ WEIGHED = (
     "() => document.querySelectorAll('.piece small').length === 4 &&"
     "![...document.querySelectorAll('.piece small')].some((e) => e.innerText === '…')"
 )
-PAGES = ("fill", "generate", "tokenizer", "attention", "task", "vectors")
+PAGES = ("overview", "fill", "generate", "tokenizer", "attention", "task", "vectors")
 # The pages of how a model learns, and what is there once they are drawn.
 LEARNING = {"masks": "figure svg", "corruption": "main ul.tokens", "training": "figure svg"}
 
@@ -153,7 +153,7 @@ def test_every_page_of_every_model(
 def test_masks_are_filled_as_in_python(chromium: Any, address: str, model: Path) -> None:
     opened = load(model, precision="float32")
     with Visit(chromium, address) as visit:
-        page = visit.open(page="fill", model=0)
+        page = visit.open(page="fill", model=0, hide="")
         page.locator(".tokens button").nth(2).press("Enter")
         page.wait_for_selector("figure svg")
         names = page.locator("figure svg title").all_text_contents()
@@ -208,7 +208,7 @@ def test_a_model_that_is_refused_says_why(chromium: Any, model: Path, tmp_path: 
         assert "the model has no tokenizer" in page.locator("p.notice:visible").inner_text()
         assert sum("data/models/0/" in url for url in asked) == 3
         page.locator("#models select").select_option("1")
-        page.wait_for_selector(".tokens button")
+        page.wait_for_selector("main .figures")
 
 
 def test_checkpoints_come_and_go(chromium: Any, model: Path, tmp_path: Path) -> None:
@@ -216,14 +216,13 @@ def test_checkpoints_come_and_go(chromium: Any, model: Path, tmp_path: Path) -> 
     first = run / "checkpoints/step-00000002"
     away = shutil.move(first, tmp_path / "first")
     with serving(Site.of([run], sample=TEXT, live=True)) as at, Visit(chromium, at) as visit:
-        page = visit.open()
-        assert page.locator("main h2").inner_text() == "Training"
+        page = visit.open(page="training")
         shutil.move(away, first)
         page.evaluate("window.dispatchEvent(new Event('focus'))")
-        page.wait_for_selector("nav a:not(.cannot):has-text('Fill masks')")
+        page.wait_for_selector("nav a:has-text('Fill masks')")
         assert page.locator("main h2").inner_text() == "Training"  # whoever looks at it goes on
         page.route("**/data/**", lambda route: route.abort())
-        page.get_by_role("link", name="Masks", exact=True).click()
+        page.get_by_role("link", name="Who sees whom").click()
         page.wait_for_selector("[role=alert]:has-text('is it still running?')")
     with serving(Site.of([run], sample=TEXT, live=True)) as at, Visit(chromium, at) as visit:
         page = visit.open(page="fill", hide="2")
@@ -237,7 +236,7 @@ def test_checkpoints_come_and_go(chromium: Any, model: Path, tmp_path: Path) -> 
         assert page.get_by_role("slider").input_value() == "0"  # the model that was shown
         names = page.get_by_label("Model").first.locator("option").all_text_contents()
         assert names == [f"run, step {step}" for step in (2, 10, 20, 30)]
-        beside = page.get_by_label("Beside it")
+        beside = page.get_by_label("Compare with")
         assert beside.locator("option").all_text_contents() == ["no other model", *names[1:]]
         beside.select_option(label="run, step 20")
         page.wait_for_selector("section h3:has-text('run, step 20')")
@@ -430,9 +429,28 @@ def test_a_text_is_cut_as_it_was_learned(chromium: Any, address: str, site: Site
         assert visit.wrong == []
 
 
+def test_pages_open_on_the_users_text(chromium: Any, model: Path) -> None:
+    """The held-out text of the run, a word of it hidden, and the strongest connection of words."""
+    site = Site.of([model], live=True)
+    sample = site.facts()["sample"]
+    with serving(site) as at, Visit(chromium, at) as visit:
+        page = visit.open(page="fill")
+        page.wait_for_selector("figure svg .truth")
+        assert page.get_by_role("textbox", name="Text").input_value() == sample
+        assert page.locator(".tokens [aria-pressed=true]").count() == 1
+        page = visit.open(page="attention")
+        page.wait_for_selector(".finding")
+        query, key = page.locator(".finding b").all_inner_texts()
+        assert page.locator(".piece.chosen").inner_text() == query
+        assert page.locator("figure figcaption", has_text="looks at (").count() == 1
+        first = page.locator("figure svg[role=img] title").first.text_content()
+        assert str(first).startswith(key)
+        assert visit.wrong == []
+
+
 def test_heads_are_read_by_keyboard(chromium: Any, address: str, model: Path) -> None:
     with Visit(chromium, address) as visit:
-        page = visit.open(page="attention", model=0)
+        page = visit.open(page="attention", model=0, layer=0, head=0)
         page.locator("svg[role=group] [tabindex='0']").press("ArrowDown")
         page.wait_for_selector("h3:has-text('Layer 2, head 1')")
         assert "On this text the head" in page.locator("main").inner_text()
@@ -459,8 +477,16 @@ def test_a_task_is_answered_and_its_words_are_weighed(
     data, out = table(tmp_path / "data.csv", "classification", 80), tmp_path / "out"
     finetuned(model, data, out, epochs=1, batch=16, least_steps=0)
     (answer,) = load(out, precision="float32").predict(["the big cat ran"])
+    results = json.loads((out / "results.json").read_bytes())
     with serving(Site.of([out], live=True)) as at, Visit(chromium, at) as visit:
-        page = visit.open(page="task")
+        # The overview has the verdict, and a row of the user with its label.
+        page = visit.open()
+        page.wait_for_selector(".cards a")
+        page.wait_for_selector(".answer")
+        assert page.locator(".verdict").inner_text() == results["verdict"]["sentence"]
+        assert page.locator(".written").inner_text() == results["example"]["texts"][0]
+        assert results["example"]["answer"] in page.locator("main section").inner_text()
+        page.locator(".cards a:has-text('Task')").click()
         page.get_by_label("Text").fill("the big cat ran")
         shown = f"{answer['label']} {100 * answer['score']:.1f} %"
         page.wait_for_selector(f".answer:has-text('{shown}')")
@@ -609,7 +635,7 @@ def test_a_server_with_a_token_shows_its_models(
             may_load.set()
             served.running.wait()
             page.evaluate("window.dispatchEvent(new Event('focus'))")
-            page.wait_for_selector("main h2:has-text('Fill masks')")
+            page.wait_for_selector("main .figures")
             page = visit.open(page="fill", model=0)
             assert page.url.startswith(f"{at}explore/#page=fill")
             page.get_by_role("textbox", name="Text").fill(TEXT)

@@ -59,6 +59,7 @@ SHOWN_LABELS = 40
 FEW_ROWS = 100  # below it, the 95 % interval of an accuracy may be wider than ±0.1
 PASSES = "passes over the rows in each"  # name of the passes of an epoch among the settings
 RESULTS, PAGE, SCRIPT = "results.json", "report.html", "predict.py"
+EXAMPLE_CHARACTERS = 2_000  # of the texts that results.json repeats
 # The pipelines of transformers that support such a folder, in its last two major releases.
 PIPELINES = ("text-classification", "token-classification")
 
@@ -399,6 +400,7 @@ class FinetuneResult:
             **{name: value for name, value in optional.items() if value},
             "calibration": None if self.calibration is None else self.calibration.to_json(),
             "asked": self.eval_part,
+            "example": self._example(),
             "chosen": self.best.seed,
             "constants": conclusion.constants(self.baselines[0]),
             "advice": self.advice,
@@ -416,6 +418,18 @@ class FinetuneResult:
             ],
             "table": table,
         }
+
+    def _example(self) -> dict[str, Any] | None:
+        """Return the texts and the answer of the first evaluated row, with which the explorers open;
+        None if the model does not read texts, or if they are long."""
+        row = self.encoded_parts[self.eval_part].rows[0]
+        texts = [getattr(row, name) for name in row.text_fields]
+        if not all(isinstance(text, str) and len(text) <= EXAMPLE_CHARACTERS for text in texts):
+            return None
+        answer, labels = row.answer, self.learner.task_type.labels
+        if isinstance(answer, int) and labels:
+            answer = labels[answer]
+        return {"texts": texts, "answer": answer if isinstance(answer, str) else None}
 
     def _page(self, table: Table, facts: Mapping[str, Any]) -> str:
         best, encoded = self.best, self.encoded_parts[self.eval_part]

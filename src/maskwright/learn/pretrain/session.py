@@ -329,7 +329,8 @@ NOTHING = "–"
 def sample(
     objective: Objective, prepared: PreparedCorpus, rows: RowSource, step: int
 ) -> dict[str, Any] | None:
-    """Return a `sample` record for the journal; None if the model neither fills nor generates.
+    """Return a `sample` record for the journal; None if the model neither fills nor generates. Where
+    a mask was filled, `original` is the text before it was hidden.
 
     Args:
         rows: rows of the held-out text, which encoder-decoder objectives need.
@@ -342,6 +343,7 @@ def sample(
     ids = [int(i) for i in prepared.held_out.document(0)[:length]]
     if not ids or model.config.vocabulary_head is None:
         return None
+    original = {}
     if isinstance(objective, EncoderDecoder):
         prompt, text = _rewritten(objective, prepared, rows)
     elif model.config.encoder is not None and tokenizer.mask is not None:
@@ -361,6 +363,7 @@ def sample(
             alone=True,
         )[0]
         text = "  ".join(f"{c.token} {c.probability:.0%}" for c in predictions[0].candidates)
+        original = {"original": tokenizer.decode(ids)}
     elif model.config.decoder is not None and model.config.encoder is None:
         prompt_ids = ids[:PROMPT_TOKENS]
         generated = generate(
@@ -374,7 +377,7 @@ def sample(
         text = tokenizer.decode(prompt_ids + generated)[len(prompt) :]
     else:
         return None
-    return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
+    return {"kind": "sample", "step": step, "prompt": prompt, "text": text, **original}
 
 
 def _rewritten(

@@ -17,8 +17,10 @@ Files of a run that is still training grow, and about.json may get further entri
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import os
 import posixpath
 import re
 import threading
@@ -50,6 +52,7 @@ from maskwright.text.corpus.saved import is_run
 
 # ------------------------------------------------------------------------------ runs
 LARGEST = 64 << 20  # bytes of a JSON file
+JOURNAL_END = 1 << 20  # bytes in which the last evaluation and sample of a run are looked for
 ABOUT, EPOCHS = "about.json", "epochs.json"
 
 
@@ -111,13 +114,15 @@ def about(run: Path) -> dict[str, Any]:
     """
     path = run / RUN
     facts = _object(path) if path.is_file() else {}
-    limits, references = budget(facts), table(facts.get("references"))
+    limits, references, last = budget(facts), table(facts.get("references")), last_records(run)
     return {
         "recipe": _text(facts.get("recipe")),
         "objective": _text(facts.get("objective")),
         "parameters": facts.get("parameters"),
         "token_parts": list(token_parts(facts)),
         "scored_by": _text(facts.get("scored_by")),
+        "tokens": table(last.get("train")).get("tokens"),
+        "held_out": {name: table(last.get("evaluation")).get(name) for name in ("step", "loss")},
         "budget": None
         if limits is None
         else {"steps": limits.steps, "tokens": limits.tokens, "minutes": limits.minutes},
@@ -127,6 +132,45 @@ def about(run: Path) -> dict[str, Any]:
             if isinstance(value, int | float) and not isinstance(value, bool)
         },
     }
+
+
+def last_records(run: Path) -> dict[str, dict[str, Any]]:
+    """Return the last record of each kind (`train`, `evaluation`, `sample`) in the journal of a run,
+    as far as its last `JOURNAL_END` bytes have one."""
+    path, records = run / METRICS, dict[str, dict[str, Any]]()
+    if not path.is_file():
+        return records
+    with path.open("rb") as file:
+        start = max(0, file.seek(0, os.SEEK_END) - JOURNAL_END)
+        file.seek(start)
+        lines = file.read().splitlines(keepends=True)
+    for line in lines[start > 0 :]:  # the first line may be cut
+        if line.endswith(b"\n"):
+            record = parse_object(line, path, error=DataError, largest=LARGEST)
+            records[str(record.get("kind"))] = record
+    return records
+
+
+def own_texts(run: SiteRun) -> dict[str, Any]:
+    """Return texts of the user with which the pages of a run or fine-tuning open.
+
+    A pretraining has a `sample` of its held-out text or the `prompt` that its samples continue; a
+    fine-tuning the texts (`sample`, `second`) and the `answer` of a row that it was evaluated on.
+
+    Raises:
+        DataError: results.json or the journal is damaged.
+    """
+    if run.pretraining:
+        record = table(last_records(run.path).get("sample"))
+        facts = _object(run.path / RUN) if (run.path / RUN).is_file() else {}
+        writes = table(facts.get("ask")).get("verb") == "generate"
+        prompt = _text(record.get("prompt")) if writes else None
+        return {"sample": _text(record.get("original")) or prompt, "prompt": prompt}
+    example = table(_object(run.path / RESULTS).get("example"))
+    texts = example.get("texts")
+    sample, second = [*(texts if isinstance(texts, list) else []), None, None][:2]
+    answer = _text(example.get("answer"))
+    return {"sample": _text(sample), "second": _text(second), "answer": answer}
 
 
 def epochs(folder: Path) -> dict[str, Any]:
@@ -142,6 +186,8 @@ def epochs(folder: Path) -> dict[str, Any]:
     return {
         "measure": _text(facts.get("measure")),
         "method": _text(facts.get("method")),
+        "verdict": _text(table(facts.get("verdict")).get("sentence")),
+        "state": _text(table(facts.get("verdict")).get("state")),
         "chosen": facts.get("chosen"),
         "seeds": [
             {
@@ -347,10 +393,14 @@ class Site:
     def facts(self) -> dict[str, Any]:
         """Return the contents of data/site.json."""
         runs = list(dict.fromkeys(m.run for m in self.models if m.run is not None))
+        texts = dict[str, Any]()
+        with contextlib.suppress(MaskwrightError):  # the page of the run reports the damaged file
+            texts = own_texts(self.runs[0]) if self.runs else {}
         return {
             "title": self.title,
-            "sample": self.sample,
-            "prompt": self.prompt,
+            **{name: texts.get(name) for name in ("second", "answer")},
+            "sample": self.sample or texts.get("sample"),
+            "prompt": self.prompt or texts.get("prompt"),
             "live": self.live,
             "files": sorted(self.more),
             "models": [

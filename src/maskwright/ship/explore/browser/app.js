@@ -2,7 +2,7 @@
 
 import { engine, given, numberOf, source, state } from "./begin.js";
 import { alerted, choice, el, listed, megabytes } from "./ui.js";
-import { FIRST, PAGES } from "./pages/all.js";
+import { GROUPS, PAGES } from "./pages/all.js";
 
 // Milliseconds between two looks for new checkpoints: while they come, and when none did for a while.
 const SOON = 10_000, LATER = 60_000, PATIENCE = 30;
@@ -17,6 +17,10 @@ class Shell {
     this.turn = 0;
     place("title").textContent = site.title;
     document.title = `${site.title} · Maskwright`;
+    place("home").addEventListener("click", (event) => {
+      event.preventDefault();
+      this.#open(PAGES[0].id);
+    });
     document.querySelector(".skip").addEventListener("click", (event) => {
       event.preventDefault(); // in a notebook's frame the link would lead out of the page
       place("page").focus();
@@ -78,11 +82,11 @@ class Shell {
         return;
       }
       const shows = (each) => unopened === null && can[PAGES.indexOf(each)] === null;
-      const page = this.page ?? FIRST.find(shows) ?? PAGES[0]; // which says what is wrong
+      const page = this.page ?? PAGES.find(shows) ?? PAGES[0]; // which says what is wrong
       this.shown = page;
       this.#controls(page, can);
       const refused = can[PAGES.indexOf(page)];
-      main.replaceChildren(el("h2", {}, page.title), el("p", { class: "soft" }, page.lead));
+      main.replaceChildren(el("h2", {}, page.heading?.(model) ?? page.title), page.lead ? el("p", { class: "soft" }, page.lead) : "");
       if (unopened !== null || refused !== null) main.append(el("p", { class: "notice" }, unopened === null ? refused : unopened.message));
       if (refused !== null) return;
       const alert = el("p", { class: "notice", role: "alert", hidden: true });
@@ -92,6 +96,8 @@ class Shell {
         model, site: this.site, engine, source, state: this.state,
         remember: (values) => this.remember(values),
         go: (values) => this.go(values),
+        open: (id) => this.#open(id),
+        offered: PAGES.slice(1).filter(shows),
         announce: (text) => (place("status").textContent = text),
         // What went wrong, in the one place for it; null: nothing did.
         failed: (error) => {
@@ -173,20 +179,26 @@ class Shell {
     this.#wait(read >= all ? null : `Reading the weights of ${name}: ${megabytes(read)} of ${megabytes(all)}`);
   }
 
+  #open(id) {
+    this.state = { ...this.state, page: id };
+    link("pushState", this.state);
+    return this.show();
+  }
+
+  /** The navigation: pages that this model has something for, and the one that is shown. */
   #controls(page, can) {
     this.#models();
-    place("pages").replaceChildren(...PAGES.map((each, n) => el("a", {
-      href: `#${write({ ...this.state, page: each.id })}`,
-      "aria-current": each === page ? "page" : null,
-      class: can[n] === null ? null : "cannot",
-      title: can[n],
-      click: (event) => {
-        event.preventDefault();
-        this.state = { ...this.state, page: each.id };
-        link("pushState", this.state);
-        this.show();
-      },
-    }, each.title)));
+    place("pages").replaceChildren(...GROUPS.map(([name, pages]) => {
+      const items = pages.filter((each) => each === page || can[PAGES.indexOf(each)] === null).map((each) => el("li", {}, el("a", {
+        href: `#${write({ ...this.state, page: each.id })}`,
+        "aria-current": each === page ? "page" : null,
+        click: (event) => {
+          event.preventDefault();
+          this.#open(each.id);
+        },
+      }, each.title)));
+      return items.length ? el("ul", name ? { "aria-label": name } : {}, name ? el("li", { class: "group", "aria-hidden": "true" }, name) : "", items) : "";
+    }));
   }
 }
 

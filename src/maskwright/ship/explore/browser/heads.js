@@ -42,6 +42,7 @@ export class AttentionView {
     };
     this.stacks = [];
     const piece = (id) => pieceOf(words, id);
+    const isWord = (id) => !words.special.has(id) && /\p{L}/u.test(piece(id));
     const add = (name, layers, queries, keys, across = false) => {
       const measured = layers.map((layer) => shares(layer, queries, keys, words.special, across));
       this.stacks.push({
@@ -50,6 +51,7 @@ export class AttentionView {
         special: keys.map((id) => words.special.has(id)),
         found: measured.map((each) => each.found), even: measured.map((each) => each.even),
         small: layers.map((layer) => Array.from({ length: layer.heads }, (_, h) => small(layer, h))),
+        strongest: strongest(layers, queries.map(isWord), keys.map(isWord), across),
         weights: layers,
       });
     };
@@ -139,6 +141,20 @@ function small({ queries, keys, weights }, head) {
     }
   }
   return { rows, columns, cells };
+}
+
+/** The largest weight from one word to another: {layer, head, query, key, weight}; null where there
+ * is none. Neighbours within a text do not count, as most models have heads for these. */
+function strongest(layers, isQueryWord, isKeyWord, across) {
+  let best = null;
+  layers.forEach(({ heads, queries, keys, weights }, layer) => {
+    for (let at = 0; at < heads * queries * keys; at++) {
+      const query = Math.floor(at / keys) % queries, key = at % keys;
+      if (weights[at] <= (best?.weight ?? 0) || !isQueryWord[query] || !isKeyWord[key]) continue;
+      if (across || Math.abs(query - key) > 1) best = { layer, head: Math.floor(at / (queries * keys)), query, key, weight: weights[at] };
+    }
+  });
+  return best;
 }
 
 const CLEAR = 0.15; // above what even weights give

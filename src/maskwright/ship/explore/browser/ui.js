@@ -79,7 +79,7 @@ export function beside({ site, model, value, change }) {
   const options = () => [["", "no other model"],
     ...site.models.map((each, n) => [String(n), listed(each)]).filter(([n]) => Number(n) !== model.number)];
   const available = (chosen) => (options().some(([n]) => n === chosen) ? chosen : "");
-  const control = choice({ label: "Beside it", options: options(), value: available(value), change });
+  const control = choice({ label: "Compare with", options: options(), value: available(value), change });
   const refresh = () => {
     control.offer(options());
     control.element.hidden = site.models.length < 2;

@@ -21,7 +21,8 @@ const TOP = 8;
 export const attention = {
   id: "attention",
   title: "Attention",
-  lead: "Each head of each layer decides for every token how much to take from each token that it may see. Choose a head, then a token.",
+  invite: "What each head attends to, token by token.",
+  lead: "In each layer, each head decides how much every token takes from every token that it may see. Choose a head, then a token.",
 
   cannot: (model) => (model === null ? "There is no model here." : null),
 
@@ -33,6 +34,7 @@ export const attention = {
     let text = state.text ?? site.sample ?? (await model.fitted(SAMPLE)), second = state.second ?? "", target = state.target ?? TARGET;
     let [stack, layer, head] = [state.stack, state.layer, state.head].map((each) => wholeWithin(each, 0, 999, 0));
     let token = wholeWithin(state.token, 0, 9999, null);
+    let opening = [state.stack, state.layer, state.head, state.token].every((each) => each === undefined);
     let turn = 0, result = null, weights = null;
     const box = el("div");
     const again = (key, set) => (value) => {
@@ -57,6 +59,9 @@ export const attention = {
         return;
       }
       stack = Math.max(0, Math.min(stack || 0, result.stacks.length - 1));
+      const best = result.stacks[stack].strongest;
+      if (opening && best !== null) ({ layer, head, query: token } = best);
+      opening = false;
       await draw();
     }
 
@@ -169,7 +174,10 @@ export const attention = {
       };
       if (token !== null && !(token >= 0 && token < now.queries.length)) token = null;
       chosen();
-      place.replaceChildren(title, el("p", {}, sentence(now, l, h)), tokens,
+      const best = now.strongest;
+      const tie = best !== null && best.layer === l && best.head === h
+        ? el("p", { class: "finding" }, "The strongest connection on this text: ", el("b", {}, shown(now.queries[best.query])), " attends to ", el("b", {}, shown(now.keys[best.key])), `, ${percent(best.weight)}.`) : "";
+      place.replaceChildren(title, tie, el("p", {}, sentence(now, l, h)), tokens,
         el("div", { class: "columns" }, matrix(now, name), ties));
     }
 

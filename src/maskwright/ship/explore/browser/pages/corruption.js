@@ -8,6 +8,7 @@ const CELL = 9;
 export const corruption = {
   id: "corruption",
   title: "Corruption",
+  invite: "What an objective hides or changes in a text before the model learns from it.",
   lead: "What a model is given to read, and what it is to say: a text before and after an objective has prepared it. Every token that is predicted is marked.",
 
   cannot(model, site) {

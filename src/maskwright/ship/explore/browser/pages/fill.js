@@ -2,13 +2,14 @@
 
 import { bars, beside, el, field, figure, namesNone, percent, shown, slider, svg, widthOf, widthOfPictures } from "../ui.js";
 
-const TOP = 8;
+const TOP = 8, PREVIEWED = 5;
 const SAMPLE = "The king shall not speak of love and death tonight.";
 
 export const fill = {
   id: "fill",
   title: "Fill masks",
-  lead: "Click tokens to hide them, or write the mask token where a word is to be found. The bars are what the model puts there, a hidden token in green.",
+  invite: "Hide a word; see what the model puts in its place, and when it learned that.",
+  lead: "Click a token to hide it, or write the mask token into the text. The bars are the model's predictions; the hidden token is green.",
 
   cannot(model) {
     if (model === null) return "There is no model here.";
@@ -20,10 +21,27 @@ export const fill = {
     return conventions.prediction_offset === undefined ? "The model's file is of another release." : null;
   },
 
+  /** A text of the user with a word hidden, and what the model puts there. */
+  async preview({ model, site }) {
+    const text = site.sample ?? (await model.fitted(SAMPLE));
+    const { ids, segments } = await model.read(text);
+    const special = new Set(model.facts.special), pieces = await model.names(ids);
+    const written = ids.indexOf(model.facts.mask);
+    const [place] = written >= 0 ? [written] : wordNearMiddle(pieces, ids, special);
+    if (place === undefined || ids.length > (model.facts.longest ?? Infinity)) return null;
+    const [best] = await model.fill(ids.map((id, n) => (n === place ? model.facts.mask : id)), segments, PREVIEWED);
+    const names = await model.names(best.map((one) => one.id));
+    const picture = bars(best.map((one, n) => ({ name: names[n], value: one.probability, kind: one.id === ids[place] ? "truth" : "" })),
+      { label: `What the model puts in the gap: ${names.map((name, n) => `${name} ${percent(best[n].probability)}`).join(", ")}` });
+    const tokens = ids.flatMap((id, n) => (special.has(id) && n !== place ? [] : [el("li", {}, el("span", { class: n === place ? "token hidden-token" : "token" }, n === place ? "▢" : pieces[n]))]));
+    return el("section", {}, el("h3", {}, site.sample ? "On your own held-out text" : "An example"), el("ul", { class: "tokens" }, tokens),
+      figure(picture, written >= 0 ? "What the model puts in the gap" : `The hidden word was “${shown(pieces[place]).trim()}”.`, "example"));
+  },
+
   async mount(root, { model, site, engine, state, remember, go, announce, failed }) {
     const first = state.text ?? site.sample ?? (await model.fitted(SAMPLE));
     let hidden = new Set((state.hide ?? "").split(",").filter(Boolean).map(Number));
-    let text = first, turn = 0, read = null;
+    let text = first, turn = 0, read = null, opening = state.hide === undefined && state.text === undefined;
     const answers = el("div");
     const tokens = el("ul", { class: "tokens", "aria-label": "Tokens of the text" });
     const typed = field({ label: "Text", value: text, input: (value) => {
@@ -51,6 +69,8 @@ export const fill = {
       const special = new Set(model.facts.special);
       const pieces = await model.names(ids);
       if (ticket !== turn) return;
+      if (opening && !ids.includes(model.facts.mask)) hidden = new Set(wordNearMiddle(pieces, ids, special));
+      opening = false;
       hidden = new Set([...hidden].filter((place) => Number.isInteger(place) && place in ids && !special.has(ids[place])));
       tokens.replaceChildren(...ids.map((id, place) => el("li", {}, special.has(id)
         ? el("span", { class: `token ${id === model.facts.mask ? "masked" : "special"}` }, model.tokens[id])
@@ -194,3 +214,17 @@ export const fill = {
     };
   },
 };
+
+/** The place of a whole word of one token nearest the middle, of four letters or more if there is
+ * one; empty without any. */
+function wordNearMiddle(pieces, ids, special) {
+  const spaced = pieces.some((piece) => piece.startsWith(" "));
+  const goesOn = (piece) => piece !== undefined && (spaced ? /^\p{L}/u : /^##/).test(piece);
+  const places = [...pieces.keys()].filter((n) => !special.has(ids[n]) && !goesOn(pieces[n]) && !goesOn(pieces[n + 1]));
+  const fromMiddle = (n) => Math.abs(n - pieces.length / 2);
+  for (const shape of [/^\s?\p{L}{4,}$/u, /^\s?\p{L}+$/u]) {
+    const words = places.filter((n) => shape.test(pieces[n]));
+    if (words.length) return [words.reduce((best, n) => (fromMiddle(n) < fromMiddle(best) ? n : best))];
+  }
+  return [];
+}

@@ -3,12 +3,14 @@
 import { distribution } from "../sampling.js";
 import { bars, el, field, figure, namesNone, percent, pressable, shown, slider, wholeWithin, within } from "../ui.js";
 
-const TOP = 12;
+const TOP = 12, PREVIEWED = 24;
+const GREEDY = { temperature: 0, topK: 0, topP: 1, seed: 0 };
 
 export const generate = {
   id: "generate",
   title: "Generation",
-  lead: "The model writes one token at a time. Move the settings and see what the next token is drawn from; press a bar to take that token yourself, or a token of the text to go back to it.",
+  invite: "Write with it token by token, and move the settings that choose.",
+  lead: "The model writes one token at a time. Move the settings and see which tokens it draws from; press a bar to take that token yourself, or a token of the text to go back to it.",
 
   cannot(model) {
     if (model === null) return "There is no model here.";
@@ -20,6 +22,21 @@ export const generate = {
       return "The decoder of this model was never trained to write. See Fill masks.";
     }
     return null;
+  },
+
+  /** The beginning of a text of the user, and how the model goes on with it. */
+  async preview({ model, site }) {
+    if (!site.prompt) return null;
+    let text = await model.writing(site.prompt);
+    for (let n = 0; n < PREVIEWED; n++) {
+      const id = await model.next(text.number, GREEDY);
+      if (id === model.facts.end) break;
+      text = { ...text, ...(await model.take(text.number, id)) };
+    }
+    await model.release(text.number);
+    return el("section", {}, el("h3", {}, "On your own held-out text"),
+      el("p", { class: "written" }, el("span", { class: "soft" }, text.given), text.pieces.join("")),
+      el("p", { class: "soft small" }, "Grey: the beginning of the text. Then the likeliest token, one after the other."));
   },
 
   async mount(root, { model, site, state, remember, announce, failed }) {

@@ -1,4 +1,4 @@
-// Masks: who may see whom in a family, or in this model, by an objective; through the layers.
+// Who sees whom: the attention mask of a family, or of this model, by an objective; through the layers.
 
 import { matrices, reach, reachAcross } from "../rules.js";
 import { check, choice, el, figure, pressable, refusal, slider, svg, wholeWithin } from "../ui.js";
@@ -10,8 +10,9 @@ const NARROW = 2;
 
 export const masks = {
   id: "masks",
-  title: "Masks",
-  lead: "The mask decides what a model is: which position may see which, and so what can be asked of it. A strong colour is seen by this layer itself, a pale one is felt through the layers up to it.",
+  title: "Who sees whom",
+  invite: "The attention mask: what decides what a model can do.",
+  lead: "The attention mask says which positions each position attends to, and so what the model can be asked. A strong colour: attended to directly in this layer. A pale colour: reached through the layers below it.",
 
   cannot(model, site) {
     return site.files.includes(FILE) ? null : "The masks were not written with these pages.";

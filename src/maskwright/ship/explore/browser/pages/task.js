@@ -1,6 +1,6 @@
 // The task of a fine-tuned model: its answers to one's own texts, and which words mattered.
 
-import { alerted, bars, el, field, figure, percent, pressable, shown } from "../ui.js";
+import { alerted, bars, cutTo, el, field, figure, percent, pressable, shown } from "../ui.js";
 import { wordsIn } from "../words.js";
 
 const TONES = ["one", "two", "three", "four", "five", "six"];
@@ -21,7 +21,8 @@ const VIEWS = { sequence: classes, choice: classes, token: tags, span: answers, 
 export const task = {
   id: "task",
   title: "Task",
-  lead: "What this model answers, and which words of the text it rests on.",
+  invite: "Ask it about a text of your own, and see which words decided.",
+  lead: "The answer of this model, and the words of the text that decide it.",
 
   cannot(model) {
     if (model === null) return "There is no model here.";
@@ -30,13 +31,24 @@ export const task = {
     return writes ? "This model writes its answers as text. See Generation." : null;
   },
 
+  /** A row of the user's data, and the answer to it. */
+  async preview({ model, site }) {
+    const { head, roles, target } = model.facts.task;
+    const texts = [site.sample, site.second].slice(0, Math.max(1, roles.length)).filter(Boolean);
+    if (head === "choice" || texts.length !== roles.length) return null;
+    const view = VIEWS[head]({ ...(await model.answer(texts)), of: target }, texts, null, () => {});
+    return el("section", {}, el("h3", {}, "On a row of your own data"), texts.map((text) => el("p", { class: "written" }, cutTo(text, 400))),
+      view.elements, site.answer === null ? "" : el("p", { class: "soft" }, `The label in the file is “${shown(site.answer)}”.`));
+  },
+
   async mount(root, context) {
-    const { model, state, remember, announce, failed } = context;
+    const { model, site, state, remember, announce, failed } = context;
     const { head, roles, told: decoding, kind } = model.facts.task;
     const two = head !== "sequence" || roles.length > 1 || decoding.untold;
     const fields = ASKED[head].slice(0, head === "token" || !two ? 1 : 2);
     const optional = head === "sequence" && roles.length === 1;
-    const inputs = fields.map(([, , sample], n) => state[n ? "second" : "text"] ?? (n && optional ? "" : sample));
+    const row = typeof site.answer === "string" || fields.length === 1 || site.second ? [site.sample, site.second] : [];
+    const inputs = fields.map(([, , sample], n) => state[n ? "second" : "text"] ?? row[n] ?? (n && optional ? "" : sample));
     let turn = 0, target = null;
     const answer = el("div"), mattered = el("section", {});
     if (kind) root.append(el("p", { class: "soft small" }, `Trained for ${kind.replaceAll("-", " ")}.`));

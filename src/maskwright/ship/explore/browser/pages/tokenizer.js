@@ -10,6 +10,7 @@ const TONES = 4;
 export const tokenizer = {
   id: "tokenizer",
   title: "Tokenizer",
+  invite: "How a text is cut into tokens, and how that was learned, merge by merge.",
   lead: "A model reads numbers. This is how its tokenizer cuts a text into pieces, the number of each, and how it came to cut there.",
 
   cannot: (model) => (model === null ? "There is no model here." : null),

@@ -12,6 +12,7 @@ const AXES = [["tokens", "tokens read"], ["step", "steps"], ["seconds", "seconds
 export const training = {
   id: "training",
   title: "Training",
+  invite: "The loss of the run, beside models that know nothing.",
   lead: "How the loss fell, between the lines that need no model: guessing evenly, and guessing by how often each token occurs. A run that is training is drawn as it goes on.",
 
   cannot(model, site) {

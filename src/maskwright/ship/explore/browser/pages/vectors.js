@@ -17,6 +17,7 @@ const MODES = [["texts", "Texts of your own"], ["words", "Words of the vocabular
 export const vectors = {
   id: "vectors",
   title: "Vectors",
+  invite: "Which texts and words lie near each other.",
   lead: "A model turns words and texts into lists of numbers. What it takes for alike lies close together.",
 
   cannot(model) {
