@@ -420,8 +420,8 @@ class FinetuneResult:
         }
 
     def _example(self) -> dict[str, Any] | None:
-        """Return the texts and the answer of the first evaluated row, with which the explorers open;
-        None if the model does not read texts, or if they are long."""
+        """Return the texts and the answer of the first evaluated row, with which the explorers
+        open; None if the model does not read texts, or if they are long."""
         row = self.encoded_parts[self.eval_part].rows[0]
         texts = [getattr(row, name) for name in row.text_fields]
         if not all(isinstance(text, str) and len(text) <= EXAMPLE_CHARACTERS for text in texts):

@@ -329,8 +329,8 @@ NOTHING = "–"
 def sample(
     objective: Objective, prepared: PreparedCorpus, rows: RowSource, step: int
 ) -> dict[str, Any] | None:
-    """Return a `sample` record for the journal; None if the model neither fills nor generates. Where
-    a mask was filled, `original` is the text before it was hidden.
+    """Return a `sample` record for the journal; None if the model neither fills nor generates.
+    Where a mask was filled, `original` is the text before a word was hidden.
 
     Args:
         rows: rows of the held-out text, which encoder-decoder objectives need.

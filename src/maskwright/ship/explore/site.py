@@ -114,15 +114,15 @@ def about(run: Path) -> dict[str, Any]:
     """
     path = run / RUN
     facts = _object(path) if path.is_file() else {}
-    limits, references, last = budget(facts), table(facts.get("references")), last_records(run)
+    limits, references, records = budget(facts), table(facts.get("references")), last_records(run)
     return {
         "recipe": _text(facts.get("recipe")),
         "objective": _text(facts.get("objective")),
         "parameters": facts.get("parameters"),
         "token_parts": list(token_parts(facts)),
         "scored_by": _text(facts.get("scored_by")),
-        "tokens": table(last.get("train")).get("tokens"),
-        "held_out": {name: table(last.get("evaluation")).get(name) for name in ("step", "loss")},
+        "tokens": table(records.get("train")).get("tokens"),
+        "held_out": {"loss": table(records.get("evaluation")).get("loss")},
         "budget": None
         if limits is None
         else {"steps": limits.steps, "tokens": limits.tokens, "minutes": limits.minutes},
@@ -135,8 +135,8 @@ def about(run: Path) -> dict[str, Any]:
 
 
 def last_records(run: Path) -> dict[str, dict[str, Any]]:
-    """Return the last record of each kind (`train`, `evaluation`, `sample`) in the journal of a run,
-    as far as its last `JOURNAL_END` bytes have one."""
+    """Return the last record of each kind (`train`, `evaluation`, `sample`) within the last
+    `JOURNAL_END` bytes of the journal of a run."""
     path, records = run / METRICS, dict[str, dict[str, Any]]()
     if not path.is_file():
         return records
@@ -151,7 +151,7 @@ def last_records(run: Path) -> dict[str, dict[str, Any]]:
     return records
 
 
-def own_texts(run: SiteRun) -> dict[str, Any]:
+def opening_texts(run: SiteRun) -> dict[str, Any]:
     """Return texts of the user with which the pages of a run or fine-tuning open.
 
     A pretraining has a `sample` of its held-out text or the `prompt` that its samples continue; a
@@ -395,7 +395,7 @@ class Site:
         runs = list(dict.fromkeys(m.run for m in self.models if m.run is not None))
         texts = dict[str, Any]()
         with contextlib.suppress(MaskwrightError):  # the page of the run reports the damaged file
-            texts = own_texts(self.runs[0]) if self.runs else {}
+            texts = opening_texts(self.runs[0]) if self.runs else {}
         return {
             "title": self.title,
             **{name: texts.get(name) for name in ("second", "answer")},
