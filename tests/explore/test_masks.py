@@ -220,7 +220,9 @@ def test_refused_as_the_objective_refuses(found: dict[str, Any]) -> None:
 
 def test_every_objective_is_learned_by_some_family(found: dict[str, Any]) -> None:
     learned = {which for _, which, cell in cells(found) if "refused" not in cell}
-    assert learned == {*catalogue.names("objectives"), READING}
+    names = catalogue.names("objectives")
+    texts = {name for name in names if member_of(name).spec.rows != "images"}
+    assert learned == {*texts, READING} and texts < {*names}
     assert len(json.dumps(found)) < 200_000
 
 

@@ -191,7 +191,7 @@ def build_objective(member: Member, options: dict[str, Any], tokenizer: Tokenize
 
     Raises:
         ConfigError: an invalid option.
-        IncompatibleError: the tokenizer lacks a token.
+        IncompatibleError: the tokenizer lacks a token, or no family reads texts and learns by it.
     """
     checked_options, refusal = defaults(member, options), None
     for config in _fitting_configs(member.name):
@@ -202,7 +202,9 @@ def build_objective(member: Member, options: dict[str, Any], tokenizer: Tokenize
         if not isinstance(fit, RefusalReason):
             return fit[1]
         refusal = refusal or fit
-    assert refusal is not None
+    if refusal is None:
+        what = "no family reads texts and learns by this objective"
+        raise IncompatibleError(what, where="objective", found=member.name)
     details = {name: getattr(refusal, name) for name in ("where", "found", "wanted", "do")}
     raise IncompatibleError(refusal.what, **details)
 
@@ -363,7 +365,8 @@ def corruption(
     """
     text, seeds = sample or SAMPLE, SEEDS if precomputed else 0
     groups: dict[str, dict[str, Any]] = {}
-    members = [member_of(name) for name in catalogue.names("objectives")]
+    every_member = map(member_of, catalogue.names("objectives"))
+    members = [member for member in every_member if member.spec.rows != "images"]
     for _, numbers, model in models:
         try:
             fingerprint = model.model.tokenizer.fingerprint

@@ -253,7 +253,8 @@ def masks(models: Iterable[tuple[Path, list[int], TransformerConfig]]) -> bytes:
     Args:
         models: path, numbers and config of each model; the checkpoints of a run count as one.
     """
-    members = [member_of(name) for name in catalogue.names("objectives")]
+    every_member = map(member_of, catalogue.names("objectives"))
+    members = [member for member in every_member if member.spec.rows != "images"]
     examples: list[Any] = []
     rows = [
         matrix_row(name, configs, members, examples)
