@@ -116,6 +116,12 @@ def static_vectors(seed: int = 0) -> Transformer:
     return build(family("static-vectors").config(keys), torch.Generator().manual_seed(seed))
 
 
+def elmo(seed: int = 0) -> Transformer:
+    keys = {"vocab_size": VOCABULARY.size, "projection_size": 8, "cell_size": 10}
+    keys |= {"filter_widths": 2, "filters": [5, 6], "max_characters": 5}
+    return build(family("elmo").config(keys), torch.Generator().manual_seed(seed))
+
+
 def encoder_decoder(seed: int = 0) -> Transformer:
     """Two stacks with learned positions, which notice where a document begins."""
     point = POINTS["post-norm encoder-decoder"]

@@ -20,6 +20,7 @@ from maskwright.model.nn.config import (
     Embeddings,
     FeedForward,
     Norm,
+    Patches,
     Sinusoidal,
     Stack,
     Tokens,
@@ -71,6 +72,15 @@ SMALL: dict[str, dict[str, Any]] = {
         **{"global_rope_theta": 500.0, "local_rope_theta": 50.0},
     },
     "static-vectors": {"vocab_size": 61, "hidden_size": 24, **NAMES},
+    "elmo": {
+        **{"vocab_size": 61, "projection_size": 12, "cell_size": 30, "num_hidden_layers": 3},
+        **{"max_characters": 6, "character_size": 5, "filter_widths": 2, "filters": [7, 9]},
+        **{"num_highways": 1, **NAMES},
+    },
+    "ulmfit": {
+        **{"vocab_size": 61, "embedding_size": 24, "hidden_size": 40, "num_hidden_layers": 3},
+        **{"classifier_pooling": "mean", **NAMES},
+    },
     "t5": {
         **{"vocab_size": 61, "d_model": 24, "d_kv": 10, "d_ff": 40, "num_heads": 4},
         **{"num_layers": 3, "num_decoder_layers": 2},
@@ -96,12 +106,13 @@ THEIRS = [name for name in SMALL if family(name).in_transformers]
 
 
 TEXTS = [name for name in SMALL if name != "vit"]
+RECURRENT = [name for name in SMALL if name in ("elmo", "ulmfit")]
 
 
 def readable(model: Transformer, tokens: torch.Tensor) -> torch.Tensor:
     """As many rows as `tokens` of what the model reads: these, or values of patches."""
     patches = model.config.tokens
-    if isinstance(patches, Tokens):
+    if not isinstance(patches, Patches):
         return tokens
     shape = (len(tokens), patches.length, patches.num_values)
     values = torch.randn(shape, generator=torch.Generator().manual_seed(1))
@@ -144,6 +155,8 @@ def model_of(config: TransformerConfig, seed: int = 0) -> Transformer:
     generator = torch.Generator().manual_seed(seed)
     model = initialise.build(config, generator)
     for parameter in model.parameters():
+        if parameter is getattr(model.tokens, "spelling", None):
+            continue
         parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
     return model.eval()
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from checkpoint.small import TEXTS, model_of, small
+from checkpoint.small import RECURRENT, TEXTS, model_of, small
 from maskwright.base import catalogue
 from maskwright.base.config import from_plain, to_plain
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
@@ -30,6 +30,10 @@ FAMILIES = TEXTS
 BARE = [("bitfit", "llama"), ("bitfit", "modernbert"), ("bitfit", "t5")]
 # What changes layers finds none, and says so.
 BARE += [(m, "static-vectors") for m in METHODS if m not in ("head", "probe")]
+# Layers of cells have biases, and vectors may stand in front of what they read.
+WITHOUT_CELLS = ("bottleneck", "ia3", "lora", "prefix")
+BARE += [(m, name) for m in WITHOUT_CELLS if m in METHODS for name in RECURRENT]
+BARE += [("prompt", "elmo")]  # whose words are made of characters
 CASES = [(m, name) for m in METHODS for name in FAMILIES if (m, name) not in BARE]
 # Sizes that fit small models; everything else stays at its default.
 SMALL: dict[str, dict[str, Any]] = {
@@ -140,7 +144,7 @@ def test_a_model_without_anything_to_train_is_refused(method: str, name: str) ->
     network = model(name)
     with pytest.raises((IncompatibleError, ConfigError)) as refused:
         attach(network, method)
-    assert refused.value.where in ("bitfit.parts", "lora.targets", "ia3.outputs", "kind")
+    assert refused.value.where in ("bitfit.parts", "lora.targets", "ia3.outputs", "kind", "prompt")
     assert same(bits(network), bits(model(name)))
 
 
@@ -152,7 +156,9 @@ def test_a_fresh_adapter_changes_no_output(method: str, name: str) -> None:
     before = outputs(model(name))
     network, adapter = attached(name, method)
     after = outputs(network)
-    assert torch.equal(before, after) is adapter.settings.silent
+    # PyTorch has another kernel for products of rows alone with weights that do not train.
+    equal = torch.allclose if name == "elmo" else torch.equal
+    assert equal(before, after) is adapter.settings.silent
     assert before.shape == after.shape and after.isfinite().all()
     stir(adapter)
     assert not torch.allclose(outputs(network), after, atol=1e-4)

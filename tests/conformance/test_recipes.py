@@ -178,6 +178,8 @@ def test_minis_share_their_budget(name: str) -> None:
     point = build.transformer_config(recipe, learned(recipe.tokenizer))
     assert point.width == 256
     for stack in point.stacks.values():
+        if not stack.attention_blocks:
+            continue
         assert len(stack.blocks) == (2 if recipe.objective.name == "distillation" else 4)
         assert all(b.dropout == b.attention.dropout == 0 for b in stack.blocks)
         assert all(b.attention.heads == 4 for b in stack.blocks)
@@ -201,5 +203,6 @@ def test_a_mini_trains_and_is_saved_as_its_family(
     lines = checkpoints.read_journal(tmp_path / "run")
     assert [r["step"] for r in lines if r["kind"] == "train"] == [1, 2]
     assert [r["step"] for r in lines if r["kind"] == "evaluation"] == [2]
-    assert any(r["kind"] == "sample" for r in lines)
+    # The softmax of ELMo belongs to its objective: the model fills and writes nothing.
+    assert any(r["kind"] == "sample" for r in lines) is (name != "elmo-mini")
     assert (tmp_path / "run" / "report.html").is_file()

@@ -36,8 +36,8 @@ KINDS = {
 
 
 def test_every_family_is_here() -> None:
-    images_and_word_vectors = {"vit", "static-vectors"}
-    assert set(KINDS) == set(catalogue.names("families")) - images_and_word_vectors
+    others = {"vit", "static-vectors", "elmo", "ulmfit"}  # which peft does not know
+    assert set(KINDS) == set(catalogue.names("families")) - others
 
 
 EVERYWHERE = ("query", "key", "value", "output", "up", "down")

@@ -45,6 +45,7 @@ def chosen(text: Path, name: str, **options: Any) -> Recipe:
         "replaced-token": discriminator(),
         "sentence-order": replace(base.model, architecture="BertForPreTraining"),
         **dict.fromkeys(TABLES, STATIC),
+        "bidirectional-lm": CELLS,
     }.get(name, base.model)
     return replace(base, model=model, objective=ObjectiveChoice(name=name, options=options))
 
@@ -58,10 +59,17 @@ CASES: dict[str, dict[str, Any]] = {
     "distillation": {},
     "word2vec": {"kind": "cbow", "sample": 0.1},
     "glove": {},
+    "bidirectional-lm": {},
 }
-TABLES = ("word2vec", "glove")
+TABLES = ("word2vec", "glove", "bidirectional-lm")
 STATIC = FamilyModel(
     family="static-vectors", architecture="StaticVectors", settings={"hidden_size": 12}
+)
+
+CELLS = FamilyModel(
+    family="elmo",
+    architecture="Elmo",
+    settings={"projection_size": 6, "cell_size": 8, "filter_widths": 1, "filters": [5]},
 )
 
 

@@ -23,7 +23,7 @@ from maskwright.model.checkpoint.layout import num_parameters
 from maskwright.model.checkpoint.pretrained import setting_findings
 from maskwright.model.checkpoint.safe_read import read_json
 from maskwright.model.families.base.family import Family, family
-from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.config import Recurrent, TransformerConfig
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import is_bag_of_words
 from maskwright.text.corpus.saved import is_curated, is_run
@@ -137,7 +137,11 @@ def describe(network: TransformerConfig, name: str, member: Family | None) -> st
     ]
     for side, stack in network.stacks.items():
         lines.append(f"  {side:11} {len(stack.blocks)} layers, width {network.width}")
-        for block in stack.blocks[:1]:
+        for layer in stack.blocks[:1]:
+            if isinstance(layer, Recurrent):
+                sides = ("left to right", "left to right and right to left, apart")
+                lines[-1] += f" of {layer.cells} LSTM cells, {sides[layer.directions - 1]}"
+        for block in stack.attention_blocks[:1]:
             lines[-1] += (
                 f", {block.attention.heads} heads, feed-forward {block.feed_forward.width}, "
                 f"{block.attention.pattern}, {block.placement}-norm"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -95,7 +96,8 @@ def look(model: Prepared, batch: Batch) -> Trace:
 def layer_states(
     model: Prepared, examples: EncodedExamples, collation: Collation, pooling: Pooling
 ) -> NDArray[np.float32]:
-    """Return the states selected by `pooling`, of embeddings and each layer, (L + 1, N, D)."""
+    """Return the states selected by `pooling`, of embeddings and each layer, (L + 1, N, D); those
+    of narrower layers end in zeros."""
     states: NDArray[np.float32] | None = None
     num_states = examples.num_scores * (examples.choices if examples.places is None else 1)
     for numbers in by_length(examples.lengths * examples.choices, "states"):
@@ -104,7 +106,9 @@ def layer_states(
             targets = targets[:, None] * examples.choices + np.arange(examples.choices)
             targets = targets.reshape(-1)
         batch = batch.to(model.device)
-        pooled = torch.stack([pooling(hidden, batch) for hidden in look(model, batch).hidden])
+        pooled_states = [pooling(hidden, batch) for hidden in look(model, batch).hidden]
+        widest = max(states_of_layer.shape[-1] for states_of_layer in pooled_states)
+        pooled = torch.stack([F.pad(p, (0, widest - p.shape[-1])) for p in pooled_states])
         if states is None:
             states = np.zeros((len(pooled), num_states, pooled.shape[-1]), np.float32)
         states[:, targets] = pooled.cpu().numpy()

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from maskwright.base import catalogue
 from maskwright.base.config import fingerprint, lines_of
 from maskwright.base.errors import DataError, Finding, MaskwrightError, UsageError, near
 from maskwright.base.report import document
@@ -26,7 +27,7 @@ from maskwright.learn.finetune.cross_validation import (
 )
 from maskwright.learn.finetune.finished_seeds import REJECTS
 from maskwright.learn.finetune.label_curve import measure_curve
-from maskwright.learn.finetune.method import AUTO, Method
+from maskwright.learn.finetune.method import AUTO, FULL, Method
 from maskwright.learn.finetune.method_selection import candidates, select_method
 from maskwright.learn.finetune.recipe import (
     BALANCED,
@@ -59,6 +60,7 @@ from maskwright.learn.tasks.base.task_type import TaskType, task_for
 from maskwright.learn.tasks.base.text_generation import TEMPLATES, Template
 from maskwright.learn.train.settings import AdamW, Schedule
 from maskwright.model.device import machine
+from maskwright.model.families.base.family import family
 from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model, open_weights
 from maskwright.text.tables import survey
@@ -152,6 +154,12 @@ def finetune_recipe(
     opened = open_weights(model) if any(method.opens_network for method in methods) else None
     for finding in () if opened is None else opened.findings:
         say(finding.line())
+    published = {} if opened is None else published_settings(opened)
+    recipe = recipe.with_published(published)
+    is_selected = recipe.method == AUTO and not recipe.curve
+    usual = published.get("method", FULL)
+    trained = replace(recipe, method=usual, budget=None, search=None) if is_selected else recipe
+    methods = trained.methods
     requested = recipe.length
     if opened is not None and requested and (longest := room(opened.config, requested)) < requested:
         message = f"the model has positions for {longest} tokens, not for {requested}"
@@ -222,7 +230,7 @@ def finetune_recipe(
     selection = None
     if (recipe.method == AUTO or recipe.search) and not recipe.curve:
         is_repeated, num_rows = is_cross_validated(examples), len(examples.parts[TRAIN])
-        by_name = candidates(recipe, task_type, num_rows, width, is_repeated)
+        by_name = candidates(recipe, methods[0], task_type, num_rows, width, is_repeated)
         names = [name for name, usable in by_name.items() if not isinstance(usable, str)]
         if dry and len(names) > 1:
             say(f"one of these is selected: {'; '.join(names)}\n{methods[0].name} by itself:")
@@ -473,6 +481,12 @@ def _class_weights(
     return tuple(np.where((counts > 0) & (balanced > 0), balanced, 1.0).tolist())
 
 
+def published_settings(model: Model) -> Mapping[str, Any]:
+    """Return what the family of the model was published with: method, layer_decay, schedule."""
+    is_known = model.model_type in catalogue.names("families")
+    return family(model.model_type).fine_tuning if is_known else {}
+
+
 def _settings(
     width: int, class_weights: tuple[float, ...] | None, recipe: FinetuneRecipe, method: Method
 ) -> Settings:
@@ -490,7 +504,7 @@ def _settings(
         temperature=1.0 if recipe.teacher is None else recipe.teacher_temperature,
         optimizer=AdamW(learning_rate=rate, decay=recipe.weight_decay),
         schedule=Schedule(
-            kind=recipe.schedule,
+            kind=recipe.schedule or "linear",
             warmup=recipe.warmup,
             floor=SLANTED_FLOOR if recipe.schedule == "slanted" else 0.0,
         ),

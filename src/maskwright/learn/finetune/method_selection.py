@@ -111,12 +111,18 @@ class MethodSelection:
 
 
 def candidates(
-    recipe: FinetuneRecipe, task_type: TaskType, num_rows: int, width: int, is_repeated: bool
+    recipe: FinetuneRecipe,
+    trained: Method,
+    task_type: TaskType,
+    num_rows: int,
+    width: int,
+    is_repeated: bool,
 ) -> dict[str, FinetuneRecipe | str]:
     """Return the recipes that are compared, by name; in place of a method that is for fewer rows,
     reads no such long texts, or ignores what `recipe` says should be learned, the reason.
 
     Args:
+        trained: the method that trains weights.
         width: of the network, on which the usual learning rate depends.
         is_repeated: as of `FinetuneRecipe.with_method`.
     """
@@ -138,7 +144,6 @@ def candidates(
             by_name[name] = f"it is for at most {method.fitted.most_rows:,} rows"
         else:
             by_name[name] = recipe.with_method(method, is_repeated)
-    (trained,) = recipe.methods
     by_name[trained.name] = usual = recipe.with_method(trained, is_repeated)
     rate, (epochs, least_steps) = recipe.rate or trained.rate(width), recipe.passes
     # With a learning rate the factor of a new head would be another by default.

@@ -99,12 +99,14 @@ class FinetuneRecipe:
             vectors-max their vectors, hierarchical adds layers over the vectors. Of two texts the
             longer one loses its end; apart reads each by itself, and the method embeddings scores
             how their vectors differ (its default for a sentence-transformers folder).
-        layer_decay: factor on the learning rate from each layer to the one below it.
+        layer_decay: factor on the learning rate from each layer to the one below it (default: what
+            the model's family was published with, else 1).
         head_rate: factor on the learning rate of the last layer of a new head (default 10 where
             layers are trained and no --rate is given, else 1).
         weight_decay: weight decay of the matrices; biases and norms have none.
         warmup: share of the run in which the learning rate rises; after it, it falls.
-        schedule: linear (from 0 and to 0) or slanted (from and to 1/32, as ULMFiT has it).
+        schedule: linear (from 0 and to 0) or slanted (from and to 1/32, as ULMFiT has it; default:
+            what the model's family was published with, else linear).
         patience: stop a seed after this many epochs without improvement (default: never).
         least_steps: minimum number of steps of a seed; fewer are made up for by several passes in
             an epoch (default 100, or 0 with --epochs).
@@ -160,11 +162,11 @@ class FinetuneRecipe:
     rate: float | None = None
     length: int | None = None
     long: Long = "head"
-    layer_decay: float = 1.0
+    layer_decay: float | None = None
     head_rate: float | None = None
     weight_decay: float = 0.01
     warmup: float = 0.1
-    schedule: TuningSchedule = "linear"
+    schedule: TuningSchedule | None = None
     patience: int | None = None
     least_steps: int | None = None
     threads: int | None = None
@@ -211,7 +213,8 @@ class FinetuneRecipe:
         that of all weights, a new head's too, unless `head_rate` says otherwise."""
         names = FULL if self.method == AUTO else self.method
         head = 1.0 if self.head_rate is None and self.rate is not None else self.head_rate
-        return methods_of(names, self.layer_decay, head, self.adapters)
+        decay = 1.0 if self.layer_decay is None else self.layer_decay
+        return methods_of(names, decay, head, self.adapters)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", as_names(self.columns))
@@ -261,6 +264,15 @@ class FinetuneRecipe:
         values |= {"method": method.name, "search": None, "budget": None}
         return replace(self, **values)
 
+    def with_published(self, settings: Mapping[str, Any]) -> FinetuneRecipe:
+        """Return the recipe with the `settings` that a family was published with, where it names no
+        others and trains weights."""
+        if any(method.fitted is not None for method in self.methods):
+            return self
+        names = ("layer_decay", "schedule")
+        unnamed = {n: settings[n] for n in names if n in settings and getattr(self, n) is None}
+        return replace(self, **unnamed)
+
     def require_seeds(self) -> None:
         """Check that several seeds have an effect, for data that is not cross-validated: else each
         is a repetition with other folds.
@@ -294,7 +306,8 @@ class FinetuneRecipe:
             )
         if self.pooling is not None:
             require_choice(self.pooling, POOLINGS, "--pooling")
-        require_choice(self.schedule, get_args(TuningSchedule), "--schedule")
+        if self.schedule is not None:
+            require_choice(self.schedule, get_args(TuningSchedule), "--schedule")
         if self.global_attention is not None:
             require_choice(self.global_attention, GLOBAL_RULES, "--global-attention")
         if self.task is not None:

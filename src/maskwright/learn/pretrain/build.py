@@ -42,6 +42,7 @@ from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.checkpoint.matching import load_matching
 from maskwright.model.checkpoint.safe_read import model_folder
+from maskwright.model.nn.characters import CharacterVectors
 from maskwright.model.nn.config import Patches, TransformerConfig
 from maskwright.model.nn.initialise import build as build_transformer
 from maskwright.model.nn.transformer import Transformer
@@ -51,6 +52,7 @@ from maskwright.model.opening.folders import fingerprint
 from maskwright.model.opening.open import open_weights
 from maskwright.text.images.processor import ImageProcessor, PixelEncoder
 from maskwright.text.tokenizer.tokenizer import Tokenizer
+from maskwright.text.tokenizer.training.merging import CONTINUATION
 
 # ------------------------------------------------------------------------------ a new head
 HEAD_FOLDER, HEAD_WEIGHTS = "head-first", "head.safetensors"
@@ -279,6 +281,12 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer | None)
     """Build the recipe's objective around `network`. The objective's own weights are initialised
     from the recipe's seed, too."""
     member, options = recipe.objective.member, recipe.objective.checked
+    if isinstance(network.tokens, CharacterVectors) and tokenizer is not None:
+        continues = [*(~tokenizer.starts_word), *[False] * network.config.tokens.vocabulary]
+        spelled = zip(tokenizer.vocabulary, continues, strict=False)
+        texts = [t.removeprefix(CONTINUATION) if inside else t for t, inside in spelled]
+        count = network.config.tokens.vocabulary
+        network.tokens.spell([*texts, *[""] * (count - len(texts))], continues[:count])
     networks = {}
     for name, (folder, sha256) in _networks(recipe).items():
         if sha256 is not None:

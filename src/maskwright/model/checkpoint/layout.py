@@ -34,16 +34,20 @@ from maskwright.model.checkpoint.fine_tuned import BAG_OF_WORDS
 from maskwright.model.checkpoint.safe_read import write_json
 from maskwright.model.families.base.family import Family, family, family_of
 from maskwright.model.families.base.weights import Carrier, Rename, Rule, carriers
+from maskwright.model.nn.characters import SYMBOLS
 from maskwright.model.nn.config import (
     Attention,
     Block,
+    CharacterTokens,
     FeedForward,
     Learned,
     Norm,
     Patches,
+    Recurrent,
     Relative,
     Stack,
     TransformerConfig,
+    layer_widths,
 )
 from maskwright.text.images.processor import FILE as PROCESSOR
 from maskwright.text.images.processor import ImageProcessor
@@ -62,13 +66,15 @@ def parameter_shapes(config: TransformerConfig) -> Shapes:
         shapes = _linear("tokens", tokens.width, tokens.num_values, True)
         vectors = ("cls", "mask") if tokens.mask else ("cls",)
         shapes |= {f"tokens.{name}.weight": (1, tokens.width) for name in vectors}
+    if isinstance(tokens, CharacterTokens):
+        shapes = _characters("tokens", tokens)
     for name, stack in config.stacks.items():
         shapes |= _stack(name, stack, tokens.width, config.width)
     if config.pooler:
         shapes |= _linear("pooler", config.width, config.width, True)
     shapes |= _vocabulary_head(config)
     for head in config.heads:
-        name, width = f"heads.{head.name}", config.width
+        name, width = f"heads.{head.name}", config.width * head.num_poolings
         if head.transform is not None:
             has_bias = head.norm is None or head.norm.bias
             shapes |= _linear(f"{name}.transform", width, width, has_bias)
@@ -97,15 +103,44 @@ def _stack(name: str, stack: Stack, token_width: int, width: int) -> Shapes:
         shapes[f"{name}.embeddings.segment.weight"] = (entry.segments, token_width)
     if entry.norm is not None:
         shapes |= _norm(f"{name}.embeddings.norm", token_width, entry.norm)
-    if token_width != width:
-        shapes |= _linear(f"{name}.embeddings.project", width, token_width, True)
+    inputs, widths = token_width * (1 + entry.twice), layer_widths(stack, width)
+    if inputs != width:
+        shapes |= _linear(f"{name}.embeddings.project", width, inputs, True)
     for layer in sorted(set(stack.weights_of)):
-        shapes |= _block(f"{name}.blocks.{layer}", stack.blocks[layer], width)
-    for block in stack.blocks:  # all layers share one table (`model/nn/stack.py`)
+        block = stack.blocks[layer]
+        if isinstance(block, Recurrent):
+            shapes |= _recurrent(f"{name}.blocks.{layer}", block, widths[layer])
+        else:
+            shapes |= _block(f"{name}.blocks.{layer}", block, width)
+    for block in stack.attention_blocks:  # all layers share one table (`model/nn/stack.py`)
         if isinstance(relative := block.attention.positions, Relative):
             shapes[f"{name}.relative.weight"] = (relative.buckets, block.attention.heads)
     if stack.final_norm:
-        shapes |= _norm(f"{name}.final_norm", width, stack.blocks[-1].norm)
+        shapes |= _norm(f"{name}.final_norm", width, stack.attention_blocks[-1].norm)
+    return shapes
+
+
+def _characters(name: str, config: CharacterTokens) -> Shapes:
+    channels, size = sum(config.filters), config.character_width
+    shapes = _linear(name, config.width, channels, True)
+    shapes[f"{name}.spelling"] = (config.vocabulary * (1 + config.longest),)
+    shapes[f"{name}.characters.weight"] = (SYMBOLS, size)
+    for number, count in enumerate(config.filters):
+        shapes |= _linear(f"{name}.filters.{number}", count, (number + 1) * size, True)
+    for number in range(config.highways):
+        shapes |= _linear(f"{name}.highways.{number}", 2 * channels, channels, True)
+    return shapes
+
+
+def _recurrent(name: str, layer: Recurrent, inputs: int) -> Shapes:
+    shapes: Shapes = {}
+    gates = 4 * layer.cells
+    for direction in range(layer.directions):
+        cells = f"{name}.directions.{direction}"
+        shapes[f"{cells}.input"] = (gates, inputs // layer.directions)
+        shapes |= {f"{cells}.state": (gates, layer.width), f"{cells}.bias": (gates,)}
+        if layer.width < layer.cells:
+            shapes[f"{cells}.project"] = (layer.width, layer.cells)
     return shapes
 
 

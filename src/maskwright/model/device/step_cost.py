@@ -26,7 +26,8 @@ from torch import nn
 
 from maskwright.model.batch import Batch
 from maskwright.model.nn.attention import keys_read
-from maskwright.model.nn.config import Block, TransformerConfig
+from maskwright.model.nn.config import Block, Recurrent, TransformerConfig
+from maskwright.model.nn.recurrent import LSTMCells
 from maskwright.model.nn.stack import BlockModule, Selection, StackModule
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import NetworkWork, Objective
@@ -84,7 +85,9 @@ def cost(model: Transformer, length: int, memory_length: int = 0, num_global: fl
 
 
 def _body(stack: StackModule, num_global: float) -> int:
-    layers = sum(_matrices(layer) - _queries(layer, num_global) for layer in _layers(stack))
+    cells = [cell for cell in stack.modules() if isinstance(cell, LSTMCells)]
+    layers = sum(2 * weight.numel() for cell in cells for weight in cell.matrices)
+    layers += sum(_matrices(layer) - _queries(layer, num_global) for layer in _layers(stack))
     return layers + _matrices(stack.embeddings) - _memory(stack)
 
 
@@ -111,7 +114,7 @@ def _last(
     chosen: bool = False,
 ) -> float:
     """A last layer without the keys and values, which are of all positions."""
-    if not stack.config.blocks:
+    if not stack.config.attention_blocks:
         return 0
     *_, layer = _layers(stack)
     readers = [layer.attention, *([layer.cross_attention] if _crosses(layer) else [])]
@@ -123,10 +126,11 @@ def _last(
 
 
 def _layers(stack: StackModule) -> Iterator[BlockModule]:
+    """The layers with attention, in order."""
     for source in stack.config.weights_of:
         layer = stack.blocks[str(source)]
-        assert isinstance(layer, BlockModule)
-        yield layer
+        if isinstance(layer, BlockModule):
+            yield layer
 
 
 def _crosses(layer: BlockModule) -> bool:
@@ -202,7 +206,9 @@ def kept_bytes(config: TransformerConfig, tokens: int, itemsize: int) -> int:
     return itemsize * tokens * sum(_numbers(block, config.width) for block in stack.blocks[:-1])
 
 
-def _numbers(block: Block, width: int) -> int:
+def _numbers(block: Block | Recurrent, width: int) -> int:
+    if isinstance(block, Recurrent):  # four gates, a cell and a state
+        return block.directions * (5 * block.cells + block.width)
     attention, inner = block.attention, block.feed_forward
     around = 2 + 2 * inner.gated if inner.activation != "relu" or inner.gated else 1
     vectors = 4 if attention.global_tokens is None else 6  # with keys and values of global tokens

@@ -92,7 +92,7 @@ def config(fields: Fields) -> TransformerConfig:
     encoder = post_norm.encoder(fields, DEFAULTS)
     rate = fields.rate("classifier_dropout", encoder.embeddings.dropout)
     options: dict[str, dict[str, Any]] = {
-        "replaced": {"transform": encoder.blocks[0].feed_forward.activation},
+        "replaced": {"transform": encoder.attention_blocks[0].feed_forward.activation},
         "sequence": {"transform": "gelu", "input_dropout": rate, "dropout": rate},
         "token": {"dropout": rate},
         "choice": {"transform": "gelu", "dropout": fields.rate("summary_last_dropout", 0.1)},

@@ -58,7 +58,7 @@ HEADS = {"sequence": ("score",), "token": ("score",), "span": ("qa_outputs",)}
 
 
 def _theta(config: TransformerConfig) -> float | None:
-    positions = config.decoder and config.decoder.blocks[0].attention.positions
+    positions = config.decoder and config.decoder.attention_blocks[0].attention.positions
     return positions.theta if isinstance(positions, Rotary) else None
 
 
@@ -173,7 +173,7 @@ def weights(config: TransformerConfig) -> list[Rule]:
     if any(head.kind == "span" for head in config.heads):
         body = "transformer."
     rules: list[Rule] = [Rename(f"{body}embed_tokens.weight", "tokens.weight")]
-    for layer, block in enumerate(config.decoder.blocks):
+    for layer, block in enumerate(config.decoder.attention_blocks):
         rules += _block(f"{body}layers.{layer}", f"decoder.blocks.{layer}", block)
     rules += norm(f"{body}norm", "decoder.final_norm", bias=False)
     return [*rules, *projection_rules(config, "lm_head.weight"), *head_rules(config, HEADS)]

@@ -76,7 +76,7 @@ OLD_THETA = {GLOBAL: "global_rope_theta", LOCAL: "local_rope_theta"}
 
 
 def _blocks(config: TransformerConfig) -> tuple[Block, ...]:
-    return () if config.encoder is None else config.encoder.blocks
+    return () if config.encoder is None else config.encoder.attention_blocks
 
 
 def _kinds(config: TransformerConfig) -> list[str]:
@@ -288,13 +288,13 @@ def weights(config: TransformerConfig) -> list[Rule]:
     assert config.encoder is not None
     head = config.vocabulary_head
     body = "" if bare(config) else PREFIX
-    bias = config.encoder.blocks[0].norm.bias
+    bias = config.encoder.attention_blocks[0].norm.bias
     rules: list[Rule] = [
         Rename(f"{body}embeddings.tok_embeddings.weight", "tokens.weight"),
         *norm(f"{body}embeddings.norm", "encoder.embeddings.norm", bias=bias),
         *norm(f"{body}final_norm", "encoder.final_norm", bias=bias),
     ]
-    for layer, block in enumerate(config.encoder.blocks):
+    for layer, block in enumerate(config.encoder.attention_blocks):
         rules += _block(f"{body}layers.{layer}", f"encoder.blocks.{layer}", block)
     if head is not None:
         rules += linear("head.dense", "vocabulary_head.transform", bias=bias)

@@ -61,7 +61,9 @@ COORDINATES: dict[str, Coordinate] = {
     "n_layer": "decoder.blocks.#",
     "n_head": "decoder.blocks.0.attention.heads",
     "n_positions": "decoder.embeddings.positions.length",
-    "afn": lambda c: c.decoder and THEIRS.get(c.decoder.blocks[0].feed_forward.activation),
+    "afn": lambda c: (
+        c.decoder and THEIRS.get(c.decoder.attention_blocks[0].feed_forward.activation)
+    ),
     "resid_pdrop": "decoder.blocks.0.dropout",
     "attn_pdrop": "decoder.blocks.0.attention.dropout",
     "embd_pdrop": "decoder.embeddings.dropout",

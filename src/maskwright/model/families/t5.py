@@ -66,7 +66,7 @@ HEADS = {
 
 
 def _projection(config: TransformerConfig) -> str | None:
-    forward = config.encoder and config.encoder.blocks[0].feed_forward
+    forward = config.encoder and config.encoder.attention_blocks[0].feed_forward
     if not forward:
         return None
     if forward.gated:
@@ -78,7 +78,7 @@ def _tied(config: TransformerConfig) -> bool:
     """What `tie_word_embeddings` says; a bare body says what its version does."""
     if config.vocabulary_head is not None:
         return config.vocabulary_head.scaled
-    return not next(iter(config.stacks.values())).blocks[0].feed_forward.gated
+    return not next(iter(config.stacks.values())).attention_blocks[0].feed_forward.gated
 
 
 COORDINATES: dict[str, Coordinate] = {
@@ -240,7 +240,7 @@ def weights(config: TransformerConfig) -> list[Rule]:
             Rename(f"{first_attention}.relative_attention_bias.weight", f"{side}.relative.weight"),
             *norm(f"{body}{side}.final_layer_norm", f"{side}.final_norm", bias=False),
         ]
-        for layer, block in enumerate(stack.blocks):
+        for layer, block in enumerate(stack.attention_blocks):
             rules += _block(f"{body}{side}.block.{layer}.layer", f"{side}.blocks.{layer}", block)
     head = config.vocabulary_head
     if head is not None and head.tied:

@@ -213,15 +213,17 @@ class _GraphFactory:
         """The ids of a text.
 
         Raises:
-            IncompatibleError: the network reads images, which graphs here do not.
+            IncompatibleError: the network reads images, or its layers have no attention, which
+                graphs here do not know.
         """
-        if isinstance(self.network.config.tokens, Patches):
+        reads_images = isinstance(self.network.config.tokens, Patches)
+        if reads_images or len(self.stack.attention_blocks) < len(self.stack.blocks):
             raise IncompatibleError(
-                "a network that reads images is not written as a graph",
-                where="tokens",
-                found="patches of images",
-                wanted="a network that reads ids of tokens",
-                do="use the model's folder itself, which transformers loads, or engine torch",
+                "such a network is not written as a graph",
+                where="tokens" if reads_images else "blocks",
+                found="patches of images" if reads_images else "recurrent layers",
+                wanted="ids of tokens, and layers with attention",
+                do="use the model's folder itself, or engine torch",
             )
         rule, below = self.stack.global_tokens, self.network.config.tokens.vocabulary
         return Port(IDS, axes, self.ids, below, None if rule is None else rule.parts_at)
@@ -235,7 +237,7 @@ class _GraphFactory:
     def keys(self, name: str, length: str, *, cross: bool = False) -> Port:
         decoder = self.network.config.decoder
         assert decoder is not None
-        block = decoder.blocks[0]
+        block = decoder.attention_blocks[0]
         attention = block.cross_attention if cross else block.attention
         assert attention is not None
         axes = (len(decoder.blocks), "batch", attention.num_key_heads, length, attention.head_width)
@@ -407,7 +409,10 @@ def _prefix(head: Head, heads: Sequence[Head]) -> str:
 
 def _counts_positions(stack: Stack) -> bool:
     """Whether the stack uses absolute positions, as opposed to relative distances only."""
-    kinds = (stack.embeddings.positions, *(block.attention.positions for block in stack.blocks))
+    kinds = (
+        stack.embeddings.positions,
+        *(block.attention.positions for block in stack.attention_blocks),
+    )
     return any(isinstance(kind, Learned | Sinusoidal | Rotary) for kind in kinds)
 
 
@@ -433,7 +438,7 @@ def _require_plain(network: Transformer) -> None:
 def _require_equal_layers(stack: Stack) -> None:
     """Check that the keys of all decoder layers have equal shapes, so that they can be stacked."""
     for kind in ("attention", "cross_attention"):
-        attentions = [getattr(block, kind) for block in stack.blocks]
+        attentions = [getattr(block, kind) for block in stack.attention_blocks]
         shapes = {(a.num_key_heads, a.head_width) for a in attentions if a is not None}
         if len(shapes) > 1:
             raise IncompatibleError(

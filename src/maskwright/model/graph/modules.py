@@ -249,7 +249,9 @@ class HeadScores(nn.Module):
         if self.config.pools:
             pooling = "lasttoken" if self.last else "cls"
             pooling = pooling if self.config.pooling == "place" else self.config.pooling
-            return (self.network.head(self.name, pooled(states, mask, pooling)),)
+            poolings = ("lasttoken", "max", "mean") if pooling == "concat" else (pooling,)
+            vectors = torch.cat([pooled(states, mask, kind) for kind in poolings], -1)
+            return (self.network.head(self.name, vectors),)
         scores = self.network.head(self.name, states)
         if self.config.kind == "span":
             return scores[..., 0], scores[..., 1]

@@ -190,10 +190,11 @@ def _packs(dtype: torch.dtype) -> bool:
 def fits(stack: StackModule) -> bool:
     """Whether the prepared blocks can apply all hooks of `stack`: there are none on the stack, a
     layer, a norm or the input of a sublayer, and all or no attention modules have a `before`. They
-    keep no states of earlier layers, which a mix reads."""
+    are layers of attention, and keep no states of earlier layers, which a mix reads."""
     before = {m.before is None for m in stack.modules() if isinstance(m, AttentionModule)}
     return (
         not stack.mixed_by
+        and len(stack.config.attention_blocks) == len(stack.config.blocks)
         and len(before) <= 1
         and not any(
             _hooked(module)

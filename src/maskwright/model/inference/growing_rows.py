@@ -303,7 +303,7 @@ class GrowingRows:
     def _views(self, count: int, positions: Tensor | None) -> list[_View]:
         view_of: dict[tuple[object, ...], _View] = {}
         views: list[_View] = []
-        for block in self.stack.config.blocks:
+        for block in self.stack.config.attention_blocks:
             attention = block.attention
             key = attention.view
             if key not in view_of:

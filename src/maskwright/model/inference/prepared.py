@@ -126,10 +126,11 @@ class PreparedStack:
             None if norm is None else PreparedNorm(norm, products.dtype, products.live)
         )
         # Layers with equal pattern, window and positions share an attention context.
-        attention_kinds = [block.attention.view for block in stack.config.blocks]
+        attention_kinds = [block.attention.view for block in stack.config.attention_blocks]
         distinct_kinds = list(dict.fromkeys(attention_kinds))
         self.attentions = [
-            stack.config.blocks[attention_kinds.index(kind)].attention for kind in distinct_kinds
+            stack.config.attention_blocks[attention_kinds.index(kind)].attention
+            for kind in distinct_kinds
         ]
         self.context_of = [distinct_kinds.index(kind) for kind in attention_kinds]
 
@@ -426,6 +427,7 @@ class Prepared:
         if self.encoder is None:
             raise ConfigError("this model has no encoder", where="encoder", do="use decode")
         facts["global_tokens"] = self.network.global_tokens(tokens, facts.get("positions"))
+        facts["visible"] = self.network.visible_words(tokens, facts.get("visible"))
         return self.encoder(self.network.token_vectors(tokens), **facts)
 
     @torch.no_grad()
@@ -439,7 +441,7 @@ class Prepared:
         """As `Transformer.decode`, with its arguments; a `cache` has this network's `dtype`."""
         if self.decoder is None or self.config.decoder is None:
             raise ConfigError("this model has no decoder", where="decoder", do="use encode")
-        crosses = self.config.decoder.blocks[0].cross_attention is not None
+        crosses = any(b.cross_attention is not None for b in self.config.decoder.attention_blocks)
         if crosses != (memory is not None):
             raise ConfigError(
                 "a decoder with cross-attention needs a memory, and only such a decoder",

@@ -91,7 +91,7 @@ class KVCache:
                     dtype=dtype,
                     device=device,
                 )
-                for block in stack.blocks
+                for block in stack.attention_blocks
             ]
         )
 

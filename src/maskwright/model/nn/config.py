@@ -6,10 +6,12 @@ per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 
 
     TransformerConfig   width, tokens, encoder, decoder, vocabulary_head, pooler, heads
       Tokens            vocabulary, width        (width != model width -> a projection)
+        or CharacterTokens  vocabulary, width, longest, filters, ...
         or Patches      image_size, patch_size, channels, width
       Stack             embeddings, blocks, weights_of, final_norm, final_dropout
         Embeddings      positions, segments, norm, scaled, dropout
         Block           attention, feed_forward, norm, placement, cross_attention, ...
+          or Recurrent  cells, width, directions, residual, ...
           Attention     heads, head_width, key_heads, pattern, window, global_tokens, ...
           FeedForward   width, activation, gated, bias, dropout
           Norm          kind, eps, bias
@@ -28,7 +30,7 @@ from maskwright.base.errors import ConfigError
 
 Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh"]
 HeadKind = Literal["sequence", "token", "span", "choice", "patch"]
-TextPooling = Literal["place", "mean", "max"]
+TextPooling = Literal["place", "mean", "max", "concat"]
 GlobalRule = Literal["none", "first", "question", "answer"]
 ChunkPooling = Literal["mean", "max", "differences"]
 
@@ -216,6 +218,16 @@ class Block:
     attention_norm: bool = True
     dropout: float = 0.0
 
+    @property
+    def pattern(self) -> Literal["bidirectional", "causal"]:
+        """The pattern of its self-attention."""
+        return self.attention.pattern
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """The window of its self-attention."""
+        return self.attention.window
+
     def __post_init__(self) -> None:
         _rate("block.dropout", self.dropout)
         over = self.cross_attention
@@ -226,15 +238,52 @@ class Block:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Recurrent:
+    """One layer of `cells` LSTM cells, which gives states of `width` numbers for each of its
+    `directions`, one after the other: from left to right (1), and from right to left beside it (2).
+    The two halves never read each other. Fewer numbers than cells are a projection, which is what
+    the next step reads, too (Sak et al. 2014, arXiv:1402.1128, section 2). `residual` adds the
+    input. `dropout` drops the same numbers at all positions of a row (Gal & Ghahramani 2016,
+    arXiv:1512.05287), `weight_dropout` weights between a step and the next (Merity et al. 2018,
+    arXiv:1708.02182, section 2)."""
+
+    cells: int
+    width: int
+    directions: Literal[1, 2] = 1
+    residual: bool = False
+    dropout: float = 0.0
+    weight_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        _within("recurrent.cells", self.cells, LARGEST["width"])
+        _within("recurrent.width", self.width, self.cells)
+        _rate("recurrent.dropout", self.dropout)
+        _rate("recurrent.weight_dropout", self.weight_dropout)
+
+    @property
+    def pattern(self) -> Literal["causal", "bidirectional"]:
+        """What a state sees; of two directions, each half sees one side."""
+        return "causal" if self.directions == 1 else "bidirectional"
+
+    @property
+    def window(self) -> None:
+        """How far it sees has no limit."""
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Embeddings:
-    """Embeddings of a stack; `scaled` multiplies token vectors by the square root of their
-    width."""
+    """Embeddings of a stack; `scaled` multiplies token vectors by the square root of their width.
+    `locked` drops the same numbers at all positions of a row; `twice` gives each vector twice, for
+    layers of two directions."""
 
     positions: Learned | Sinusoidal | None = None
     segments: int = 0
     norm: Norm | None = None
     scaled: bool = False
     dropout: float = 0.0
+    locked: bool = False
+    twice: bool = False
 
     def __post_init__(self) -> None:
         _within("embeddings.segments", self.segments, LARGEST["vocabulary"], 0)
@@ -244,10 +293,10 @@ class Embeddings:
 @dataclass(frozen=True, kw_only=True)
 class Stack:
     """Layers in order; layer `i` uses the weights of layer `weights_of[i]`. A stack without layers
-    gives the embeddings as they are (static vectors)."""
+    gives the embeddings as they are (static vectors). Its layers are all of one kind."""
 
     embeddings: Embeddings
-    blocks: tuple[Block, ...]
+    blocks: tuple[Block | Recurrent, ...]
     weights_of: tuple[int, ...]
     final_norm: bool = False
     final_dropout: float = 0.0
@@ -255,8 +304,10 @@ class Stack:
     def __post_init__(self) -> None:
         _rate("stack.final_dropout", self.final_dropout)
         _within("stack.blocks", len(self.blocks), LARGEST["layers"], 0)
-        normed = bool(self.blocks) or not self.final_norm
-        _require(normed, "stack.final_norm", True, "false in a stack without layers")
+        normed = bool(self.attention_blocks) or not self.final_norm
+        _require(normed, "stack.final_norm", True, "false in a stack without such layers")
+        of_one_kind = len(self.attention_blocks) in (0, len(self.blocks))
+        _require(of_one_kind, "stack.blocks", "two kinds of layers", "layers of one kind")
         counts = len(self.weights_of), len(self.blocks)
         _require(counts[0] == counts[1], "stack.weights_of", *counts)
         for layer, source in enumerate(self.weights_of):
@@ -265,29 +316,60 @@ class Stack:
             _require(fits, where, source, valid)
 
     @property
+    def attention_blocks(self) -> tuple[Block, ...]:
+        """The layers with attention: all or none."""
+        return tuple(block for block in self.blocks if isinstance(block, Block))
+
+    @property
     def global_tokens(self) -> GlobalTokens | None:
         """Which tokens are global in the layers that have such; None without such layers."""
-        rules = (block.attention.global_tokens for block in self.blocks)
+        rules = (block.attention.global_tokens for block in self.attention_blocks)
         return next((rule for rule in rules if rule is not None), None)
 
     @property
     def longest(self) -> int | None:
         """The most tokens there are positions for; None where distances alone are told."""
-        kinds = (self.embeddings.positions, *(block.attention.positions for block in self.blocks))
+        of_layers = (block.attention.positions for block in self.attention_blocks)
+        kinds = (self.embeddings.positions, *of_layers)
         limited = (kind for kind in kinds if isinstance(kind, Learned | Sinusoidal | Rotary))
         return min((kind.length for kind in limited), default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """Rows of the embedding table, and their width."""
+    """Rows of the embedding table, and their width. `dropout` drops whole rows, which are words
+    (Gal & Ghahramani 2016, arXiv:1512.05287, section 4.2)."""
 
     vocabulary: int
     width: int
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         _within("tokens.vocabulary", self.vocabulary, LARGEST["vocabulary"])
         _within("tokens.width", self.width, LARGEST["width"])
+        _rate("tokens.dropout", self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharacterTokens:
+    """Tokens whose vectors are made of their characters (`nn/characters.py`): of at most `longest`
+    bytes, each a vector of `character_width`; `filters` says how many filters there are over 1, 2,
+    … bytes."""
+
+    vocabulary: int
+    width: int
+    longest: int
+    character_width: int
+    filters: tuple[int, ...]
+    highways: int
+
+    def __post_init__(self) -> None:
+        _within("tokens.vocabulary", self.vocabulary, LARGEST["vocabulary"])
+        _within("tokens.longest", self.longest, 1 << 10)
+        _within("tokens.filters", len(self.filters), 1 << 6)
+        for size in (self.width, self.character_width, sum(self.filters)):
+            _within("tokens.width", size, LARGEST["width"])
+        _within("tokens.highways", self.highways, 1 << 6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,9 +428,10 @@ class Head:
     norm; `input_dropout` stands before it, `dropout` after it. `bias` is the projection's.
     Layers `over` the pieces of a text let these see each other before one vector is made of
     them (`model/nn/transformer.py`). `pooling`: what is read of a text is the state of one
-    place, or the mean or the largest of each number over its tokens. With `layer_mix` the head
-    reads, in place of the last layer's states, a learned mix of those of all layers (Peters et
-    al. 2018, arXiv:1802.05365, equation 1)."""
+    place, or the mean or the largest of each number over its tokens, or the last state, the
+    largest numbers and the mean in a row (`concat`; Howard & Ruder 2018, arXiv:1801.06146,
+    section 3.3). With `layer_mix` the head reads, in place of the last layer's states, a learned
+    mix of those of all layers (Peters et al. 2018, arXiv:1802.05365, equation 1)."""
 
     name: str
     kind: HeadKind
@@ -380,6 +463,11 @@ class Head:
         """Whether it reads one position per text."""
         return self.kind in ("sequence", "choice")
 
+    @property
+    def num_poolings(self) -> int:
+        """How many states make the vector that it reads."""
+        return 3 if self.pooling == "concat" else 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
@@ -387,7 +475,7 @@ class TransformerConfig:
     what positions are made of; images are read by an encoder alone."""
 
     width: int
-    tokens: Tokens | Patches
+    tokens: Tokens | CharacterTokens | Patches
     encoder: Stack | None = None
     decoder: Stack | None = None
     vocabulary_head: VocabularyHead | None = None
@@ -403,6 +491,13 @@ class TransformerConfig:
         if any(head.layer_mix for head in self.heads):
             is_only = len(self.heads) == 1 and self.vocabulary_head is None
             _require(is_only, "heads.layer_mix", "another head beside it", "one head, which mixes")
+        for name, stack in self.stacks.items():
+            widths = layer_widths(stack, self.width)
+            _require(widths[-1] == self.width, f"{name}.blocks", widths[-1], f"width {self.width}")
+            alike = set(widths) == {self.width} or not any(head.layer_mix for head in self.heads)
+            _require(alike, "heads.layer_mix", f"layers of the widths {widths}", "one width")
+        wide = self.pooler and any(head.pooling == "concat" for head in self.heads)
+        _require(not wide, "heads.pooling", "concat", "another one, in a model with a pooler")
         if isinstance(self.tokens, Patches):
             texts_only = self.decoder is not None or self.vocabulary_head is not None
             _require(not texts_only, "tokens", "patches", "tokens, for a decoder or a vocabulary")
@@ -426,6 +521,14 @@ class TransformerConfig:
         """The most tokens every stack has positions for; None where there is no such limit."""
         limits = (stack.longest for stack in self.stacks.values())
         return min((limit for limit in limits if limit is not None), default=None)
+
+
+def layer_widths(stack: Stack, width: int) -> list[int]:
+    """How many numbers the embeddings' output has, and each layer's, in a model of that width."""
+    widths = [width]
+    for block in stack.blocks:
+        widths.append(block.width * block.directions if isinstance(block, Recurrent) else width)
+    return widths
 
 
 def layers(block: Block, count: int) -> tuple[tuple[Block, ...], tuple[int, ...]]:

@@ -22,7 +22,9 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.model.nn.attention import AttentionModule
+from maskwright.model.nn.characters import CharacterVectors
 from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.recurrent import LSTMCells
 from maskwright.model.nn.stack import LayerMix, StackModule
 from maskwright.model.nn.transformer import HeadModule, Transformer, VocabularyHeadModule
 
@@ -93,6 +95,11 @@ def initialise(
         if isinstance(module, nn.Embedding):
             fan = model.config.width**-0.5 if id(module) in tables else 1.0
             draw.table(module.weight, fan)
+        elif isinstance(module, CharacterVectors):
+            draw.matrix(module.weight, 1, 1.0)
+            draw.bias(module.bias, module.in_features)
+            numbers = range(module.config.vocabulary)  # until a tokenizer says what stands there
+            module.spell([*map(str, numbers)], [False] * len(numbers))
         elif isinstance(module, nn.Linear):
             draw.matrix(module.weight, spread.get(name, 1), shrink.get(name, 1.0))
             draw.bias(module.bias, module.in_features)
@@ -101,6 +108,10 @@ def initialise(
                 draw.matrix(module.weight, 1, 1.0)
             inputs = model.config.tokens.width if module.weight is None else module.weight.shape[1]
             draw.bias(module.bias, inputs)
+        elif isinstance(module, LSTMCells):
+            for weight in module.matrices:
+                draw.matrix(weight, 1, 1.0)
+            draw.bias(module.bias, module.config.cells)
         elif isinstance(module, LayerMix):
             module.weights.zero_()
             module.scale.fill_(1.0)

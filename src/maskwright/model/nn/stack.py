@@ -27,10 +27,12 @@ from maskwright.model.nn.config import (
     Block,
     Embeddings,
     Learned,
+    Recurrent,
     Relative,
     Rotary,
     Sinusoidal,
     Stack,
+    layer_widths,
 )
 from maskwright.model.nn.kernels.dropout import add_dropped, dropout
 from maskwright.model.nn.kernels.linear import Linear
@@ -43,6 +45,7 @@ from maskwright.model.nn.layers import (
 )
 from maskwright.model.nn.mask import AttentionMask, bidirectional, pattern
 from maskwright.model.nn.mask import prefix as prefix_of
+from maskwright.model.nn.recurrent import RecurrentModule, Steps, locked_dropout
 
 # From this share of the positions on, choosing costs more than it saves.
 WORTH = 0.75
@@ -123,7 +126,8 @@ class EmbeddingsModule(nn.Module):
             self.position = EmbeddingTable(positions.length + positions.offset, token_width)
         self.segment = EmbeddingTable(config.segments, token_width) if config.segments else None
         self.norm = NormModule(config.norm, token_width) if config.norm is not None else None
-        self.project = Linear(token_width, width) if token_width != width else None
+        inputs = token_width * (1 + config.twice)
+        self.project = Linear(inputs, width) if inputs != width else None
 
     def forward(
         self,
@@ -146,7 +150,9 @@ class EmbeddingsModule(nn.Module):
             x = x + (self.segment.weight[0] if segments is None else self.segment(segments))
         if self.norm is not None:
             x = self.norm(x)
-        x = dropout(x, self.config.dropout, self.training)
+        drop = locked_dropout if self.config.locked else dropout
+        x = drop(x, self.config.dropout, self.training)
+        x = torch.cat([x, x], -1) if self.config.twice else x
         return x if self.project is None else self.project(x)
 
     def _position_vectors(self, vectors: Tensor, positions: Tensor | None, start: int) -> Tensor:
@@ -288,13 +294,19 @@ class StackModule(nn.Module):
         super().__init__()
         self.config = config
         self.embeddings = EmbeddingsModule(config.embeddings, token_width, width)
+        widths = layer_widths(config, width)
         self.blocks = nn.ModuleDict(
-            {str(i): BlockModule(config.blocks[i], width) for i in sorted(set(config.weights_of))}
+            {
+                str(i): RecurrentModule(block, widths[i])
+                if isinstance(block := config.blocks[i], Recurrent)
+                else BlockModule(block, width)
+                for i in sorted(set(config.weights_of))
+            }
         )
         self.relative: nn.Embedding | None = None
         relative = {
             (b.attention.positions, b.attention.heads)
-            for b in config.blocks
+            for b in config.attention_blocks
             if isinstance(b.attention.positions, Relative)
         }
         if len(relative) > 1:
@@ -306,7 +318,9 @@ class StackModule(nn.Module):
         for table, heads in relative:
             assert isinstance(table, Relative)
             self.relative = EmbeddingTable(table.buckets, heads)
-        self.final_norm = NormModule(config.blocks[-1].norm, width) if config.final_norm else None
+        self.final_norm = None
+        if config.final_norm:
+            self.final_norm = NormModule(config.attention_blocks[-1].norm, width)
         # The head's that reads a mix of layers: in a tuple, for its weights belong to the head.
         self.mixed_by: tuple[LayerMix, ...] = ()
 
@@ -339,19 +353,27 @@ class StackModule(nn.Module):
             )
         selection, states = None, list[Tensor]()
         last_layer = len(self.config.weights_of) - 1
-        has_last = last_layer >= 0 and not self.mixed_by
+        has_last = bool(self.config.attention_blocks) and not self.mixed_by
+        steps: list[Steps] = []
         if at is not None and trace is None and cache is None and has_last:
             selection = Selection.of(at, len(x), count)
         for layer, source in enumerate(self.config.weights_of):
-            attention = self.config.blocks[layer].attention
+            if trace is not None:
+                trace.hidden.append(x)
+            states += [x] if self.mixed_by else []
+            block = self.config.blocks[layer]
+            if isinstance(block, Recurrent):
+                for backward in (False, True)[len(steps) : block.directions]:
+                    facts = bidirectional if visible is None else visible
+                    steps.append(Steps.of(facts, (len(x), count), backward, x))
+                x = self.blocks[str(source)](x, steps)
+                continue
+            attention = block.attention
             kind = attention.view
             if kind not in sights:
                 sights[kind] = self._sight(
                     attention, visible, prefix, positions, start, x, trace, global_tokens
                 )
-            if trace is not None:
-                trace.hidden.append(x)
-            states += [x] if self.mixed_by else []
             x = self.blocks[str(source)](
                 x,
                 sights[kind],

@@ -32,8 +32,10 @@ from torch import Tensor, nn
 
 from maskwright.base.errors import ConfigError, DataError, near
 from maskwright.model.nn.attention import KVCache
+from maskwright.model.nn.characters import CharacterVectors
 from maskwright.model.nn.config import (
     Block,
+    CharacterTokens,
     ChunkPooling,
     Embeddings,
     Head,
@@ -47,7 +49,7 @@ from maskwright.model.nn.config import (
 from maskwright.model.nn.kernels.dropout import dropout
 from maskwright.model.nn.kernels.linear import Linear, spare_rows
 from maskwright.model.nn.layers import ACTIVATIONS, NormModule
-from maskwright.model.nn.mask import AttentionMask, same_document
+from maskwright.model.nn.mask import AttentionMask, real, same_document
 from maskwright.model.nn.stack import EmbeddingTable, LayerMix, StackModule, Trace
 
 
@@ -106,6 +108,7 @@ class HeadModule(nn.Module):
     def __init__(self, config: Head, width: int, num_layers: int = 0) -> None:
         super().__init__()
         self.config = config
+        width *= config.num_poolings
         self.transform: nn.Linear | None = None
         if config.transform is not None:
             has_bias = config.norm is None or config.norm.bias
@@ -180,14 +183,14 @@ def layers_over(config: TransformerConfig, count: int = 2) -> Stack:
     Raises:
         ConfigError: the stack has no layers.
     """
-    if not list(config.stacks.values())[-1].blocks:
+    if not list(config.stacks.values())[-1].attention_blocks:
         raise ConfigError(
             "layers over the pieces of a text are shaped as those of the model",
             where="long",
-            found="a model without layers",
-            do="choose another way for long texts: static vectors read texts of any length",
+            found="a model without layers of attention",
+            do="choose another way for long texts: such models read texts of any length",
         )
-    last_block = list(config.stacks.values())[-1].blocks[-1]
+    last_block = list(config.stacks.values())[-1].attention_blocks[-1]
     context = replace(
         last_block.attention,
         pattern="bidirectional",
@@ -254,9 +257,11 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         tokens, width = config.tokens, config.width
-        self.tokens: EmbeddingTable | PatchProjection
+        self.tokens: EmbeddingTable | CharacterVectors | PatchProjection
         if isinstance(tokens, Patches):
             self.tokens = PatchProjection(tokens)
+        elif isinstance(tokens, CharacterTokens):
+            self.tokens = CharacterVectors(tokens)
         else:
             self.tokens = EmbeddingTable(tokens.vocabulary, tokens.width)
         self.encoder = StackModule(config.encoder, tokens.width, width) if config.encoder else None
@@ -313,11 +318,21 @@ class Transformer(nn.Module):
             self.token_vectors(tokens),
             positions=positions,
             segments=segments,
-            visible=visible,
+            visible=self.visible_words(tokens, visible),
             trace=trace,
             at=at,
             global_tokens=self.global_tokens(tokens, positions),
         )
+
+    def visible_words(
+        self, tokens: TokensOrVectors, visible: AttentionMask | None
+    ) -> AttentionMask | None:
+        """`visible` without the tokens that continue a word whose vector is made of its
+        characters; these have the state of its first token."""
+        if not isinstance(self.tokens, CharacterVectors) or tokens.is_floating_point():
+            return visible
+        begins = real(self.tokens.begins(tokens))
+        return begins if visible is None else visible & begins
 
     def global_tokens(
         self, tokens: TokensOrVectors, positions: Int[Tensor, "#B T"] | None = None
@@ -379,7 +394,7 @@ class Transformer(nn.Module):
         """
         if self.decoder is None or self.config.decoder is None:
             raise ConfigError("this model has no decoder", where="decoder", do="use encode")
-        crosses = self.config.decoder.blocks[0].cross_attention is not None
+        crosses = any(b.cross_attention is not None for b in self.config.decoder.attention_blocks)
         if crosses != (memory is not None):
             raise ConfigError(
                 "a decoder with cross-attention needs a memory, and only such a decoder",
@@ -431,7 +446,12 @@ class Transformer(nn.Module):
                     wanted=f"0 to {self.config.tokens.vocabulary - 1}",
                     do="use the tokenizer that belongs to this model",
                 )
-        return self.tokens(tokens)
+        vectors = self.tokens(tokens)
+        rate = getattr(self.config.tokens, "dropout", 0.0)
+        if self.training and rate:
+            mask = dropout(vectors.new_ones(self.config.tokens.vocabulary, 1), rate, True)
+            vectors = vectors * mask[tokens]
+        return vectors
 
     # -------------------------------------------------------------------------------------- heads
     def logits(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any V"]:

@@ -25,6 +25,7 @@ def vocabulary(reader: Tokenizer | ImageProcessor | None) -> Vocabulary:
         pad=0 if tokenizer.pad is None else tokenizer.pad,
         begin=tokenizer.classify if tokenizer.begin is None else tokenizer.begin,
         end=end_of_text(tokenizer),
+        unknown=tokenizer.unknown,
         sentinels=tokenizer.sentinels,
     )
 

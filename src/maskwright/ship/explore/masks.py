@@ -29,7 +29,7 @@ from maskwright.base import catalogue
 from maskwright.base.errors import IncompatibleError, MaskwrightError
 from maskwright.model.batch import Batch
 from maskwright.model.families.base.family import Family, family
-from maskwright.model.nn.config import Stack, Tokens, TransformerConfig
+from maskwright.model.nn.config import Block, Patches, Recurrent, Stack, TransformerConfig
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective, Vocabulary
 from maskwright.model.objectives.base.spec import Member, Spec, member_of
@@ -87,8 +87,11 @@ def slender(config: TransformerConfig) -> TransformerConfig:
     def thin(stack: Stack | None) -> Stack | None:
         if stack is None:
             return None
-        blocks = []
+        blocks: list[Block | Recurrent] = []
         for block in stack.blocks:
+            if isinstance(block, Recurrent):
+                blocks.append(replace(block, cells=4, width=4 // block.directions))
+                continue
             over = block.cross_attention
             blocks.append(
                 replace(
@@ -100,10 +103,13 @@ def slender(config: TransformerConfig) -> TransformerConfig:
             )
         return replace(stack, blocks=tuple(blocks))
 
+    directions = [getattr(b, "directions", 1) for s in config.stacks.values() for b in s.blocks]
     return replace(
         config,
         width=4,
-        tokens=replace(config.tokens, width=min(4, config.tokens.width)),
+        tokens=replace(
+            config.tokens, width=min(4 // max(directions, default=1), config.tokens.width)
+        ),
         encoder=thin(config.encoder),
         decoder=thin(config.decoder),
     )
@@ -117,7 +123,7 @@ def architectures(family: Family, vocabulary: int) -> list[TransformerConfig]:
     return [
         replace(config, tokens=replace(config.tokens, vocabulary=vocabulary))
         for config in configs
-        if isinstance(config.tokens, Tokens)
+        if not isinstance(config.tokens, Patches)
     ]
 
 
@@ -325,9 +331,11 @@ def matrix_row(
 
 
 def layers(stack: Stack) -> list[list[Any]]:
-    """Return [pattern, left window, right window] of each layer; windows are None if unlimited."""
-    attentions = [block.attention for block in stack.blocks]
-    return [[a.pattern, *(a.window or (None, None))] for a in attentions]
+    """Return [pattern, left window, right window] of each layer; windows are None if unlimited. The
+    pattern of layers whose halves read in two directions is `apart`."""
+    patterns = ["apart" if getattr(b, "directions", 1) == 2 else b.pattern for b in stack.blocks]
+    windows = [block.window or (None, None) for block in stack.blocks]
+    return [[pattern, *window] for pattern, window in zip(patterns, windows, strict=True)]
 
 
 def about_of(member: Member) -> str:

@@ -106,7 +106,7 @@ def with_global_tokens(config: TransformerConfig, task_type: TaskType) -> Transf
         block
         if block.attention.global_tokens is None
         else replace(block, attention=replace(block.attention, global_tokens=rule))
-        for block in encoder.blocks
+        for block in encoder.attention_blocks
     )
     return replace(config, encoder=replace(encoder, blocks=blocks))
 

@@ -30,8 +30,13 @@ LONG: tuple[Long, ...] = get_args(Long)
 LongText = Literal["as_trained", "windows", "refuse"]
 HIERARCHICAL, APART = "hierarchical", "apart"
 # Poolings by their names for users: the state of [CLS] (for decoders, of the last token), or the
-# mean or maximum of all states.
-POOLINGS: dict[str, TextPooling] = {"cls": "place", "mean": "mean", "max": "max"}
+# mean or maximum of all states, or the last state, the maximum and the mean one after the other.
+POOLINGS: dict[str, TextPooling] = {
+    "cls": "place",
+    "mean": "mean",
+    "max": "max",
+    "concat": "concat",
+}
 # Whether the head reads a learned mix of all layers.
 LAYER_MIX = "layer_mix"
 

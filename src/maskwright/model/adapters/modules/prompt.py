@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.adapters.base.adapter import AdapterModule
 from maskwright.model.adapters.prompt import PromptTuning
-from maskwright.model.nn.config import Patches
+from maskwright.model.nn.config import Tokens
 from maskwright.model.nn.mask import AttentionMask
 from maskwright.model.nn.stack import StackModule
 from maskwright.model.nn.transformer import Transformer
@@ -22,13 +22,13 @@ def branches(
     settings: PromptTuning, model: Transformer, generator: torch.Generator
 ) -> dict[str, SoftPrompt]:
     """Return a prompt for the first stack, initialised with vectors of random common tokens."""
-    if isinstance(model.config.tokens, Patches):
+    if not isinstance(model.config.tokens, Tokens):
         raise IncompatibleError(
             "a prompt of vectors stands before tokens",
             where="prompt",
-            found="a model that reads images",
-            wanted="a model that reads texts",
-            do="choose another method, such as lora or prefix",
+            found=f"a model that reads {type(model.config.tokens).__name__.lower()}",
+            wanted="a model with a table of tokens",
+            do="choose another method",
         )
     table = model.tokens.weight.detach()
     count = min(settings.common, len(table))

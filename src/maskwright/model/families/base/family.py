@@ -18,6 +18,7 @@ The contract of a member module:
                                  keys that are false where a file lacks a part
     TOKEN_IDS                    if it has any: further ids in config.json, each by its token's role
     FORMERLY                     if it has any: old names of classes, each with today's
+    FINE_TUNING                  if it has any: method, layer_decay and schedule of fine-tuning
     config(fields)               HF config -> our config
     weights(config)              the rules for its tensors
 
@@ -251,6 +252,7 @@ class Family:
         self.architectures: dict[str, Architecture] = module.ARCHITECTURES
         self._formerly: dict[str, str] = getattr(module, "FORMERLY", {})
         self.sizes: dict[str, dict[str, Any]] = module.SIZES
+        self.fine_tuning: dict[str, Any] = getattr(module, "FINE_TUNING", {})
         self._coordinates: dict[str, Coordinate] = module.COORDINATES
         self._constants: dict[str, Any] = module.CONSTANTS
         self.in_transformers = "library" not in self._constants

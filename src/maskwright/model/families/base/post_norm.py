@@ -141,7 +141,7 @@ def vocabulary_head(
 ) -> VocabularyHead | None:
     """The masked-language head of an architecture: dense, activation, norm, projection. Its
     activation is `transform`, or the blocks' if that is None."""
-    block = stack.blocks[0]
+    block = stack.attention_blocks[0]
     head = VocabularyHead(
         transform=transform or block.feed_forward.activation,
         norm=block.norm,

@@ -159,7 +159,7 @@ def weights(
             Rename(f"{body}{side}.embed_positions.weight", f"{entry}.position.weight"),
             *norm(f"{body}{side}.layernorm_embedding", f"{entry}.norm"),
         ]
-        for layer, block in enumerate(member.blocks):
+        for layer, block in enumerate(member.attention_blocks):
             theirs, ours = f"{body}{side}.layers.{layer}", f"{side}.blocks.{layer}"
             rules += _block(theirs, ours, block, names)
     if config.vocabulary_head is not None:

@@ -58,7 +58,7 @@ def with_windows(stack: Stack, sizes: list[int], rule: GlobalTokens) -> Stack:
             block,
             attention=replace(block.attention, window=(size // 2, size // 2), global_tokens=rule),
         )
-        for block, size in zip(stack.blocks, sizes, strict=True)
+        for block, size in zip(stack.attention_blocks, sizes, strict=True)
     )
     return replace(stack, blocks=blocks)
 
@@ -81,6 +81,6 @@ def rule_of_heads(config: TransformerConfig) -> str | None:
 
 
 def _windows(config: TransformerConfig) -> int | list[int]:
-    blocks = () if config.encoder is None else config.encoder.blocks
+    blocks = () if config.encoder is None else config.encoder.attention_blocks
     sizes = [sum(block.attention.window or ()) for block in blocks]
     return sizes[0] if len(set(sizes)) == 1 else sizes

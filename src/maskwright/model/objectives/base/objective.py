@@ -189,6 +189,7 @@ class Vocabulary:
     pad: int = 0
     begin: int | None = None
     end: int | None = None
+    unknown: int | None = None
     sentinels: tuple[int, ...] = ()
     images: ImageProcessor | None = None
 
@@ -262,7 +263,7 @@ def refuse_leak(name: str, stack: Stack, where: str, remedy: str) -> None:
         IncompatibleError: one can; the message has the first position and the layer.
     """
     length = 8
-    patterns = [masks.pattern(b.attention.pattern, b.attention.window) for b in stack.blocks]
+    patterns = [masks.pattern(b.pattern, b.window) for b in stack.blocks]
     reached = masks.reach(patterns, length)[0]
     leaks = [t for t in range(length - 1) if bool(reached[t, t + 1])]
     if not leaks:
@@ -276,7 +277,7 @@ def refuse_leak(name: str, stack: Stack, where: str, remedy: str) -> None:
     raise IncompatibleError(
         f"`{name}` would let position {position} see its own target (token {position + 1})",
         where=f"{where}.blocks.{layer}.attention",
-        found=f"pattern {stack.blocks[layer].attention.pattern}",
+        found=f"pattern {stack.blocks[layer].pattern}",
         wanted="a pattern that hides the next token from its predictor",
         do=remedy,
     )

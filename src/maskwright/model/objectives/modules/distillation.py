@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
-from maskwright.model.nn.config import Block, Learned, TransformerConfig
+from maskwright.model.nn.config import Block, Learned, Recurrent, TransformerConfig
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_divergence, vocabulary_loss
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives import causal
@@ -146,7 +146,7 @@ def start_from(student: Transformer, teacher: Transformer) -> None:
     remedy = "make both alike, or set objective.options.initialise = false"
     chosen = alternate_layers(len(theirs.blocks), len(ours.blocks))
     for block, layer in zip(ours.blocks, chosen, strict=True):
-        pairs = zip(_meanings(block), _meanings(theirs.blocks[layer]), strict=True)
+        pairs = zip(_meanings(block), _meanings(theirs.blocks[layer]), strict=False)
         for (field, value), (_, teachers) in pairs:
             _require_equal(f"model: {field}", value, teachers, remedy)
     table, teachers_table = ours.embeddings.positions, theirs.embeddings.positions
@@ -170,9 +170,12 @@ def start_from(student: Transformer, teacher: Transformer) -> None:
             parameter.copy_(weight)
 
 
-def _meanings(block: Block) -> list[tuple[str, object]]:
+def _meanings(block: Block | Recurrent) -> list[tuple[str, object]]:
     """The fields that change what weights of equal shapes mean."""
+    if isinstance(block, Recurrent):
+        return [("layer", "recurrent"), ("residual", block.residual)]
     return [
+        ("layer", "attention"),
         ("attention.heads", block.attention.heads),
         ("feed_forward.activation", block.feed_forward.activation),
         ("placement", block.placement),

@@ -11,6 +11,7 @@ from torch import Tensor
 from maskwright.base.errors import IncompatibleError
 from maskwright.base.randomness import key, uniforms
 from maskwright.model.batch import Batch
+from maskwright.model.nn.config import Block
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import (
@@ -36,11 +37,11 @@ class Hybrid(Objective):
         self.masked = Masked(model, options.masking, vocabulary)
         assert model.config.encoder is not None
         for layer, block in enumerate(model.config.encoder.blocks):
-            if block.attention.pattern != "bidirectional":
+            if not isinstance(block, Block) or block.pattern != "bidirectional":
                 raise IncompatibleError(
                     "`hybrid` needs a bidirectional encoder",
                     where=f"encoder.blocks.{layer}.attention",
-                    found=f"pattern {block.attention.pattern}",
+                    found=f"pattern {block.pattern}, {type(block).__name__}",
                     wanted="the pattern bidirectional in every layer",
                     do="choose an encoder family such as bert",
                 )

@@ -114,7 +114,7 @@ class MaskedPieces(Objective):
         (work,) = super().work(batch)
         scored = work.scored + int(batch.labels.sum())
         matrices = sum(p.numel() for p in self.over.parameters() if p.dim() == 2)
-        attentions = [block.attention for block in self.over.config.blocks]
+        attentions = [block.attention for block in self.over.config.attention_blocks]
         inner = sum(attention.heads * attention.head_width for attention in attentions)
         count = len(batch.labels)
         over = 2 * count * (matrices + 2 * count // len(batch.tokens) * inner)

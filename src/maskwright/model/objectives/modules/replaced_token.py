@@ -40,7 +40,7 @@ class ReplacedToken(Objective):
         super().__init__()
         detectors = [h.name for h in model.config.heads if h.kind == "token" and h.labels == 1]
         encoder = model.config.encoder
-        if encoder is None or not encoder.blocks or len(detectors) != 1:
+        if encoder is None or not encoder.attention_blocks or len(detectors) != 1:
             raise IncompatibleError(
                 "`replaced-token` needs layers and one token head with a single score",
                 where="model.heads",
@@ -142,14 +142,14 @@ def generator_config(
             feed_forward=replace(inner, width=max(1, round(inner.width * share(block)))),
         )
 
-    first_block = stack.blocks[0]
+    first_block = stack.attention_blocks[0]
     activation = first_block.feed_forward.activation
     return replace(
         config,
         width=round(config.width * share(first_block)),
         encoder=replace(
             stack,
-            blocks=tuple(reduced(block) for block in stack.blocks[:count]),
+            blocks=tuple(reduced(block) for block in stack.attention_blocks[:count]),
             weights_of=stack.weights_of[:count],
         ),
         vocabulary_head=VocabularyHead(transform=activation, norm=first_block.norm, bias=True),

@@ -77,6 +77,9 @@ export class Network {
   #stack(name, ids, facts) {
     const config = this.config[name];
     if (config === null) throw new Error(`this model has no ${name}`);
+    if (config.blocks.some(({ attention }) => attention === undefined)) {
+      throw new Error("this model has recurrent layers, which this page does not compute: use the commands of maskwright");
+    }
     if (config.blocks.some(({ attention }) => (attention.global_tokens?.which ?? "none") !== "none")) {
       throw new Error("this model has global tokens, which this page does not compute: use the commands of maskwright");
     }

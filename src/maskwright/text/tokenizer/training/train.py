@@ -14,7 +14,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import tokenizers
@@ -59,6 +59,8 @@ class TokenizerChoice:
     vocabulary: int = 8192
     """Number of ids, special tokens included; fewer are learned where the text gives no more."""
     lowercase: bool = False
+    spelled: bool = False
+    """Of the kind word: other words are spelled, a token for each character, and not unknown."""
     single_digits: bool = False
     """Every digit is a word of its own, so that numbers are spelled."""
     min_frequency: int | None = None
@@ -118,6 +120,10 @@ class TokenizerChoice:
                     found=repr(token),
                     wanted="each once, without spaces, between marks such as [ ] or < >",
                 )
+        if self.spelled and self.kind != "word":
+            raise ConfigError(
+                "only whole words are spelled", where="spelled", found=self.kind, wanted="word"
+            )
         if "</w>" in tokens and self.kind == "bpe":
             raise ConfigError("`</w>` marks the end of words here", where="specials")
         if self.unknown is None and self.kind in ("wordpiece", "word", "unigram"):
@@ -257,7 +263,7 @@ def _learn(sample: Iterable[str], choice: TokenizerChoice, note: Note) -> dict[s
         characters = _characters(sample, choice, note)
         return pipeline.bpe_model(specials, characters, [], unknown)
     if choice.kind == "word":
-        return pipeline.wordpiece_model(specials, _whole_words(sample, choice), str(unknown))
+        return pipeline.wordpiece_model(specials, _whole_words(sample, choice, note), str(unknown))
     words, inner_runs, alphabet = _spelled(_count(sample, choice), choice, note)
     if choice.kind == "unigram":
         scores = train_unigram(words, tokens=choice.room)
@@ -280,11 +286,16 @@ def _learn(sample: Iterable[str], choice: TokenizerChoice, note: Note) -> dict[s
 
 
 # ------------------------------------------------------------------------------ counting
-def _whole_words(sample: Iterable[str], choice: TokenizerChoice) -> list[str]:
-    """Return the most frequent words, the most frequent first."""
+def _whole_words(sample: Iterable[str], choice: TokenizerChoice, note: Note) -> list[str]:
+    """Return the characters that spell other words, if any, and the most frequent words."""
     counts = _count(sample, choice)
     frequent = [w for w in _by_frequency(counts) if counts[w] >= choice.floor]
-    words = [w for w in frequent if len(w) <= pipeline.LONGEST_WORD][: choice.room]
+    pieces: list[str] = []
+    if choice.spelled:
+        alphabet = _spelled(counts, replace(choice, kind="wordpiece", spelled=False), note)[2]
+        pieces = sorted({piece for forms in alphabet.values() for piece in forms})
+    words = [w for w in frequent if len(w) <= pipeline.LONGEST_WORD and w not in pieces]
+    words = words[: choice.room - len(pieces)]
     if not words:
         raise DataError(
             "too little text: no word is frequent enough",
@@ -292,7 +303,7 @@ def _whole_words(sample: Iterable[str], choice: TokenizerChoice) -> list[str]:
             wanted=f"{choice.floor} times or more (min_frequency)",
             do="give more text, or lower it: pretrain --set tokenizer.min_frequency=1",
         )
-    return words
+    return [*pieces, *words]
 
 
 def _cleaner(choice: TokenizerChoice) -> Any:

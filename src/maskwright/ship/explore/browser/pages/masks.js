@@ -101,6 +101,8 @@ export const masks = {
       const row = named(settings.row), { cell, example, learner } = chosen();
       const about = data.objectives.find(({ name }) => name === settings.objective).about;
       const parts = [el("p", { class: "small" }, about)];
+      if (Object.values(row.stacks).flat().some(([pattern]) => pattern === "apart")) parts.push(el("p", { class: "small" },
+        "A state has two halves: one has read what stands to the left, the other what stands to the right, and neither reads the other."));
       if (cell.refused) parts.push(refusal(cell.refused, example && el("p", { class: "small" },
         `Drawn below as if it were not: a row of ${settings.objective} as ${learner.name} learns by it, with the mask of ${row.name}.`)));
       if (example !== null) {
