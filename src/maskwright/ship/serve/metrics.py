@@ -257,7 +257,7 @@ class Metrics:
             for name, label, counts in counters:
                 lines.append(f"# TYPE {name} counter")
                 lines += [f'{name}{{{label}="{k}"}} {n}' for k, n in sorted(counts.items())]
-            lines.append("# TYPE mw_ignored_fields counter")
+            lines += ["# TYPE mw_ignored_fields counter"] if self.ignored else []
             lines += [
                 f'mw_ignored_fields{{route="{route}",field="{name}"}} {count}'
                 for (route, name), count in sorted(self.ignored.items())
