@@ -62,6 +62,9 @@ COMING_BYTES = 67_108_864
 # Seconds between checks whether a client that has closed its side still reads.
 READER_SECONDS = 0.5
 TOO_MANY = "too many connections"
+# Seconds until a connection beyond the maximum is refused, so that clients that connect again at
+# once do not take the time of others; not beyond this multiple of the maximum.
+HOLD_SECONDS, HOLD = 2.0, 4
 # Buffered bytes above which writes are sent before the end of the event loop's iteration.
 HELD_BYTES = 65_536
 
@@ -108,6 +111,7 @@ class HttpConnection(H11Protocol):
         self._since, self._received = 0.0, 0
         self._phase = ""
         self._lingers = False
+        self._is_held = False
         self._half_closed = False
         self.last_used = time.monotonic()
 
@@ -118,7 +122,10 @@ class HttpConnection(H11Protocol):
         if len(self.connections) > self.max_connections and not self._make_room(
             self._waiting_connections
         ):
-            self._refuse(503, TOO_MANY)
+            self._is_held = True
+            transport.pause_reading()
+            seconds = HOLD_SECONDS * (len(self.connections) <= HOLD * self.max_connections)
+            self._timer = self.loop.call_later(seconds, self._refuse, 503, TOO_MANY)
             return
         self._set_deadline()
 
@@ -157,7 +164,7 @@ class HttpConnection(H11Protocol):
     def _is_waited_for(self) -> bool:
         is_idle = self.cycle is None or self.cycle.response_complete
         is_sending = bool(self._phase) and not self.flow.read_paused
-        return is_idle or is_sending or self._writing is not None
+        return not self._is_held and (is_idle or is_sending or self._writing is not None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._timer, self._writing):
