@@ -9,18 +9,27 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
+import torch
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from maskwright.ask.analysis import heads, word_senses
-from maskwright.ask.analysis.hidden_states import ProbedModel
+from maskwright.ask.analysis.hidden_states import ProbedModel, look
 from maskwright.ask.analysis.pages import write
 from maskwright.base.errors import Finding, IncompatibleError, UsageError
 from maskwright.base.report import document
 from maskwright.base.report.document import Table
-from maskwright.base.report.drawing.svg import grid, head_weights
+from maskwright.base.report.drawing.svg import grid, head_weights, over_image
 from maskwright.base.terminal import Say, printer, shell_word
+from maskwright.model.batch import Batch
+from maskwright.model.inference.prepared import prepare
+from maskwright.model.nn.config import Patches
+from maskwright.model.opening import folders
+from maskwright.model.opening.folders import Model
+from maskwright.model.opening.open import open_model
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import read
+from maskwright.text.images.processor import ImageProcessor
 
 # Maximum number of heads drawn on a page, and of their cells; and of tokens of the drawn text.
 SMALL_GRIDS, CELLS = 36, 40_000
@@ -36,6 +45,7 @@ def attention(
     text: Paths = (),
     sentence: str | None = None,
     tree: Path | str | None = None,
+    image: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> Path:
     """Report what the attention heads of a model attend to.
@@ -45,12 +55,25 @@ def attention(
             `tree`, or built-in ones.
         sentence: the text whose attention is drawn; None: the first text.
         tree: CoNLL-U files to compare heads with dependency relations; None: no comparison.
+        image: the image whose attention is drawn, of a model that reads images, without the others.
 
     Returns:
         The path of the page.
     """
     say, out = printer(stream), Path(out)
-    subject = ProbedModel.of(Path(model))
+    opened = open_model(Path(model))
+    reads_images = isinstance(opened.config.tokens, Patches)
+    if reads_images != (image is not None) or (image is not None and (text or sentence or tree)):
+        raise UsageError(
+            "not what the model reads",
+            where="--image",
+            found="a model that reads images" if reads_images else "a model that reads texts",
+            wanted="one image, and no text" if reads_images else "no image",
+            do="maskwright attention MODEL --image FILE" if reads_images else "leave it out",
+        )
+    if image is not None:
+        return _report_on_image(opened, out, str(image), say)
+    subject = ProbedModel.of_model(opened)
     if not any(stack.blocks for stack in subject.model.config.stacks.values()):
         raise IncompatibleError(
             "the model has no attention",
@@ -214,3 +237,49 @@ def _head_pictures(text_attention: heads.TextAttention) -> list[Markup]:
         head_weights(f"layer {layer + 1}, head {head + 1}", weights[layer, head].tolist(), pieces)
         for layer, head in pairs[:max_heads]
     ]
+
+
+# ------------------------------------------------------------------------------ images
+def _report_on_image(opened: Model, out: Path, image: str, say: Say) -> Path:
+    """Write a page with what the position of an image looks at, by layer and head, and over all
+    layers; returns its path."""
+    patches, processor = opened.config.tokens, opened.reader
+    assert isinstance(patches, Patches) and isinstance(processor, ImageProcessor)
+    pixels = processor.read(image, patches.image_size, patches.channels, "--image")
+    document.reserve(out)
+    values = torch.from_numpy(processor.patches(pixels[None], patches.patch_size))
+    with torch.inference_mode():
+        trace = look(prepare(opened.network, precision="float32"), Batch(tokens=values))
+    weights = np.stack([layer[0].cpu().numpy() for layer in trace.weights])  # (L, H, T, T)
+    across = patches.image_size // patches.patch_size
+    maps = weights[:, :, 0, 1:].reshape(*weights.shape[:2], across, across)
+    flow = rollout(weights)[0, 1:].reshape(across, across)
+    names = [(layer, head) for layer in range(len(maps)) for head in range(maps.shape[1])]
+    shown = names[: max(1, CELLS // across**2)]
+    pictures = [
+        over_image(f"layer {layer + 1}, head {head + 1}", maps[layer, head].tolist())
+        for layer, head in shown
+    ]
+    figures = {"image": image, "heads": maps.tolist(), "rollout": flow.tolist()}
+    page = document.render(
+        "image_attention.html",
+        name=folders.called(opened.path),
+        kind="What heads look at",
+        summary=f"Attention on {image}, {across} x {across} patches",
+        image=over_image("the image, as it is read", [], pixels),
+        rollout=over_image("over all layers", flow.tolist()),
+        heads=pictures,
+        left_out=len(names) - len(shown),
+    )
+    document.publish(out, document.NAME, figures, page, say)
+    return out / document.PAGE
+
+
+def rollout(weights: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return how much each position of the input reaches each of the last layer (T, T), if states
+    were mixed by the weights (L, H, T, T) alone: the product over layers of the mean of the heads,
+    with one half for the state itself (Abnar & Zuidema 2020, arXiv:2005.00928, section 3)."""
+    flow = np.eye(weights.shape[-1])
+    for layer in weights.astype(np.float64).mean(1):
+        flow = (layer + np.eye(len(layer))) / 2 @ flow
+    return flow

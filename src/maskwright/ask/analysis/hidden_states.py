@@ -25,6 +25,7 @@ from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.nn import initialise
 from maskwright.model.nn import mask as masks
 from maskwright.model.nn.stack import Trace
+from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
@@ -51,7 +52,11 @@ class ProbedModel:
         Raises:
             UsageError: the folder does not exist.  IncompatibleError: the model has no tokenizer.
         """
-        model = open_model(folder)
+        return cls.of_model(open_model(folder))
+
+    @classmethod
+    def of_model(cls, model: Model) -> ProbedModel:
+        """The opened model; IncompatibleError if it has no tokenizer."""
         return cls(model.path, prepare(model.network, precision="float32"), model.tokenizer)
 
     def untrained(self) -> Prepared:

@@ -9,7 +9,7 @@ from maskwright.cli import options
 
 SUMMARY = "show what the attention heads of a model look at"
 GROUP, ORDER = "analysis", 2
-EXAMPLES = ("MODEL --sentence TEXT", "MODEL --text FILE")
+EXAMPLES = ("MODEL --sentence TEXT", "MODEL --text FILE", "MODEL --image FILE")
 LESS_MEMORY = "less text, or a smaller model"
 
 
@@ -29,6 +29,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a treebank in CoNLL-U format; heads are compared with its dependencies",
     )
+    parser.add_argument(
+        "--image",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="an image, of a model that reads images; its attention is drawn over it",
+    )
     options.add_out(parser)
 
 
@@ -46,4 +53,5 @@ def do(a: argparse.Namespace) -> None:
         text=[Path(text) for text in a.text],
         sentence=a.sentence,
         tree=a.tree,
+        image=a.image,
     )

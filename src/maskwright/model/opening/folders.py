@@ -237,7 +237,7 @@ class Model:
                 where=self.path,
                 found=f"a model of the type {self.model_type}",
                 wanted="a model that reads texts",
-                do="give it images: maskwright predict MODEL IMAGES",
+                do="give it images: maskwright predict MODEL IMAGES, attention MODEL --image FILE",
             )
         if self.words is None:
             raise IncompatibleError(

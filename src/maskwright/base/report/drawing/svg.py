@@ -7,16 +7,22 @@ passes `escaped`.
 
 from __future__ import annotations
 
+import base64
 import math
+import struct
 import unicodedata
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from markupsafe import Markup, escape
+from numpy.typing import NDArray
 
 from maskwright.base.errors import shorten
 from maskwright.base.report.document import percent, size
 
+IMAGE_SIDE = 160
 LONGEST = 10_000  # characters of one text in a picture
 # Classes of page.css for series.
 COLOURS = ("one", "two", "three", "four", "five", "six")
@@ -238,6 +244,47 @@ def head_weights(title: str, values: Sequence[Sequence[float]], names: Sequence[
         elements.append("</g>")
     width = max(room + full_side + 8, 8.0 * len(title))
     return picture(width, top + full_side + 6, title, elements, sized=True)
+
+
+def over_image(
+    title: str, weights: Sequence[Sequence[float]], pixels: NDArray[np.uint8] | None = None
+) -> Markup:
+    """Draw an image with its patches shaded by their share of the largest of `weights`.
+
+    Args:
+        pixels: (H, W, 1 or 3) the image, of the first picture on a page; later ones show the same.
+    """
+    elements = [text(0, 14, title, size=13, css="ink")]
+    box = f'y="{TITLE:g}" width="{IMAGE_SIDE}" height="{IMAGE_SIDE}"'
+    if pixels is None:
+        elements.append('<use href="#image"/>')
+    else:
+        data = base64.b64encode(png(pixels)).decode()
+        box += f' image-rendering="pixelated" href="data:image/png;base64,{data}"'
+        elements.append(f'<image id="image" {box}/>')
+    largest = max((max(row) for row in weights), default=0.0) or 1.0
+    for y, row in enumerate(weights):
+        for x, weight in enumerate(row):
+            edge, share = IMAGE_SIDE / len(row), weight / largest
+            elements.append(
+                f'<rect x="{x * edge:.2f}" y="{TITLE + y * edge:.2f}" width="{edge:.2f}" '
+                f'height="{edge:.2f}" class="two dot" fill-opacity="{0.8 * share:.3f}">'
+                f"{tooltip(f'row {y + 1}, column {x + 1}: {weight:.4f}')}</rect>"
+            )
+    return picture(IMAGE_SIDE, TITLE + IMAGE_SIDE + 2, title, elements, sized=True)
+
+
+def png(pixels: NDArray[np.uint8]) -> bytes:
+    """Return an image (H, W, C) as a PNG file, in gray unless it has three channels."""
+    pixels = pixels if pixels.shape[2] == 3 else pixels.mean(2, keepdims=True).astype(np.uint8)
+    height, width, channels = pixels.shape
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
+    )
 
 
 def _width(name: str) -> float:
