@@ -121,6 +121,7 @@ def test_a_wrong_choice_is_said_before_anything_is_read(
 
 
 EVERY = [(name, each) for name in TEXTS for each in family(name).architectures]
+EVERY += [("vit", "ViTModel"), ("vit", "ViTForImageClassification")]
 
 
 @pytest.mark.proof

@@ -10,18 +10,20 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from checkpoint.small import RECURRENT, TEXTS, model_of, small
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
 from maskwright.model.families.base.family import family
-from maskwright.model.graph.graphs import Graph, Vectors, graphs_of
+from maskwright.model.graph.graphs import Graph, Vectors, graphs_of, states_graph
 from maskwright.model.nn import mask as masks
 from maskwright.model.nn.transformer import Transformer, layers_over
 from maskwright.model.objectives.modules.supervised import Unit, pool
 
 NAMES = [name for name in TEXTS if name not in RECURRENT]  # which are refused
 EVERY = [(name, architecture) for name in NAMES for architecture in family(name).architectures]
+EVERY += [("vit", "ViTModel"), ("vit", "ViTForImageClassification")]
 SIZES = {"batch": 3, "length": 9, "past": 4, "memory": 6, "choices": 2}
 START = 2
 
@@ -44,9 +46,13 @@ def _compare_texts(
     network: Transformer, inputs: dict[str, Tensor], found: dict[str, Tensor]
 ) -> None:
     """Each row by itself, without padding, by the network's own methods."""
+    if "pixel_values" in inputs:
+        patches = functional.unfold(inputs["pixel_values"], 4, stride=4).mT
+        ids = torch.cat([torch.full_like(patches[:, :1], 7.0), patches], 1)  # which is not read
+        inputs = {"input_ids": ids, "attention_mask": torch.ones(ids.shape[:2])}
     ids, mask = inputs["input_ids"], inputs["attention_mask"].bool()
     segments = inputs.get("token_type_ids")
-    flat = ids.flatten(0, -2)
+    flat = ids if ids.is_floating_point() else ids.flatten(0, -2)
     rows = []
     for row, kept in enumerate(mask.flatten(0, -2)):
         own = None if segments is None else segments.flatten(0, -2)[row][kept][None]
@@ -172,6 +178,7 @@ def test_what_has_no_graph_is_refused_with_the_reason() -> None:
     for network, where in {
         model_of(pieces): "heads.classifier",
         hooked: "encoder",
+        model_of(small(family("vit"), "ViTForMaskedImageModeling")): "heads.decoder",
         model_of(
             small(family("bart"), "BartForSequenceClassification")
         ): "config.json: decoder_start_token_id",
@@ -179,3 +186,9 @@ def test_what_has_no_graph_is_refused_with_the_reason() -> None:
         with pytest.raises(IncompatibleError) as refused:
             graphs_of(network)
         assert refused.value.where == where
+
+
+def test_other_engines_read_no_images() -> None:
+    with pytest.raises(IncompatibleError) as refused:
+        states_graph(model_of(small(family("vit"))))
+    assert refused.value.where == "tokens"

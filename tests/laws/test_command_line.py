@@ -71,7 +71,7 @@ OPTIONS = {
         --name --port --precision --quiet --token --unix-socket
     """,
     "probe": "model --column --data --items --out --read --task --word",
-    "attention": "model --out --sentence --text --tree",
+    "attention": "model --image --out --sentence --text --tree",
     "explore": "models --no-browser --port --text",
     "fill-mask": "model text --top",
     "neighbours": "model words --minus --top",

@@ -242,7 +242,7 @@ MISTAKES = {
     "tokenizer T": "tokenizer --text T",
     "tokens 'a text'": None,
     "attention M 'she sat'": "attention M --sentence 'she sat'",
-    "attention M T": "attention M --text T",
+    "attention M T": "attention M --text T; or maskwright attention M --image T",
     "explore D": "explore MODEL",
     "fill-mask 'It is [MASK]'": "fill-mask MODEL 'It is [MASK]'",
     "fill-mask M --text 'It is [MASK]'": "fill-mask M 'It is [MASK]'",

@@ -31,7 +31,7 @@ from maskwright.base.errors import Finding
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.paired import Verdict
 from maskwright.base.report import document, page
-from maskwright.base.report.drawing.svg import grid, head_weights
+from maskwright.base.report.drawing.svg import grid, head_weights, over_image
 from maskwright.learn.finetune import page as finetune_page
 from maskwright.learn.finetune.label_curve import LabelCurve
 from maskwright.learn.finetune.label_curve import render as curve_page
@@ -130,6 +130,14 @@ def of_attention(folder: Path, text: str) -> str:
     )
 
 
+def of_image_attention(folder: Path, text: str) -> str:
+    first, later = over_image(text, [], np.zeros((2, 2, 3), np.uint8)), over_image(text, [[1.0]])
+    words = dict.fromkeys(("name", "kind", "summary", "left_out"), text)
+    return document.render(
+        "image_attention.html", image=first, rollout=later, heads=[later], **words
+    )
+
+
 def of_model(folder: Path, text: str) -> str:
     return document.render("model.html", rows=[(text, text)])
 
@@ -177,6 +185,7 @@ PAGES: dict[str, Callable[[Path, str], str]] = {
     "doctor.html": of_diagnosis,
     "probe.html": of_layers,
     "attention.html": of_attention,
+    "image_attention.html": of_image_attention,
     "model.html": of_model,
     "pretrained.md": of_pretrained_card,
     "finetuned.md": of_finetuned_card,

@@ -12,7 +12,7 @@ from maskwright.base.errors import UsageError
 from maskwright.base.report import page
 from maskwright.base.report.document import number
 from maskwright.base.storage.commit import numbered, verify
-from maskwright.base.terminal import shell_word
+from maskwright.base.terminal import counted, shell_word
 from maskwright.learn.pretrain import checkpoints
 from maskwright.learn.pretrain.session import RUN
 from maskwright.learn.recipes.base.find import find, override, require_settings
@@ -23,7 +23,7 @@ from maskwright.model.checkpoint.layout import num_parameters
 from maskwright.model.checkpoint.pretrained import setting_findings
 from maskwright.model.checkpoint.safe_read import read_json
 from maskwright.model.families.base.family import Family, family
-from maskwright.model.nn.config import Recurrent, TransformerConfig
+from maskwright.model.nn.config import Patches, Recurrent, TransformerConfig
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import is_bag_of_words
 from maskwright.text.corpus.saved import is_curated, is_run
@@ -135,6 +135,12 @@ def describe(network: TransformerConfig, name: str, member: Family | None) -> st
         f"  parameters  {count:,}",
         f"  vocabulary  {network.tokens.vocabulary:,}",
     ]
+    if isinstance(patches := network.tokens, Patches):
+        edge, patch = patches.image_size, patches.patch_size
+        lines[-1] = (
+            f"  images      {edge} x {edge}, {counted(patches.channels, 'channel')}, in patches"
+        )
+        lines[-1] += f" of {patch} x {patch}"
     for side, stack in network.stacks.items():
         lines.append(f"  {side:11} {len(stack.blocks)} layers, width {network.width}")
         for layer in stack.blocks[:1]:

@@ -488,8 +488,10 @@ def _spread(samples: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def next_commands(run: Path) -> list[str]:
     """Return commands for the model of a complete run."""
-    where, ask = shell_word(run), _ask(read_run(run))
-    return [*ask, f"maskwright finetune {where} --data FILE", f"maskwright explore {where}"]
+    where, folder = shell_word(run), read_run(run)
+    of_images = predicts_pixels(folder.run)
+    look = f"attention {where} --image FILE" if of_images else f"explore {where}"
+    return [*_ask(folder), f"maskwright finetune {where} --data FILE", f"maskwright {look}"]
 
 
 def _ask(folder: RunFolder) -> list[str]:

@@ -7,16 +7,17 @@
                                       decoder_first    ids, memory -> scores, past, cross past
                                       decoder_step     ids, past, cross past -> scores, past
     an encoder-decoder with a head    model            ids, mask -> the head's scores
+    an encoder of images              model            pixel values -> the head's scores, or states
 
 Inputs and outputs have the usual names: `input_ids`, `attention_mask`, `token_type_ids`,
-`position_ids`, `logits`, `start_logits` and `end_logits`, `last_hidden_state`, `pooler_output`,
-`sentence_embedding`. For networks without a graph an error says why.
+`position_ids`, `pixel_values`, `logits`, `start_logits` and `end_logits`, `last_hidden_state`,
+`pooler_output`, `sentence_embedding`. For networks without a graph an error says why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -110,6 +111,7 @@ class Graph:
 
 
 IDS, MASK, SEGMENTS, POSITIONS = "input_ids", "attention_mask", "token_type_ids", "position_ids"
+PIXELS = "pixel_values"
 
 
 def _mask(shape: tuple[int, ...], past: int, generator: torch.Generator) -> Tensor:
@@ -181,6 +183,9 @@ def states_graph(network: Transformer) -> Graph:
         IncompatibleError: the network has no such graph; the message says why.
     """
     _require_plain(network)
+    if isinstance(network.config.tokens, Patches):
+        remedy = "export the model: maskwright export MODEL --to onnx --out FOLDER"
+        raise IncompatibleError("other engines here read no images", where="tokens", do=remedy)
     if len(network.config.stacks) == 2:
         raise IncompatibleError(
             "two stacks are not one graph",
@@ -213,16 +218,14 @@ class _GraphFactory:
         """The ids of a text.
 
         Raises:
-            IncompatibleError: the network reads images, or its layers have no attention, which
-                graphs here do not know.
+            IncompatibleError: layers without attention, which graphs here do not know.
         """
-        reads_images = isinstance(self.network.config.tokens, Patches)
-        if reads_images or len(self.stack.attention_blocks) < len(self.stack.blocks):
+        if len(self.stack.attention_blocks) < len(self.stack.blocks):
             raise IncompatibleError(
                 "such a network is not written as a graph",
-                where="tokens" if reads_images else "blocks",
-                found="patches of images" if reads_images else "recurrent layers",
-                wanted="ids of tokens, and layers with attention",
+                where="blocks",
+                found="recurrent layers",
+                wanted="layers with attention",
                 do="use the model's folder itself, or engine torch",
             )
         rule, below = self.stack.global_tokens, self.network.config.tokens.vocabulary
@@ -255,6 +258,16 @@ class _GraphFactory:
         they are those of the decoder of an encoder-decoder."""
         network, config = self.network, self.network.config
         module: nn.Module
+        if isinstance(config.tokens, Patches):
+            edge, length = config.tokens.image_size, config.tokens.length
+            pixels = Port(PIXELS, ("batch", config.tokens.channels, edge, edge))
+            sized = [
+                replace(p, axes=tuple(length if a == "length" else a for a in p.axes))
+                for p in outputs
+            ]
+            return Graph(
+                "model", modules.ImageStack(network, read), (pixels,), tuple(sized), length
+            )
         if start is not None:
             module = modules.BothStacks(network, read, start)
         else:
@@ -289,6 +302,13 @@ class _GraphFactory:
                     found="layers over the pieces of a text",
                     wanted="a head that reads whole texts",
                     do="fine-tune with another --long, or " + OTHER_ENGINE,
+                )
+            if head.kind == "patch":
+                raise IncompatibleError(
+                    "a head that fills in hidden patches is for pretraining alone",
+                    where=f"heads.{head.name}",
+                    wanted="a classifier, or a body without heads",
+                    do="fine-tune the model: maskwright finetune MODEL --data FOLDER",
                 )
             reads_last = config.decoder is not None
             reads.append(modules.HeadScores(self.network, head.name, last=reads_last))

@@ -1,6 +1,7 @@
 """The modules of exported graphs: the network on its plain paths, with tensors as arguments.
 
     OneStack           ids, mask, segments -> states -> outputs of a reader
+    ImageStack         pixel values -> states -> outputs of a reader
     Decoder            ids, mask, past keys and values -> logits, all keys and values
     DecoderFirst       ids, memory and its mask -> logits, keys and values, those of the memory
     DecoderStep        ids, past keys and values, those of the memory and its mask -> logits, …
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 
 from maskwright.model.nn import mask as masks
 from maskwright.model.nn.attention import KVCache, Pair
+from maskwright.model.nn.config import Patches
 from maskwright.model.nn.mask import AttentionMask
 from maskwright.model.nn.transformer import Transformer
 
@@ -45,6 +47,23 @@ class OneStack(nn.Module):
         states_of = network.decode if network.encoder is None else network.encode
         states = states_of(input_ids, segments=token_type_ids, visible=seen(attention_mask))
         return self.read(states, attention_mask)
+
+
+class ImageStack(nn.Module):
+    """The encoder on images, normalised pixels (B, C, H, W), followed by the reader `read`."""
+
+    def __init__(self, network: Transformer, read: nn.Module) -> None:
+        super().__init__()
+        self.network, self.read = network, read
+
+    def forward(self, pixel_values: Tensor) -> object:
+        patches = self.network.config.tokens
+        assert isinstance(patches, Patches)
+        across = patches.image_size // patches.patch_size
+        grid = pixel_values.unflatten(3, (across, -1)).unflatten(2, (across, -1))
+        rows = grid.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        states = self.network.encode(torch.cat([torch.zeros_like(rows[:, :1]), rows], 1))
+        return self.read(states, torch.ones(states.shape[:2], dtype=torch.int64))
 
 
 class BothStacks(nn.Module):

@@ -240,7 +240,7 @@ class PatchProjection(Linear):
         else:
             visible = super().forward(rows[:, 1:].nan_to_num())
             patches = torch.where(rows[:, 1:, :1].isnan(), self.mask.weight, visible)
-        vectors = torch.cat([self.cls.weight.expand(len(rows), 1, -1), patches], 1)
+        vectors = torch.cat([self.cls.weight.expand(rows.shape[0], 1, -1), patches], 1)
         return vectors.reshape(*images.shape[:-1], -1)
 
 
@@ -423,8 +423,8 @@ class Transformer(nn.Module):
         """
         if isinstance(self.tokens, PatchProjection):
             config = self.tokens.config
-            positions = tokens.shape[:-1].numel()
-            if tokens.shape[-1] != config.num_values or positions % config.length:
+            count = 0 if torch.compiler.is_exporting() else tokens.shape[:-1].numel()
+            if tokens.shape[-1] != config.num_values or count % config.length:
                 raise DataError(
                     "not what the model reads, which is images",
                     where="tokens",

@@ -140,7 +140,7 @@ def compare_graph(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True)
     if timed:
         for sizes in _sizes(graph, TIMED, longest=False):
             inputs = graph.example(sizes)
-            arrays, shape = _arrays(inputs), f"{sizes['batch']}×{sizes['length']}"
+            arrays, shape = _arrays(inputs), f"{sizes['batch']}×{sizes['length'] or 'image'}"
             times[shape] = _milliseconds(lambda arrays=arrays: run(arrays))  # type: ignore[misc]
             torch_times[shape] = _milliseconds(
                 lambda inputs=inputs: graph.run(inputs)  # type: ignore[misc]
@@ -216,6 +216,7 @@ def _sizes(
     longest_text = min(graph.longest or LONGEST_COMPARED, LONGEST_COMPARED)
     past = PAST if "past" in graph.sizes and longest_text > PAST else 0
     shapes = [*pairs, (1, longest_text)] if longest else list(pairs)
+    longest_text *= "length" in graph.sizes  # images are of one size
     clipped_shapes = [(rows, min(length, longest_text - past)) for rows, length in shapes]
     sizes = [
         {"batch": rows, "length": length, "past": past, "memory": MEMORY, "choices": 2}

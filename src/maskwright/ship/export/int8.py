@@ -319,11 +319,13 @@ def scores(
     Raises:
         IncompatibleError: texts are split into pieces, or the task generates text.
     """
-    if examples.pieces is not None or examples.targets is not None:
+    names = ("texts in pieces", "texts that are written", "images")
+    present = [f is not None for f in (examples.pieces, examples.targets, examples.images)]
+    if any(present):
         raise IncompatibleError(
             "one graph does not answer such rows",
             where=graph.name,
-            found="texts in pieces" if examples.targets is None else "texts that are written",
+            found=", ".join(itertools.compress(names, present)),
             wanted="whole texts with labels",
         )
     lengths = examples.texts.lengths
