@@ -10,7 +10,6 @@ folder is opened.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,13 +31,11 @@ class KeyRule:
         use: "applied" includes values that are refused where they are read.
         keys: their names; `*` stands for any characters.
         meaning: what they do here, for the documentation.
-        usual: by key, a value that changes nothing, besides those of `UNSET`.
     """
 
     use: Use
     keys: tuple[str, ...]
     meaning: str
-    usual: Mapping[str, Any]
 
     def covers(self, key: str) -> bool:
         return any(fnmatchcase(key, pattern) for pattern in self.keys)
@@ -63,7 +60,7 @@ reported: do_sample temperature top_k top_p typical_p min_p repetition_penalty n
     generation_config.json
 applied: *_token_id | ids of special tokens, where a family needs them
 applied: maskwright maskwright_taught | conventions of models trained here
-refused: is_decoder=false add_cross_attention=false | another network
+refused: is_decoder add_cross_attention | another network, if true
 refused: quantization_config | weights that are not floating-point numbers
 reported: auto_map custom_pipelines | code in a folder is never executed
 reported: function_to_apply | the problem type decides it
@@ -152,16 +149,14 @@ applied: skiplist_words skiplist_tasks keep_only_token_ids | tokens without vect
 
 
 def _parsed(text: str) -> dict[str, tuple[KeyRule, ...]]:
-    """Parse sections `[file]` of rules `use: keys | meaning`; a key may have a usual value."""
+    """Parse sections `[file]` of rules `use: keys | meaning`."""
     table: dict[str, tuple[KeyRule, ...]] = {}
     for line in re.split(r"\n(?! )", text.strip()):
         if line.startswith("["):
             table[file := line.strip("[]")] = ()
             continue
         use, keys, meaning = re.split(r": +| \| ", " ".join(line.split()), maxsplit=2)
-        usual = {key: json.loads(value) for key, value in re.findall(r"(\S+)=(\S+)", keys)}
-        names = tuple(key.partition("=")[0] for key in keys.split())
-        table[file] += (KeyRule(cast(Use, use), names, meaning, usual),)
+        table[file] += (KeyRule(cast(Use, use), tuple(keys.split()), meaning),)
     return table
 
 
@@ -191,7 +186,7 @@ def read_keys(path: Path, config: Mapping[str, Any], family_keys: Collection[str
             text = f"{where.relative_to(around(path).parent)}: {key} {value!r}"[:100]
             if rule is None:
                 unknown.append(text)
-            elif rule.use in ("applied", "no effect") or rule.usual.get(key) == value:
+            elif rule.use in ("applied", "no effect") or value is False:
                 continue
             elif rule.use == "refused":
                 raise IncompatibleError(

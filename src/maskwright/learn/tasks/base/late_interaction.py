@@ -101,21 +101,18 @@ class LateInteraction:
         Raises:
             CheckpointError: a vector is not finite.
         """
-        unseen = [len(row.ids) > row.num_text and not self.expansion.get("attend") for row in rows]
-        seen_rows = [row.ids for row, is_unseen in zip(rows, unseen, strict=True) if not is_unseen]
-        states = iter(hidden(network, seen_rows) if seen_rows else ())
-        return [
-            self._vectors(row, _unattended(network, row) if is_unseen else next(states), role)
-            for row, is_unseen in zip(rows, unseen, strict=True)
-        ]
-
-    def _vectors(self, row: TokenRow, states: Tensor, role: Role) -> NDArray[np.float32]:
-        counts = ~np.isin(row.ids, self.skipped[role])
-        if self.only and role == "document":
-            counts &= np.isin(row.ids, self.only)
-        chosen = states[torch.from_numpy(counts).to(states.device)].float()
-        vectors: Tensor = self.top.to(states.device)(chosen)
-        return finite(vectors).cpu().numpy()
+        if role == "query" and self.expansion and not self.expansion.get("attend"):
+            states = [_unattended(network, row) for row in rows]
+        else:
+            states = hidden(network, [row.ids for row in rows])
+        vectors = []
+        for row, row_states in zip(rows, states, strict=True):
+            counts = ~np.isin(row.ids, self.skipped[role])
+            if self.only and role == "document":
+                counts &= np.isin(row.ids, self.only)
+            chosen = row_states[torch.from_numpy(counts).to(network.device)].float()
+            vectors.append(finite(self.top.to(network.device)(chosen)).cpu().numpy())
+        return vectors
 
     def score(self, query: NDArray[np.float32], document: NDArray[np.float32]) -> float:
         """Return the similarity of vectors (T, D) of a query and (S, D) of a document."""
@@ -142,13 +139,9 @@ def read(path: Path, tokenizer: Tokenizer, width: int, longest: int) -> LateInte
     if not modules or about.get("model_type") != MULTI_VECTOR:
         return None
     settings = folder_settings.token_settings(folder, path, modules[0])
-    mask: dict[str, Any] = {}
-    others = []
-    for module in modules[1:]:
-        if module.name == "MultiVectorMask":
-            mask = read_json(folder / module.path, "config.json")
-        else:
-            others.append(module)
+    masks = [module for module in modules if module.name == "MultiVectorMask"]
+    others = [module for module in modules[1:] if module not in masks]
+    mask = read_json(folder / masks[0].path, "config.json") if masks else {}
     folder_settings.require_choice_of_folder(
         folder, "similarity_fn_name", about.get("similarity_fn_name"), SIMILARITIES
     )
