@@ -86,7 +86,8 @@ what it was, bit for bit; its state is all there is to it; several are swapped b
 `ia3`, `bitfit`, `head` and `probe` merge into the weights: merged equals attached. `lora` and
 `ia3` are saved as `peft` has them; that `peft`'s reading of the folder gives our scores within
 1e-5 is `make interop`. `refused`: the family has no biases or no layers to train, or its layers
-share the weights that should begin anew, or have cells in place of projections.
+share the weights that should begin anew, or have cells in place of projections, or no position is
+left for a prompt.
 
 {table}
 """

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from checkpoint.small import RECURRENT, TEXTS, model_of, small
+from checkpoint.small import RECURRENT, TEXTS, model_of, readable, small
 from maskwright.base import catalogue
 from maskwright.base.config import from_plain, to_plain
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
@@ -25,7 +25,7 @@ from maskwright.model.families.base.family import family
 from maskwright.model.nn.transformer import Transformer
 
 METHODS = catalogue.names("adapters")
-FAMILIES = TEXTS
+FAMILIES = [*TEXTS, "vit"]
 # Families without biases, which what trains biases refuses.
 BARE = [("bitfit", "llama"), ("bitfit", "modernbert"), ("bitfit", "t5")]
 # What changes layers finds none, and says so.
@@ -34,6 +34,7 @@ BARE += [(m, "static-vectors") for m in METHODS if m not in ("head", "probe")]
 WITHOUT_CELLS = ("bottleneck", "ia3", "lora", "prefix")
 BARE += [(m, name) for m in WITHOUT_CELLS if m in METHODS for name in RECURRENT]
 BARE += [("prompt", "elmo")]  # whose words are made of characters
+BARE += [("prompt", "vit")]  # which has a position for each patch and no more
 CASES = [(m, name) for m in METHODS for name in FAMILIES if (m, name) not in BARE]
 # Sizes that fit small models; everything else stays at its default.
 SMALL: dict[str, dict[str, Any]] = {
@@ -82,7 +83,7 @@ def graph(network: Transformer) -> Tensor:
     if network.encoder is None:
         parts = [network.decode(TOKENS)]
     elif network.decoder is None:
-        parts = [network.encode(TOKENS)]
+        parts = [network.encode(readable(network, TOKENS))]
     else:
         memory = network.encode(TOKENS[:, :6])
         parts = [memory, network.decode(TOKENS[:, 6:], memory=memory)]

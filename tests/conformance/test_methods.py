@@ -24,13 +24,14 @@ from maskwright.learn.train.settings import AdamW
 from maskwright.model.checkpoint.matching import load_matching
 from maskwright.model.device.machine import Machine
 from maskwright.model.families.base.family import family
-from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
-from maskwright.model.nn.config import Head, Learned, TransformerConfig
+from maskwright.model.inference.encoded import Collation, EncodedExamples, ImageRows, framed
+from maskwright.model.nn.config import Head, Learned, Patches, Tokens, TransformerConfig
 from maskwright.model.nn.initialise import build
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.model.objectives.modules.supervised import Supervised
 from maskwright.model.objectives.supervised import Options
+from maskwright.text.images.processor import ImageProcessor
 
 METHODS = [name for name in names() if Method(name).fitted is None]
 # Layers that have weights in common cannot begin anew, nor can layers that are not there.
@@ -50,7 +51,7 @@ def roomy(config: TransformerConfig) -> TransformerConfig:
     stacks = {}
     for where, stack in config.stacks.items():
         table = stack.embeddings.positions
-        if isinstance(table, Learned):
+        if isinstance(table, Learned) and isinstance(config.tokens, Tokens):
             embeddings = replace(stack.embeddings, positions=replace(table, length=64))
             stacks[where] = replace(stack, embeddings=embeddings)
     return replace(config, **stacks)
@@ -66,10 +67,15 @@ def classifier(name: str, way: Method | None = None) -> Transformer:
     return model_of(config if way is None else way.with_heads(config))
 
 
-def task(count: int = 48) -> EncodedExamples:
-    """Which of two tokens a text consists of."""
+def task(network: Transformer, count: int = 48) -> EncodedExamples:
+    """Which of two tokens a text consists of; how bright an image is."""
     draw = np.random.default_rng(0)
     labels = draw.integers(0, 2, count)
+    if isinstance(patches := network.config.tokens, Patches):
+        noise = draw.integers(0, 128, (count, patches.image_size, patches.image_size, 2))
+        pixels = (noise + 127 * labels[:, None, None, None]).astype(np.uint8)
+        processor = ImageProcessor(mean=None, deviation=None)
+        return EncodedExamples.of_images(ImageRows(pixels, processor, patches.patch_size), labels)
     texts = [[2, *[5 + int(label)] * int(draw.integers(2, 5)), 3] for label in labels]
     return EncodedExamples(framed(texts), labels)
 
@@ -91,7 +97,7 @@ def learned(
     settings = Settings(epochs=epochs, batch=16, optimizer=AdamW(learning_rate=1e-2, decay=0.0))
     tuned = tune(
         Supervised(network, Options(), WORDS),
-        task(count),
+        task(network, count),
         collation,
         settings,
         rate_factors=partial(learning_rate_factors, way),
