@@ -206,7 +206,8 @@ def main() -> None:
             seconds.append(kept["seconds"])
         each = " ".join(f"{value:.3f}" for value in values)
         spread = over_seeds(values)
-        interval = f"{spread.low:.3f} to {spread.high:.3f}" if len(values) > 1 else "–"
+        ends = (max(0.0, spread.low), min(1.0, spread.high))
+        interval = "{:.3f} to {:.3f}".format(*ends) if len(values) > 1 else "–"
         mean, time_of_one = statistics.mean(values), statistics.median(seconds)
         print(f"| {way} | {mean:.3f} | {interval} | {each} | {time_of_one:.0f} |", flush=True)
 
