@@ -3,7 +3,8 @@
 Each skips where its package is missing. All that are named here:
 
     pip install litellm langchain-openai langchain-huggingface llama-index-embeddings-openai \
-        llama-index-embeddings-text-embeddings-inference haystack-ai chromadb cohere lm-eval mteb
+        llama-index-embeddings-text-embeddings-inference haystack-ai huggingface-api-haystack \
+        chromadb cohere lm-eval mteb
 """
 
 from __future__ import annotations
@@ -74,6 +75,17 @@ def haystack_embeddings(url: str) -> Any:
     return [embedder.run(text)["embedding"] for text in TEXTS]
 
 
+def haystack_tei_embeddings(url: str) -> Any:
+    module = pytest.importorskip("haystack_integrations.components.embedders.huggingface_api")
+    secret = pytest.importorskip("haystack.utils").Secret.from_token(KEY)
+    embedder = module.HuggingFaceAPITextEmbedder(
+        api_type="text_embeddings_inference",
+        api_params={"url": f"{url}/vectors/embed"},
+        token=secret,
+    )
+    return [embedder.run(text)["embedding"] for text in TEXTS]
+
+
 def chroma_openai_embeddings(url: str) -> Any:
     module = pytest.importorskip("chromadb.utils.embedding_functions")
     embed = module.OpenAIEmbeddingFunction(api_key=KEY, api_base=f"{url}/v1", model_name="vectors")
@@ -93,6 +105,7 @@ EMBEDDINGS: dict[str, Callable[[str], Any]] = {
     "llama-index openai": llama_index_embeddings,
     "llama-index TEI": llama_index_tei_embeddings,
     "haystack openai": haystack_embeddings,
+    "haystack TEI": haystack_tei_embeddings,
     "chromadb openai": chroma_openai_embeddings,
     "chromadb TEI": chroma_tei_embeddings,
 }
