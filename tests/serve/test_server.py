@@ -1074,7 +1074,12 @@ def test_ids_of_the_client_are_kept_and_a_request_is_counted_by_model_and_route(
         x for x in map(json.loads, plain.log.getvalue().splitlines()) if x["request"] == own
     )
     assert (line["model"], line["tokens"]) == ("animals", sum(answer.json["tokens"]))
-    assert line["queue"] >= 0 and line["compute"] > 0 and (line.get("trace") == trace) is kept
+    assert (
+        line["queue"] >= 0
+        and line["compute"] > 0
+        and (line["trace"] == trace) is kept
+        and line["caller"] is None
+    )
     after = [value(name) for name in (*names, "te_predict_count", "te_predict_success")]
     assert np.subtract(after, before).tolist() == [1, 1, 2, 2]
 

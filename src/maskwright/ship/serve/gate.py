@@ -100,9 +100,7 @@ class Gate:
                 self.host.metrics.refused(refused)
             model = facts.get("served", "")
             self.host.metrics.finished(sender.status, method == "POST", model, route or "", seconds)
-            optional = {"trace": sender.trace.decode()}
             if sender.caller is not None:
-                optional["caller"] = sender.caller.name
                 sender.caller.use("tokens", facts.get("tokens", 0))
             self.log.line(
                 "request",
@@ -116,7 +114,8 @@ class Gate:
                 tokens=facts.get("tokens"),
                 queue=round(facts.get("queue", 0.0), 4),
                 compute=round(facts.get("compute", 0.0), 4),
-                **{name: value for name, value in optional.items() if value},
+                caller=sender.caller and sender.caller.name,
+                trace=sender.trace.decode() or None,
             )
 
     async def _handle(
