@@ -53,6 +53,7 @@ SMALL: dict[str, dict[str, Any]] = {
         **{**ENCODER, "max_position_embeddings": 34, "type_vocab_size": 1},
         **{"layer_norm_eps": 1e-5, "pad_token_id": 1, "attention_window": 6},
     },
+    "big_bird": {**ENCODER, "block_size": 4, "num_random_blocks": 2},
     "electra": {**ENCODER, "embedding_size": 16},
     "albert": {**ENCODER, "embedding_size": 16},
     "distilbert": {

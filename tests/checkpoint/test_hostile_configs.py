@@ -39,7 +39,7 @@ SIZES = {
 SIZES["vit"] = "hidden_size num_hidden_layers num_attention_heads intermediate_size image_size "
 SIZES["vit"] += "patch_size num_channels"
 SIZES["led"] = SIZES["bart"].replace("max_position", "max_encoder_position")
-SIZES |= {"roberta": SIZES["bert"], "longformer": SIZES["bert"]}
+SIZES |= {"roberta": SIZES["bert"], "longformer": SIZES["bert"], "big_bird": SIZES["bert"]}
 SIZES |= dict.fromkeys(("electra", "albert"), SIZES["bert"] + " embedding_size")
 RATES = {
     "bert": "hidden_dropout_prob attention_probs_dropout_prob layer_norm_eps classifier_dropout",
@@ -54,6 +54,7 @@ RATES = {
 RATES |= {
     "vit": "hidden_dropout_prob attention_probs_dropout_prob layer_norm_eps",
     "roberta": RATES["bert"],
+    "big_bird": RATES["bert"],
     "led": "dropout attention_dropout activation_dropout",
     "longformer": RATES["bert"].replace(" classifier_dropout", ""),
     "electra": RATES["bert"] + " summary_last_dropout",
@@ -143,6 +144,10 @@ OTHERS: dict[str, dict[str, list[Any]]] = {
         "global_attention": ["none", "all", 1],
         "onnx_export": [True],
     },
+    "big_bird": {
+        **{"attention_type": ["full", 1], "random": ["all", 2], "use_bias": [False]},
+        **{"block_size": [0, -4, "64", 2.0], "num_random_blocks": [-1, 1 << 31, "3"]},
+    },
     "electra": {"is_decoder": [True], "architectures": [["BertModel"]]},
     "albert": {
         "num_hidden_groups": [2],
@@ -172,6 +177,7 @@ def cases(name: str) -> Iterator[tuple[str, Any]]:
 TYPE = {"gpt2": "GPT2LMHeadModel", "openai-gpt": "OpenAIGPTLMHeadModel"}
 TYPE |= {"modernbert": "ModernBertForTokenClassification", "t5": "T5ForConditionalGeneration"}
 TYPE["led"] = "LEDForConditionalGeneration"
+TYPE["big_bird"] = "BigBirdForSequenceClassification"
 TYPE |= {"llama": "LlamaForCausalLM", "vit": "ViTForImageClassification"}
 TYPE |= {
     member.lower(): f"{member}ForSequenceClassification"

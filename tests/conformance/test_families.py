@@ -42,6 +42,9 @@ COUNTS = {
     "RobertaForMaskedLM": {"base": 124_697_433, "large": 355_412_057},
     "LongformerModel": {"base": 148_659_456, "large": 434_600_960},
     "LongformerForMaskedLM": {"base": 148_711_257},
+    "BigBirdModel": {"base": 127_468_800, "large": 359_123_968, "base-trivia": 127_479_552},
+    "BigBirdForPreTraining": {"base": 128_112_824, "large": 360_228_024},
+    "BigBirdForQuestionAnswering": {"base-trivia": 131_614_466},
     "ElectraModel": {"small": 13_483_008},
     "ElectraForPreTraining": {"small": 13_549_057, "base": 109_483_009, "large": 335_142_913},
     "ElectraForMaskedLM": {
@@ -145,6 +148,7 @@ TWICE = {
 UNUSUAL = {
     "longformer": {"global_attention": "first"},
     "led": {"global_attention": "answer"},
+    "big_bird": {"random": "fresh"},
     "t5": {"tie_word_embeddings": False, "lm_head_is_shared": True},
 }
 
@@ -154,7 +158,8 @@ def other(value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, str):
-        return {"relu": "gelu", "cls": "mean", "mean": "max"}.get(value, "relu")
+        others = {"relu": "gelu", "cls": "mean", "mean": "max", "block_sparse": "original_full"}
+        return others.get(value, "relu")
     return value * 2 if isinstance(value, int) else value / 2 or 0.25
 
 
@@ -197,6 +202,11 @@ RATES = {
         ("LongformerForTokenClassification", 0.0, 0.2),
         ("LongformerForQuestionAnswering", 0.0, 0.0),
         ("LongformerForMultipleChoice", 0.0, 0.2),
+        ("BigBirdForPreTraining", 0.0, 0.0),
+        ("BigBirdForSequenceClassification", 0.3, 0.3),
+        ("BigBirdForTokenClassification", 0.0, 0.3),
+        ("BigBirdForQuestionAnswering", 0.2, 0.0),
+        ("BigBirdForMultipleChoice", 0.0, 0.2),
         ("ElectraForPreTraining", 0.0, 0.0),
         ("ElectraForSequenceClassification", 0.3, 0.3),
         ("ElectraForTokenClassification", 0.0, 0.3),

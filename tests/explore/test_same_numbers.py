@@ -25,8 +25,9 @@ from tokenizer.toy_tokenizers import KINDS, trained
 
 pytestmark = needs_node
 CLOSE = 1e-5
-REFUSED = "global tokens encoder"  # the page does not compute them, and says so
-DRAWN = [name for name in POINTS if name != REFUSED]
+# The page does not compute global tokens, nor blocks of longer texts, and says so.
+REFUSED = ("global tokens encoder", "block-sparse encoder")
+DRAWN = [name for name in POINTS if name not in REFUSED]
 
 
 @pytest.fixture(scope="module")
@@ -96,20 +97,23 @@ def test_every_point_of_the_configuration_space(
     )
 
 
-def test_global_tokens_are_refused(tmp_path: Path) -> None:
-    network = model_of(REFUSED)
+@pytest.mark.parametrize(
+    ("name", "finding"), [(REFUSED[0], "global tokens"), (REFUSED[1], "at most 7")]
+)
+def test_what_the_page_does_not_compute(name: str, finding: str, tmp_path: Path) -> None:
+    network = model_of(name)
     save_file(dict(network.state_dict()), tmp_path / "weights")
     message = javascript(
         """
         const { Network } = await load("network.js");
         const { tensors } = await load("safetensors.js");
         try {
-          new Network(given.config, tensors(bytes(given.file))).encode([1, 2, 3]);
+          new Network(given.config, tensors(bytes(given.file))).encode([1, 2, 3, 4, 5, 6, 7, 8]);
         } catch ({ message }) { return message; }
         """,
         {"config": tagged(network.config), "file": str(tmp_path / "weights")},
     )
-    assert "global tokens" in message
+    assert finding in message
 
 
 TOKENIZERS = [(kind, lower) for kind in KINDS for lower in (False, True)]

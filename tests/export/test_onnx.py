@@ -26,11 +26,19 @@ pytest.importorskip("onnxscript")
 
 STEP = "decoder_step"
 
-# What is hard to follow, in few layers: windows and rotations; a past, and distances beside a
-# memory. All else is a proof (`test_every_family_and_head`), since a graph takes seconds.
+# What is hard to follow, in few layers: windows and rotations; blocks of each head; a past, and
+# distances beside a memory. All else is a proof (`test_every_family_and_head`), since a graph takes
+# seconds.
 WINDOWS = {"num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"]}
+BLOCKS: dict[str, Any] = {
+    "num_hidden_layers": 1,
+    "block_size": 1,
+    "num_random_blocks": 1,
+    "random": "fresh",
+}
 QUICK: list[tuple[str, str, dict[str, Any], str]] = [
     ("modernbert", "ModernBertForSequenceClassification", WINDOWS, "model"),
+    ("big_bird", "BigBirdForQuestionAnswering", BLOCKS, "model"),
     ("t5", "T5ForConditionalGeneration", {"num_layers": 1, "num_decoder_layers": 1}, STEP),
 ]
 

@@ -203,6 +203,7 @@ def other_weights(saved: Any) -> Callable[..., Any]:
     [
         ("bert", "BertForMaskedLM"),
         ("bert", "BertForQuestionAnswering"),
+        ("bert", "BertForSequenceClassification"),
         ("roberta", "RobertaModel"),
         ("roberta", "RobertaForSequenceClassification"),
         ("roberta", "RobertaForMultipleChoice"),
@@ -225,6 +226,9 @@ def test_a_short_model_reads_long_texts(name: str, kind: str, tmp_path: Path) ->
     ids[:, 5] = 2
     theirs, ours = short.model.encode(ids[:, :12]), long.model.encode(ids[:, :12])
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    if "Sequence" in kind:  # a pooler is now part of the head
+        scores = (m.model.head("classifier", x[:, 0]) for m, x in ((long, ours), (short, theirs)))
+        torch.testing.assert_close(*scores)
     assert long.model.encode(ids).isfinite().all()
     if name == "bart":
         theirs, ours = (m.model.decode(ids[:, :9], memory=theirs) for m in (short, long))
@@ -234,6 +238,38 @@ def test_a_short_model_reads_long_texts(name: str, kind: str, tmp_path: Path) ->
         exported(out, again, "long")
     with pytest.raises(ConfigError):
         exported(tmp_path / "short", again, "long", window=25)
+    assert not again.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("bert", "BertModel"),
+        ("bert", "BertForMaskedLM"),
+        ("bert", "BertForPreTraining"),
+        ("bert", "BertForTokenClassification"),
+        ("roberta", "RobertaForMaskedLM"),
+    ],
+)
+def test_a_short_model_reads_blocks(name: str, kind: str, tmp_path: Path) -> None:
+    """What BigBird has no class for is refused, and a window beside blocks."""
+    pretrained.save(model_of(small(family(name), kind)), None, tmp_path / "short")
+    out = exported(tmp_path / "short", tmp_path / "long", "long", block=2, length=100).folder
+    long, short = pretrained.load(out), pretrained.load(tmp_path / "short")
+    assert (long.model_type, long.config.encoder.longest) == ("big_bird", 100)
+    ids = torch.randint(3, 60, (2, 100), generator=torch.Generator().manual_seed(0))
+    theirs, ours = short.model.encode(ids[:, :22]), long.model.encode(ids[:, :22])
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    if short.model.vocabulary_head is not None:
+        torch.testing.assert_close(long.model.logits(ours), short.model.logits(theirs))
+    assert long.model.encode(ids).isfinite().all()
+    again = tmp_path / "again"
+    with pytest.raises(ConfigError):
+        exported(tmp_path / "short", again, "long", block=2, window=4)
+    tuned = model_of(small(family("bert"), "BertForSequenceClassification"))
+    pretrained.save(tuned, None, tmp_path / "tuned")
+    with pytest.raises(IncompatibleError):
+        exported(tmp_path / "tuned", again, "long", block=2)
     assert not again.exists()
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from maskwright.model.nn import attention
 from maskwright.model.nn.attention import KernelCase
+from maskwright.model.nn.block_sparse import BlockSight
 from maskwright.model.nn.mask import (
     AttentionMask,
     bidirectional,
@@ -63,8 +64,12 @@ def reachable(model: Transformer, visible: AttentionMask | None) -> Tensor:
     (stack,) = model.config.stacks.values()
     facts = bidirectional if visible is None else visible
     first = (torch.arange(LENGTH) == 0).expand(ROWS, -1)
+    ones = torch.ones(ROWS, LENGTH, dtype=torch.long)
+    texts = ones if facts.documents is None else facts.documents
     masks = [
-        pattern(b.attention.pattern, b.attention.window) & facts
+        BlockSight(b.attention.blocks, texts, b.attention.heads, False, 24).mask & facts
+        if b.attention.blocks is not None
+        else pattern(b.attention.pattern, b.attention.window) & facts
         if b.attention.global_tokens is None
         else (window(*b.attention.window).with_global_keys(first) | sees_all(first)) & facts
         for b in stack.blocks

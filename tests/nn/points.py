@@ -9,6 +9,7 @@ import torch
 from maskwright.model.nn.config import (
     Attention,
     Block,
+    BlockSparse,
     Embeddings,
     FeedForward,
     GlobalTokens,
@@ -79,6 +80,9 @@ LOCAL = attention(window=(2, 2), positions=Rotary(theta=10.0), bias=False)
 GLOBAL = attention(positions=TURNING, bias=False)
 POST = block(attention())
 FIRST = block(attention(window=(2, 2), global_tokens=GlobalTokens(which="first")))
+# Of 12 tokens in 12 blocks, each sees at most 6 others; texts of 7 and less are read in full.
+BLOCKS = BlockSparse(size=1, num_random=1, random="fresh")
+BLOCKED = [block(attention(blocks=replace(BLOCKS, layer=layer))) for layer in (0, 1)]
 CAUSAL = block(
     attention("causal"), "pre", feed_forward=FeedForward(width=32, activation="gelu_new")
 )
@@ -112,6 +116,7 @@ POINTS: dict[str, TransformerConfig] = {
         vocabulary_head=VocabularyHead(transform="gelu_new", norm=LAYER_NORM, bias=True),
     ),
     "global tokens encoder": config(encoder=stack(FIRST, FIRST)),
+    "block-sparse encoder": config(encoder=stack(*BLOCKED)),
     "rotary alternating encoder": config(
         encoder=stack(*ALTERNATING, embeddings=Embeddings(norm=BARE), final_norm=True),
         vocabulary_head=VocabularyHead(transform="gelu", norm=BARE, bias=True),

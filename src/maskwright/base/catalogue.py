@@ -2,11 +2,11 @@
 
 `families`, `objectives`, `adapters`, `tasks`, `recipes`, `verbs` and the like are open sets. A
 module in the folder of a set is a member, and its file name is its name (`openai_gpt.py` is
-`openai-gpt`); a recipe is a TOML file. What the members of a set share is in a package beside them,
-`base/`. Another installed package adds a member through an entry point of the group
-`maskwright.families` (or the like) that names its module. No member is imported before it is asked
-for by name, so a list of names does not load torch. Nothing is ever taken from a folder of models
-or data.
+`openai-gpt`, `big__bird.py` is `big_bird`); a recipe is a TOML file. What the members of a set
+share is in a package beside them, `base/`. Another installed package adds a member through an entry
+point of the group `maskwright.families` (or the like) that names its module. No member is imported
+before it is asked for by name, so a list of names does not load torch. Nothing is ever taken from a
+folder of models or data.
 
 The command that installs optional packages names these and no extra of Maskwright, which is not on
 an index: that name could be taken by others.
@@ -82,7 +82,9 @@ def _modules(set_name: str) -> dict[str, str]:
     package = next(packages)
     folder = package.joinpath(*subfolders)
     members = {
-        module.name.replace("_", "-"): f"maskwright.{package.name}.{set_name}.{module.name}"
+        module.name.replace("_", "-").replace(
+            "--", "_"
+        ): f"maskwright.{package.name}.{set_name}.{module.name}"
         for module in pkgutil.iter_modules([str(folder)])
         if not module.ispkg
     }

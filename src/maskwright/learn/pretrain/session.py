@@ -297,8 +297,9 @@ def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Reci
     parameters = num_parameters(architecture)
     is_narrow, has_average = chosen.compute != torch.float32, training.ema > 0.0
     bytes_each = 8 + training.optimizer.bytes_per_parameter + 2 * is_narrow + 4 * has_average
-    tokens_per_step = max(phase.batch * phase.length for phase in recipe.phases)
-    activations = kept_bytes(architecture, tokens_per_step, chosen.compute.itemsize)
+    largest = max(recipe.phases, key=lambda phase: phase.batch * phase.length)
+    tokens_per_step, itemsize = largest.batch * largest.length, chosen.compute.itemsize
+    activations = kept_bytes(architecture, tokens_per_step, itemsize, largest.length)
 
     def needed(microbatches: float) -> float:
         return parameters * bytes_each + activations / microbatches

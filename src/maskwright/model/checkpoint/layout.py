@@ -32,7 +32,7 @@ from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleErr
 from maskwright.model.checkpoint.files import LARGEST_SHARD, Content
 from maskwright.model.checkpoint.fine_tuned import BAG_OF_WORDS
 from maskwright.model.checkpoint.safe_read import write_json
-from maskwright.model.families.base.family import Family, family, family_of
+from maskwright.model.families.base.family import TOKEN_IDS, Family, family, family_of
 from maskwright.model.families.base.weights import Carrier, Rename, Rule, carriers
 from maskwright.model.nn.characters import SYMBOLS
 from maskwright.model.nn.config import (
@@ -77,7 +77,9 @@ def parameter_shapes(config: TransformerConfig) -> Shapes:
         name, width = f"heads.{head.name}", config.width * head.num_poolings
         if head.transform is not None:
             has_bias = head.norm is None or head.norm.bias
-            shapes |= _linear(f"{name}.transform", width, width, has_bias)
+            shapes |= _linear(f"{name}.transform", head.inner or width, width, has_bias)
+        if head.inner is not None:
+            shapes |= _linear(f"{name}.down", width, head.inner, True)
         if head.norm is not None:
             shapes |= _norm(f"{name}.norm", width, head.norm)
         shapes |= _linear(name, head.labels, width, head.bias)
@@ -516,7 +518,8 @@ def _hf(
         "dtype": dtype,
         "torch_dtype": dtype,
         "transformers_version": WRITTEN_FOR,
-        **ids,
+        # The default of a class stands where there is no such token: some refuse null.
+        **{key: value for key, value in ids.items() if value is not None or key in TOKEN_IDS},
     }
     our_table = {} if about.conventions is None else conventions_table(about.conventions)
     if form.family is None:
@@ -567,9 +570,9 @@ def _ids(
 
     start = about.decoder_start
     ids = {key: id_of(role) for key, role in roles.items()} | {"decoder_start_token_id": start}
-    if start is None:  # some classes refuse null
+    if start is None:
         ids["decoder_start_token_id"] = id_of(roles.get("decoder_start_token_id", ""))
-    return {k: v for k, v in ids.items() if v is not None or k != "decoder_start_token_id"}
+    return ids
 
 
 def _require_ids(form: CheckpointLayout, ids: Mapping[str, int | None]) -> None:

@@ -3,8 +3,9 @@
 A multiplication and its addition are two operations. Only matrix products are counted, which is all
 that matters beyond tiny models; a layer that is used twice (`weights_of`) is counted twice.
 Attention is counted as it is computed, whatever its mask hides: all keys, or the blocks that hold a
-window, and what global tokens add (`num_global` in a row, on average). Of a training step, the
-bytes that the forward pass keeps for the backward pass are counted, too, at the least.
+window, what global tokens add (`num_global` in a row, on average), and where texts are cut into
+blocks, what the tokens of texts of these lengths see. Of a training step, the bytes that the
+forward pass keeps for the backward pass are counted, too, at the least.
 
 An objective may own several networks: each is counted on what it reads, three times its forward
 where it is trained and once where it only answers (a teacher); a last layer only at the positions
@@ -12,16 +13,18 @@ whose states are read (`model/nn/stack.py`), and a decoder that writes nothing n
 a few classes are not counted.
 
 Of every token a block keeps what its norms, projections and products read: four vectors of the
-model's width, four of the heads', and what stands before and after the activation. Attention
-weights, masks of dropout, the last block (which may be computed at a few positions only) and what
-an allocator leaves between are not counted, so that a step needs some more.
+model's width, four of the heads', what stands before and after the activation, and the keys and
+values that are gathered where texts are cut into blocks. Attention weights, masks of dropout, the
+last block (which may be computed at a few positions only) and what an allocator leaves between are
+not counted, so that a step needs some more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from maskwright.model.batch import Batch
@@ -60,9 +63,16 @@ class Cost:
         return 3 * (self.body[stack] + self.attention[stack] + target_share * self.vocabulary)
 
 
-def cost(model: Transformer, length: int, memory_length: int = 0, num_global: float = 0.0) -> Cost:
-    """Count `model` on rows of `length`, with a memory of `memory_length` for cross-attention."""
-    sizes = length, memory_length, num_global
+def cost(
+    model: Transformer,
+    length: int,
+    memory_length: int = 0,
+    num_global: float = 0.0,
+    texts: Sequence[int] = (),
+) -> Cost:
+    """Count `model` on rows of `length`, with a memory of `memory_length` for cross-attention; of
+    these `texts`, or one in each row."""
+    sizes = length, memory_length, num_global, texts or (length,)
     stacks = {
         name: stack
         for name, stack in (("encoder", model.encoder), ("decoder", model.decoder))
@@ -110,6 +120,7 @@ def _last(
     length: int,
     memory_length: int,
     num_global: float,
+    texts: Sequence[int],
     *,
     chosen: bool = False,
 ) -> float:
@@ -121,7 +132,7 @@ def _last(
     theirs = sum(_matrices(reader.key) + _matrices(reader.value) for reader in readers)
     if layer.config.attention.global_tokens is not None:
         theirs += _queries(layer, 0)
-    reads = _reads(layer, length, memory_length, num_global, chosen=chosen)
+    reads = _reads(layer, length, memory_length, num_global, texts, chosen=chosen)
     return _matrices(layer) - theirs + reads
 
 
@@ -147,12 +158,15 @@ def _reads(
     length: int,
     memory_length: int,
     num_global: float,
+    texts: Sequence[int],
     *,
     chosen: bool = False,
 ) -> float:
     """Scores and weighted sums for a position; where it is `chosen`, over all keys."""
     block = layer.config
     keys: float = length if chosen else keys_read(block.attention.window, length)
+    if (blocks := block.attention.blocks) is not None and not chosen and blocks.splits(length):
+        keys = sum(size * blocks.keys_read(size) for size in texts) / sum(texts)
     extra = 0.0
     if block.attention.global_tokens is not None and num_global:
         keys += num_global if keys < length else 0
@@ -181,11 +195,15 @@ def _operations(work: NetworkWork, batch: Batch) -> float:
     if marked is not None and batch.documents is not None:
         marked = marked & (batch.documents != 0)
     num_global = 0.0 if marked is None else float(marked.sum()) / len(batch.tokens)
-    last_stack, total = stacks[-1], 0.0
+    last_stack, total, texts = stacks[-1], 0.0, list[int]()
+    if batch.documents is not None:
+        rows = torch.arange(len(batch.documents), device=batch.documents.device)[:, None]
+        numbers = rows * (int(batch.documents.max()) + 1) + batch.documents
+        texts = torch.bincount(numbers[batch.documents != 0]).tolist()
     for stack in stacks:
         tokens = written if stack == "decoder" and written is not None else batch.tokens
         memory_length = length if written is not None else 0
-        counted = cost(network, tokens.shape[1], memory_length, num_global)
+        counted = cost(network, tokens.shape[1], memory_length, num_global, texts)
         positions = tokens.shape[:2]
         total += positions.numel() * (counted.body[stack] + counted.attention[stack])
         if stack == last_stack and work.at is not None:
@@ -199,17 +217,19 @@ def _operations(work: NetworkWork, batch: Batch) -> float:
     return (3 if trained else 1) * total
 
 
-def kept_bytes(config: TransformerConfig, tokens: int, itemsize: int) -> int:
-    """Bytes kept for backward when the first stack reads `tokens` tokens in numbers of
-    `itemsize`."""
-    stack = next(iter(config.stacks.values()))
-    return itemsize * tokens * sum(_numbers(block, config.width) for block in stack.blocks[:-1])
+def kept_bytes(config: TransformerConfig, tokens: int, itemsize: int, length: int) -> int:
+    """Bytes kept for backward when the first stack reads `tokens` tokens, in texts of `length`, in
+    numbers of `itemsize`."""
+    blocks = next(iter(config.stacks.values())).blocks[:-1]
+    return round(itemsize * tokens * sum(_numbers(b, config.width, length) for b in blocks))
 
 
-def _numbers(block: Block | Recurrent, width: int) -> int:
+def _numbers(block: Block | Recurrent, width: int, length: int) -> float:
     if isinstance(block, Recurrent):  # four gates, a cell and a state
         return block.directions * (5 * block.cells + block.width)
     attention, inner = block.attention, block.feed_forward
     around = 2 + 2 * inner.gated if inner.activation != "relu" or inner.gated else 1
-    vectors = 4 if attention.global_tokens is None else 6  # with keys and values of global tokens
+    vectors: float = 4 if attention.global_tokens is None else 6  # with keys and values of these
+    if (cut := attention.blocks) is not None and cut.splits(length):
+        vectors += 2 * cut.keys_read(length) / cut.size
     return 4 * width + vectors * attention.heads * attention.head_width + around * inner.width

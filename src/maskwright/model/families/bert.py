@@ -9,8 +9,6 @@ pooler. Only classifiers have dropout before their projection.
 
 from __future__ import annotations
 
-from typing import Any
-
 from maskwright.model.families.base import post_norm
 from maskwright.model.families.base.family import (
     Architecture,
@@ -60,19 +58,14 @@ CONSTANTS = post_norm.CONSTANTS
 BASE = post_norm.DEFAULTS
 
 
-def _sized(count: int, width: int, **keys: Any) -> dict[str, Any]:
-    shape = {"num_hidden_layers": count, "hidden_size": width, "num_attention_heads": width // 64}
-    return {**BASE, **shape, "intermediate_size": 4 * width, **keys}
-
-
 SIZES = {
-    "tiny": _sized(2, 128),
-    "mini": _sized(4, 256),
-    "small": _sized(4, 512),
-    "medium": _sized(8, 512),
+    "tiny": post_norm.sized(2, 128),
+    "mini": post_norm.sized(4, 256),
+    "small": post_norm.sized(4, 512),
+    "medium": post_norm.sized(8, 512),
     "base": BASE,
-    "base-cased": _sized(12, 768, vocab_size=28996),
-    "large": _sized(24, 1024),
+    "base-cased": post_norm.sized(12, 768, vocab_size=28996),
+    "large": post_norm.sized(24, 1024),
 }
 
 
@@ -96,12 +89,6 @@ def weights(config: TransformerConfig) -> list[Rule]:
     """Every tensor of a BERT."""
     return [
         *post_norm.body(config, PREFIX, post_norm.NAMES),
-        *post_norm.vocabulary_rules(
-            config,
-            transform="cls.predictions.transform.dense",
-            norm_name="cls.predictions.transform.LayerNorm",
-            projection="cls.predictions.decoder",
-            bias="cls.predictions.bias",
-        ),
+        *post_norm.vocabulary_rules(config, **post_norm.HEAD),
         *head_rules(config, HEADS),
     ]

@@ -63,24 +63,19 @@ CONSTANTS = {**post_norm.CONSTANTS, "onnx_export": False}
 DEFAULTS = post_norm.DEFAULTS
 
 
-def _sized(count: int, width: int) -> dict[str, Any]:
-    return {
-        **DEFAULTS,
-        "vocab_size": 50265,
-        "num_hidden_layers": count,
-        "hidden_size": width,
-        "num_attention_heads": width // 64,
-        "intermediate_size": 4 * width,
-        "attention_window": 512,
-        "max_position_embeddings": 4098,
-        "type_vocab_size": 1,
-        "layer_norm_eps": 1e-5,
-        "pad_token_id": 1,
-        "sep_token_id": 2,
-    }
-
-
-SIZES = {"base": _sized(12, 768), "large": _sized(24, 1024)}
+LONG = {
+    "vocab_size": 50265,
+    "attention_window": 512,
+    "max_position_embeddings": 4098,
+    "type_vocab_size": 1,
+    "layer_norm_eps": 1e-5,
+    "pad_token_id": 1,
+    "sep_token_id": 2,
+}
+SIZES = {
+    "base": post_norm.sized(12, 768, **LONG),
+    "large": post_norm.sized(24, 1024, **LONG),
+}
 
 
 def config(fields: Fields) -> TransformerConfig:

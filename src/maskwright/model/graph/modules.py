@@ -30,7 +30,9 @@ from maskwright.model.nn.transformer import Transformer
 
 def seen(mask: Int[Tensor, "B K"]) -> AttentionMask:
     """Return a mask of real keys; padding attends to itself, so that every query has a key."""
-    return masks.real(mask != 0) | masks.itself
+    visible = masks.real(mask != 0) | masks.itself
+    visible.documents = mask
+    return visible
 
 
 class OneStack(nn.Module):

@@ -534,11 +534,11 @@ def require_writer(config: TransformerConfig, *, one_way: bool = False) -> None:
             found="an encoder" if config.decoder is None else "no vocabulary head",
             do="use fill-mask for a masked model",
         )
-    if config.decoder is None and config.encoder is not None and config.encoder.global_tokens:
+    if config.decoder is None and config.encoder is not None and config.encoder.sees_by_text:
         raise IncompatibleError(
-            "an encoder with global tokens does not write on",
+            "an encoder with global tokens or blocks does not write on",
             found="tokens that see what follows them",
-            wanted="a decoder, or an encoder without global tokens",
+            wanted="a decoder, or an encoder without global tokens and blocks",
             do="use fill-mask",
         )
 

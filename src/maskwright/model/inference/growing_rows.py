@@ -305,7 +305,7 @@ class GrowingRows:
         views: list[_View] = []
         for block in self.stack.config.attention_blocks:
             attention = block.attention
-            key = attention.view
+            key = attention.view(False)
             if key not in view_of:
                 view_of[key] = self._view(attention, count, positions)
             views.append(view_of[key])

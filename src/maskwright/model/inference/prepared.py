@@ -126,7 +126,8 @@ class PreparedStack:
             None if norm is None else PreparedNorm(norm, products.dtype, products.live)
         )
         # Layers with equal pattern, window and positions share an attention context.
-        attention_kinds = [block.attention.view for block in stack.config.attention_blocks]
+        blocks = stack.config.attention_blocks
+        attention_kinds = [block.attention.view(stack.training) for block in blocks]
         distinct_kinds = list(dict.fromkeys(attention_kinds))
         self.attentions = [
             stack.config.attention_blocks[attention_kinds.index(kind)].attention

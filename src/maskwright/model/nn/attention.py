@@ -8,7 +8,8 @@ other's places, within the same buffers.
 
 A mask whose keys lie in a band around each query is computed in blocks of queries, each with the
 keys of its band and those that are seen from everywhere, so that time and memory grow with the
-length and not with its square. Global tokens (`GlobalRows`) have projections of their own.
+length and not with its square. Global tokens (`GlobalRows`) have projections of their own. Where
+texts are cut into blocks (`block_sparse.py`), blocks of queries are computed with those they see.
 
 Within a block, or without a band, `attend` chooses between two kernels that agree to rounding: an
 explicit one (matrix product, bias, softmax, dropout, matrix product), and PyTorch's scaled-dot-
@@ -32,12 +33,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from maskwright.base.errors import ConfigError, DataError
+from maskwright.model.nn.block_sparse import BlockSight
 from maskwright.model.nn.config import Attention, Stack, TransformerConfig
 from maskwright.model.nn.kernels.dropout import dropout as drop
 from maskwright.model.nn.kernels.dropout import dropped_product, softmax
 from maskwright.model.nn.kernels.linear import Linear, scaled_product
 from maskwright.model.nn.layers import rotate
-from maskwright.model.nn.mask import SizedMask
+from maskwright.model.nn.mask import SizedMask, bidirectional
 
 # ------------------------------------------------------------------------------ keys and values
 Pair = tuple[Float[Tensor, "B H K W"], Float[Tensor, "B H K W"]]
@@ -339,11 +341,13 @@ class AttentionContext:
 
     Attributes:
         mask_at_size: the mask at the sizes of this forward.
-        distance: a learned bias by distance, shared by the layers of a stack.
+        distance: a bias of each head: learned by distance and shared by the layers of a stack, or
+            for how often a head sees a key (`BlockSight.log_counts`).
         rotary: cosines and signed sines of the queries' positions.
         key_rotary: of the keys' positions, where they are not those of the queries.
         weights: where attention weights (B, H, Q, K) are appended, layer by layer, if wanted.
         global_rows: those of the queries that are global tokens.
+        blocks: in which queries are computed, where texts are cut so.
     """
 
     mask_at_size: SizedMask
@@ -352,6 +356,7 @@ class AttentionContext:
     key_rotary: tuple[Tensor, Tensor] | None = None
     weights: list[Tensor] | None = None
     global_rows: GlobalRows | None = None
+    blocks: BlockSight | None = None
     _joined: dict[torch.dtype, Tensor | None] = field(default_factory=dict)
     _with_prefix_keys: dict[int, AttentionContext] = field(default_factory=dict)
 
@@ -365,6 +370,10 @@ class AttentionContext:
                 distance = self.distance.to(dtype)
                 self._joined[dtype] = distance if mask is None else distance + mask
         return self._joined[dtype]
+
+    @property
+    def _head_bias(self) -> Float[Tensor, "#B H Q K"] | None:
+        return self.distance if self.blocks is None else self.blocks.log_counts
 
     @cached_property
     def band(self) -> Band | None:
@@ -388,7 +397,8 @@ class AttentionContext:
     def with_prefix_keys(self, count: int) -> AttentionContext:
         """The same with `count` keys in front that every query sees, at no distance; made once."""
         if count not in self._with_prefix_keys:
-            distance = None if self.distance is None else F.pad(self.distance, (count, 0))
+            distance = self._head_bias
+            distance = None if distance is None else F.pad(distance, (count, 0))
             mask_at_size = self.mask_at_size.with_prefix_keys(count)
             self._with_prefix_keys[count] = AttentionContext(
                 mask_at_size, distance, weights=self.weights, global_rows=self.global_rows
@@ -397,9 +407,11 @@ class AttentionContext:
 
     def of_queries(self, positions: Int[Tensor, "B Q"]) -> AttentionContext:
         """What the queries at `positions` of each row see, and no others."""
-        distance, rotary = self.distance, self.rotary
+        distance, rotary = self._head_bias, self.rotary
         if distance is not None:
-            distance = distance[0][:, positions].transpose(0, 1).contiguous()  # B, H, Q, K
+            row = torch.arange(len(positions), device=positions.device)[:, None]
+            distance = distance.expand(len(positions), -1, -1, -1).transpose(1, 2)[row, positions]
+            distance = distance.transpose(1, 2).contiguous()  # B, H, Q, K
         if rotary is not None:
             row = torch.arange(len(positions), device=positions.device)[:, None]
             cosine, sine = (
@@ -440,6 +452,9 @@ def attend(
     """
     dropout = dropout if training else 0.0
     key, value = repeat_heads(key, query), repeat_heads(value, query)
+    if context.blocks is not None:
+        run = partial(attend, scale=scale, dropout=dropout, training=training)
+        return _in_blocks(query, key, value, context.blocks, run)
     if (band := context.band) is not None:
         blocks = zip(
             query.split(band.size, 2), band.keys(key), band.keys(value), band.blocks, strict=True
@@ -468,6 +483,33 @@ def repeat_heads(x: Float[Tensor, "B G K W"], query: Tensor) -> Float[Tensor, "B
     return x if group == 1 else x[:, :, None].expand(-1, -1, group, -1, -1).flatten(1, 2)
 
 
+def _in_blocks(
+    query: Float[Tensor, "B H T W"],
+    key: Float[Tensor, "B H T W"],
+    value: Float[Tensor, "B H T W"],
+    blocks: BlockSight,
+    attend: Callable[[Tensor, Tensor, Tensor, AttentionContext], Tensor],
+) -> Float[Tensor, "B T H W"]:
+    """Each tile of blocks with the keys that it sees; heads stand in place of rows."""
+    heads, width = query.shape[1], query.shape[3]
+    sources = [blocks.split(x) for x in (query, key, value)]
+    begins = torch.arange(0, len(sources[0]), len(sources[0]) // heads, device=query.device)
+    outputs = []
+    for tile in blocks.tiles:
+        q, k, v = (
+            source.index_select(0, (begins[:, None, None] + numbers).flatten()).view(
+                heads, numbers.shape[1], -1, width
+            )
+            for source, numbers in zip(
+                sources, (tile.queries[None], tile.keys, tile.keys), strict=True
+            )
+        )
+        sized = SizedMask(bidirectional, q.shape[2], k.shape[2], 0, query.device)
+        out = attend(q, k, v, AttentionContext(sized, tile.bias))
+        outputs.append(out.transpose(1, 2).reshape(heads, -1, sources[0].shape[1]))
+    return blocks.join(torch.cat(outputs, 1))
+
+
 def see_all(
     query: Float[Tensor, "B H G W"],
     key: Float[Tensor, "B H K W"],
@@ -494,7 +536,8 @@ def _kernel(query: Tensor, context: AttentionContext, dropout: float) -> Kernel:
     if torch.compiler.is_exporting() and dropout == 0.0:
         return "traced"
     gradient = torch.is_grad_enabled() and query.requires_grad
-    if gradient and context.distance is not None and query.device.type == "cpu":
+    learned = context.distance is not None and context.distance.requires_grad
+    if gradient and learned and query.device.type == "cpu":
         return "explicit"  # the library's fast kernels give a learned bias no gradient
     case = KernelCase(gradient, dropout > 0.0, query.dtype.itemsize < 4)
     return KERNELS.get((query.device.type, case), "sdpa")

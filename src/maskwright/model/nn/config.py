@@ -12,7 +12,7 @@ per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 
         Embeddings      positions, segments, norm, scaled, dropout
         Block           attention, feed_forward, norm, placement, cross_attention, ...
           or Recurrent  cells, width, directions, residual, ...
-          Attention     heads, head_width, key_heads, pattern, window, global_tokens, ...
+          Attention     heads, head_width, key_heads, pattern, window, global_tokens, blocks, ...
           FeedForward   width, activation, gated, bias, dropout
           Norm          kind, eps, bias
       VocabularyHead    transform, tied, bias, scaled
@@ -23,7 +23,7 @@ per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from maskwright.base.errors import ConfigError
@@ -33,6 +33,7 @@ HeadKind = Literal["sequence", "token", "span", "choice", "patch"]
 TextPooling = Literal["place", "mean", "max", "concat"]
 GlobalRule = Literal["none", "first", "question", "answer"]
 ChunkPooling = Literal["mean", "max", "differences"]
+RandomBlocks = Literal["reference", "fresh", "none"]
 
 NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
 # A wall against hostile or mistyped configs, far above every published model.
@@ -140,6 +141,53 @@ class GlobalTokens:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BlockSparse:
+    """Each text is cut into blocks of `size` tokens. Those of the first and the last block see the
+    whole text and are seen by all of it; others see their block, its two neighbours, and
+    `num_random` further blocks, drawn for each head (BigBird, Zaheer et al. 2020,
+    arXiv:2007.14062, section 2). Texts of `full_blocks` or fewer are read in full, and all texts
+    where `sparse` is false.
+
+    Attributes:
+        random: `reference`: as transformers: in training the same blocks in each step, by the
+            number of the `layer`, and in evaluation the first block `num_random` times more;
+            `fresh`: drawn anew in each step of training, fixed ones in evaluation; `none`.
+    """
+
+    size: int = 64
+    num_random: int = 3
+    random: RandomBlocks = "reference"
+    sparse: bool = True
+    layer: int = 0
+
+    def __post_init__(self) -> None:
+        _within("blocks.size", self.size, LARGEST["length"])
+        _within("blocks.num_random", self.num_random, 1 << 10, 0)
+
+    @property
+    def full_blocks(self) -> int:
+        """The most blocks of a text that is read in full."""
+        return 5 + 2 * self.num_random
+
+    def draws(self, training: bool) -> bool:
+        """Whether there are random blocks."""
+        rule = "fresh" if not training else self.random
+        return self.num_random > 0 and self.random == rule != "none"
+
+    def splits(self, length: int) -> bool:
+        """Whether texts of this `length` have tokens that do not see each other."""
+        return self.sparse and length > self.full_blocks * self.size
+
+    def keys_read(self, length: int) -> float:
+        """How many keys training computes for a token of a text of `length`, on average."""
+        count = -(-length // self.size)
+        if not self.splits(length):
+            return float(count * self.size)
+        inner = 5 + (0 if self.random == "none" else self.num_random)
+        return self.size * (2 * count + (count - 2) * inner) / count
+
+
+@dataclass(frozen=True, kw_only=True)
 class Attention:
     """`window` is (left, right) neighbours that stay visible; None means all the pattern allows.
     `dropout` drops weights; `output_dropout` what the last projection gives, in this half of a
@@ -152,6 +200,7 @@ class Attention:
     pattern: Literal["bidirectional", "causal"]
     window: tuple[int, int] | None = None
     global_tokens: GlobalTokens | None = None
+    blocks: BlockSparse | None = None
     positions: Rotary | Relative | None = None
     bias: bool = True
     scaled: bool = True
@@ -178,12 +227,19 @@ class Attention:
         value = (self.pattern, self.positions)
         fits = self.global_tokens is None or value == ("bidirectional", None)
         _require(fits, "attention.global_tokens", value, "bidirectional, without positions")
+        alone = (*value, self.window, self.global_tokens)
+        fits = self.blocks is None or alone == ("bidirectional", None, None, None)
+        _require(fits, "attention.blocks", alone, "bidirectional, without positions and window")
 
-    @property
-    def view(self) -> tuple[object, ...]:
-        """What decides who sees whom, and from where: layers alike in it share a context."""
+    def view(self, training: bool, length: int | None = None) -> tuple[object, ...]:
+        """What decides who sees whom, and from where: layers alike in it share a context. `length`
+        is that of the rows, where it is known."""
+        blocks = self.blocks
+        if blocks is not None:
+            drawn = blocks.draws(training) and (length is None or blocks.splits(length))
+            blocks = replace(blocks, layer=blocks.layer if drawn else 0)
         by_distance = (self.positions, self.head_width)
-        return (self.pattern, self.window, self.global_tokens, *by_distance)
+        return (self.pattern, self.window, self.global_tokens, blocks, *by_distance)
 
     @property
     def num_key_heads(self) -> int:
@@ -232,9 +288,10 @@ class Block:
         _rate("block.dropout", self.dropout)
         over = self.cross_attention
         if over is not None:  # a memory has neither order nor positions
-            value = (over.pattern, over.positions, over.window, over.global_tokens)
-            valid = "bidirectional, without positions, window and global tokens"
-            _require(value == ("bidirectional", None, None, None), "cross_attention", value, valid)
+            value = (over.pattern, over.positions, over.window, over.global_tokens, over.blocks)
+            valid = "bidirectional, without positions, window, global tokens and blocks"
+            fits = value == ("bidirectional", None, None, None, None)
+            _require(fits, "cross_attention", value, valid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,6 +382,12 @@ class Stack:
         """Which tokens are global in the layers that have such; None without such layers."""
         rules = (block.attention.global_tokens for block in self.attention_blocks)
         return next((rule for rule in rules if rule is not None), None)
+
+    @property
+    def sees_by_text(self) -> bool:
+        """Whether who sees whom depends on the whole text: its length, or its global tokens."""
+        blocks = any(block.attention.blocks is not None for block in self.attention_blocks)
+        return blocks or self.global_tokens is not None
 
     @property
     def longest(self) -> int | None:
@@ -425,19 +488,23 @@ class Head:
     there is no pooler), `choice` too, one score for each of the texts to choose from; `token`
     reads every position, `span` gives two scores per position, `patch` the values of a patch.
     `transform` is a dense layer with that activation before the projection, perhaps with a
-    norm; `input_dropout` stands before it, `dropout` after it. `bias` is the projection's.
-    Layers `over` the pieces of a text let these see each other before one vector is made of
-    them (`model/nn/transformer.py`). `pooling`: what is read of a text is the state of one
-    place, or the mean or the largest of each number over its tokens, or the last state, the
-    largest numbers and the mean in a row (`concat`; Howard & Ruder 2018, arXiv:1801.06146,
-    section 3.3). With `layer_mix` the head reads, in place of the last layer's states, a learned
-    mix of those of all layers (Peters et al. 2018, arXiv:1802.05365, equation 1)."""
+    norm, or, with `inner`, a feed-forward layer of that many units with its residual;
+    `input_dropout` stands before it, `dropout` after it; `reads_pooler` false leaves out the
+    model's pooler. `bias` is the projection's. Layers `over` the pieces of a text let these see
+    each other before one vector is made of them (`model/nn/transformer.py`). `pooling`: what is
+    read of a text is the state of one place, or the mean or the largest of each number over its
+    tokens, or the last state, the largest numbers and the mean in a row (`concat`; Howard & Ruder
+    2018, arXiv:1801.06146, section 3.3). With `layer_mix` the head reads, in place of the last
+    layer's states, a learned mix of those of all layers (Peters et al. 2018, arXiv:1802.05365,
+    equation 1)."""
 
     name: str
     kind: HeadKind
     labels: int
     transform: Activation | None = None
     norm: Norm | None = None
+    inner: int | None = None
+    reads_pooler: bool = True
     bias: bool = True
     input_dropout: float = 0.0
     dropout: float = 0.0
@@ -455,6 +522,10 @@ class Head:
         _within(f"heads.{self.name}.labels", self.labels, 1 << 20)
         _rate(f"heads.{self.name}.input_dropout", self.input_dropout)
         _rate(f"heads.{self.name}.dropout", self.dropout)
+        is_layer = self.inner is None or (self.transform is not None and self.norm is not None)
+        _require(
+            is_layer, f"heads.{self.name}.inner", self.inner, "a transform and a norm beside it"
+        )
         expected = {"span": 2, "choice": 1}.get(self.kind, self.labels)
         _require(self.labels == expected, f"heads.{self.name}.labels", self.labels, expected)
 

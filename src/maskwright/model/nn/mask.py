@@ -45,6 +45,8 @@ class AttentionMask:
         itself: whether every query sees the key that stands where it does.
         band: how far before and after a query the keys stand that it sees, at most.
         columns: keys (B, K) that are seen from outside the band, too.
+        documents: the texts (B, T) that the predicate tells apart, 0 for padding.
+        by_documents: whether the predicate tells nothing else.
     """
 
     def __init__(
@@ -56,9 +58,11 @@ class AttentionMask:
         itself: bool = False,
         band: tuple[int, int] | None = None,
         columns: Bool[Tensor, "B K"] | None = None,
+        documents: Int[Tensor, "B T"] | None = None,
     ) -> None:
         self.rule, self.name, self.rows, self.form = rule, name, rows, form
-        self.band, self.columns = band, columns
+        self.band, self.columns, self.documents = band, columns, documents
+        self.by_documents = documents is not None
         self.itself = itself or form is not None
 
     def __repr__(self) -> str:
@@ -70,7 +74,7 @@ class AttentionMask:
         if other.form == "all":
             return self
         narrow = other if self.band is None else self
-        return AttentionMask(
+        joint = AttentionMask(
             lambda row, query, key: self.rule(row, query, key) & other.rule(row, query, key),
             f"({self.name} & {other.name})",
             _common_rows(self, other),
@@ -78,6 +82,8 @@ class AttentionMask:
             band=narrow.band,
             columns=narrow.columns,
         )
+        joint.documents = other.documents if self.documents is None else self.documents
+        return joint
 
     def __or__(self, other: AttentionMask) -> AttentionMask:
         if self.form == "all" or (self.form == other.form == "causal"):
@@ -286,6 +292,7 @@ def same_document(
         lambda row, query, key: _same(ours[row, query], theirs[row, key]),
         "same_document",
         ours.shape[0],
+        documents=documents if keys is None else None,
     )
 
 
@@ -295,7 +302,9 @@ def _same(document: Tensor, other_document: Tensor) -> Tensor:
 
 def real(keep: Bool[Tensor, "B K"]) -> AttentionMask:
     """The key is a real position (`keep`), not padding."""
-    return AttentionMask(lambda row, query, key: keep[row, key], "real", keep.shape[0])
+    return AttentionMask(
+        lambda row, query, key: keep[row, key], "real", keep.shape[0], documents=keep.long()
+    )
 
 
 itself = AttentionMask(lambda row, query, key: query == key, "itself", itself=True)

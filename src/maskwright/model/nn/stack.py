@@ -22,6 +22,7 @@ from maskwright.model.nn.attention import (
     KVCache,
     places_of,
 )
+from maskwright.model.nn.block_sparse import BlockSight
 from maskwright.model.nn.config import (
     Attention,
     Block,
@@ -369,7 +370,7 @@ class StackModule(nn.Module):
                 x = self.blocks[str(source)](x, steps)
                 continue
             attention = block.attention
-            kind = attention.view
+            kind = attention.view(self.training, count)
             if kind not in sights:
                 sights[kind] = self._sight(
                     attention, visible, prefix, positions, start, x, trace, global_tokens
@@ -411,6 +412,8 @@ class StackModule(nn.Module):
             row, position = (torch.arange(size, device=x.device) for size in marked.shape)
             marked = marked & visible.rule(row[:, None], position[None], position[None])
         mask = pattern(attention.pattern, attention.window, marked)
+        blocks = self._blocks(attention, visible, positions, x)
+        mask = mask if blocks is None else blocks.mask
         if prefix is not None:
             mask = mask | prefix_of(prefix)
         if visible is not None:
@@ -420,6 +423,12 @@ class StackModule(nn.Module):
             mask.draw(count, start + count, start=start, device=x.device),
             weights=None if trace is None else trace.weights,
         )
+        if blocks is not None:
+            by_documents = visible is None or visible.by_documents
+            if by_documents and trace is None and not torch.compiler.is_exporting():
+                context.blocks = blocks
+            else:
+                context.distance = blocks.log_counts
         if marked is not None:
             in_all_rows = torch.compiler.is_exporting() or trace is not None
             global_places = None if in_all_rows else places_of(marked)
@@ -436,6 +445,30 @@ class StackModule(nn.Module):
         if isinstance(attention.positions, Relative):
             context.distance = self._distance(attention, start, count, x.device)
         return context
+
+    def _blocks(
+        self,
+        attention: Attention,
+        visible: AttentionMask | None,
+        positions: Tensor | None,
+        x: Tensor,
+    ) -> BlockSight | None:
+        """The blocks of the texts of this forward; None where all are read in full."""
+        config, (rows, count) = attention.blocks, x.shape[:2]
+        if config is None or not config.sparse:
+            return None
+        if not torch.compiler.is_exporting() and not config.splits(count):
+            return None
+        documents = None if visible is None else visible.documents
+        if documents is None:
+            documents = torch.ones(rows, count, dtype=torch.long, device=x.device)
+            if positions is not None:
+                documents = documents * (positions == 0).cumsum(1)
+            if visible is not None:  # padding is no token
+                row, position = (torch.arange(n, device=x.device) for n in documents.shape)
+                documents = documents * visible.rule(row[:, None], position[None], position[None])
+        longest = self.config.longest or count
+        return BlockSight(config, documents, attention.heads, self.training, longest)
 
     def _distance(
         self, attention: Attention, start: int, count: int, device: torch.device

@@ -46,7 +46,7 @@ from maskwright.model.nn.config import (
     VocabularyHead,
     layers,
 )
-from maskwright.model.nn.kernels.dropout import dropout
+from maskwright.model.nn.kernels.dropout import add_dropped, dropout
 from maskwright.model.nn.kernels.linear import Linear, spare_rows
 from maskwright.model.nn.layers import ACTIVATIONS, NormModule
 from maskwright.model.nn.mask import AttentionMask, real, same_document
@@ -112,7 +112,8 @@ class HeadModule(nn.Module):
         self.transform: nn.Linear | None = None
         if config.transform is not None:
             has_bias = config.norm is None or config.norm.bias
-            self.transform = Linear(width, width, bias=has_bias)
+            self.transform = Linear(width, config.inner or width, bias=has_bias)
+        self.down = None if config.inner is None else Linear(config.inner, width)
         self.norm = None if config.norm is None else NormModule(config.norm, width)
         self.weight = nn.Parameter(torch.empty(config.labels, width))
         _draw(self.weight)
@@ -138,10 +139,12 @@ class HeadModule(nn.Module):
             self.bias.mul_(spread).add_(centre)
 
     def forward(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any L"]:
-        config = self.config
+        config, states = self.config, hidden
         hidden = dropout(hidden, config.input_dropout, self.training)
         if self.transform is not None and config.transform is not None:
             hidden = ACTIVATIONS[config.transform](self.transform(hidden))
+        if self.down is not None:
+            hidden = add_dropped(states, self.down(hidden), config.input_dropout, self.training)
         if self.norm is not None:
             hidden = self.norm(hidden)
         return F.linear(dropout(hidden, config.dropout, self.training), self.weight, self.bias)
@@ -196,6 +199,7 @@ def layers_over(config: TransformerConfig, count: int = 2) -> Stack:
         pattern="bidirectional",
         window=None,
         global_tokens=None,
+        blocks=None,
         positions=Rotary(),
         scaled=True,
     )
@@ -507,7 +511,7 @@ class Transformer(nn.Module):
             )
         head = self.heads[name]
         assert isinstance(head, HeadModule)
-        if head.config.pools and self.pooler is not None:
+        if head.config.pools and head.config.reads_pooler and self.pooler is not None:
             hidden = self.pool(hidden)
         if texts is None and head.over is not None:
             texts = torch.arange(len(hidden), device=hidden.device)

@@ -331,11 +331,16 @@ def matrix_row(
 
 
 def layers(stack: Stack) -> list[list[Any]]:
-    """Return [pattern, left window, right window] of each layer; windows are None if unlimited. The
+    """Return [pattern, left window, right window, blocks] of each layer; windows are None if
+    unlimited, blocks the size of one and how many a text has that is read in full, or None. The
     pattern of layers whose halves read in two directions is `apart`."""
-    patterns = ["apart" if getattr(b, "directions", 1) == 2 else b.pattern for b in stack.blocks]
-    windows = [block.window or (None, None) for block in stack.blocks]
-    return [[pattern, *window] for pattern, window in zip(patterns, windows, strict=True)]
+    rows = []
+    for block in stack.blocks:
+        pattern = "apart" if getattr(block, "directions", 1) == 2 else block.pattern
+        cut = None if isinstance(block, Recurrent) else block.attention.blocks
+        sizes = [cut.size, cut.full_blocks] if cut is not None and cut.sparse else None
+        rows.append([pattern, *(block.window or (None, None)), sizes])
+    return rows
 
 
 def about_of(member: Member) -> str:

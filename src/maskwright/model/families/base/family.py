@@ -427,13 +427,15 @@ def head_field(field: str, *heads: str) -> Coordinate:
 
 
 def head_rules(config: TransformerConfig, names: Mapping[str, tuple[str, ...]]) -> list[Rule]:
-    """The rules for all heads; `names` gives their projection, then their dense layer and norm."""
+    """The rules for all heads; `names` gives their projection, then their dense layer, in a head
+    with an inner width the layer behind it, and norm."""
     rules: list[Rule] = []
     for head in config.heads:
         projection, *before = _entry(names, head.name, head.kind, (head.name,))
         has_bias, ours = head.norm is None or head.norm.bias, f"heads.{head.name}"
         rules += linear(projection, ours, bias=head.bias)
-        for theirs, layer in zip(before, ("transform", "norm"), strict=False):
+        inner = () if head.inner is None else ("down",)
+        for theirs, layer in zip(before, ("transform", *inner, "norm"), strict=False):
             rules += linear(theirs, f"{ours}.{layer}", bias=has_bias)
     return rules
 

@@ -75,7 +75,23 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+# The masked-language head, for `vocabulary_rules`.
+HEAD = {
+    "transform": "cls.predictions.transform.dense",
+    "norm_name": "cls.predictions.transform.LayerNorm",
+    "projection": "cls.predictions.decoder",
+    "bias": "cls.predictions.bias",
+}
+
+
 # ------------------------------------------------------------------------------ configs
+def sized(count: int, width: int, **keys: Any) -> dict[str, Any]:
+    """The keys of a BERT with `count` layers, heads of width 64 and four inner units for each of
+    the `width`."""
+    shape = {"num_hidden_layers": count, "hidden_size": width, "num_attention_heads": width // 64}
+    return {**DEFAULTS, **shape, "intermediate_size": 4 * width, **keys}
+
+
 def encoder(fields: Fields, defaults: Mapping[str, Any], *, offset: int = 0) -> Stack:
     """The stack that a config in BERT's spelling means.
 

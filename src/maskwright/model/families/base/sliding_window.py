@@ -1,4 +1,5 @@
-"""What Longformer and LED share: a window in each layer, and global tokens beside it.
+"""What families for long texts share: a window in each layer with global tokens beside it, as in
+Longformer and LED, or blocks, as in BigBird.
 
 `attention_window` is the number of neighbours that a token sees, half of them to either side, for
 all layers or in a list for each. Which tokens are global is no key of transformers: its classes for
@@ -13,7 +14,13 @@ from typing import Any, get_args
 
 from maskwright.base.errors import ConfigError
 from maskwright.model.families.base.family import Architecture, Coordinate, Fields
-from maskwright.model.nn.config import GlobalRule, GlobalTokens, Stack, TransformerConfig
+from maskwright.model.nn.config import (
+    BlockSparse,
+    GlobalRule,
+    GlobalTokens,
+    Stack,
+    TransformerConfig,
+)
 
 # What a head reads is global: the first token, the question, or the answer to choose.
 RULE_OF_HEAD = {"sequence": "first", "span": "question", "choice": "answer"}
@@ -61,6 +68,15 @@ def with_windows(stack: Stack, sizes: list[int], rule: GlobalTokens) -> Stack:
         for block, size in zip(stack.attention_blocks, sizes, strict=True)
     )
     return replace(stack, blocks=blocks)
+
+
+def with_blocks(stack: Stack, blocks: BlockSparse) -> Stack:
+    """`stack` with `blocks` in its layers, each of which draws its own."""
+    layers = tuple(
+        replace(block, attention=replace(block.attention, blocks=replace(blocks, layer=layer)))
+        for layer, block in enumerate(stack.attention_blocks)
+    )
+    return replace(stack, blocks=layers)
 
 
 def coordinates(default: str) -> dict[str, Coordinate]:

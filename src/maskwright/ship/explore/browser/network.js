@@ -62,12 +62,13 @@ export class Network {
     const head = this.config.heads.find((each) => each.name === name);
     const rows = states.length / this.config.width;
     let x = states;
-    if ((head.kind === "sequence" || head.kind === "choice") && this.config.pooler) {
+    if ((head.kind === "sequence" || head.kind === "choice") && this.config.pooler && head.reads_pooler) {
       x = this.pool(x);
     }
     if (head.transform !== null) {
       x = activate(this.#linear(x, rows, `heads.${name}.transform`), head.transform);
     }
+    if (head.inner !== null) x = add(this.#linear(x, rows, `heads.${name}.down`), states);
     if (head.norm !== null) x = this.#norm(x, rows, head.norm, `heads.${name}.norm`);
     const bias = this.weight(`heads.${name}.bias`, false);
     return linear(x, rows, this.weight(`heads.${name}.weight`), bias);
@@ -82,6 +83,11 @@ export class Network {
     }
     if (config.blocks.some(({ attention }) => (attention.global_tokens?.which ?? "none") !== "none")) {
       throw new Error("this model has global tokens, which this page does not compute: use the commands of maskwright");
+    }
+    const blocks = config.blocks.map(({ attention }) => attention.blocks ?? null).find((each) => each?.sparse);
+    const longest = blocks ? (5 + 2 * blocks.num_random) * blocks.size : Infinity;
+    if (ids.length > longest) {
+      throw new Error(`this page reads at most ${longest} tokens with this model: use the commands of maskwright for longer texts`);
     }
     const rows = ids.length;
     const start = facts.cache === null ? 0 : facts.cache.length;

@@ -5,6 +5,21 @@ export const pattern = (name, window = null) => (query, key) =>
   (name !== "causal" || key <= query) &&
   (window === null || (query - key <= window[0] && key - query <= window[1]));
 
+/** Blocks of `size` tokens, counted in each document: the first and the last one see all and are seen
+ * by all, others see their neighbours; documents of `full` blocks or fewer are read in full. */
+export function inBlocks([size, full], documents) {
+  const last = new Map(), block = [];
+  documents.forEach((document, n) => {
+    block.push(Math.floor((n - documents.indexOf(document)) / size));
+    last.set(document, block[n]);
+  });
+  return (query, key) => {
+    const end = last.get(documents[query]), [q, k] = [block[query], block[key]];
+    return documents[query] === documents[key]
+      && (end < full || Math.abs(q - k) <= 1 || [0, end].includes(q) || [0, end].includes(k));
+  };
+}
+
 export const prefix = (length) => (query, key) => key < length;
 
 /** Document 0 is padding, which is unseen. */
@@ -47,11 +62,13 @@ export function reachAcross(matrices, across, encoder, length) {
 }
 
 /** The matrices of an example in a network: {encoder, decoder, across}, lists by layer, null where
- * there is no such stack. `stacks` has [pattern, left, right] by layer; `narrow` takes the place of
- * every window. */
+ * there is no such stack. `stacks` has [pattern, left, right, blocks] by layer; `narrow` takes the
+ * place of every window, and makes blocks of one token. */
 export function matrices(stacks, example, narrow = null) {
   const length = example.tokens.length, { decoder } = example;
-  const rule = ([name, left, right]) => pattern(name, left === null ? null : narrow ?? [left, right]);
+  const rule = ([name, left, right, blocks]) => (blocks === null
+    ? pattern(name, left === null ? null : narrow ?? [left, right])
+    : inBlocks(narrow === null ? blocks : [1, 5], example.documents));
   const facts = sameDocument(example.documents);
   if (decoder !== null) {
     const decoderLength = decoder.tokens.length;

@@ -10,7 +10,7 @@ settings that contradict the file are refused as ambiguous.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from maskwright.base.errors import TokenizerError
@@ -79,6 +79,7 @@ ALBERT = TokenizerClass(
         "mask_token": "[MASK]",
     },
 )
+BIG_BIRD = replace(ALBERT, roles={**ALBERT.roles, "bos_token": "<s>", "eos_token": "</s>"})
 
 # Names with the suffix `Fast` are equivalent.
 CLASSES = {
@@ -97,6 +98,7 @@ CLASSES = {
     "OpenAIGPTTokenizer": GPT,
     "T5Tokenizer": T5,
     "AlbertTokenizer": ALBERT,
+    "BigBirdTokenizer": BIG_BIRD,
 }
 # The class that AutoTokenizer uses if none is named.
 OF_MODEL_TYPE = {
@@ -109,6 +111,7 @@ OF_MODEL_TYPE = {
     "openai-gpt": "OpenAIGPTTokenizer",
     "t5": "T5Tokenizer",
     "albert": "AlbertTokenizer",
+    "big_bird": "BigBirdTokenizer",
 }
 # option -> (field of BERT's normalisation, default of the class)
 BERT_OPTIONS = {

@@ -44,7 +44,7 @@ export const masks = {
       const { example, cases } = chosen();
       settings.position ??= example?.read[Math.min(2, example.read.length - 1)] ?? 2;
       settings.position = Math.max(0, Math.min(settings.position, lengthOf(example) - 1));
-      const windows = Object.values(row.stacks).flat().some((layer) => layer[1] !== null);
+      const windows = Object.values(row.stacks).flat().some((layer) => layer[1] !== null || layer[3] !== null);
       const deepest = Math.max(...Object.values(row.stacks).map((layers) => layers.length));
       settings.layer = Math.max(1, Math.min(deepest, settings.layer));
       const focused = controls.contains(document.activeElement) ? document.activeElement.closest("label")?.dataset.name : null;
@@ -56,7 +56,7 @@ export const masks = {
         cases.length > 1 ? tagged("kind", choice({ label: "Row", value: Math.min(settings.kind, cases.length - 1),
           options: cases.map((n, at) => [at, kindOf(data.examples[n])]), change: (v) => set("kind", "kind", Number(v)) }).element) : null,
         tagged("packed", check({ label: "documents packed in one row", value: settings.packed, change: (on) => set("packed", "packed", on) }).element),
-        windows ? tagged("narrow", check({ label: `windows narrowed to ${NARROW}, to be seen`, value: settings.narrow, change: (on) => set("narrow", "windows", on ? null : "real") }).element) : null),
+        windows ? tagged("narrow", check({ label: `windows narrowed to ${NARROW}, blocks to 1, to be seen`, value: settings.narrow, change: (on) => set("narrow", "windows", on ? null : "real") }).element) : null),
       el("div", { class: "controls" },
         tagged("layer", slider({ label: "Layer", min: 1, max: deepest, value: settings.layer, show: (n) => `${n} of ${deepest}`, input: (v) => set("layer", "layer", v, false) }).element),
         tagged("position", slider({ label: "Position", min: 0, max: lengthOf(example) - 1, value: settings.position, input: (v) => set("position", "position", v, false) }).element)));
@@ -202,7 +202,9 @@ function kindOf({ prefix, tokens }) {
   return prefix >= tokens.length ? "read both ways" : `a prefix of ${prefix}`;
 }
 
-const say = ([name, left, right], narrow) => (left === null ? name
+const say = ([name, left, right, blocks], narrow) => (blocks !== null
+  ? `${name}, blocks of ${blocks[0]}, texts of up to ${blocks[0] * blocks[1]} tokens in full${narrow ? ", drawn as blocks of 1" : ""}; random blocks are not drawn`
+  : left === null ? name
   : `${name}, window ${left} to the left, ${right} to the right${narrow ? `, drawn as ${NARROW}` : ""}`);
 
 /** What a place of the example's row holds, as a letter or a sign. */
