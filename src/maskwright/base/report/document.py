@@ -383,9 +383,11 @@ def opening_code(config: Mapping[str, Any], folder: str) -> str:
     if misread(config):
         return f"from maskwright import api\n\nloaded = api.load_pretrained({folder!r})"
     name = architecture(config)
+    reader = "ImageProcessor" if "image_size" in config else "Tokenizer"
+    variable = reader.removeprefix("Image").lower()
     return (
-        f"from transformers import AutoTokenizer, {name}\n\n"
-        f"tokenizer = AutoTokenizer.from_pretrained({folder!r})\n"
+        f"from transformers import Auto{reader}, {name}\n\n"
+        f"{variable} = Auto{reader}.from_pretrained({folder!r})\n"
         f"model = {name}.from_pretrained({folder!r})"
     )
 

@@ -293,6 +293,7 @@ def render(folder: RunFolder) -> str:
     return document.render(
         "run.html",
         name=str(run.get("recipe") or folder.path.resolve().name),
+        material=_material(folder),
         kind="Maskwright run",
         summary=_summary(folder),
         about=run.get("note"),
@@ -502,18 +503,22 @@ def _ask(folder: RunFolder) -> list[str]:
     return [f"maskwright {verb} {shell_word(folder.path)} {prompt}"]
 
 
+def _material(folder: RunFolder) -> str:
+    return "images" if predicts_pixels(folder.run) else "text"
+
+
 def _next_steps(folder: RunFolder) -> Iterator[tuple[str, str]]:
     """Yield (label, command) for the folder where the run was started."""
-    where = shell_word(folder.path)
+    where, material = shell_word(folder.path), _material(folder)
     yield from (("Ask it", command) for command in _ask(folder))
     if folder.checkpoints and folder.share < 1.0:
         yield "Train further, from where it stopped", f"maskwright resume {where}"
     elif folder.checkpoints:
-        command = f"maskwright adapt {where} --text your-texts/ --out runs/further"
-        yield "Train it further, on text of your own", command
+        command = f"maskwright adapt {where} --text your-{material}/ --out runs/further"
+        yield f"Train it further, on {material} of your own", command
     if folder.recipe:
-        command = f"maskwright pretrain {where}/recipe.toml --text your-texts/ --out runs/mine"
-        yield "The same recipe on your own text", command
+        command = f"maskwright pretrain {where}/recipe.toml --text your-{material}/ --out runs/mine"
+        yield f"The same recipe on your own {material}", command
     if folder.checkpoints and folder.saved:
         checkpoint = f"{folder.path}/checkpoints/{folder.checkpoints[-1]}"
         yield "In Python", document.opening_code(folder.saved, checkpoint)
