@@ -26,7 +26,7 @@ from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.similarities import compared
 from maskwright.ship.serve.dialects.base.messages import embeddings_of, similarities_to
-from maskwright.ship.serve.errors import Refusal
+from maskwright.ship.serve.errors import Limits, Refusal
 from predict.test_foreign_heads import SIZES
 
 LENGTH = 9
@@ -207,7 +207,7 @@ def served(task_type: Any, vectors: list[Any]) -> Any:
         task_type=task_type,
         name="m",
         options=lambda *_, **__: None,
-        host=SimpleNamespace(embed=embed),
+        host=SimpleNamespace(embed=embed, budget=lambda: None, limits=Limits()),
     )
 
 
@@ -263,12 +263,13 @@ def test_a_matryoshka_folder_of_others_says_its_dimensions(bare: Path, tmp_path:
     task_type = language_model.load(folder).predictor.task_type
     chosen = served(task_type, list(model.embed(short)))
 
-    def answered(dimensions: int) -> Any:
-        task = embeddings_of(chosen, short, field="input", truncate=False, dimensions=dimensions)  # type: ignore[arg-type]
-        return asyncio.run(task)[0]
+    def answered(dimensions: int, trained: bool = True) -> Any:
+        options: dict[str, Any] = {"field": "input", "truncate": False}
+        options |= {"dimensions": dimensions, "trained_dimensions": trained}
+        return asyncio.run(embeddings_of(chosen, short, **options))[0]
 
     np.testing.assert_allclose(answered(4), vectors, atol=1e-6)
-    assert len(answered(16)[0]) == 16
+    assert len(answered(16)[0]) == 16 and len(answered(3, trained=False)[0]) == 3
     for impossible in (3, 17):
         with pytest.raises(Refusal) as refused:
             answered(impossible)
