@@ -8,8 +8,10 @@ from torch import Tensor
 
 from maskwright.model.nn.characters import BEGIN, END, CharacterVectors
 from maskwright.model.nn.config import CharacterTokens, Recurrent
+from maskwright.model.nn.initialise import build
 from maskwright.model.nn.mask import AttentionMask, real, same_document
 from maskwright.model.nn.recurrent import LSTMCells, RecurrentModule, Steps
+from toys import VOCABULARY, elmo
 
 INPUTS = 6
 # Two texts in a row, padding at either end, and a position in the middle that is not read.
@@ -75,6 +77,15 @@ def test_states_are_those_of_each_text_by_itself(
     assert torch.allclose(ours, theirs, atol=1e-12)
     # The control: texts that are read as one.
     assert not torch.allclose(states(module, x, real(READ)), wanted, atol=1e-3)
+
+
+def test_new_weights_keep_the_characters() -> None:
+    trained = elmo()
+    trained.tokens.spell(["ab"] * VOCABULARY.size, [False] * VOCABULARY.size)
+    again, other = (build(trained.config, like=like) for like in (trained, None))
+    assert torch.equal(again.tokens.spelling, trained.tokens.spelling)
+    assert not torch.equal(other.tokens.spelling, trained.tokens.spelling)  # the control
+    assert not torch.equal(again.tokens.weight, trained.tokens.weight)
 
 
 def test_each_half_sees_its_side() -> None:

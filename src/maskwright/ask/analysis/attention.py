@@ -74,12 +74,12 @@ def attention(
     if image is not None:
         return _report_on_image(opened, out, str(image), say)
     subject = ProbedModel.of_model(opened)
-    if not any(stack.blocks for stack in subject.model.config.stacks.values()):
+    if not any(stack.attention_blocks for stack in subject.model.config.stacks.values()):
         raise IncompatibleError(
             "the model has no attention",
             where=model,
-            found="static vectors, without layers",
-            do=f"maskwright neighbours {shell_word(model)} WORD, or maskwright probe",
+            found="no layer with attention",
+            do=f"maskwright probe {shell_word(model)}, or of static vectors maskwright neighbours",
         )
     if sentence is not None:
         _require_drawable(subject, sentence)

@@ -62,7 +62,8 @@ class ProbedModel:
     def untrained(self) -> Prepared:
         """Return a model of the same architecture with randomly initialised weights."""
         generator = torch.Generator().manual_seed(torch_seed(key("init", 0)))
-        network = initialise.build(self.model.config, generator).to(self.model.device)
+        trained = self.model.network
+        network = initialise.build(trained.config, generator, like=trained).to(trained.device)
         return prepare(network, precision="float32", give_up=True)
 
     @property

@@ -431,7 +431,7 @@ def write_untrained(path: Path, out: Path) -> None:
         f for p in ("modules.json", "*sentence*.json", "*/config.json") for f in model.path.glob(p)
     ]
     pretrained.save(
-        initialise.build(model.config, generator),
+        initialise.build(model.config, generator, like=model.network),
         model.tokenizer,
         out,
         replace(model.about, conventions=model.conventions),

@@ -353,7 +353,7 @@ class Learner(BaseLearner):
         """Return the network before training, and the generator that drew its new weights: all of
         them with `scratch`."""
         generator = torch.Generator().manual_seed(torch_seed(key("init", seed)))
-        model = initialise.build(self.config, generator)
+        model = initialise.build(self.config, generator, like=self.loaded.network)
         fresh = (
             [n for n, _ in model.named_parameters()] if scratch else reinitialised(method, model)
         )

@@ -40,8 +40,10 @@ def build(
     scaled_residual: bool = False,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
+    like: Transformer | None = None,
 ) -> Transformer:
-    """A model with initialised weights; see `initialise` for the arguments."""
+    """A model with initialised weights; see `initialise` for the arguments. Its words have the
+    characters that those of the model `like` have."""
     with torch.device("meta"):
         model = Transformer(config)
     materialise(model, device, dtype)
@@ -52,6 +54,9 @@ def build(
         deviation=deviation,
         scaled_residual=scaled_residual,
     )
+    if like is not None and isinstance(like.tokens, CharacterVectors):
+        assert isinstance(model.tokens, CharacterVectors)
+        model.tokens.spelling.data.copy_(like.tokens.spelling.data)
     return model
 
 
