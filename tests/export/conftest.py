@@ -25,6 +25,6 @@ def rewritten(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written once is not traced again."""
 
     def write(graph: Graph, folder: Path, *, opset: int = 18) -> list[Path]:
-        return [Path(shutil.copy(exported / "model.onnx", folder / "model.onnx"))]
+        return [Path(shutil.copy(exported / "onnx/model.onnx", folder / "model.onnx"))]
 
     monkeypatch.setattr(onnx, "write", write)

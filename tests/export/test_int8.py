@@ -29,7 +29,7 @@ pytest.importorskip("onnxscript")
 def made(model: Path, exported: Path) -> tuple[Graph, Path]:
     """The graph of a small run, and its file."""
     (graph,) = graphs_of(open_merged(model).network)
-    return graph, exported / "model.onnx"
+    return graph, exported / "onnx/model.onnx"
 
 
 @pytest.fixture(autouse=True)
@@ -110,10 +110,10 @@ def test_a_budget_that_nothing_keeps_leaves_no_folder(
 def test_the_folder_has_both_graphs_and_the_account(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     export_model(model, out, options={"int8": True, "max_loss": 100.0}, stream=io.StringIO())
-    assert (out / "model.onnx").is_file() and (out / "model_int8.onnx").is_file()
+    assert {p.name for p in (out / "onnx").iterdir()} == {"model.onnx", "model_quantized.onnx"}
     assert (out / "quantization.json").is_file()
     about = json.loads((out / "export.json").read_text())
-    assert about["int8"][0]["graph"] == "model_int8" and len(about["graphs"]) == 1
+    assert about["int8"][0]["graph"] == "model_quantized" and len(about["graphs"]) == 1
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e6])

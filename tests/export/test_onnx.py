@@ -24,7 +24,7 @@ from maskwright.ship.export.run import export_model
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
-STEP = "decoder_step"
+MERGED = "decoder_model_merged"
 
 # What is hard to follow, in few layers: windows and rotations; blocks of each head; a past, and
 # distances beside a memory. All else is a proof (`test_every_family_and_head`), since a graph takes
@@ -39,7 +39,7 @@ BLOCKS: dict[str, Any] = {
 QUICK: list[tuple[str, str, dict[str, Any], str]] = [
     ("modernbert", "ModernBertForSequenceClassification", WINDOWS, "model"),
     ("big_bird", "BigBirdForQuestionAnswering", BLOCKS, "model"),
-    ("t5", "T5ForConditionalGeneration", {"num_layers": 1, "num_decoder_layers": 1}, STEP),
+    ("t5", "T5ForConditionalGeneration", {"num_layers": 1, "num_decoder_layers": 1}, MERGED),
 ]
 
 
@@ -72,10 +72,10 @@ def test_the_folder_says_what_it_is(exported: Path) -> None:
     assert inputs == {"input_ids", "attention_mask", "token_type_ids"}
     assert graph["outputs"][0]["name"] == "logits" and about["opset"] == 18
     assert graph["measured"]["relative"] <= 1e-5 and len(about["source"]["fingerprint"]) == 64
-    assert {"model.onnx", "tokenizer.json", "config.json"} <= {p.name for p in exported.iterdir()}
-    content = (exported / "model.onnx").read_bytes()
+    assert {"onnx", "tokenizer.json", "config.json"} <= {p.name for p in exported.iterdir()}
+    content = (exported / "onnx/model.onnx").read_bytes()
     assert b"site-packages" not in content and str(Path.home()).encode() not in content
-    session = Session(exported / "model.onnx")
+    session = Session(exported / "onnx/model.onnx")
     with pytest.raises(MaskwrightError, match="exists"):
         export_model(exported, exported)
     assert session.outputs == ("logits",)
@@ -90,7 +90,7 @@ def test_a_corrupted_graph_is_refused_and_leaves_nothing(
     from onnx import numpy_helper
 
     def wrong(graph: Any, folder: Path, *, opset: int = 18) -> list[Path]:
-        model = onnx.load(exported / "model.onnx")
+        model = onnx.load(exported / "onnx/model.onnx")
         if how != "output":
             damaged = next(t for t in model.graph.initializer if list(t.dims) == [16, 32])
             values = numpy_helper.to_array(damaged).copy()

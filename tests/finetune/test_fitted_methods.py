@@ -125,7 +125,7 @@ def test_the_graph_has_the_head(fitted: Fitted, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     out, texts, expected = fitted
     assert main(["export", str(out), "--to", "onnx", "--out", str(tmp_path / "graph")]) == 0
-    session = Session(tmp_path / "graph" / "model.onnx")
+    session = Session(tmp_path / "graph/onnx/model.onnx")
     tokenizer = Tokenizer.load(tmp_path / "graph")
     for text, row in zip(texts[:8], expected, strict=False):
         ids, segments = tokenizer.frame(tokenizer.encode(text))

@@ -24,7 +24,7 @@ from maskwright.model.objectives.modules.supervised import Unit, pool
 NAMES = [name for name in TEXTS if name not in RECURRENT]  # which are refused
 EVERY = [(name, architecture) for name in NAMES for architecture in family(name).architectures]
 EVERY += [("vit", "ViTModel"), ("vit", "ViTForImageClassification")]
-SIZES = {"batch": 3, "length": 9, "past": 4, "memory": 6, "choices": 2}
+SIZES = {"batch": 3, "length": 9, "past": 4, "memory": 6, "projected": 5, "choices": 2}
 START = 2
 
 
@@ -37,7 +37,7 @@ def test_a_graph_computes_what_the_network_does(name: str, architecture: str) ->
         assert {n: tuple(t.shape) for n, t in found.items()} == {
             port.name: port.shape(SIZES) for port in graph.outputs
         }
-        if graph.name == "model" and "past_key" not in inputs:
+        if graph.name == "model" and "past" not in graph.sizes:
             with torch.no_grad():
                 _compare_texts(network, inputs, found)
 
@@ -67,7 +67,8 @@ def _compare_texts(
         else:
             scores = [network.head(head.name, r) for r in rows]
             ends = [found[name] for name in ("start_logits", "end_logits") if name in found]
-            _compare_places(torch.stack(ends, -1) if ends else found["logits"], mask, scores)
+            logits = torch.stack(ends, -1) if ends else found["logits"]
+            _compare_places(logits.view(*mask.shape, -1), mask, scores)
     if network.config.vocabulary_head is not None:
         name = "prediction_logits" if network.config.heads else "logits"
         _compare_places(found[name], mask, [network.logits(states) for states in rows])
@@ -122,27 +123,30 @@ def _asked(
     past: dict[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     empty = graph.example({"batch": len(ids), "length": 1, "past": 0})
-    inputs = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
-    for each in ("key", "value"):
-        inputs[f"past_{each}"] = empty[f"past_{each}"] if past is None else past[f"present_{each}"]
-    return graph.run(inputs)
+    inputs = {**empty, "input_ids": ids, "attention_mask": mask, "position_ids": positions}
+    return graph.run({**inputs, **past_of(past or {})})
+
+
+def past_of(outputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The inputs of the next step."""
+    present = {n: tensor for n, tensor in outputs.items() if n.startswith("present")}
+    return {n.replace("present", "past_key_values"): tensor for n, tensor in present.items()}
 
 
 @pytest.mark.parametrize("name", ["t5", "bart"])
 def test_the_parts_of_two_stacks_make_the_whole(name: str) -> None:
     network = model_of(small(family(name), _writer(name)))
-    encoder, first, step = graphs_of(network)
+    encoder, merged = graphs_of(network)
     read = encoder.example({"batch": 2, "length": 6}, seed=3)
     memory = encoder.run(read)["last_hidden_state"]
     memory_mask = read["attention_mask"]
     ids = torch.randint(5, 60, (2, 5), generator=torch.Generator().manual_seed(0))
     given = {"encoder_hidden_states": memory, "encoder_attention_mask": memory_mask}
-    begun = first.run({"input_ids": ids[:, :2], **given})
-    cross = {key: begun[key] for key in ("cross_key", "cross_value")}
-    past = {"past_key": begun["present_key"], "past_value": begun["present_value"]}
-    rest = step.run(
-        {"input_ids": ids[:, 2:], "encoder_attention_mask": memory_mask, **past, **cross}
-    )
+    empty = merged.example({**SIZES, "batch": 2, "past": 0, "projected": 0})
+    begun = merged.run({**empty, **given, "input_ids": ids[:, :2]})
+    # The memory itself is read no more.
+    given["encoder_hidden_states"] = torch.full_like(memory, torch.nan)
+    rest = merged.run({**given, "input_ids": ids[:, 2:], **past_of(begun)})
     with torch.no_grad():
         real = masks.real(memory_mask != 0)
         states = network.encode(read["input_ids"], visible=real)

@@ -1,24 +1,24 @@
 """The graphs of a network, for export.
 
-    an encoder with a head            model            ids, mask(, segments) -> the head's scores
-    a stack without a head            model            … -> states(, a vector of each text)
-    a generating decoder              model            ids, mask(, positions), past -> scores, past
-    a generating encoder-decoder      encoder          ids, mask -> memory
-                                      decoder_first    ids, memory -> scores, past, cross past
-                                      decoder_step     ids, past, cross past -> scores, past
-    an encoder-decoder with a head    model            ids, mask -> the head's scores
-    an encoder of images              model            pixel values -> the head's scores, or states
+    an encoder with a head          model                  ids, mask(, segments) -> scores
+    a stack without a head          model                  … -> states(, a vector of each text)
+    a generating decoder            model                  ids, mask, past -> scores, past
+    a generating encoder-decoder    encoder_model          ids, mask -> memory
+                                    decoder_model_merged   ids, memory, past -> scores, past
+    an encoder-decoder with a head  model                  ids, mask -> scores
+    an encoder of images            model                  pixel values -> scores, or states
 
-Inputs and outputs have the usual names: `input_ids`, `attention_mask`, `token_type_ids`,
-`position_ids`, `pixel_values`, `logits`, `start_logits` and `end_logits`, `last_hidden_state`,
-`pooler_output`, `sentence_embedding`. For networks without a graph an error says why.
+Graphs, inputs and outputs have the names of optimum: `input_ids`, `attention_mask`,
+`token_type_ids`, `position_ids`, `past_key_values.N.key`, `pixel_values`, `logits`, `start_logits` and
+`end_logits`, `last_hidden_state`, `pooler_output`, `present.N.key`. For networks without a graph an
+error says why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +64,7 @@ class Graph:
 
     Attributes:
         name: name of the file without extension.
-        module: takes the inputs by name and returns a tuple of the outputs.
+        module: takes the inputs by name (`arguments`) and returns a tuple of the outputs.
         longest: maximum number of positions, past ones included; None for no maximum.
     """
 
@@ -103,10 +103,20 @@ class Graph:
                 tensors[port.name] = random_ids.to(TYPES[port.dtype])
         return tensors
 
+    def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of the module by name, from one value for each input; the values of
+        inputs with dots in their names, such as `past_key_values.0.key`, are one tuple."""
+        arguments: dict[str, Any] = {}
+        for port in self.inputs:
+            name, *rest = port.name.split(".", 1)
+            value = values[port.name]
+            arguments[name] = (*arguments.get(name, ()), value) if rest else value
+        return arguments
+
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run the module on inputs by name; return the outputs by name."""
         with torch.no_grad():
-            outputs = self.module(**{port.name: inputs[port.name] for port in self.inputs})
+            outputs = self.module(**self.arguments(inputs))
         return {port.name: tensor for port, tensor in zip(self.outputs, outputs, strict=True)}
 
 
@@ -125,6 +135,8 @@ def _mask(shape: tuple[int, ...], past: int, generator: torch.Generator) -> Tens
 
 Ids = Literal["int64", "int32"]
 MEMORY, MEMORY_MASK, PREFIX = "encoder_hidden_states", "encoder_attention_mask", "prefix_length"
+PAST, PRESENT = "past_key_values", "present"
+STATES, EMBEDDING = "last_hidden_state", "sentence_embedding"
 OTHER_ENGINE = "use the model with maskwright itself: predict, serve"
 # Names in transformers of the scores of pretraining heads, beside those of the vocabulary.
 PREDICTIONS, RELATIONSHIP = "prediction_logits", "seq_relationship_logits"
@@ -234,17 +246,28 @@ class _GraphFactory:
     def scores(self, name: str, *axes: str) -> Port:
         return Port(name, (*(axes or ("batch", "length")), self.network.config.tokens.vocabulary))
 
-    def states(self, name: str = "last_hidden_state", length: str = "length") -> Port:
+    def states(self, name: str = STATES, length: str = "length") -> Port:
         return Port(name, ("batch", length, self.network.config.width))
 
-    def keys(self, name: str, length: str, *, cross: bool = False) -> Port:
+    def keys(self, name: str, length: str, memory_length: str = "") -> list[Port]:
+        """The keys and values of all layers of the decoder, with `memory_length` also of the
+        memory; `name` is `PAST` or `PRESENT`."""
         decoder = self.network.config.decoder
         assert decoder is not None
-        block = decoder.attention_blocks[0]
-        attention = block.cross_attention if cross else block.attention
-        assert attention is not None
-        axes = (len(decoder.blocks), "batch", attention.num_key_heads, length, attention.head_width)
-        return Port(name, axes)
+        ports = []
+        for layer, block in enumerate(decoder.attention_blocks):
+            kinds = [("decoder." if memory_length else "", block.attention, length)]
+            if memory_length and block.cross_attention is not None:
+                kinds.append(("encoder.", block.cross_attention, memory_length))
+            ports += [
+                Port(
+                    f"{name}.{layer}.{prefix}{end}",
+                    ("batch", attention.num_key_heads, positions, attention.head_width),
+                )
+                for prefix, attention, positions in kinds
+                for end in ("key", "value")
+            ]
+        return ports
 
     # ------------------------------------------------------------------------------- graphs
     def model(
@@ -323,7 +346,7 @@ class _GraphFactory:
         if vectors is not None:
             top = self._width_behind(vectors)
             read = modules.SentenceVector(vectors.poolings, vectors.skip, vectors.top)
-            return self.model(read, [self.states(), Port("sentence_embedding", ("batch", top))])
+            return self.model(read, [self.states(), Port(EMBEDDING, ("batch", top))])
         outputs = [self.states()]
         if self.network.pooler is not None:
             outputs.append(Port("pooler_output", ("batch", width)))
@@ -337,7 +360,6 @@ class _GraphFactory:
     def of_decoder(self, prefix: bool) -> Graph:
         stack = self.network.config.decoder
         assert stack is not None
-        _require_equal_layers(stack)
         optional_inputs = []
         if _counts_positions(stack):
             optional_inputs.append(self.integers(POSITIONS, "batch", "length"))
@@ -350,11 +372,10 @@ class _GraphFactory:
             (
                 self.tokens("batch", "length"),
                 self.integers(MASK, "batch", "total"),
-                self.keys("past_key", "past"),
-                self.keys("past_value", "past"),
                 *optional_inputs,
+                *self.keys(PAST, "past"),
             ),
-            (scores, self.keys("present_key", "total"), self.keys("present_value", "total")),
+            (scores, *self.keys(PRESENT, "total")),
             stack.longest,
         )
 
@@ -362,46 +383,28 @@ class _GraphFactory:
         network, config = self.network, self.network.config
         decoder = config.decoder
         assert config.encoder is not None and decoder is not None
-        _require_equal_layers(decoder)
         read, scores = self._written()
-        first_present = (self.keys("present_key", "length"), self.keys("present_value", "length"))
-        present = (self.keys("present_key", "total"), self.keys("present_value", "total"))
-        cross = (
-            self.keys("cross_key", "memory", cross=True),
-            self.keys("cross_value", "memory", cross=True),
-        )
-        ids, memory_mask = (
-            self.tokens("batch", "length"),
-            self.integers(MEMORY_MASK, "batch", "memory"),
-        )
+        ids = self.tokens("batch", "length")
         encoder = Graph(
-            "encoder",
+            "encoder_model",
             modules.OneStack(network, modules.States(network)),
             (ids, self.integers(MASK, "batch", "length")),
             (self.states(),),
             config.encoder.longest,
         )
-        first_step = Graph(
-            "decoder_first",
-            modules.DecoderFirst(network, read),
-            (ids, self.states(MEMORY, "memory"), memory_mask),
-            (scores, *first_present, *cross),
-            decoder.longest,
-        )
-        step = Graph(
-            "decoder_step",
-            modules.DecoderStep(network, read, config.width),
+        merged = Graph(
+            "decoder_model_merged",
+            modules.MemoryDecoder(network, read),
             (
                 ids,
-                memory_mask,
-                self.keys("past_key", "past"),
-                self.keys("past_value", "past"),
-                *cross,
+                self.integers(MEMORY_MASK, "batch", "memory"),
+                self.states(MEMORY, "memory"),
+                *self.keys(PAST, "past", "projected"),
             ),
-            (scores, *present),
+            (scores, *self.keys(PRESENT, "total", "memory")),
             decoder.longest,
         )
-        return encoder, first_step, step
+        return encoder, merged
 
     def _written(self) -> tuple[nn.Module, Port]:
         """Return the output module and port of a decoder: vocabulary scores, or states."""
@@ -416,7 +419,8 @@ def _scores_of(head: Head, prefix: str) -> list[Port]:
     if head.kind == "choice":
         return [Port(f"{prefix}logits", ("batch", "choices"))]
     if head.kind == "token":
-        return [Port(f"{prefix}logits", ("batch", "length", head.labels))]
+        axes = ("batch", "length") if head.labels == 1 else ("batch", "length", head.labels)
+        return [Port(f"{prefix}logits", axes)]
     return [Port(f"{prefix}{end}_logits", ("batch", "length")) for end in ("start", "end")]
 
 
@@ -453,18 +457,3 @@ def _require_plain(network: Transformer) -> None:
             wanted="an adapter that can be merged, such as LoRA or (IA)³",
             do=OTHER_ENGINE,
         )
-
-
-def _require_equal_layers(stack: Stack) -> None:
-    """Check that the keys of all decoder layers have equal shapes, so that they can be stacked."""
-    for kind in ("attention", "cross_attention"):
-        attentions = [getattr(block, kind) for block in stack.attention_blocks]
-        shapes = {(a.num_key_heads, a.head_width) for a in attentions if a is not None}
-        if len(shapes) > 1:
-            raise IncompatibleError(
-                "the keys of the decoder's layers have different shapes",
-                where="decoder.blocks",
-                found=" and ".join(f"{heads} × {width}" for heads, width in sorted(shapes)),
-                wanted="as many heads of the same width in every layer",
-                do=OTHER_ENGINE,
-            )

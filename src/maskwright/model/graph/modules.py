@@ -3,14 +3,13 @@
     OneStack           ids, mask, segments -> states -> outputs of a reader
     ImageStack         pixel values -> states -> outputs of a reader
     Decoder            ids, mask, past keys and values -> logits, all keys and values
-    DecoderFirst       ids, memory and its mask -> logits, keys and values, those of the memory
-    DecoderStep        ids, past keys and values, those of the memory and its mask -> logits, …
+    MemoryDecoder      ids, memory and its mask, past -> logits, all keys and values
     BothStacks         ids, mask -> the decoder's states of the same text -> outputs of a reader
 
-Keys and values of all layers are stacked to one tensor each, (layers, B, H, K, W). The past may
-have length 0, so that the same graph processes a prompt and continues it. Padding is at the end of
-a row; a decoder's prompt may be padded on the left, with positions that count from its first token.
-Arguments have the names of the graph's inputs.
+The past may have length 0, so that the same graph processes a prompt and continues it. Padding is
+at the end of a row; a decoder's prompt may be padded on the left, with positions that count from
+its first token. Arguments have the names of the graph's inputs; `past_key_values` is the sequence
+of the inputs whose names begin so.
 """
 
 from __future__ import annotations
@@ -100,12 +99,11 @@ class Decoder(nn.Module):
         self,
         input_ids: Tensor,
         attention_mask: Tensor,
-        past_key: Tensor,
-        past_value: Tensor,
+        past_key_values: Sequence[Tensor],
         position_ids: Tensor | None = None,
         prefix_length: Tensor | None = None,
     ) -> object:
-        cache = _StackedCache(past_key, past_value)
+        cache = _GraphCache(past_key_values, per_layer=2)
         states = self.network.decode(
             input_ids,
             positions=position_ids,
@@ -113,122 +111,68 @@ class Decoder(nn.Module):
             prefix=prefix_length,
             cache=cache,
         )
-        return (*self.read(states, attention_mask), *cache.written)
+        return (*self.read(states, attention_mask), *cache.present)
 
 
-class DecoderFirst(nn.Module):
-    """The decoder of an encoder-decoder at its first positions, without padding."""
+class MemoryDecoder(nn.Module):
+    """The decoder of an encoder-decoder, after a past, without padding. The keys and values of the
+    first positions of the memory may be in the past: only the rest of the memory is projected,
+    which is all of it at the first step and nothing thereafter."""
 
     def __init__(self, network: Transformer, read: nn.Module) -> None:
         super().__init__()
         self.network, self.read = network, read
 
     def forward(
-        self, input_ids: Tensor, encoder_hidden_states: Tensor, encoder_attention_mask: Tensor
+        self,
+        input_ids: Tensor,
+        encoder_attention_mask: Tensor,
+        encoder_hidden_states: Tensor,
+        past_key_values: Sequence[Tensor],
     ) -> object:
-        cache = _EmptyCache()
+        cache = _GraphCache(past_key_values, per_layer=4)
+        positions = torch.arange(cache.length, cache.length + input_ids.shape[1])[None]
         states = self.network.decode(
             input_ids,
-            positions=_following(input_ids, 0),
+            positions=positions,
             memory=encoder_hidden_states,
             memory_visible=masks.real(encoder_attention_mask != 0),
             cache=cache,
         )
-        return (*self.read(states, input_ids), *cache.written, *cache.of_memory)
+        return (*self.read(states, input_ids), *cache.present)
 
 
-class DecoderStep(nn.Module):
-    """The decoder of an encoder-decoder after a past; `width` is that of the model."""
+class _GraphCache(KVCache):
+    """A cache of tensors of a graph.
 
-    def __init__(self, network: Transformer, read: nn.Module, width: int) -> None:
-        super().__init__()
-        self.network, self.read, self.width = network, read, width
+    Attributes:
+        present: the tensors of `past` with the new positions, as far as layers have run.
+    """
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        encoder_attention_mask: Tensor,
-        past_key: Tensor,
-        past_value: Tensor,
-        cross_key: Tensor,
-        cross_value: Tensor,
-    ) -> object:
-        cache = _StackedCache(past_key, past_value, cross_key, cross_value)
-        # Its keys and values are given; of the memory itself only the shape is used.
-        memory = cross_key.new_zeros(1, 1, 1).expand(
-            input_ids.shape[0], encoder_attention_mask.shape[1], self.width
-        )
-        states = self.network.decode(
-            input_ids,
-            positions=_following(input_ids, cache.length),
-            memory=memory,
-            memory_visible=masks.real(encoder_attention_mask != 0),
-            cache=cache,
-        )
-        return (*self.read(states, input_ids), *cache.written)
-
-
-def _following(ids: Tensor, start: int) -> Int[Tensor, "1 T"]:
-    """Return the positions of `ids` after `start` others."""
-    return torch.arange(start, start + ids.shape[1], device=ids.device)[None]
-
-
-class _EmptyCache(KVCache):
-    """A cache without a past, which collects the new keys and values of each layer."""
-
-    def __init__(self) -> None:
-        self.layers, self.length = [], 0
-        self._keys: list[Tensor] = []
-        self._values: list[Tensor] = []
-        self._of_memory: list[Pair] = []
+    def __init__(self, past: Sequence[Tensor], per_layer: int) -> None:
+        """
+        Args:
+            past: keys and values of each layer (B, H, S, W), followed by those of the memory
+                (B, H, R, W) if there are 4 `per_layer`.
+        """
+        self.layers, self.length = [], past[0].shape[2]
+        self._past, self._per_layer = past, per_layer
+        self.present: list[Tensor] = []
 
     def extend(self, layer: int, keys: Tensor, values: Tensor) -> Pair:
-        self._keys.append(keys)
-        self._values.append(values)
-        return keys, values
+        return self._append(layer * self._per_layer, keys, values)
 
-    def memory(self, layer: int, make: Callable[[], Pair]) -> Pair:
-        self._of_memory.append(make())
-        return self._of_memory[-1]
+    def memory(self, layer: int, states: Tensor, project: Callable[[Tensor], Pair]) -> Pair:
+        start = layer * self._per_layer + 2
+        num_projected = self._past[start].shape[2]
+        rest = states.narrow(1, num_projected, states.shape[1] - num_projected)
+        return self._append(start, *project(rest))
 
-    @property
-    def written(self) -> tuple[Tensor, Tensor]:
-        """All keys and all values, (layers, B, H, K, W)."""
-        return torch.stack(self._keys), torch.stack(self._values)
-
-    @property
-    def of_memory(self) -> tuple[Tensor, Tensor]:
-        """All keys and all values of the memory, (layers, B, H, M, W)."""
-        keys, values = zip(*self._of_memory, strict=True)
-        return torch.stack(keys), torch.stack(values)
-
-
-class _StackedCache(_EmptyCache):
-    """A cache with a past, given as stacked tensors."""
-
-    def __init__(
-        self,
-        past_key: Float[Tensor, "L B H S W"],
-        past_value: Float[Tensor, "L B H S W"],
-        cross_key: Float[Tensor, "L B H M W"] | None = None,
-        cross_value: Float[Tensor, "L B H M W"] | None = None,
-    ) -> None:
-        super().__init__()
-        self._past, self._cross = (past_key, past_value), (cross_key, cross_value)
-        self.length = past_key.shape[3]
-
-    def extend(self, layer: int, keys: Tensor, values: Tensor) -> Pair:
-        past_key, past_value = self._past
-        return super().extend(
-            layer,
-            torch.cat((past_key[layer], keys), 2),
-            torch.cat((past_value[layer], values), 2),
-        )
-
-    def memory(self, layer: int, make: Callable[[], Pair]) -> Pair:
-        keys, values = self._cross
-        assert keys is not None and values is not None
-        return keys[layer], values[layer]
+    def _append(self, index: int, keys: Tensor, values: Tensor) -> Pair:
+        past_keys, past_values = self._past[index : index + 2]
+        pair = torch.cat((past_keys, keys), 2), torch.cat((past_values, values), 2)
+        self.present += pair
+        return pair
 
 
 # ------------------------------------------------------------------------------ readers
@@ -258,8 +202,9 @@ class VocabularyScores(nn.Module):
 
 
 class HeadScores(nn.Module):
-    """The scores of a head: (B, L) of whole texts, (B, T, L) of tokens, twice (B, T) of spans. With
-    `last`, whole texts are represented by their last token, not by their first."""
+    """The scores of a head: (B, L) of whole texts, (B, T, L) of tokens or (B, T) with one label,
+    twice (B, T) of spans. With `last`, whole texts are represented by their last token, not by
+    their first."""
 
     def __init__(self, network: Transformer, name: str, *, last: bool) -> None:
         super().__init__()
@@ -276,7 +221,7 @@ class HeadScores(nn.Module):
         scores = self.network.head(self.name, states)
         if self.config.kind == "span":
             return scores[..., 0], scores[..., 1]
-        return (scores,)
+        return (scores[..., 0] if self.config.labels == 1 else scores,)
 
 
 class AllOutputs(nn.Module):

@@ -3,7 +3,7 @@
 The network runs on its plain paths meanwhile (`nn/kernels`). Operations are of opset 18, in which
 GELU is an `Erf`, for compatibility with older runtimes. Metadata of the exporter (paths, source
 lines) are removed. Above 2 GB, the limit of protobuf, the weights are in a separate file
-`NAME.onnx.data`.
+`NAME.onnx_data`, where optimum and transformers.js look for them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,19 @@ TORCH_CACHE = "TORCHINDUCTOR_CACHE_DIR"  # torch creates this folder on export
 TALKERS = ("torch.onnx", "torch.export", "torch.__trace", "onnxscript")  # loggers to silence
 # Metadata key for the modules around a node; types of nodes that get names from it.
 SCOPES, NAMED = "pkg.torch.onnx.name_scopes", ("MatMul", "Gather")
-ENDING, BESIDE = ".onnx", ".data"
+ENDING, BESIDE = ".onnx", "_data"
 # Sizes must differ from each other and from 0 and 1, which the exporter treats as constants.
-EXAMPLE = {"batch": 2, "choices": 3, "length": 5, "past": 4, "memory": 6}
+EXAMPLE = {"batch": 2, "choices": 3, "length": 5, "past": 4, "memory": 9, "projected": 7}
+# Names of dynamic sizes in files: transformers.js fills in `batch_size`, and 0 for others.
+AXES = {
+    "batch": "batch_size",
+    "choices": "num_choices",
+    "length": "sequence_length",
+    "past": "past_sequence_length",
+    "total": "past_sequence_length + sequence_length",
+    "memory": "encoder_sequence_length",
+    "projected": "past_encoder_sequence_length",
+}
 
 
 def write(graph: Graph, folder: Path, *, opset: int = OPSET) -> list[Path]:
@@ -66,10 +76,11 @@ def traced(graph: Graph, *, opset: int = OPSET) -> Any:
         with kernels.plain(), torch.no_grad(), _quiet():
             program = torch.onnx.export(
                 graph.module,
-                kwargs=inputs,
+                kwargs=graph.arguments(inputs),
                 dynamo=True,
+                input_names=[port.name for port in graph.inputs],
                 output_names=[port.name for port in graph.outputs],
-                dynamic_shapes=shapes,
+                dynamic_shapes=graph.arguments(shapes),
                 opset_version=opset,
                 verbose=False,
             )
@@ -139,7 +150,7 @@ def _tidy(model: Any, graph: Graph) -> None:
             element.type.tensor_type.shape.dim, ports[element.name].axes, strict=True
         ):
             if isinstance(axis, str):
-                dim.dim_param = axis
+                dim.dim_param = AXES[axis]
 
 
 def _name_products(model: Any) -> None:

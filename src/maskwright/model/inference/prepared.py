@@ -306,12 +306,12 @@ def _across(
 ) -> Tensor:
     """Apply a layer's cross-attention; a cache keeps the keys and values of the memory."""
 
-    def project_memory() -> tuple[Tensor, Tensor]:
-        key, value = half.split(half.both(memory), 2)
+    def project(states: Tensor) -> tuple[Tensor, Tensor]:
+        key, value = half.split(half.both(states), 2)
         return key, value
 
     query = half.split(half.query(half.enter(x)), 1)[0]
-    key, value = project_memory() if cache is None else cache.memory(layer, project_memory)
+    key, value = project(memory) if cache is None else cache.memory(layer, memory, project)
     return half.leave(half.mixed(query, key, value, context, None, layer), x)
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import torch
@@ -130,10 +130,10 @@ class KVCache:
         buffer[1, :, :, self.length : end] = values
         return buffer[0, :, :, :end], buffer[1, :, :, :end]
 
-    def memory(self, layer: int, make: Callable[[], Pair]) -> Pair:
-        """The layer's keys and values of the encoder's memory, made once."""
+    def memory(self, layer: int, states: Tensor, project: Callable[[Tensor], Pair]) -> Pair:
+        """The layer's keys and values of the encoder's memory `states`, projected once."""
         if layer not in self._memory:
-            self._memory[layer] = make()
+            self._memory[layer] = project(states)
         return self._memory[layer]
 
     def advance(self, count: int) -> None:
@@ -660,14 +660,15 @@ class AttentionModule(nn.Module):
         return attend(query, key, value, context, scale=scale, dropout=rate, training=self.training)
 
     def _heads(self, x: Tensor) -> Tensor:
-        heads = x.view(*x.shape[:2], -1, self.config.head_width)
+        width = self.config.head_width  # -1 would be ambiguous where T is 0
+        heads = x.view(*x.shape[:2], x.shape[2] // width, width)
         return heads.transpose(1, 2)  # B, H or G, T, W
 
     def _of_memory(
         self, memory: Tensor, cache: KVCache | None, layer: int
     ) -> tuple[Tensor, Tensor]:
-        make = partial(self._keys_and_values, memory)
-        return make() if cache is None else cache.memory(layer, make)
+        project = self._keys_and_values
+        return project(memory) if cache is None else cache.memory(layer, memory, project)
 
     def _keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self._heads(self.key(x)), self._heads(self.value(x))

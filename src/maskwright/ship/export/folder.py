@@ -180,8 +180,8 @@ def is_scored(port: Port) -> bool:
 
 def best_of(scores: NDArray[Any], port: Port) -> NDArray[Any]:
     """Return the index of the highest score of each row or position; the sign of single scores."""
-    if port.axes[-1] == 1:
-        return scores[..., 0] > 0
+    if port.axes[-1] == 1 or (port.name == "logits" and port.axes[-1] == "length"):
+        return scores > 0
     return scores.argmax(-1)
 
 
@@ -219,11 +219,18 @@ def _sizes(
     longest_text *= "length" in graph.sizes  # images are of one size
     clipped_shapes = [(rows, min(length, longest_text - past)) for rows, length in shapes]
     sizes = [
-        {"batch": rows, "length": length, "past": past, "memory": MEMORY, "choices": 2}
+        {
+            "batch": rows,
+            "length": length,
+            "past": past,
+            "memory": MEMORY,
+            "projected": MEMORY if past else 0,
+            "choices": 2,
+        }
         for rows, length in dict.fromkeys(clipped_shapes)
     ]
-    if past and longest:
-        sizes.append({**sizes[0], "past": 0, "length": min(3, longest_text)})  # no cache
+    if past and longest:  # the first step
+        sizes.append({**sizes[0], "past": 0, "projected": 0, "length": min(3, longest_text)})
     return sizes
 
 
@@ -314,7 +321,7 @@ def graphs(model: Model, answers: Predictor | None, ids: Ids = "int64") -> tuple
 def documents(model: Model, answers: Predictor | None) -> dict[str, weights.Content]:
     """Return the contents of the files beside the graphs by name; `answers` is the predictor."""
     form = layout.of_config(model.config, model.about.family)
-    contents = layout.documents(form, model.words, model.about, {})
+    contents = layout.documents(form, model.words, _about(model), {})
     if model.words is not None:
         contents |= model.words.files(
             model.config.longest,
@@ -436,18 +443,22 @@ def content_of(model: Model, dtype: torch.dtype = torch.float32) -> Content:
     Raises:
         IncompatibleError: as `sentence_files`.
     """
-    about = replace(
+    more = sentence_files(model.path)
+    if model.task is not None:
+        more[TASK] = replace(model.task, attached=False).render().encode()
+    return Content(
+        network=model.network, tokenizer=model.words, about=_about(model), dtype=dtype, more=more
+    )
+
+
+def _about(model: Model) -> About:
+    """Return what is saved with an opened model, including its card and generation settings."""
+    return replace(
         model.about,
         readme=_card(model.path),
         decoder_start=model.extra.get("decoder_start_token_id"),
         conventions=model.conventions,
         writing=_generation_settings(model.path),
-    )
-    more = sentence_files(model.path)
-    if model.task is not None:
-        more[TASK] = replace(model.task, attached=False).render().encode()
-    return Content(
-        network=model.network, tokenizer=model.words, about=about, dtype=dtype, more=more
     )
 
 

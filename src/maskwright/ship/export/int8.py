@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from maskwright.base.errors import CheckpointError, DataError, IncompatibleError
 from maskwright.base.report.document import Table
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType
-from maskwright.model.graph.graphs import IDS, MASK, SEGMENTS, Graph, Port
+from maskwright.model.graph.graphs import EMBEDDING, IDS, MASK, SEGMENTS, STATES, Graph, Port
 from maskwright.model.graph.session import WEIGHT, Session, has_vnni, write_eight_bits
 from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.ship.export import folder
@@ -34,8 +34,6 @@ from maskwright.ship.export.folder import Run
 
 BATCH_SIZE = 16  # of labelled rows, sorted by length and padded to the longest of their batch
 SMALLEST = 4096  # minimum elements of a weight; smaller ones save no memory
-# Outputs that are compared only if there are no others.
-UNCOMPARED = ("pooler_output", "present_key", "present_value", "cross_key", "cross_value")
 PROBES = ((4, 24), (2, 48))  # (rows, tokens) of the random inputs
 
 
@@ -144,7 +142,10 @@ def quantise(
     inputs = [graph.example(sizes, seed=7) for sizes in _probe_sizes(graph)]
     probes = [{name: tensor.numpy() for name, tensor in probe.items()} for probe in inputs]
     ports = [port for port in graph.outputs if folder.is_scored(port)] or [
-        port for port in graph.outputs if port.name not in UNCOMPARED
+        # The embeddings of texts if there are any, else the states.
+        port
+        for port in graph.outputs
+        if port.name in (EMBEDDING, STATES)
     ][-1:]
     expected = [float32_session.run(probe) for probe in probes]
     if rows is not None:
@@ -235,10 +236,8 @@ def products(file: Path) -> dict[str, int]:
 def _probe_sizes(graph: Graph) -> list[dict[str, int]]:
     max_length = min(graph.longest or folder.LONGEST_COMPARED, folder.LONGEST_COMPARED)
     past = 8 if "past" in graph.sizes and max_length > 16 else 0
-    return [
-        {"batch": b, "length": min(t, max_length - past), "past": past, "memory": 12, "choices": 2}
-        for b, t in PROBES
-    ]
+    sizes = {"past": past, "memory": 12, "projected": 12 if past else 0, "choices": 2}
+    return [{**sizes, "batch": b, "length": min(t, max_length - past)} for b, t in PROBES]
 
 
 def _agreement(new: NDArray[Any], old: NDArray[Any], port: Port) -> float:
@@ -375,8 +374,8 @@ def _padded(
 
 def _text_output(outputs: dict[str, NDArray[Any]]) -> NDArray[Any]:
     """Return the embedding, the scores, or the token scores from the outputs of one text."""
-    if "sentence_embedding" in outputs:
-        return outputs["sentence_embedding"]
+    if EMBEDDING in outputs:
+        return outputs[EMBEDDING]
     if "start_logits" in outputs:
         return np.stack([outputs["start_logits"], outputs["end_logits"]], -1)
     return outputs["logits"]

@@ -1,15 +1,18 @@
-"""ONNX: graphs with flat inputs for ONNX Runtime and other programs.
+"""ONNX: graphs for ONNX Runtime, in the layout that optimum, transformers.js and
+sentence-transformers open at their defaults.
 
-model.onnx                                  an encoder, or a decoder with its past
-encoder.onnx decoder_first.onnx decoder_step.onnx      an encoder-decoder that generates text
-onnx/model.onnx                             an embedding model, where sentence-transformers
-                                            expects it
+onnx/model.onnx                     an encoder, or a decoder with its past
+onnx/encoder_model.onnx             an encoder-decoder that generates text
+onnx/decoder_model_merged.onnx
+onnx/…_quantized.onnx               each of them with 8-bit weights, `q8` of transformers.js
+config.json  tokenizer.json  …      beside the folder of the graphs
 
 Each graph is read again and compared with the model before the folder is committed.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -33,7 +36,7 @@ SUMMARY = "graphs of ONNX, in float32 or with 8-bit weights, compared after they
 QUANTIZATION = "quantization.json"
 MOST_ROWS = 500  # maximum number of rows for measuring the loss of 8-bit weights
 TRUNCATIONS = ("head", "tail", "head-and-tail")
-SUBFOLDER = "onnx"  # where sentence-transformers expects a graph
+SUBFOLDER, QUANTIZED = "onnx", "_quantized"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +81,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     """
     from maskwright.learn.tasks.base.sentence_transformers_folder import about_of
     from maskwright.model.checkpoint import files as weights
+    from maskwright.model.checkpoint.safe_read import write_json
     from maskwright.model.graph import onnx
     from maskwright.model.graph.session import Session
     from maskwright.ship.export import folder
@@ -87,7 +91,6 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     predictor = folder.predictor_of(model)
     graphs = folder.graphs(model, predictor, "int32" if options.int32 else "int64")
     makes_vectors = predictor is not None and bool(predictor.task_type.alone)
-    subfolder = SUBFOLDER if makes_vectors or model.has_modules else ""
     if predictor is not None and predictor.frame.long not in TRUNCATIONS:
         note(
             Finding(
@@ -103,25 +106,27 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     comparisons: dict[str, GraphComparison] = {}
     int8_comparisons: dict[str, GraphComparison] = {}
     quantizations: dict[str, Quantization] = {}
+    external_weights: dict[str, int] = {}  # number of further files, by name of the file
 
     def fill(staging: commit.Staging) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(dir=staging.path.parent, prefix=".tmp-graph-") as scratch:
             for graph in graphs:
                 files = onnx.write(graph, Path(scratch), opset=options.opset)
-                size = folder.add_files(staging, files, subfolder)
+                size = folder.add_files(staging, files, SUBFOLDER)
                 if len(files) > 1:
+                    external_weights[files[0].name] = 1
                     note(_external_weights(graph.name, files))
-                graph_file = staging.path / subfolder / files[0].name
+                graph_file = staging.path / SUBFOLDER / files[0].name
                 comparison = folder.compare_graph(graph, Session(graph_file).run, size)
                 folder.require_equal(comparison, out)
                 comparisons[graph.name] = comparison
                 if options.int8:
-                    int8_file = Path(scratch) / f"{graph.name}{_int8_ending(subfolder)}"
+                    int8_file = Path(scratch) / f"{graph.name}{QUANTIZED}{onnx.ENDING}"
                     quantizations[graph.name] = quantise(
                         graph, graph_file, int8_file, options.max_loss, rows
                     )
-                    size = folder.add_files(staging, [int8_file], subfolder)
-                    int8_run = Session(staging.path / subfolder / int8_file.name).run
+                    size = folder.add_files(staging, [int8_file], SUBFOLDER)
+                    int8_run = Session(staging.path / SUBFOLDER / int8_file.name).run
                     comparison = folder.compare_graph(graph, int8_run, size)
                     int8_comparisons[graph.name] = replace(comparison, graph=int8_file.stem)
         about: dict[str, Any] = {
@@ -131,7 +136,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
             "asked": _output_settings(model),
             "graphs": [
                 {
-                    "file": "/".join(filter(None, (subfolder, f"{graph.name}{onnx.ENDING}"))),
+                    "file": f"{SUBFOLDER}/{graph.name}{onnx.ENDING}",
                     "inputs": [_port(port) for port in graph.inputs],
                     "outputs": [_port(port) for port in graph.outputs],
                     "longest": graph.longest,
@@ -146,10 +151,19 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
             about["int8"] = [comparison.plain() for comparison in int8_comparisons.values()]
         return about
 
+    documents = folder.documents(model, predictor)
+    config = documents["config.json"]
+
+    def config_of_graphs() -> bytes:
+        plain = json.loads(config() if callable(config) else config)
+        if external_weights:  # transformers.js does not look for them otherwise
+            plain["transformers.js_config"] = {"use_external_data_format": external_weights}
+        return write_json(plain)
+
     about = folder.write_folder(
         out,
         fill,
-        folder.documents(model, predictor),
+        {**documents, "config.json": config_of_graphs},
         target="onnx",
         expected_bytes=2 * weights.num_bytes(dict(model.network.named_parameters())),
     )
@@ -159,10 +173,11 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         for by_name in (comparisons, int8_comparisons)
         if graph.name in by_name
     ]
-    load = [f'onnxruntime.InferenceSession("{out / graph.name}{onnx.ENDING}")' for graph in graphs]
-    if subfolder:
+    files = [out / SUBFOLDER / f"{graph.name}{onnx.ENDING}" for graph in graphs]
+    load = [f'onnxruntime.InferenceSession("{file}")' for file in files]
+    if makes_vectors or model.has_modules:
         loader = about_of(out).get("model_type", "SentenceTransformer")
-        load = [f'{loader}("{out}", backend="onnx")   # optimum-onnx is needed']
+        load.append(f'{loader}("{out}", backend="onnx")   # optimum-onnx is needed')
     return Report(
         target="onnx",
         folder=out,
@@ -213,16 +228,6 @@ def _evaluation_rows(
     return EvaluationRows(task_type, encoded, predictor.collation, labelled.part)
 
 
-def _int8_ending(subfolder: str) -> str:
-    """Return the suffix of an 8-bit graph's file; in a subfolder that of sentence-transformers."""
-    from maskwright.model.graph.onnx import ENDING
-    from maskwright.model.graph.session import has_vnni
-
-    if not subfolder:
-        return f"_int8{ENDING}"
-    return f"_qint8_avx512_vnni{ENDING}" if has_vnni() else f"_qint8{ENDING}"
-
-
 def _output_settings(model: Model) -> dict[str, Any]:
     """Return the settings that are needed to interpret the outputs of the graphs."""
     labels = list(model.about.labels)
@@ -234,7 +239,10 @@ def _output_settings(model: Model) -> dict[str, Any]:
 
 
 def _port(port: Port) -> dict[str, Any]:
-    return {"name": port.name, "shape": list(port.axes), "type": port.dtype}
+    from maskwright.model.graph.onnx import AXES
+
+    shape = [AXES[axis] if isinstance(axis, str) else axis for axis in port.axes]
+    return {"name": port.name, "shape": shape, "type": port.dtype}
 
 
 def _external_weights(name: str, files: Sequence[Path]) -> Finding:

@@ -1,8 +1,10 @@
 """OpenVINO: the graphs of the model in its own form, compiled again and compared.
 
-model.xml model.bin     an encoder, or a decoder with its past; names as of the target onnx
+openvino/openvino_model.xml and .bin    an encoder, or a decoder with its past; of the other graphs
+                                        `openvino_` and the name that the target onnx gives them
 
-The graphs are those of the target onnx, read by `Core.read_model`. The precision of products is not
+This is the layout of optimum-intel, which sentence-transformers opens, too. The graphs are those of
+the target onnx, read by `Core.read_model`. The precision of products is not
 stored: it is chosen at compilation (`INFERENCE_PRECISION_HINT`). The effect of bfloat16 is measured
 if the processor has matrix units for it.
 """
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from maskwright.ship.export.folder import GraphComparison, Run
 
 SUMMARY = "graphs in the form of OpenVINO, compiled again and compared"
+SUBFOLDER = "openvino"
 HALF = 0.05  # maximum relative difference of an output with float16 weights
 
 
@@ -65,8 +68,8 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         with tempfile.TemporaryDirectory(dir=staging.path.parent, prefix=".tmp-graph-") as scratch:
             for graph in graphs:
                 (source, *_) = onnx.write(graph, Path(scratch))
-                size = folder.add_files(staging, _convert(source, half=options.half))
-                graph_file = staging.path / f"{graph.name}.xml"
+                size = folder.add_files(staging, _convert(source, half=options.half), SUBFOLDER)
+                graph_file = staging.path / _file(graph.name)
                 comparison = folder.compare_graph(graph, _runner(graph_file, "float32"), size)
                 folder.require_equal(comparison, out, HALF if options.half else folder.TOLERANCE)
                 comparisons[graph.name] = comparison
@@ -94,7 +97,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
                 f"{comparison.agreement:.2%} of the answers are the same",
             )
         )
-    names = [f"{graph.name}.xml" for graph in graphs]
+    names = [_file(graph.name) for graph in graphs]
     return Report(
         target="openvino",
         folder=out,
@@ -108,11 +111,16 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     )
 
 
+def _file(graph_name: str) -> str:
+    """Return the path of a graph in the folder of the export."""
+    return f"{SUBFOLDER}/openvino_{graph_name}.xml"
+
+
 def _convert(source: Path, *, half: bool) -> list[Path]:
     """Convert the ONNX graph in `source`. Return the OpenVINO files in the same folder."""
     import openvino
 
-    target = source.with_suffix(".xml")
+    target = source.parent / Path(_file(source.stem)).name
     model = openvino.Core().read_model(str(source))
     openvino.save_model(model, str(target), compress_to_fp16=half)
     return [target, target.with_suffix(".bin")]
