@@ -81,6 +81,27 @@ def test_the_folder_says_what_it_is(exported: Path) -> None:
     assert session.outputs == ("logits",)
 
 
+def test_weights_beside_a_graph_are_named_for_transformers_js(
+    model: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnx
+
+    def write(graph: Any, folder: Path, *, opset: int = 18) -> list[Path]:
+        plain = onnx.load(exported / "onnx/model.onnx")
+        return onnx_writer.save(plain, folder / "model.onnx")
+
+    monkeypatch.setattr(onnx_writer, "write", write)
+    monkeypatch.setattr(onnx_writer, "LARGEST", 1)
+    export_model(model, tmp_path / "out", stream=io.StringIO())
+    files = {file.name for file in (tmp_path / "out/onnx").iterdir()}
+    assert files == {"model.onnx", "model.onnx_data"}
+    config, other = (
+        json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "out", exported)
+    )
+    assert config.pop("transformers.js_config") == {"use_external_data_format": {"model.onnx": 1}}
+    assert config == other
+
+
 @pytest.mark.parametrize("how", ["weights", "output", "no number"])
 def test_a_corrupted_graph_is_refused_and_leaves_nothing(
     how: str, model: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -289,6 +289,50 @@ def test_what_reads_as_something_else_is_taken_away(
     assert not list(tmp_path.iterdir())
 
 
+# ------------------------------------------------------------------------ GGUF
+def test_a_gguf_file_is_read_back(
+    model: Path,
+    models: dict[str, Path],
+    small_task: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library = pytest.importorskip("gguf")
+    sources = {"encoder": model, "decoder": models["gpt2"], "vectors": small_task("matching")}
+    for name, source in sources.items():
+        about = exported(source, tmp_path / name, "gguf", half=name == "decoder").about
+        reader = library.GGUFReader(tmp_path / name / "model.gguf")
+        tensors = {tensor.name: tensor.data for tensor in reader.tensors}
+        opened = open_model(source)
+        expected = opened.network.tokens.weight.detach().numpy()
+        assert np.allclose(tensors["token_embd.weight"], expected, atol=1e-3), name
+        settings = {key: field.contents() for key, field in reader.fields.items()}
+        assert settings["general.architecture"] == about["architecture"]
+        tokens = settings["tokenizer.ggml.tokens"]
+        assert len(tokens) == len(set(tokens)) == len(expected)
+        pooling = {"encoder": "NONE", "decoder": None, "vectors": "MEAN"}[name]
+        assert about["pooling"] == pooling
+    qkv = [opened_layer.weight for opened_layer in _projections(models["gpt2"])]
+    reader = library.GGUFReader(tmp_path / "decoder/model.gguf")
+    fused = next(t.data for t in reader.tensors if t.name == "blk.0.attn_qkv.weight")
+    assert fused.dtype == np.float16
+    assert np.allclose(fused, torch.cat(qkv).detach().numpy(), atol=1e-3)
+    with monkeypatch.context() as patch, pytest.raises(CheckpointError):
+        right = library.GGUFWriter.add_tensor
+        wrong = lambda self, name, array: right(self, name, array + 1)  # noqa: E731
+        patch.setattr(library.GGUFWriter, "add_tensor", wrong)
+        exported(model, tmp_path / "no", "gguf")
+    for source in (models["t5"], small_task("tagging")):
+        with pytest.raises(IncompatibleError):
+            exported(source, tmp_path / "no", "gguf")
+    assert not (tmp_path / "no").exists()
+
+
+def _projections(source: Path) -> list[Any]:
+    attention = open_model(source).network.decoder.blocks["0"].attention  # type: ignore[union-attr]
+    return [attention.query, attention.key, attention.value]
+
+
 # ------------------------------------------------------------------------ OpenVINO
 @pytest.mark.usefixtures("rewritten")
 def test_graphs_of_openvino_are_compiled_again(
@@ -298,7 +342,7 @@ def test_graphs_of_openvino_are_compiled_again(
     report = exported(model, tmp_path / "out", "openvino", half=True)
     (graph,) = report.about["graphs"]
     assert graph["relative"] <= openvino.HALF and graph["milliseconds"]
-    compiled = openvino_engine.compiled(tmp_path / "out" / "model.xml", 1, "float32")
+    compiled = openvino_engine.compiled(tmp_path / "out/openvino/openvino_model.xml", 1, "float32")
     names = [each.get_any_name() for each in compiled.inputs]
     logits = compiled({name: np.ones((1, 5), np.int64) for name in names})[0]
     assert logits.shape[:2] == (1, 5)

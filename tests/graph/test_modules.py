@@ -95,6 +95,9 @@ def test_a_decoder_goes_on_where_its_past_ends(name: str) -> None:
     """And padding in front of a prompt changes nothing."""
     network = model_of(small(family(name), _writer(name)))
     (graph,) = graphs_of(network)
+    names = [port.name for port in graph.inputs]
+    assert names[:3] == ["input_ids", "attention_mask", "position_ids"]
+    assert names[3:5] == ["past_key_values.0.key", "past_key_values.0.value"]
     ids = torch.randint(5, 60, (2, 7), generator=torch.Generator().manual_seed(0))
     ids[1, :3] = 0
     mask = torch.ones_like(ids)
@@ -137,6 +140,9 @@ def past_of(outputs: dict[str, Tensor]) -> dict[str, Tensor]:
 def test_the_parts_of_two_stacks_make_the_whole(name: str) -> None:
     network = model_of(small(family(name), _writer(name)))
     encoder, merged = graphs_of(network)
+    names = [port.name for port in merged.outputs][1:5]
+    ends = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")
+    assert names == [f"present.0.{end}" for end in ends], "optimum takes them in this order"
     read = encoder.example({"batch": 2, "length": 6}, seed=3)
     memory = encoder.run(read)["last_hidden_state"]
     memory_mask = read["attention_mask"]

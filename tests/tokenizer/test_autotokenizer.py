@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
+from maskwright.text.tokenizer.file.classes import portable
 from maskwright.text.tokenizer.file.roles import Style
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tokenizer.odd_texts import odd_texts
@@ -47,6 +48,29 @@ def test_ids_are_the_same(kind: str, style: str, tmp_path: Path) -> None:
     theirs = read_by_transformers(ours, tmp_path / "t")
     compare(ours, theirs, ["KALOMI Tari ÉÀİ", *odd_texts(100 if lower else 500)])
     assert (ours.encode("KALOMI") == ours.encode("kalomi")) == lower
+
+
+@pytest.mark.parametrize(
+    ("kind", "style", "lower", "changed"),
+    [
+        ("wordpiece", "bert", True, "BertTokenizer"),
+        ("wordpiece", "bert", False, "BertTokenizer"),
+        ("wordpiece", "t5", False, None),
+        ("unigram", "t5", False, "Replace"),
+        ("byte-bpe", "gpt2", False, None),
+    ],
+)
+def test_ids_are_the_same_for_transformers_js(
+    kind: str, style: str, lower: bool, changed: str | None, tmp_path: Path
+) -> None:
+    ours = trained(kind, style, lower)
+    files = portable(ours.files())
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    texts = ["KALOMI Tari ÉÀİ", "\x01\x7f\u2028a\ufeffb\x0bc", *odd_texts(100)]
+    compare(ours, transformers.AutoTokenizer.from_pretrained(tmp_path), texts)
+    content = b"".join(files.values())
+    assert (changed or "PreTrainedTokenizerFast").encode() in content and b'"Nmt"' not in content
 
 
 def test_the_comparison_sees_a_difference(tmp_path: Path) -> None:

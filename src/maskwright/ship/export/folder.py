@@ -66,6 +66,7 @@ from maskwright.model.opening import special_tokens
 from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model
 from maskwright.ship.export.target import ABOUT, Report
+from maskwright.text.tokenizer.file.classes import portable
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 # ------------------------------------------------------------------------------ comparison
@@ -321,18 +322,20 @@ def graphs(model: Model, answers: Predictor | None, ids: Ids = "int64") -> tuple
 def documents(model: Model, answers: Predictor | None) -> dict[str, weights.Content]:
     """Return the contents of the files beside the graphs by name; `answers` is the predictor."""
     form = layout.of_config(model.config, model.about.family)
-    contents = layout.documents(form, model.words, _about(model), {})
+    about = replace(_about(model), readme=None)  # the card is of the folder with weights
+    contents = layout.documents(form, model.words, about, {})
     if model.words is not None:
-        contents |= model.words.files(
+        files = model.words.files(
             model.config.longest,
             plain=model.config.vocabulary_head is None,
             segments=model.config.has_segments,
         )
+        contents |= portable(files)
     if answers is None or isinstance(answers.task_type, SparseEmbeddingTask):
         contents |= sentence_files(model.path)
     else:
-        files = folder_files(answers.task_type, answers.frame, model.config.width)
-        contents |= {name: text.encode() for name, text in files.items()}
+        texts = folder_files(answers.task_type, answers.frame, model.config.width)
+        contents |= {name: text.encode() for name, text in texts.items()}
     return contents
 
 

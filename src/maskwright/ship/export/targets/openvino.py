@@ -98,6 +98,9 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
             )
         )
     names = [_file(graph.name) for graph in graphs]
+    load = [f'openvino.Core().compile_model("{out / name}", "CPU")' for name in names]
+    if folder.vectors_of(predictor) is not None:
+        load.append(f'SentenceTransformer("{out}", backend="openvino")   # optimum-intel is needed')
     return Report(
         target="openvino",
         folder=out,
@@ -107,7 +110,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
                 "compiled again and compared with the model", [*comparisons.values()]
             )
         ],
-        load=[f'openvino.Core().compile_model("{out / name}", "CPU")' for name in names],
+        load=load,
     )
 
 

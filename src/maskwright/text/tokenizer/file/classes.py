@@ -9,12 +9,13 @@ settings that contradict the file are refused as ambiguous.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from maskwright.base.errors import TokenizerError
-from maskwright.text.tokenizer.file.pipeline import flat_steps
+from maskwright.text.tokenizer.file.pipeline import flat_steps, without_nmt
 
 Plain = dict[str, Any]
 
@@ -119,7 +120,8 @@ BERT_OPTIONS = {
     "strip_accents": ("strip_accents", None),
     "tokenize_chinese_chars": ("handle_chinese_chars", True),
 }
-SETTINGS = "tokenizer_config.json"
+BERT_STEPS = ("BertNormalizer", "BertPreTokenizer", "WordPiece")
+FILE, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 
 
 def class_named(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
@@ -133,6 +135,30 @@ def class_named(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         if isinstance(name, str) and name:
             return name if name == "PreTrainedTokenizerFast" else name.removesuffix("Fast")
     return OF_MODEL_TYPE.get(str(config.get("model_type")), "")
+
+
+def portable(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files of a tokenizer in a form that transformers.js reads, too, with equal ids.
+
+    It lacks Nmt, and gives the second text of a pair segment 1 only with a class such as BERT's,
+    which is named where it does what the file does.
+
+    Args:
+        files: `tokenizer.json` and `tokenizer_config.json`, perhaps others.
+    """
+    plain, settings = (json.loads(files[name]) for name in (FILE, SETTINGS))
+    normalizer, words = plain["normalizer"] or {}, plain["pre_tokenizer"] or {}
+    segments = "token_type_ids" in settings["model_input_names"]
+    steps = normalizer.get("type"), words.get("type"), plain["model"]["type"]
+    if segments and steps == BERT_STEPS:
+        options = {option: normalizer[key] for option, (key, _) in BERT_OPTIONS.items()}
+        settings |= {"tokenizer_class": "BertTokenizer", **options}
+    plain["normalizer"] = without_nmt(plain["normalizer"])
+    changed = {FILE: plain, SETTINGS: settings}
+    return {
+        **files,
+        **{name: json.dumps(table, ensure_ascii=False).encode() for name, table in changed.items()},
+    }
 
 
 def apply_settings(plain: Plain, settings: Mapping[str, Any], name: str) -> Plain:

@@ -143,6 +143,22 @@ def _replace(pattern: Plain, content: str) -> Plain:
     return {"type": "Replace", "pattern": pattern, "content": content}
 
 
+# Characters that the normalizer Nmt removes, and those that it replaces by a space.
+NMT_REMOVED = "\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f"
+NMT_SPACES = "\t\n\x0c\r\u1680\u200b-\u200f\u2028\u2029\u2581\ufeff\ufffd"
+
+
+def without_nmt(normalizer: Plain | None) -> Plain | None:
+    """Return an equal normalizer without Nmt, which other runtimes (transformers.js) lack."""
+    if normalizer is None or normalizer["type"] not in ("Nmt", "Sequence"):
+        return normalizer
+    if normalizer["type"] == "Nmt":
+        classes = {NMT_REMOVED: "", NMT_SPACES: " "}
+        steps = [_replace({"Regex": f"[{known}]"}, new) for known, new in classes.items()]
+        return {"type": "Sequence", "normalizers": steps}
+    return {**normalizer, "normalizers": [without_nmt(n) for n in normalizer["normalizers"]]}
+
+
 # ------------------------------------------------------------------------------ models
 def _numbered(tokens: Sequence[str]) -> dict[str, int]:
     return {token: number for number, token in enumerate(dict.fromkeys(tokens))}
