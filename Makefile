@@ -68,7 +68,7 @@ $(ready): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (once; a few minutes on a slow line)"
 	@test -x $(run) || $(PYTHON) -m venv $(VENV)
 	@$(pip) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) --no-deps $(TORCH)
-	@$(pip) -e '.[data,curate,vision,serve,export,hf,clients,dev]' -c constraints.txt
+	@$(pip) -e '.[data,curate,vision,serve,export,gguf,hf,clients,dev]' -c constraints.txt
 	@touch $@
 
 clean:

@@ -9,9 +9,9 @@
     an encoder of images            model                  pixel values -> scores, or states
 
 Graphs, inputs and outputs have the names of optimum: `input_ids`, `attention_mask`,
-`token_type_ids`, `position_ids`, `past_key_values.N.key`, `pixel_values`, `logits`, `start_logits` and
-`end_logits`, `last_hidden_state`, `pooler_output`, `present.N.key`. For networks without a graph an
-error says why.
+`token_type_ids`, `position_ids`, `past_key_values.N.key`, `pixel_values`, `logits`, `start_logits`
+and `end_logits`, `last_hidden_state`, `pooler_output`, `present.N.key`. For networks without a
+graph an error says why.
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 SUMMARY = "one file for llama.cpp: BERT-like encoders, GPT-2 and Llama, with their tokenizers"
 FILE = "model.gguf"
-WHERE = "config.json"
 # Our names of tensors and theirs; blocks are `blk.N`.
 NAMES = {
     "tokens": "token_embd",
@@ -56,7 +55,7 @@ NORMS = {
     "post": {"attention_norm": "attn_output_norm", "feed_forward_norm": "layer_output_norm"},
     "pre": {"attention_norm": "attn_norm", "feed_forward_norm": "ffn_norm"},
 }
-# What the layers of each architecture are made of (`_parts`).
+# What the layers of each architecture are made of (`_traits`).
 ARCHITECTURES = {
     "bert": ("encoder", "post", "layer norm", "gelu", "biases", "Learned positions"),
     "gpt2": ("decoder", "pre", "layer norm", "gelu_new", "biases", "Learned positions"),
@@ -124,26 +123,28 @@ def _architecture(config: TransformerConfig) -> str:
     from maskwright.model.nn.config import Tokens
 
     stacks = list(config.stacks.items())
-    parts = _parts(*stacks[0]) if len(stacks) == 1 else ("an encoder and a decoder",)
-    architecture = next((name for name, made in ARCHITECTURES.items() if made == parts), None)
-    if architecture is None or not isinstance(config.tokens, Tokens):
-        raise _unknown("no architecture for such a network", ", ".join(parts))
-    if config.tokens.width != config.width or len({*stacks[0][1].weights_of}) < len(
-        stacks[0][1].blocks
-    ):
-        raise _unknown("no layers that share weights, and no factored embeddings", "such a network")
+    network_traits: tuple[str, ...] = ("an encoder and a decoder",)
+    if config.tokens.width != config.width:
+        network_traits = ("token vectors of another width",)
+    elif len(stacks) == 1:
+        network_traits = _traits(*stacks[0])
+    names = [name for name, traits in ARCHITECTURES.items() if traits == network_traits]
+    if not names or not isinstance(config.tokens, Tokens):
+        layers = "; ".join(", ".join(traits) for traits in ARCHITECTURES.values())
+        raise _unsupported("network", ", ".join(network_traits), layers)
+    (architecture,) = names
     head = config.vocabulary_head
-    writes = head is not None and not (head.bias or head.transform or head.scaled)
-    if architecture != "bert" and not (writes and not config.heads):
-        found = ", ".join(head.name for head in config.heads) or "no vocabulary head"
-        raise _unknown("a decoder only as one that generates text", found)
+    plain_head = head is not None and not (head.bias or head.transform or head.scaled)
+    if architecture != "bert" and (config.heads or not plain_head):
+        heads = ", ".join(head.name for head in config.heads) or "no plain vocabulary head"
+        raise _unsupported("head", heads, "a decoder that generates text")
     return architecture
 
 
-def _parts(name: str, stack: Stack) -> tuple[str, ...]:
+def _traits(name: str, stack: Stack) -> tuple[str, ...]:
     """Return what a stack is made of, in the words of `ARCHITECTURES`."""
-    if not stack.blocks or any(block != stack.blocks[0] for block in stack.blocks):
-        return ("different layers, or none",)
+    if len({*stack.blocks}) != 1 or len({*stack.weights_of}) < len(stack.blocks):
+        return ("layers that differ or share weights, or none",)
     block = stack.blocks[0]
     attention, forward, entry = block.attention, block.feed_forward, stack.embeddings
     unusual = attention.window, attention.global_tokens, entry.scaled, not attention.scaled
@@ -162,9 +163,14 @@ def _parts(name: str, stack: Stack) -> tuple[str, ...]:
     )
 
 
-def _unknown(what: str, found: str, do: str = "") -> IncompatibleError:
-    do = do or "export to another target: maskwright list targets"
-    return IncompatibleError(f"llama.cpp has {what}", where=WHERE, found=found, do=do)
+def _unsupported(kind: str, value: str, expected: str) -> IncompatibleError:
+    return IncompatibleError(
+        f"llama.cpp has no such {kind}, or the export does not write it",
+        where="config.json",
+        found=value,
+        wanted=expected,
+        do="export to another target: maskwright list targets",
+    )
 
 
 def _pooling(model: Model, note: Note) -> str:
@@ -179,10 +185,12 @@ def _pooling(model: Model, note: Note) -> str:
     config, vectors = model.config, folder.vectors_of(folder.predictor_of(model))
     if vectors is not None:
         (pooling, *more), modules = vectors.poolings, list(vectors.top.modules())
-        others = [m for m in modules if not isinstance(m, Unit) and not any(m.children())]
-        if more or pooling not in POOLINGS or vectors.skip or others:
-            found = f"{'+'.join(vectors.poolings)}, {vectors.skip} tokens left out, {others}"
-            raise _unknown("the poolings mean, cls and lasttoken, followed by L2 norm alone", found)
+        further_modules = [m for m in modules if not isinstance(m, Unit) and not any(m.children())]
+        if more or pooling not in POOLINGS or vectors.skip or further_modules:
+            pooled = (
+                f"{'+'.join(vectors.poolings)}, {vectors.skip} tokens left out, {further_modules}"
+            )
+            raise _unsupported("pooling", pooled, "mean, cls or lasttoken, and L2 norm alone")
         return POOLINGS[pooling]
     if not config.heads:
         if config.vocabulary_head is not None:
@@ -192,7 +200,7 @@ def _pooling(model: Model, note: Note) -> str:
     head = config.heads[0]
     plain = head.kind == "sequence" and head.pooling == "place" and not head.layer_mix
     if len(config.heads) > 1 or not plain or head.over or head.transform or not config.pooler:
-        raise _unknown("of all heads only a classifier over a pooler", head.name)
+        raise _unsupported("head", head.name, "a classifier over a pooler, or no head")
     return "RANK"
 
 
@@ -233,15 +241,15 @@ def _regroup(state: dict[str, Tensor], name: str, block: Block, architecture: st
     attention = block.attention
     if architecture == "gpt2":  # one matrix
         for kind in ("weight", "bias"):
-            keys = [f"{name}.{part}.{kind}" for part in ("query", "key", "value")]
+            keys = [f"{name}.{projection}.{kind}" for projection in ("query", "key", "value")]
             state[f"{name}.qkv.{kind}"] = torch.cat([state.pop(key) for key in keys])
     elif (
         architecture == "llama"
     ):  # pairs that rotate together lie side by side, not half a head apart
-        for part, heads in (("query", attention.heads), ("key", attention.num_key_heads)):
-            weight = state[f"{name}.{part}.weight"]
+        for projection, heads in (("query", attention.heads), ("key", attention.num_key_heads)):
+            weight = state[f"{name}.{projection}.weight"]
             pairs = weight.view(heads, 2, attention.head_width // 2, -1).transpose(1, 2)
-            state[f"{name}.{part}.weight"] = pairs.reshape(weight.shape)
+            state[f"{name}.{projection}.weight"] = pairs.reshape(weight.shape)
 
 
 # ------------------------------------------------------------------------------ the tokenizer
@@ -286,9 +294,9 @@ class _Vocabulary:
             pairs = plain["model"]["merges"]
             merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in pairs]
         else:
-            found = f"{normalizer.get('type')}, {words.get('type')}"
-            what = "the tokenizers of BERT without case and of GPT-2; others are not written"
-            raise _unknown(what, found)
+            steps = f"{normalizer.get('type')}, {words.get('type')}"
+            supported = "WordPiece without case, or byte-level BPE divided as in GPT-2"
+            raise _unsupported("tokenizer", steps, supported)
         special, unknown = tokenizer.special_ids, tokenizer.unknown
         tokens, types = list(tokenizer.vocabulary), list[int]()
         for number, token in enumerate(tokens):
