@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,12 +153,13 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
 
     documents = folder.documents(model, predictor)
     config = documents["config.json"]
+    assert isinstance(config, bytes)
 
-    def config_of_graphs() -> bytes:
-        plain = json.loads(config() if callable(config) else config)
+    def config_of_graphs() -> Iterator[bytes]:
+        plain = json.loads(config)
         if external_weights:  # transformers.js does not look for them otherwise
             plain["transformers.js_config"] = {"use_external_data_format": external_weights}
-        return write_json(plain)
+        yield write_json(plain)
 
     about = folder.write_folder(
         out,
