@@ -148,9 +148,10 @@ def _traits(name: str, stack: Stack) -> tuple[str, ...]:
     block = stack.blocks[0]
     attention, forward, entry = block.attention, block.feed_forward, stack.embeddings
     unusual = attention.window, attention.global_tokens, entry.scaled, not attention.scaled
-    regular = entry.norm is not None, stack.final_norm, attention.pattern, block.attention_norm
-    expected = (True, False, "bidirectional") if name == "encoder" else (False, True, "causal")
-    if any(unusual) or regular != (*expected, True) or attention.bias != forward.bias:
+    bidirectional = attention.pattern == "bidirectional"
+    layout = entry.norm is not None, not stack.final_norm, bidirectional
+    regular = block.attention_norm and attention.bias == forward.bias
+    if any(unusual) or not regular or {*layout} != {name == "encoder"}:
         return ("windows, global tokens, scales or norms that the format lacks",)
     positions = entry.positions or attention.positions
     return (
