@@ -143,9 +143,9 @@ def _architecture(config: TransformerConfig) -> str:
 
 def _traits(name: str, stack: Stack) -> tuple[str, ...]:
     """Return what a stack is made of, in the words of `ARCHITECTURES`."""
-    if len({*stack.blocks}) != 1 or len({*stack.weights_of}) < len(stack.blocks):
+    if len({*stack.attention_blocks}) != 1 or len({*stack.weights_of}) < len(stack.blocks):
         return ("layers that differ or share weights, or none",)
-    block = stack.blocks[0]
+    block = stack.attention_blocks[0]
     attention, forward, entry = block.attention, block.feed_forward, stack.embeddings
     unusual = attention.window, attention.global_tokens, entry.scaled, not attention.scaled
     bidirectional = attention.pattern == "bidirectional"
@@ -215,9 +215,9 @@ def _tensors(
     config = model.config
     (stack_name, stack), *_ = config.stacks.items()
     state = {name: t.detach().float().cpu() for name, t in model.network.state_dict().items()}
-    names = {**NAMES, **NORMS[stack.blocks[0].placement]}
+    names = {**NAMES, **NORMS[stack.attention_blocks[0].placement]}
     names |= {f"heads.{head.name}": "cls.output" for head in config.heads}
-    for layer, block in enumerate(stack.blocks):
+    for layer, block in enumerate(stack.attention_blocks):
         _regroup(state, f"{stack_name}.blocks.{layer}.attention", block, architecture)
     positions = f"{stack_name}.embeddings.position.weight"
     if positions in state:  # RoBERTa does not use the first rows
@@ -334,7 +334,7 @@ def _write(
 
     config = model.config
     (stack,) = config.stacks.values()
-    block = stack.blocks[0]
+    block = stack.attention_blocks[0]
     writer = gguf.GGUFWriter(file, architecture)
     writer.add_name(model.model_type)
     writer.add_file_type(int(any(tensor.dtype == "float16" for tensor in tensors.values())))
