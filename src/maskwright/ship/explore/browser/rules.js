@@ -5,17 +5,20 @@ export const pattern = (name, window = null) => (query, key) =>
   (name !== "causal" || key <= query) &&
   (window === null || (query - key <= window[0] && key - query <= window[1]));
 
-/** Blocks of `size` tokens, counted in each document: the first and the last one see all and are seen
- * by all, others see their neighbours; documents of `full` blocks or fewer are read in full. */
+/** Blocks of `size` tokens, counted in each run of one document: the first and the last one see all
+ * and are seen by all, others see their neighbours; runs of `full` blocks or fewer are read in full,
+ * and rows of so many. */
 export function inBlocks([size, full], documents) {
-  const last = new Map(), block = [];
+  if (documents.length <= full * size) return () => true;
+  const begins = [], block = [], last = [];
   documents.forEach((document, n) => {
-    block.push(Math.floor((n - documents.indexOf(document)) / size));
-    last.set(document, block[n]);
+    begins.push(document === documents[n - 1] ? begins[n - 1] : n);
+    block.push(Math.floor((n - begins[n]) / size));
+    last[begins[n]] = block[n];
   });
   return (query, key) => {
-    const end = last.get(documents[query]), [q, k] = [block[query], block[key]];
-    return documents[query] === documents[key]
+    const end = last[begins[query]], [q, k] = [block[query], block[key]];
+    return begins[query] === begins[key]
       && (end < full || Math.abs(q - k) <= 1 || [0, end].includes(q) || [0, end].includes(k));
   };
 }
