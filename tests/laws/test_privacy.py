@@ -27,7 +27,7 @@ from maskwright.base import privacy
 
 # The packages that the source imports. Before one is added here, read whether it reports its use.
 REVIEWED = (
-    "PIL daft fastapi fasttext ftfy h11 jaxtyping jinja2 markupsafe numpy onnx onnxruntime"
+    "PIL daft fastapi fasttext ftfy gguf h11 jaxtyping jinja2 markupsafe numpy onnx onnxruntime"
     " onnxscript openvino phonenumbers py3langid pyarrow pydantic pydantic_core ray rich"
     " safetensors scipy sklearn starlette threadpoolctl tokenizers torch uvicorn zstandard"
 )
