@@ -1,4 +1,4 @@
-"""What the README tells a newcomer to type exists."""
+"""What the README and docs/commands.md tell a newcomer to type exists."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ from maskwright.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.S)
+COMMANDS_PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README + COMMANDS_PAGE, re.S)
+INDEX = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+LINKS = re.compile(r"\]\(([^)#:]+)\)|(?:srcset|src)=\"([^\"]+)\"")
 PYTHON = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 ALL_OF_PYTHON = "\n".join(re.findall(r"```python\n(.*?)```", PYTHON, re.S))
 COMMANDS = [
-    line.split("  #")[0].split(" > ")[0].strip()
+    line.removeprefix("$ ").split("  #")[0].split(" > ")[0].strip()
     for kind, text in BLOCKS
     if kind == "console"
     for line in text.splitlines()
-    if line.startswith("maskwright ")
+    if line.removeprefix("$ ").startswith("maskwright ")
 ]
 MADE = re.compile(r"(?:--out|>) (\S+)")
 USED = re.compile(r"runs/[\w-]+|\b[\w-]+\.toml")
@@ -115,12 +118,17 @@ def test_make_targets_of_the_readme_exist() -> None:
         assert re.search(rf"^{target}:", makefile, re.M), target
 
 
-def test_the_tree_names_every_package() -> None:
-    packages = {
-        p.name for p in Path(maskwright.__file__).parent.iterdir() if (p / "__init__.py").is_file()
-    }
-    tree = README[README.index("src/maskwright/\n") :]
-    assert [package for package in sorted(packages) if f"{package}/" not in tree] == []
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
+def test_links_between_pages_lead_to_files(page: Path) -> None:
+    targets = [a or b for a, b in LINKS.findall(page.read_text(encoding="utf-8"))]
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert missing == []
+
+
+def test_the_readme_is_short_and_the_index_names_every_page() -> None:
+    assert len(re.sub(r"<picture>.*?</picture>", "", README, flags=re.S).split()) <= 500
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert pages == {name for name in re.findall(r"\]\(([\w-]+\.md)\)", INDEX)}
 
 
 def test_extras_of_the_readme_exist() -> None:

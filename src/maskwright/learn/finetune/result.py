@@ -423,8 +423,9 @@ class FinetuneResult:
         """Return the texts and the answer of the first evaluated row, with which the explorers
         open; None if the model does not read texts, or if they are long."""
         row = self.encoded_parts[self.eval_part].rows[0]
-        texts = [getattr(row, name) for name in row.text_fields]
-        if not all(isinstance(text, str) and len(text) <= EXAMPLE_CHARACTERS for text in texts):
+        texts = [getattr(row, name) for name in getattr(row, "text_fields", ())]
+        is_short = all(isinstance(t, str) and len(t) <= EXAMPLE_CHARACTERS for t in texts)
+        if not (texts and is_short):
             return None
         answer, labels = row.answer, self.learner.task_type.labels
         if isinstance(answer, int) and labels:
