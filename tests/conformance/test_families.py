@@ -89,6 +89,13 @@ COUNTS = {
         **{"large-patch16-224": 304_351_232, "large-patch16-384": 304_740_352},
         **{"large-patch32-384": 306_657_280, "huge-patch14-224": 632_404_480},
     },
+    # 93.6 million as published, and the bytes of each word of the vocabulary.
+    "Elmo": {"original": 93_600_816 + 51 * 793_471},
+    # No count is published: tables, and 4H(I + H + 1) for each layer.
+    "UlmfitForCausalLM": {
+        "base": 60_002 * 401
+        + sum(4 * h * (i + h + 1) for i, h in [(400, 1_150), (1_150, 1_150), (1_150, 400)])
+    },
 }
 PUBLISHED = {
     (name, size, kind): count

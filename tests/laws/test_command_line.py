@@ -82,7 +82,7 @@ OPTIONS = {
     """,
     "bench": "model --base --data --out --peers --seconds",
     "export": """
-        model --base --bfloat16 --checkpoints --data --document-prompt --global-attention --half
+        model --base --bfloat16 --block --checkpoints --data --document-prompt --global-attention --half
         --int32 --int8 --length --max-loss --opset --out --pooling --query-prompt --sample
         --single-file --text-length --to --weights --window
     """,

@@ -186,13 +186,20 @@ def _read_union(hint: Any, plain: Any, path: str, usual: Any) -> Any:
 
 
 def _by_fields(plain: dict[str, Any], configs: dict[str, type]) -> str:
-    """Return the only one of `configs` that has all these settings, "" if there are none or two."""
-    fitting = [
-        name
-        for name, kind in configs.items()
-        if plain.keys() <= {field.name for field in dataclasses.fields(kind)}
-    ]
-    return fitting[0] if len(fitting) == 1 else ""
+    """Return the one of `configs` that has all these settings and lacks the fewest required ones;
+    "" if there are none or two."""
+    lacking = dict[str, int]()
+    for name, kind in configs.items():
+        fields = dataclasses.fields(kind)
+        if plain.keys() <= {field.name for field in fields}:
+            missing = (
+                f.default is f.default_factory is dataclasses.MISSING
+                for f in fields
+                if f.name not in plain
+            )
+            lacking[name] = sum(missing)
+    fewest = [name for name, count in lacking.items() if count == min(lacking.values())]
+    return fewest[0] if len(fewest) == 1 else ""
 
 
 def _read_scalar(hint: Any, plain: Any, path: str) -> Any:

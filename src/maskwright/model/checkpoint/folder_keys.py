@@ -59,7 +59,7 @@ reported: do_sample temperature top_k top_p typical_p min_p repetition_penalty n
     encoder_no_repeat_ngram_size exponential_decay_length_penalty remove_invalid_values | as
     generation_config.json
 applied: *_token_id | ids of special tokens, where a family needs them
-applied: maskwright maskwright_taught | conventions of models trained here
+applied: maskwright* | conventions of models trained here
 refused: is_decoder add_cross_attention | another network, if true
 refused: quantization_config | weights that are not floating-point numbers
 reported: auto_map custom_pipelines | code in a folder is never executed
