@@ -82,8 +82,8 @@ OPTIONS = {
     """,
     "bench": "model --base --data --out --peers --seconds",
     "export": """
-        model --base --bfloat16 --block --checkpoints --data --document-prompt --global-attention --half
-        --int32 --int8 --length --max-loss --opset --out --pooling --query-prompt --sample
+        model --base --bfloat16 --block --checkpoints --data --document-prompt --global-attention
+        --half --int32 --int8 --length --max-loss --opset --out --pooling --query-prompt --sample
         --single-file --text-length --to --weights --window
     """,
     "show": "thing --set",

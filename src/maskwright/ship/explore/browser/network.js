@@ -87,7 +87,7 @@ export class Network {
     const blocks = config.blocks.map(({ attention }) => attention.blocks ?? null).find((each) => each?.sparse);
     const longest = blocks ? (5 + 2 * blocks.num_random) * blocks.size : Infinity;
     if (ids.length > longest) {
-      throw new Error(`this page reads at most ${longest} tokens with this model: use the commands of Python for longer texts`);
+      throw new Error(`this page reads at most ${longest} tokens with this model; the command line reads longer ones`);
     }
     const rows = ids.length;
     const start = facts.cache === null ? 0 : facts.cache.length;
