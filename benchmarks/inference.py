@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -35,8 +36,8 @@ from benchmarks.inference_check import Verdict, judge
 from benchmarks.inference_models import QUICK, WORKS, Work, asked_texts, read_texts, write_model
 from benchmarks.inference_sides import sides_of, worker
 from benchmarks.turns import Side
-from maskwright.base import catalogue
-from maskwright.ship.bench.worker import facts, hold
+from maskwright.base import catalogue, privacy
+from maskwright.ship.bench import machine_facts
 
 WARM_UP = 1
 
@@ -168,6 +169,29 @@ def options() -> argparse.ArgumentParser:
     return read
 
 
+def hold(threads: int) -> list[int]:
+    """Keep this process and its children on `threads` cores, no two of them the halves of one, and
+    give libraries that read the environment the same budget: to be called before they are imported.
+
+    Returns:
+        The cores; empty where the system has no such call, or too few of them.
+    """
+    os.environ |= {n: str(threads) for n in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    os.environ |= {"RAYON_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": ""}
+    os.environ |= {"TOKENIZERS_PARALLELISM": "true", **privacy.OFFLINE}
+    if not hasattr(os, "sched_setaffinity"):
+        return []
+    cores: dict[str, int] = {}
+    for number in sorted(os.sched_getaffinity(0)):
+        path = Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list")
+        cores.setdefault(path.read_text() if path.exists() else str(number), number)
+    chosen = list(cores.values())[:threads]
+    if len(chosen) < threads:
+        return []
+    os.sched_setaffinity(0, chosen)
+    return chosen
+
+
 def main() -> None:
     read = options()
     a = read.parse_args()
@@ -187,7 +211,7 @@ def main() -> None:
     texts, origin = read_texts(a.texts)
     if len(texts) < (most := max(work.asked for work in works.values())):
         read.error(f"{most} texts are asked, and {origin} are {len(texts)}")
-    a.machine = facts(a.threads, hold(a.threads))
+    a.machine = {**machine_facts(a.threads), "cores": str(hold(a.threads))}
     print("\n".join(f"- {key}: {value or 'none'}" for key, value in a.machine.items()))
     print(f"- texts: {origin}\n", flush=True)
     results: list[dict[str, Any]] = []

@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 
 from maskwright.base import catalogue
-from maskwright.ship.bench.work import BATCH
-from maskwright.ship.bench.worker import instructions
+from maskwright.ship.bench import instructions
 
-SINGLE, CLASSES = 16, 4
+SINGLE, CLASSES, BATCH = 16, 4, 32
 
 
 @dataclass(frozen=True)

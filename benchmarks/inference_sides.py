@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.inference_models import BATCH, Work
-from maskwright.ship.bench.work import padded_loop
 
 Ask = Callable[[list[str]], Any]  # to [(class, score)], or to the written texts
+TokenIds = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -254,3 +255,37 @@ def worker(a: argparse.Namespace) -> None:
             written.write_text(json.dumps(answers))
         told = {"seconds": statistics.median(seconds), "calls": seconds, "precision": precision}
         print(json.dumps(told), flush=True)
+
+
+def padded_loop(
+    encode: Callable[[Sequence[str]], list[list[int]]],
+    forward: Callable[[TokenIds, TokenIds], Any],
+    answer: Callable[[NDArray[Any], TokenIds], Sequence[Any]],
+    pad: int,
+) -> Ask:
+    """What answers texts, sorted by length, `BATCH` at a time.
+
+    Args:
+        encode: texts to ids, special tokens among them.
+        forward: ids (B, T) and mask (B, T) of ones and zeros to what the graph gives, (B, …).
+        answer: what the graph gave, float32, and the mask to an answer for each row.
+        pad: the id that fills rows.
+    """
+
+    def ask(texts: list[str]) -> list[Any]:
+        rows = encode(texts)
+        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
+        answers: list[Any] = [None] * len(rows)
+        for start in range(0, len(order), BATCH):
+            numbers = order[start : start + BATCH]
+            ids = np.full((len(numbers), len(rows[numbers[-1]])), pad, np.int64)
+            mask = np.zeros_like(ids)
+            for row, n in enumerate(numbers):
+                ids[row, : len(rows[n])] = rows[n]
+                mask[row, : len(rows[n])] = 1
+            batch_answers = answer(np.asarray(forward(ids, mask), np.float32), mask)
+            for n, batch_answer in zip(numbers, batch_answers, strict=True):
+                answers[n] = batch_answer
+        return answers
+
+    return ask

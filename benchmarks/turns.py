@@ -10,15 +10,18 @@ A ratio is the median over the rounds of the two steps' ratio; memory is the pro
 from __future__ import annotations
 
 import json
+import os
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from maskwright.ship.bench.bench import Process
+from maskwright.base.errors import ResourceError
 
 WARM_UP = 2
 # What glibc is told before a process starts, as `machine.keep_memory` tells it from inside.
@@ -56,6 +59,89 @@ class Turn:
         print(json.dumps(answer), flush=True)
         self.steps += 1
         self.begin()
+
+
+class Process:
+    """The parent's end of `python -m module --side name --key=value …`.
+
+    Attributes:
+        turns: the answers of the side, step by step.
+        started: seconds from the start of the process to its first line, once `opened` returned.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        options: Mapping[str, Any],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name, self.turns, self.started = name, list[dict[str, Any]](), 0.0
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._begin = time.perf_counter()
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", module, "--side", name),
+                *(f"--{key}={value}" for key, value in options.items()),
+            ],
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+
+    def opened(self) -> dict[str, Any]:
+        """Wait until the side is open; returns its first message.
+
+        Raises:
+            ResourceError: the process ended.
+        """
+        message = self._line()
+        self.started = time.perf_counter() - self._begin
+        return message
+
+    def step(self, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Send a request to the side; returns its answer.
+
+        Raises:
+            ResourceError: the process ended.
+        """
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(json.dumps(dict(request or {})) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+        self.turns.append(self._line())
+        return self.turns[-1]
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._errors.close()
+
+    def _line(self) -> dict[str, Any]:
+        """The next line that is a JSON object; libraries may print others."""
+        assert self._process.stdout
+        while line := self._process.stdout.readline():
+            if line.startswith("{"):
+                message: dict[str, Any] = json.loads(line)
+                return message
+        raise self._ended()
+
+    def _ended(self) -> ResourceError:
+        self._process.wait()
+        self._errors.seek(0)
+        lines = self._errors.read().strip().splitlines()
+        return ResourceError(
+            "a side of the measurement ended",
+            where=self.name,
+            found=lines[-1] if lines else f"exit code {self._process.returncode}",
+        )
 
 
 class Side(Process):

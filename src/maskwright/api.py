@@ -55,7 +55,7 @@ from maskwright.model.inference.generation_settings import (
 )
 from maskwright.model.opening.import_vectors import import_vectors
 from maskwright.model.opening.open import merge_adapter
-from maskwright.ship.bench.bench import bench
+from maskwright.ship.bench import bench
 from maskwright.ship.explore.notebook import show
 from maskwright.ship.explore.server import explore
 from maskwright.ship.export.run import export_model

@@ -23,7 +23,6 @@ from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base.family import family
 from maskwright.model.graph.engines import openvino as openvino_engine
 from maskwright.model.opening.open import BASE, open_merged, open_model
-from maskwright.ship.bench.work import work_of
 from maskwright.ship.export.folder import as_folder, documents, predictor_of
 from maskwright.ship.export.run import export_model
 from maskwright.ship.export.target import Report
@@ -187,7 +186,8 @@ def test_a_head_that_was_saved_alone_is_written_with_what_it_stands_on(
     with pytest.raises(IncompatibleError):
         exported(tuned[method], tmp_path / "vectors", "sentence-transformers")
     opened = load(tuned[method])
-    assert Tokenizer.load(Path(work_of(opened, tuned[method]).model)).vocabulary_size
+    folder = opened.model.base or opened.model.path
+    assert Tokenizer.load(folder).vocabulary_size
 
 
 def other_weights(saved: Any) -> Callable[..., Any]:

@@ -80,7 +80,7 @@ OPTIONS = {
         model prompt --frequency-penalty --num-beams --precision --presence-penalty
         --repetition-penalty --seed --stop --temperature --tokens --top-k --top-p --typical-p
     """,
-    "bench": "model --base --data --out --peers --seconds",
+    "bench": "model --base --data --engine --out --seconds",
     "export": """
         model --base --bfloat16 --block --checkpoints --data --document-prompt --global-attention
         --half --int32 --int8 --length --max-loss --opset --out --pooling --query-prompt --sample

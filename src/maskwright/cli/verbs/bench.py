@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 
 from maskwright.cli.options import add_base, require_existing
+from maskwright.model.device.choices import require_engine
 
-SUMMARY = "measure how fast a model answers here, also beside other engines"
+SUMMARY = "measure how fast a model answers on this machine"
 GROUP, ORDER = "models", 1
 EXAMPLES = ("MODEL --data FILE",)
 
@@ -21,13 +22,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="rows or texts to answer (default: texts are made up of the model's own tokens)",
     )
+    parser.add_argument("--seconds", type=float, default=10.0, help="of measuring (default 10)")
     parser.add_argument(
-        "--seconds", type=float, default=10.0, help="of measuring, for each side (default 10)"
-    )
-    parser.add_argument(
-        "--peers",
-        action="store_true",
-        help="measure ONNX Runtime and OpenVINO as well, where they are installed",
+        "--engine",
+        default="torch",
+        metavar="NAME",
+        help="what reads texts, as of predict: torch (default), onnxruntime, openvino, …",
     )
     add_base(parser)
     parser.add_argument(
@@ -38,14 +38,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     require_existing(a.model, "model", a.command)
     require_existing(a.data, "data")
+    require_engine(a.engine, "--engine")
     from maskwright.base.terminal import printer
-    from maskwright.ship.bench.bench import bench
+    from maskwright.ship.bench import bench
 
     bench(
         a.model,
         data=a.data,
         seconds=a.seconds,
-        beside=a.peers,
+        engine=a.engine,
         threads=a.threads,
         base=a.base,
         out=a.out,
