@@ -47,12 +47,6 @@ def compiled(file: Path | str, threads: int, precision: str | None = None) -> An
     return core.compile_model(core.read_model(str(file)), "CPU", settings)
 
 
-def precision_of(model: Any) -> str:
-    """Return the precision of a compiled graph."""
-    hint = model.get_property("INFERENCE_PRECISION_HINT").get_type_name()
-    return next((name for name, short in HINTS.items() if short == hint), hint)
-
-
 def load(file: Path, threads: int, precision: str) -> OpenVino:
     """The graph in `file`."""
     return OpenVino(file, threads, precision)
