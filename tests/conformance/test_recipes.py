@@ -73,13 +73,20 @@ def learned(choice: Any) -> Any:
     return SimpleNamespace(vocabulary_size=choice.vocabulary, **known)
 
 
+def short(recipe: Recipe) -> Recipe:
+    """With rows of 32 tokens; where rows are read in pieces, of four pieces."""
+    objective = recipe.objective
+    if objective.spec.piece_length is not None:
+        objective = objective.with_options({**objective.options, "piece": 8})
+    return replace(recipe, rows=RowChoice(length=32), objective=objective)
+
+
 def shrunk(recipe: Recipe, text: Path) -> Recipe:
     """Two steps on a toy text; the model is narrow in nothing but its vocabulary."""
     return replace(
-        recipe,
+        short(recipe),
         corpus=Corpus(text=(str(text),), held_out=0.1),
         tokenizer=replace(recipe.tokenizer, vocabulary=400),
-        rows=RowChoice(length=32),
         training=replace(
             recipe.training,
             budget=Budget(steps=2),
@@ -159,9 +166,9 @@ def test_no_position_stays_untrained(name: str) -> None:
     point = build.transformer_config(recipe, learned(recipe.tokenizer))
     assert untrained_positions(recipe, point) is None
     # The control, where there is a table at all.
-    short = replace(recipe, rows=RowChoice(length=32), training=replace(recipe.training, phases=()))
+    control = replace(short(recipe), training=replace(recipe.training, phases=()))
     tables = [stack.embeddings.positions for stack in point.stacks.values()]
-    assert bool(untrained_positions(short, point)) is any(
+    assert bool(untrained_positions(control, point)) is any(
         isinstance(table, Learned) for table in tables
     )
 

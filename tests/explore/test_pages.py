@@ -375,9 +375,9 @@ def test_a_page_in_a_notebook(chromium: Any, model: Path, models: dict[str, Path
         assert frame.locator("figure svg title").all_text_contents() != before
         frame.get_by_role("link", name="Skip to the page").press("Enter")
         assert frame.locator("#page").evaluate("(e) => e === document.activeElement")
+        frame.get_by_label("Model").first.select_option("1")
+        frame.locator("p.notice:visible", has_text="fills no masks").wait_for()
         frame.get_by_role("link", name="Generation").click()
-        frame.locator("p.notice:visible", has_text="does not write").wait_for()
-        frame.get_by_label("Model").select_option("1")
         frame.locator(".written").wait_for()
         frame.get_by_label("Temperature").fill("0")
         frame.locator("figure svg title", has_text="100 %").first.wait_for(state="attached")
@@ -396,6 +396,7 @@ def test_no_serious_findings_of_axe(
     drawn = {
         "task": "main p.notice",
         **dict.fromkeys(({*PAGES} - {"task"}), "figure svg"),
+        "overview": ".cards a",
         **LEARNING,
     }
     with Visit(chromium, address, width=width, dark=dark) as visit:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from checkpoint.small import RECURRENT, model_of, small
+from checkpoint.small import RECURRENT, model_of, readable, small
 from conformance import test_adapters as adapted
 from maskwright.base import catalogue
 from maskwright.base.errors import DataError
@@ -18,6 +18,7 @@ from maskwright.model.inference.batches import RowGroup, portions
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.inference.scores import at_place, hidden
 from maskwright.model.nn.attention import KVCache
+from maskwright.model.nn.config import Patches
 from maskwright.model.nn.mask import real
 from maskwright.model.nn.stack import Trace
 from maskwright.model.nn.transformer import Transformer
@@ -34,13 +35,23 @@ def rows() -> list[list[int]]:
     return [draw.integers(5, 60, size=length).tolist() for length in LENGTHS]
 
 
+def two_rows(network: Transformer) -> list[Any]:
+    """Of ids, or of the values of patches."""
+    if isinstance(network.config.tokens, Patches):
+        return list(readable(network, torch.zeros(2, 1)))
+    return rows()[:2]
+
+
 @torch.no_grad()
-def states(network: Transformer, row: list[int]) -> np.ndarray:
+def states(network: Transformer, row: Any) -> np.ndarray:
     run = network.encode if network.encoder is not None else network.decode
-    return run(torch.tensor([row]))[0].float().numpy()
+    return run(torch.as_tensor(row)[None])[0].float().numpy()
 
 
-def asked(model: Prepared, some: list[list[int]]) -> list[np.ndarray]:
+def asked(model: Prepared, some: list[Any]) -> list[np.ndarray]:
+    if isinstance(model.config.tokens, Patches):
+        images = model.ragged(torch.cat(some), [RowGroup(len(some), len(some[0]))])
+        return [one.float().numpy() for one in images.chunk(len(some))]
     return [one.float().numpy() for one in hidden(model, some)]
 
 
@@ -115,12 +126,13 @@ def test_the_order_of_a_joined_product_matters() -> None:
 def test_adapters_are_honoured(case: tuple[str, str]) -> None:
     method, name = case
     network = network_of(name)
-    bare = asked(prepare(network, precision="float32"), rows()[:2])
+    some = two_rows(network)
+    bare = asked(prepare(network, precision="float32"), some)
     adapter = adapted.attach(network, method)
     for seed in range(4):
         adapted.stir(adapter, seed)
-    moved = asked(prepare(network, precision="float32"), rows()[:2])
-    for row, one in zip(rows(), moved, strict=False):
+    moved = asked(prepare(network, precision="float32"), some)
+    for row, one in zip(some, moved, strict=True):
         assert np.abs(one - states(network, row)).mean() < 1e-5
     if len(list(adapter.parameters())) and adapter.settings.kind not in ("head", "probe"):
         assert not np.allclose(moved[0], bare[0], **NEAR)  # control: it does something

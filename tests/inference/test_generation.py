@@ -112,7 +112,7 @@ def agree(
 def test_rows_are_what_they_are_alone(name: str, whole: bool) -> None:
     network = point(name, deviation=0.4)
     one_way = network.decoder is None
-    if network.config.encoder is not None and network.config.encoder.global_tokens is not None:
+    if network.config.encoder is not None and network.config.encoder.sees_by_text:
         with pytest.raises(IncompatibleError):  # its tokens see what follows them
             agree(network, context=16, one_way=one_way)
         return

@@ -26,6 +26,7 @@ KINDS = {
     "distilbert": "DistilBertForSequenceClassification",
     "modernbert": "ModernBertForSequenceClassification",
     "longformer": "LongformerForSequenceClassification",
+    "big_bird": "BigBirdForSequenceClassification",
     "gpt2": "GPT2LMHeadModel",
     "openai-gpt": "OpenAIGPTLMHeadModel",
     "llama": "LlamaForCausalLM",

@@ -1,5 +1,6 @@
-"""The head that fine-tuning puts on a model of each family: where transformers has a class
-for the task, the folder is one of that class, however many labels there are."""
+"""The head that fine-tuning puts on a model of each family: where the family has a class for the
+task, the folder is one of that class, however many labels there are, and what the class belongs to
+reads it: transformers, or this package."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint.small import model_of, small
+from checkpoint.small import THEIRS, model_of, small
 from maskwright.base import catalogue
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.learn.tasks.base.add_head import add_head, num_outputs, reading_texts
@@ -22,7 +23,7 @@ from maskwright.model.opening.open import open_weights
 transformers = pytest.importorskip("transformers")
 WORD_MODELS = {n: family(n).architectures.values() for n in catalogue.names("families")}
 FAMILIES = [name for name, kits in WORD_MODELS.items() if any(kit.vocabulary for kit in kits)]
-# task -> (labels, kind of head, how transformers calls the class)
+# task -> (labels, kind of head, how the name of the class ends)
 TASKS = {
     "classification": (tuple("abc"), "sequence", "SequenceClassification"),
     "multi-label": (tuple("abcde"), "sequence", "SequenceClassification"),
@@ -30,7 +31,7 @@ TASKS = {
     "tagging": (("O", "B-a", "I-a", "B-b", "I-b"), "token", "TokenClassification"),
     "question-answering": ((), "span", "QuestionAnswering"),
     "multiple-choice": ((), "choice", "MultipleChoice"),
-    "embedding": ((), None, "Model"),
+    "embedding": ((), None, ""),  # the body alone
 }
 
 
@@ -53,6 +54,7 @@ def test_it_is_one_that_the_reference_library_has(
     labels, head, ending = TASKS[task]
     loaded, kind = open_weights(folders[name]), task_for(task, labels)
     config, member = add_head(loaded, kind)
+    ending = ending or ("Model" if name in THEIRS else name.capitalize())
     classes = [c for c in family(name).architectures if c.endswith(ending)]
     assert (member == name) == bool(classes), classes
     if member is None:
@@ -65,6 +67,10 @@ def test_it_is_one_that_the_reference_library_has(
     saved = json.loads((tmp_path / "tuned" / "config.json").read_text())
     (written,) = saved["architectures"]
     assert saved["model_type"] == name and written in classes
+    if name not in THEIRS:
+        assert saved["library"] == "maskwright"
+        assert open_weights(tmp_path / "tuned").config == config
+        return
     theirs, told = getattr(transformers, written).from_pretrained(
         tmp_path / "tuned", output_loading_info=True
     )

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from maskwright.learn.train import loop
+from maskwright.learn.train.optimizers import AdamWState, Parameters
+from maskwright.learn.train.settings import AdamW
 from maskwright.model.device import machine
 
 TINY = 1e-40
@@ -102,6 +104,8 @@ def test_the_loop_flushes_while_it_trains(monkeypatch: pytest.MonkeyPatch) -> No
     plan = loop.TrainingPlan(
         seed=0, microbatches=1, budget=loop.Budget(steps=2), schedule=loop.Schedule(kind="constant")
     )
-    loop.train(torch.nn.Identity(), None, None, plan, loop.TrainState())
+    objective = torch.nn.Linear(1, 1)
+    optimizer = AdamWState(Parameters(objective, torch.float32), AdamW(learning_rate=1e-2))
+    loop.train(objective, None, optimizer, plan, loop.TrainState())
     assert met == [1.0, 1.0]
     assert machine.flushing() == 0.0

@@ -186,20 +186,18 @@ def _read_union(hint: Any, plain: Any, path: str, usual: Any) -> Any:
 
 
 def _by_fields(plain: dict[str, Any], configs: dict[str, type]) -> str:
-    """Return the one of `configs` that has all these settings and lacks the fewest required ones;
-    "" if there are none or two."""
-    lacking = dict[str, int]()
-    for name, kind in configs.items():
-        fields = dataclasses.fields(kind)
-        if plain.keys() <= {field.name for field in fields}:
-            missing = (
-                f.default is f.default_factory is dataclasses.MISSING
-                for f in fields
-                if f.name not in plain
-            )
-            lacking[name] = sum(missing)
-    fewest = [name for name, count in lacking.items() if count == min(lacking.values())]
-    return fewest[0] if len(fewest) == 1 else ""
+    """Return the only one of `configs` that has all these settings; of several the only one whose
+    required settings are all there. "" if there are none or two."""
+    fields = {name: dataclasses.fields(kind) for name, kind in configs.items()}
+    fitting = [n for n, of_kind in fields.items() if plain.keys() <= {f.name for f in of_kind}]
+    if plain and len(fitting) > 1:
+        missing = dataclasses.MISSING
+        required = {
+            n: {f.name for f in fields[n] if f.default is f.default_factory is missing}
+            for n in fitting
+        }
+        fitting = [name for name in fitting if required[name] <= plain.keys()]
+    return fitting[0] if len(fitting) == 1 else ""
 
 
 def _read_scalar(hint: Any, plain: Any, path: str) -> Any:

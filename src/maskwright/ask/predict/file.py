@@ -300,7 +300,8 @@ def answer_rows(
         say(finding.line())
     if (pipe := files.find_growing(source)) is not None:
         pipe.waiting = predict_portion
-    rows_read = rows_to_answer(source, model, settings.get("read", DEFAULT_OPTIONS), counts)
+    read, named = settings.get("read", DEFAULT_OPTIONS), bool(settings.get("columns"))
+    rows_read = rows_to_answer(source, model, read, counts, named=named)
     if uncertain is not None:
         assert isinstance(model, TaskPredictor)  # see `loaded`
         rows_read = uncertain_rows(model, rows_read, uncertain, lambda f: say(f.line()))

@@ -55,11 +55,17 @@ HEAD = 1 << 16  # bytes of standard input that identify its format
 
 
 def rows_to_answer(
-    source: Path, model: BasePredictor, read: TableReadingOptions, counts: Counts
+    source: Path,
+    model: BasePredictor,
+    read: TableReadingOptions,
+    counts: Counts,
+    *,
+    named: bool = False,
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """Yield (values of the row by column, example) for a table or lines of plain text. The example
     of a bad row is None if `on_bad` is "skip". For a folder, the values include the file of the
-    row. `counts` is updated with statistics of the reader."""
+    row. `counts` is updated with statistics of the reader. Where the user has `named` columns,
+    no others are read."""
     skips = read.reading.on_bad == "skip"
     if (images := find_images(source)) is not None and model.task_type.reads_images:
         counts.ignored.add(images[1])
@@ -121,7 +127,7 @@ def rows_to_answer(
             raise name_taken(PREDICTION, row.where)
         values = _with_file(row.as_given().values, row.file, source)
         missing, reader = _missing_column(row, model), model
-        if missing is not None and _missing_column(row, by_role) is None:
+        if missing is not None and not named and _missing_column(row, by_role) is None:
             missing, reader = None, by_role
         if missing is None:
             is_complete = True

@@ -50,7 +50,7 @@ from maskwright.text.corpus.files import listed, size_of
 from maskwright.text.corpus.reading import Counts
 from maskwright.text.tables.formats import text_files
 from maskwright.text.tables.formats.image_files import find_images
-from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
+from maskwright.text.tables.reading_options import DEFAULT_OPTIONS
 
 WRITES = 2  # copies of the rows on the disk at a time: staged and final file
 # The separator of columns by file extension; None for JSON Lines.
@@ -90,7 +90,7 @@ def write_predictions(
         if not _size(staged):
             document.require_new(out)
         model = loaded(folder, say, settings)
-        base, read = settings.get("base"), settings.get("read", DEFAULT_OPTIONS)
+        base, top = settings.get("base"), settings.get("top")
         about: dict[str, Any] = {"model": _model_hashes(folder, model), "source": hashes(source)}
         changed = {
             "base": None if base is None else hashes(Path(base)),
@@ -103,8 +103,7 @@ def write_predictions(
         if out.exists() and _first_line(staged) == json.dumps(about):
             staged.unlink()  # left by a process that was killed after its last rename
         document.require_new(out)
-        top, windows = settings.get("top"), settings.get("long") == "windows"
-        names = _look_at(source, model, read, top, delimiter is not None, windows)
+        names = _look_at(source, model, settings, delimiter is not None)
         # The rows are in both files for a while.
         storage.require_space(out.parent, WRITES * _size_of_rows(source) - _size(staged))
 
@@ -224,17 +223,14 @@ def _model(folder: Path, opened: TaskPredictor | None = None) -> dict[str, str]:
 
 
 def _look_at(
-    source: Path,
-    model: BasePredictor,
-    read: TableReadingOptions,
-    top: int | None,
-    flat: bool,
-    windows: bool,
+    source: Path, model: BasePredictor, settings: PredictionSettings, flat: bool
 ) -> list[str]:
     """Check all rows before anything is computed, and that no column has the name of a prediction
     column. Returns the names of the prediction columns if `flat` (csv or tsv), else []."""
     names: list[str] = []
-    for values, example in rows_to_answer(source, model, read, Counts()):
+    top, windows = settings.get("top"), settings.get("long") == "windows"
+    read, named = settings.get("read", DEFAULT_OPTIONS), bool(settings.get("columns"))
+    for values, example in rows_to_answer(source, model, read, Counts(), named=named):
         if flat and not names and example is not None:
             names = names_of(example, model, top, windows)
         if used := clashing([*names, *([WINDOWS] if windows else [])], values, top):

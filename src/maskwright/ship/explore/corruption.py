@@ -29,7 +29,7 @@ from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import ObjectiveChoice, RowChoice
 from maskwright.model.batch import Batch
 from maskwright.model.families.base.family import family
-from maskwright.model.nn.config import Tokens, TransformerConfig
+from maskwright.model.nn.config import Patches, TransformerConfig
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_sample
 from maskwright.model.objectives.base.objective import Objective, encode_targets
 from maskwright.model.objectives.base.spec import Member, member_of
@@ -195,7 +195,7 @@ def build_objective(member: Member, options: dict[str, Any], tokenizer: Tokenize
     """
     checked_options, refusal = defaults(member, options), None
     for config in _fitting_configs(member.name):
-        assert isinstance(config.tokens, Tokens)
+        assert not isinstance(config.tokens, Patches)  # of families that read texts
         tokens = replace(config.tokens, vocabulary=tokenizer.vocabulary_size)
         vocabulary = special_tokens.vocabulary(tokenizer)
         fit = first_fitting(member, [replace(config, tokens=tokens)], vocabulary, checked_options)

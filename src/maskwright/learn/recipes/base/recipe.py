@@ -482,6 +482,8 @@ def frozen_part(recipe: Recipe) -> dict[str, Any]:
         plain["training"]["budget"].pop("flops")
     if not recipe.subwords:
         plain.pop("subwords")
+    if plain["tokenizer"].get("spelled") is False:
+        plain["tokenizer"].pop("spelled")
     if plain["model"].get("layer_decay") == 1.0:
         plain["model"].pop("layer_decay")
     plain["corpus"].pop("notes")  # which a model learns nothing from
