@@ -13,7 +13,7 @@ from pathlib import Path
 from maskwright.ship.explore.server import serving
 from maskwright.ship.explore.site import Site
 
-WIDTH, HEIGHT = 1160, 760
+WIDTH, HEIGHT = 1160, 660
 
 
 def main() -> None:

@@ -28,8 +28,12 @@ def do(a: argparse.Namespace) -> None:
     for finding in model.findings:
         note(finding)
     (holes,) = model.filled([a.text], a.top, note, live=True)
+    words = model.model.tokenizer
     for number, hole in enumerate(holes, start=1):
         if len(holes) > 1:
             print(f"mask {number}")
         for token in hole.candidates:
-            print(harmless(f"  {token.probability:6.1%}  {token.token:<14} {token.text}"))
+            is_entry = words.vocabulary[token.id] == token.token  # else the text of a gap
+            spelled = words.decode([token.id]).strip() if is_entry else token.token
+            shown = spelled or token.token
+            print(harmless(f"  {token.probability:6.1%}  {shown:<14} {token.text}"))
