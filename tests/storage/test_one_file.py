@@ -87,7 +87,7 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None
 # The lock, and a switch of the kernel's.
 BESIDE = {"lock.py", "machine.py"}
 # These write to temporary folders, of which nothing is kept.
-TEMPORARY = {"onnx.py", "web.py", "work.py"}
+TEMPORARY = {"onnx.py", "web.py"}
 
 
 def test_nothing_is_written_beside_the_seam() -> None:
