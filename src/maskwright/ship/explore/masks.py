@@ -261,14 +261,11 @@ def masks(models: Iterable[tuple[Path, list[int], TransformerConfig]]) -> bytes:
     """
     every_member = map(member_of, catalogue.names("objectives"))
     members = [member for member in every_member if member.spec.rows != "images"]
-    examples: list[Any] = []
-    rows = [
-        matrix_row(name, configs, members, examples)
-        for name in catalogue.names("families")
-        if (configs := architectures(family(name), VOCABULARY.size))
-    ]
+    family_names = tuple(catalogue.names("families"))
+    family_rows, family_examples = _family_rows(family_names, tuple(m.name for m in members))
+    examples = [*family_examples]
     content = {
-        "rows": rows + model_rows(models, members, examples),
+        "rows": [*family_rows, *model_rows(models, members, examples)],
         "reading": READING,
         "objectives": [
             {"name": name, "about": about, "usual": usual}
@@ -281,6 +278,21 @@ def masks(models: Iterable[tuple[Path, list[int], TransformerConfig]]) -> bytes:
         "signs": {str(id): sign for id, sign in SIGNS.items()},
     }
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+@cache
+def _family_rows(
+    families: tuple[str, ...], objectives: tuple[str, ...]
+) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Return the rows of families that read texts, and their examples."""
+    examples: list[Any] = []
+    members = list(map(member_of, objectives))
+    rows = [
+        matrix_row(name, configs, members, examples)
+        for name in families
+        if (configs := architectures(family(name), VOCABULARY.size))
+    ]
+    return rows, examples
 
 
 def model_rows(
