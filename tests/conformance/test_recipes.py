@@ -9,9 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from maskwright.ask.analysis.neighbours import neighbours
+from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base import catalogue, config
 from maskwright.base.budget import Budget
 from maskwright.base.config import to_toml
@@ -82,9 +85,15 @@ def short(recipe: Recipe) -> Recipe:
 
 
 def shrunk(recipe: Recipe, text: Path) -> Recipe:
-    """Two steps on a toy text; the model is narrow in nothing but its vocabulary."""
+    """Two steps on a toy text; the model is narrow in nothing but its vocabulary, and reads no
+    more than a piece where rows are read in pieces."""
+    recipe = short(recipe)
+    if (piece := recipe.objective.options.get("piece")) is not None:
+        assert isinstance(recipe.model, FamilyModel)
+        settings = {**recipe.model.settings, "max_position_embeddings": piece}
+        recipe = replace(recipe, model=replace(recipe.model, settings=settings))
     return replace(
-        short(recipe),
+        recipe,
         corpus=Corpus(text=(str(text),), held_out=0.1),
         tokenizer=replace(recipe.tokenizer, vocabulary=400),
         training=replace(
@@ -213,3 +222,12 @@ def test_a_mini_trains_and_is_saved_as_its_family(
     # The softmax of ELMo belongs to its objective: the model fills and writes nothing.
     assert any(r["kind"] == "sample" for r in lines) is (name != "elmo-mini")
     assert (tmp_path / "run" / "report.html").is_file()
+    # What a user asks of such a run.
+    assert np.isfinite(evaluate_text(tmp_path / "run").figures.loss)
+    word = [w for w in loaded.tokenizer.vocabulary if w.isalpha() and len(w) > 2][-1]
+    ((nearest, cosine),) = neighbours(last, [word], top=1)
+    numbers = [[loaded.tokenizer.vocabulary.index(w)] for w in (word, nearest)]
+    with torch.no_grad():
+        vectors = loaded.model.tokens(torch.tensor(numbers))[:, 0]
+    assert nearest != word
+    assert cosine == pytest.approx(float(torch.cosine_similarity(*vectors, dim=0)), abs=1e-4)

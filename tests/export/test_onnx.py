@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from checkpoint.small import TEXTS, model_of, small
 from maskwright.base.errors import CheckpointError, MaskwrightError
@@ -158,3 +160,19 @@ EVERY += [("vit", "ViTModel"), ("vit", "ViTForImageClassification")]
 @pytest.mark.parametrize(("name", "architecture"), EVERY, ids=[a for _, a in EVERY])
 def test_every_family_and_head(name: str, architecture: str, tmp_path: Path) -> None:
     _exported(name, architecture, {}, tmp_path)
+
+
+def test_what_stands_at_padding_is_not_compared() -> None:
+    """Of a short and a long text the values at padding may differ; at a token none may."""
+    (graph,) = graphs_of(model_of(small(family("bert"), "BertForTokenClassification")))
+
+    def shifted(at_token: bool) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        def run(arrays: dict[str, Any]) -> dict[str, Any]:
+            outputs = graph.run({name: torch.from_numpy(a) for name, a in arrays.items()})
+            is_token = arrays["attention_mask"].astype(bool)
+            return {n: o.numpy() + (is_token == at_token)[..., None] for n, o in outputs.items()}
+
+        return run
+
+    assert compare_graph(graph, shifted(False), 0, timed=False).difference < 1e-6
+    assert compare_graph(graph, shifted(True), 0, timed=False).difference > 0.9

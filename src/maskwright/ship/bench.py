@@ -174,7 +174,7 @@ def _of_file(model: LanguageModel, work: Work, data: Path) -> tuple[list[Any], s
 
 
 # ------------------------------------------------------------------------------ measurement
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BenchResult:
     """The result of a measurement. Times are in seconds.
 
@@ -270,9 +270,18 @@ def bench(
             say(f"round {number + 1} of {ROUNDS}")
         tokens = _tokens(model.model.tokenizer, work, many, ask(many) if work.tokens else ())
     result = BenchResult(
-        str(folder), work, about, engine, opening, single, len(many), at_once, tokens,
-        peak_resident(), machine_facts(torch.get_num_threads()),
-    )  # fmt: skip
+        folder=str(folder),
+        work=work,
+        items=about,
+        engine=engine,
+        opening=opening,
+        single=single,
+        count=len(many),
+        at_once=at_once,
+        tokens=tokens,
+        peak_bytes=peak_resident(),
+        machine=machine_facts(torch.get_num_threads()),
+    )
     say("\n".join(f"{name}: {value or 'none'}" for name, value in result.machine.items()) + "\n")
     say(document.for_terminal(result.table()))
     if out is not None:

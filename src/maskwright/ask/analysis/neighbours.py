@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 
 from maskwright.base.config import require
 from maskwright.base.errors import UsageError, near
+from maskwright.model.nn.stack import EmbeddingTable
 from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model
 from maskwright.text.tokenizer.tokenizer import Tokenizer
@@ -33,7 +34,10 @@ def neighbours(
     require("top", top, 1, 1000)
     opened = model if isinstance(model, Model) else open_model(model)
     tokenizer = opened.tokenizer
-    table = normalize(opened.network.tokens.weight.float()[: tokenizer.vocabulary_size])
+    tokens, ids = opened.network.tokens, torch.arange(tokenizer.vocabulary_size)
+    # One word in each row, as some vectors are made of all tokens of a word.
+    vectors = tokens.weight[ids] if isinstance(tokens, EmbeddingTable) else tokens(ids[:, None])
+    table = normalize(vectors.float().flatten(1))
     added, taken = ([_number(tokenizer, word) for word in group] for group in (words, minus))
     cosines = table @ normalize(table[added].sum(0) - table[taken].sum(0), dim=0)
     cosines[[*added, *taken, *tokenizer.special_ids]] = -torch.inf

@@ -204,7 +204,9 @@ def _measure(
         if recipe is not None and recipe.objective.spec.usual_for is not None:
             return objective, partial(held_out_rows, recipe), finding
         usual_length = min(model.config.longest or LONGEST, LONGEST)
-        length = usual_length if recipe is None else recipe.rows.length
+        length = usual_length
+        if recipe is not None:  # of pieces, a row has more tokens than the model reads
+            length = min(recipe.rows.length, model.config.longest or recipe.rows.length)
         if objective.is_language_model:
             return objective, lambda store: Stream(store, length), finding
         packed = partial(PackedDocuments, length=length, seed=held_out_loss.SEED)

@@ -339,8 +339,8 @@ def sample(
     model, tokenizer = objective.scorer, prepared.words
     if tokenizer is None:
         return None
-    # At most half a row, so that the decoded and re-encoded prompt still fits into the model.
-    length = min(2 * PROMPT_TOKENS, rows.length // 2)
+    # At most half of what the model reads, so that the decoded and re-encoded prompt still fits.
+    length = min(2 * PROMPT_TOKENS, min(rows.length, model.config.longest or rows.length) // 2)
     ids = [int(i) for i in prepared.held_out.document(0)[:length]]
     if not ids or model.config.vocabulary_head is None:
         return None

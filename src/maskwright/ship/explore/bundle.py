@@ -23,7 +23,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from maskwright.ask.predict.predictor import of_vectors, predictor
-from maskwright.base.errors import CheckpointError, MaskwrightError
+from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError
 from maskwright.base.randomness import purpose_key
 from maskwright.model.checkpoint import files as weight_files
 from maskwright.model.inference.growing_rows import trained_length
@@ -118,8 +118,17 @@ def bundle_files(model: Model, dtype: torch.dtype = torch.float32) -> dict[str, 
         dtype: the dtype of the weights, float32 or bfloat16.
 
     Raises:
-        IncompatibleError: the model has no tokenizer.
+        IncompatibleError: the model has no tokenizer, or layers that the browser does not compute.
     """
+    stacks = model.config.stacks.values()
+    if any(len(stack.attention_blocks) < len(stack.blocks) for stack in stacks):
+        raise IncompatibleError(
+            "the browser does not compute this model",
+            where=model.path,
+            found="recurrent layers",
+            wanted="layers with attention",
+            do="ask it from Python or by the command line",
+        )
     weights = {
         name: parameter.detach().to("cpu", dtype).contiguous()
         for name, parameter in model.network.named_parameters()

@@ -110,7 +110,8 @@ class GraphComparison:
 
 
 def compare_graph(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True) -> GraphComparison:
-    """Compare the outputs of `run` with those of the PyTorch module of the graph.
+    """Compare the outputs of `run` with those of the PyTorch module of the graph. What stands at
+    padding has no meaning and is not compared.
 
     Args:
         run: runs the export.
@@ -131,11 +132,13 @@ def compare_graph(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True)
                     found=exported.shape,
                     wanted=reference.shape,
                 )
-            difference = _largest(reference - exported)
+            is_token = inputs.get("attention_mask")
+            difference = _largest(_at_tokens(reference - exported, is_token))
             differences.append(difference)
-            relative.append(difference / (_largest(reference) or 1.0))
+            relative.append(difference / (_largest(_at_tokens(reference, is_token)) or 1.0))
             if is_scored(port):
-                equal.append(best_of(reference, port).ravel() == best_of(exported, port).ravel())
+                is_equal = best_of(reference, port) == best_of(exported, port)
+                equal.append(_at_tokens(is_equal, is_token).ravel())
     times: dict[str, float] = {}
     torch_times: dict[str, float] = {}
     if timed:
@@ -150,6 +153,13 @@ def compare_graph(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True)
     return GraphComparison(
         graph.name, worst(differences), worst(relative), agreement, times, torch_times, num_bytes
     )
+
+
+def _at_tokens(values: NDArray[Any], is_token: Tensor | None) -> NDArray[Any]:
+    """Return the values at tokens, if `values` has an element for each position of each row."""
+    if is_token is None or values.shape[:2] != tuple(is_token.shape):
+        return values
+    return values[is_token.numpy().astype(bool)]
 
 
 def require_equal(comparison: GraphComparison, where: object, tolerance: float = TOLERANCE) -> None:

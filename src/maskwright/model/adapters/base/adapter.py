@@ -56,11 +56,12 @@ def projections(
         if not matching:
             roles = {path.split(".", 3)[3] for path in layer_projections}
             roles |= {role.rsplit(".", 1)[1] for role in roles}
+            others = "choose a method without projections, such as --method full or head"
             raise ConfigError(
                 "the model has no such projection in its layers",
                 where=where,
                 found=repr(target),
-                do=near(target, roles),
+                do=near(target, roles) if roles else others,
             )
         chosen |= matching
     return {path: module for path, module in layer_projections.items() if path in chosen}
