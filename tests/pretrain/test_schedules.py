@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,7 @@ import torch
 
 from maskwright.base.budget import Budget
 from maskwright.base.terminal import quiet
-from maskwright.learn.pretrain import build, checkpoints, run
+from maskwright.learn.pretrain import build, checkpoints, cost, run
 from maskwright.learn.pretrain.prepare import prepare
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows
 from maskwright.learn.pretrain.run import flops_per_token
@@ -30,6 +32,7 @@ from maskwright.model.objectives.modules.masked import Masked
 from maskwright.model.opening import folders
 from maskwright.text.store.loader import Loader
 from maskwright.text.store.rows import Rows
+from maskwright.text.store.store import TokenStore
 from maskwright.text.tokenizer.splits import SubwordSampling
 from tinyrun import essence, recipe, resume_quietly, train_quietly
 from toys import VOCABULARY, FixedRows, bert
@@ -116,6 +119,26 @@ def test_operations_are_counted_in_tokens_once(text: Path, tmp_path: Path) -> No
     assert made.training.budget.spent(**state.counted) and state.step > 1
     train_quietly(made, tmp_path / "same")
     assert essence(tmp_path / "same") == essence(tmp_path / "run")
+
+
+def test_the_cost_of_a_step_is_measured_on_a_sample(text: Path, tmp_path: Path) -> None:
+    """In the units of a run; a clock that stands still gives nothing, so the figures are its."""
+    made = replace(recipe(text), training=replace(recipe(text).training, threads=1))
+    with cost.sampled(made) as sample:
+        ticks = itertools.count()
+        measured = cost.measure(made, sample, seconds=5.0, clock=lambda: float(next(ticks)))
+        stopped = cost.measure(made, sample, seconds=0.0, clock=lambda: 0.0)
+        folder = sample.prepared.held_out.path
+    assert not folder.exists()
+    assert measured.tokens == stopped.tokens == made.training.batch * made.rows.length
+    assert measured.seconds >= 1.0 and stopped.seconds == 0.0
+    train_quietly(made, out := tmp_path / "run")
+    stores = [TokenStore.open(out / "data" / name) for name in ("train", "held-out")]
+    assert sample.tokens == sum(store.num_tokens for store in stores)
+    assert stopped.parameters == json.loads((out / "run.json").read_text())["parameters"]
+    roughly = cost.estimate(made, 1e-9)
+    assert roughly is not None and 0.5 < roughly.flops / measured.flops < 2.0
+    assert roughly.seconds == pytest.approx(roughly.flops * roughly.tokens * 1e-9)
 
 
 # ------------------------------------------------------------------------------ what is saved

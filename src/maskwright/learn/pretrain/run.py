@@ -92,21 +92,30 @@ CRASHES, CRASH_ROWS, CRASH_TOKENS = "crash", 8, 64
 AdjustRecipe = Callable[[Recipe, PreparedCorpus], Recipe]
 
 
-def flops_per_token(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> float:
-    """Return the floating-point operations of matrix products, forward and backward, per token: the
-    mean over the phases of the run, measured on held-out rows."""
+def flops_of_phases(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> list[float]:
+    """Return the floating-point operations of matrix products, forward and backward, per token in
+    each phase of the run, measured on held-out rows."""
     shares = weights_of(recipe.corpus, prepared.train)
     objective.use_corpus(
         prepared.train, partial(held_out_loss.token_counts, prepared.train, shares)
     )
-    flops, start = 0.0, 0.0
+    flops, start = list[float](), 0.0
     for phase in recipe.phases:
         rows = held_out_rows(recipe, prepared.held_out, phase.length)
-        middle = (start + phase.until) / 2  # where rates of masks that change are at their mean
+        middle, start = (start + phase.until) / 2, phase.until  # where changing rates are average
         batch = next(evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
-        share, start = phase.until - start, phase.until
-        flops += share * training_flops(objective, batch) / batch.tokens.shape[:2].numel()
+        flops.append(training_flops(objective, batch) / batch.tokens.shape[:2].numel())
     return flops
+
+
+def flops_per_token(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> float:
+    """Return the mean of `flops_of_phases` over the run."""
+    start, mean = 0.0, 0.0
+    for phase, flops in zip(
+        recipe.phases, flops_of_phases(recipe, prepared, objective), strict=True
+    ):
+        mean, start = mean + (phase.until - start) * flops, phase.until
+    return mean
 
 
 def with_counted_budget(recipe: Recipe, prepared: PreparedCorpus) -> Recipe:

@@ -288,21 +288,30 @@ def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
     return parameters * bytes_each * max(0, count)
 
 
+def training_bytes(
+    architecture: TransformerConfig, compute: torch.dtype, recipe: Recipe
+) -> tuple[int, int]:
+    """Return the bytes of weights, gradients and moments, and at least those of the activations of
+    one step, all its microbatches together."""
+    training = recipe.training
+    bytes_each = 8 + training.optimizer.bytes_per_parameter + 4 * (training.ema > 0.0)
+    bytes_each += 2 * (compute != torch.float32)
+    largest = max(recipe.phases, key=lambda phase: phase.batch * phase.length)
+    tokens = largest.batch * largest.length
+    activations = kept_bytes(architecture, tokens, compute.itemsize, largest.length)
+    return num_parameters(architecture) * bytes_each, activations
+
+
 def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Recipe) -> None:
     """Check before allocation that weights, gradients, moments and the activations of a microbatch
     fit into memory."""
     if chosen.device.type != "cpu":
         return  # a shortage raises an error there and does not kill the process
     training, available = recipe.training, free_bytes()
-    parameters = num_parameters(architecture)
-    is_narrow, has_average = chosen.compute != torch.float32, training.ema > 0.0
-    bytes_each = 8 + training.optimizer.bytes_per_parameter + 2 * is_narrow + 4 * has_average
-    largest = max(recipe.phases, key=lambda phase: phase.batch * phase.length)
-    tokens_per_step, itemsize = largest.batch * largest.length, chosen.compute.itemsize
-    activations = kept_bytes(architecture, tokens_per_step, itemsize, largest.length)
+    of_parameters, activations = training_bytes(architecture, chosen.compute, recipe)
 
     def needed(microbatches: float) -> float:
-        return parameters * bytes_each + activations / microbatches
+        return of_parameters + activations / microbatches
 
     if needed(training.microbatches) <= available:
         return
@@ -313,9 +322,8 @@ def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Reci
     raise ResourceError(
         "the model and one microbatch do not fit into memory",
         where="training.microbatches" if needed(math.inf) <= available else "model",
-        found=f"{parameters:,} parameters need {parameters * bytes_each:,} bytes to train, "
-        f"{tokens_per_step // training.microbatches:,} tokens at once at least "
-        f"{activations // training.microbatches:,}",
+        found=f"{num_parameters(architecture):,} parameters need {of_parameters:,} bytes to train, "
+        f"the tokens of a microbatch at least {activations // training.microbatches:,}",
         wanted=f"at most the {available:,} bytes that are free",
         do=remedy,
     )
