@@ -26,7 +26,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from maskwright.base import privacy
+from maskwright.base import privacy, threads
 from maskwright.base.version import VERSION
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ MODULES = ("api", "errors", "plugins")
 
 
 def __getattr__(name: str) -> Any:
+    if name in (*VERBS, "api", "plugins"):
+        threads.prepare()  # before torch is loaded
     if name in VERBS:
         return getattr(importlib.import_module("maskwright.api"), VERBS[name])
     if name in MODULES:

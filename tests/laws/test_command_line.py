@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from maskwright.base import threads
 from maskwright.base.config import lines_of
 from maskwright.base.errors import DataError, UsageError
 from maskwright.cli import main as cli
@@ -362,8 +363,9 @@ def test_threads_are_used_and_go_into_the_recipe(
     import torch
 
     before = torch.get_num_threads()
-    for name in cli.THREADS:
+    for name in threads.COUNTS:
         monkeypatch.setenv(name, "1")
+    monkeypatch.setattr(threads, "chosen_by_user", False)
     seen, learning = [], "maskwright.learn.pretrain"
     note = lambda recipe, out, **_: seen.append(recipe)  # noqa: E731
     monkeypatch.setattr(f"{learning}.run.pretrain", note)
@@ -371,9 +373,9 @@ def test_threads_are_used_and_go_into_the_recipe(
     monkeypatch.setattr("maskwright.base.report.page.next_commands", lambda run: [])
     try:
         assert cli.main(["pretrain", "tiny", "--threads", "3", "--out", "x"]) == 0
-        assert torch.get_num_threads() == 3
+        assert torch.get_num_threads() == 3 and threads.chosen_by_user
         assert seen[0].training.threads == 3
-        assert {os.environ[name] for name in cli.THREADS} == {"3"}
+        assert {os.environ[name] for name in threads.COUNTS} == {"3"}
         cli.main(["list", "recipes", "--threads", "1000"])
         assert "1000 threads on" in capsys.readouterr().err
     finally:

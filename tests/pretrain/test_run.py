@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from corpus.test_curated_folder import curate
+from maskwright.base import threads
 from maskwright.base.errors import (
     CheckpointError,
     DataError,
@@ -36,6 +37,7 @@ from maskwright.learn.pretrain.prepare import prepare
 from maskwright.learn.pretrain.rows import held_out_rows, rows
 from maskwright.learn.recipes.base.find import override
 from maskwright.learn.recipes.base.recipe import FamilyModel, Recipe
+from maskwright.learn.train import loop
 from maskwright.model.device import machine
 from maskwright.model.opening import folders
 from maskwright.text.store.store import TokenStore
@@ -78,17 +80,31 @@ def test_a_run_saves_the_family_of_its_recipe(tmp_path: Path) -> None:
     assert (saved["model_type"], saved["architectures"]) == ("electra", ["ElectraForMaskedLM"])
 
 
-@pytest.mark.parametrize(("busy", "threads"), [(1, None), (0, None), (1, 2)])
-def test_a_shared_machine_is_told(
-    busy: int, threads: int | None, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_goes_on_with_its_threads_and_tests_fewer_beside_others(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "busy_cores", lambda: busy)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
-    made, lines = recipe(text, steps=1), io.StringIO()
-    made = replace(made, training=replace(made.training, threads=threads))
-    run.pretrain(made, tmp_path / "run", stream=lines)
-    assert ("--threads 1" in lines.getvalue()) is (busy == 1 and threads is None)
+    """The test changes no bit of the run; OMP_NUM_THREADS wins over the recorded number."""
+    out, requested = tmp_path / "run", list[int | None]()
+    made = recipe(text, steps=2)
+    made = replace(made, training=replace(made.training, threads=None, log_seconds=0.0))
+    train_quietly(made, out)
+    tested = []
+    monkeypatch.setattr(
+        machine.SlowdownWatch, "slowed", lambda self, _: tested.append(self.test(1))
+    )
+    monkeypatch.setattr(loop, "TEST_SECONDS", 0.01)
+    train_quietly(replace(made, name="watched"), tmp_path / "watched")
+    assert len(tested) == 2 and min(tested) > 0
+    assert essence(tmp_path / "watched") == essence(out)
+    about = json.loads((out / "run.json").read_text())
+    assert about["waiting_threads"] and about["machine"]["threads"] == torch.get_num_threads()
+    about["machine"]["threads"] = 3
+    monkeypatch.setattr(machine, "use_threads", requested.append)
+    for by_user in (True, False):
+        (out / "run.json").write_text(json.dumps(about))
+        monkeypatch.setattr(threads, "chosen_by_user", by_user)
+        run.resume(out, stream=io.StringIO())
+    assert requested == [None, 3]
 
 
 def test_every_seed_is_asked_the_same(made: tuple[Recipe, Path]) -> None:

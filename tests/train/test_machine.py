@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 
 import pytest
 import torch
 
+from maskwright.base import threads
 from maskwright.base.errors import ConfigError, ResourceError
 from maskwright.learn.train import state
 from maskwright.model.device import machine
@@ -23,35 +26,89 @@ def test_a_device_of_no_known_kind_or_number_is_refused(device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("threads", "speed", "others", "found"),
+    ("count", "speed", "busy", "faster", "is_said"),
     [
-        (2, 100.0, 7.0, True),
-        (2, 100.0, 0.4, False),  # nobody is there: a longer text, a smaller batch
-        (2, 900.0, 7.0, False),  # somebody is, and it is fast
-        (1, 100.0, 7.0, False),  # one thread waits for none
+        (2, 100.0, 1.0, 900.0, True),
+        (2, 100.0, 0.1, 900.0, False),  # nobody is there: a longer text, a smaller batch
+        (2, 900.0, 1.0, 950.0, False),  # somebody is, and it is fast
+        (2, 100.0, 1.0, 90.0, False),  # one thread would not help
+        (1, 100.0, 1.0, 900.0, False),  # one thread waits for none
     ],
 )
 def test_a_run_that_others_slow_down_says_so_once(
-    threads: int, speed: float, others: float, found: bool, monkeypatch: pytest.MonkeyPatch
+    count: int,
+    speed: float,
+    busy: float,
+    faster: float,
+    is_said: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock = {"worked": 0.0, "own": 0.0}  # seconds of both cores
-    monkeypatch.setattr(machine.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(machine, "core_seconds", lambda: (clock["worked"], 0.0))
-    monkeypatch.setattr(machine.time, "process_time", lambda: clock["own"])
-    looks = machine.SlowdownWatch(threads, "maskwright resume x")
-    said = []
-    for now, taken in [(1000.0, 0.0), (speed, others), (speed, others)]:  # ten seconds each
-        clock["own"] += 20 - taken
-        clock["worked"] += 20
-        said.append(looks.slowed(now))
-    assert [each is not None for each in said] == [False, found, False]
-    if (told := said[1]) is not None:
-        assert "10 times slower: others keep 1 of 2 cores busy" in told.line()
-        assert told.line().endswith("maskwright resume x --set training.threads=1")
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    monkeypatch.setattr(threads.CoreUse, "busy", lambda self: busy)
+    watch = machine.SlowdownWatch(count, "resume --set training.threads=", lambda fewer: faster)
+    findings = [watch.slowed(now) for now in (1000.0, speed, speed)]
+    assert [finding is not None for finding in findings] == [False, is_said, False]
+    if (finding := findings[1]) is not None:
+        assert {"100", "900"} <= set(re.findall("[0-9]+", finding.what))
+        assert finding.remedy.endswith("training.threads=1")
 
 
-def test_cores_that_others_keep_busy() -> None:
-    assert 0 <= machine.busy_cores(0.01) <= (os.cpu_count() or 1)
+@pytest.mark.parametrize(
+    ("busy", "speeds", "chosen"),
+    [
+        (1.0, {1: 9.0, 2: 1.0}, 1),
+        (1.0, {1: 5.0, 2: 9.0}, 2),  # the test decides, not the number of busy cores
+        (0.1, {}, None),  # idle cores: nothing is tested
+    ],
+)
+def test_the_number_of_threads_is_chosen_by_a_test(
+    busy: float, speeds: dict[int, float], chosen: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [2]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: now[-1])
+    monkeypatch.setattr(torch, "set_num_threads", now.append)
+    monkeypatch.setattr(machine, "USUAL_THREADS", 2)
+    monkeypatch.setattr(machine, "_products", speeds.__getitem__)
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    monkeypatch.setattr(threads, "busy_cores", lambda: busy)
+    machine._fastest.cache_clear()
+    monkeypatch.setattr(threads, "chosen_by_user", True)
+    assert machine.use_threads() is None and now == [2]  # the control: OMP_NUM_THREADS is set
+    monkeypatch.setattr(threads, "chosen_by_user", False)
+    finding = machine.use_threads()
+    machine._fastest.cache_clear()
+    assert now[-1] == (chosen or 2)
+    assert (finding is None) is (chosen is None)
+
+
+@pytest.mark.parametrize(
+    ("busy", "variable", "waiting"),
+    [(1.0, None, "PASSIVE"), (0.1, None, None), (1.0, "GOMP_SPINCOUNT", None)],
+)
+def test_threads_sleep_next_to_busy_programs(
+    busy: float, variable: str | None, waiting: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless torch is loaded, or the user has chosen how they wait."""
+    environment = {} if variable is None else {variable: "5"}
+    monkeypatch.setattr(threads.os, "environ", environment)
+    monkeypatch.setattr(threads, "busy_cores", lambda: busy)
+    monkeypatch.setattr(threads, "_allowed", lambda: {0, 1})
+    threads.prepare()
+    assert "OMP_WAIT_POLICY" not in environment
+    monkeypatch.delitem(sys.modules, "torch")
+    threads.prepare()
+    assert environment.get("OMP_WAIT_POLICY") == waiting
+
+
+def test_cores_that_others_keep_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 0 <= threads.busy_cores() <= (os.cpu_count() or 1)
+    clock = {"worked": 0.0, "idled": 0.0, "ours": 0.0}
+    monkeypatch.setattr(threads, "_allowed", lambda: {0, 1})
+    monkeypatch.setattr(threads, "core_seconds", lambda: (clock["worked"], clock["idled"]))
+    monkeypatch.setattr(threads.time, "process_time", lambda: clock["ours"])
+    use = threads.CoreUse()
+    clock |= {"worked": 1.5, "idled": 0.5, "ours": 0.5}
+    assert use.busy() == pytest.approx(1.0)
 
 
 def test_one_of_several_gpus_is_the_one_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

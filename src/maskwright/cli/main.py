@@ -37,7 +37,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from maskwright import __version__
-from maskwright.base import catalogue, control_groups, memory
+from maskwright.base import catalogue, memory, threads
 from maskwright.base.errors import (
     Finding,
     MaskwrightError,
@@ -309,8 +309,6 @@ class Parser(argparse.ArgumentParser):
 # The order of the groups in the help.
 GROUPS = ("text", "pretraining", "labelled rows", "analysis", "models")
 MOST_THREADS = 1024
-# Environment variables for the number of threads.
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
 class TerminationSignal(KeyboardInterrupt):
@@ -347,7 +345,8 @@ def parser(only: str | None = None) -> Parser:
             type=int,
             default=None,
             metavar="N",
-            help="number of processor threads (default: one for each core)",
+            help="number of processor threads (default: one for each core, or the fastest "
+            "in a test next to busy programs)",
         )
         verb.arguments(verb_parser)
     return top
@@ -430,39 +429,32 @@ def _run(words: Sequence[str], verb: ModuleType | None) -> None:
     options = choices[name].read(rest)
     if (settings := getattr(verb, "settings", None)) is not None:
         options = choices[name].read(rest, settings(choices[name], options))
-    _use_threads(options, recorded=getattr(verb, "RECORDS_THREADS", False))
+    if options.threads is not None:
+        _use_threads(options, recorded=getattr(verb, "RECORDS_THREADS", False))
     if not getattr(verb, "LIGHT", False):
+        threads.prepare()
         memory.require_room_for_libraries()
     with lock.removing_if_empty(getattr(options, "out", None)):
         verb.do(options)
 
 
 def _use_threads(options: argparse.Namespace, recorded: bool) -> None:
-    """Compute with the number of threads of `--threads`, if any; `recorded`: in the recipe too.
-    Else, in a container with fewer cores than the machine has, with as many threads as these: more
-    would be paused together whenever they have used up its quota."""
-    threads = options.threads
-    if threads is None:
-        quota = control_groups.cpu_quota()
-        if quota is not None and quota < len(os.sched_getaffinity(0)):
-            for name in THREADS:
-                os.environ.setdefault(name, str(max(1, int(quota))))
-        return
-    if not 1 <= threads <= MOST_THREADS:
+    """Compute with the number of threads of `--threads`; `recorded`: in the recipe too."""
+    if not 1 <= (count := options.threads) <= MOST_THREADS:
         raise UsageError(
             "no such number of threads",
             where="--threads",
-            found=threads,
+            found=count,
             wanted=f"1 to {MOST_THREADS}",
         )
-    if threads > (cores := os.cpu_count() or 1):
-        message = f"{threads} threads on {cores} cores slow each other down"
+    if count > (cores := os.cpu_count() or 1):
+        message = f"{count} threads on {cores} cores slow each other down"
         print(Finding("more-threads-than-cores", message).line(), file=sys.stderr)
-    os.environ |= dict.fromkeys(THREADS, str(threads))
+    threads.use(count)
     if (torch := sys.modules.get("torch")) is not None:  # it has read them already
-        torch.set_num_threads(threads)
+        torch.set_num_threads(count)
     if recorded:
-        options.settings = [*options.settings, f"training.threads={threads}"]
+        options.settings = [*options.settings, f"training.threads={count}"]
 
 
 @contextlib.contextmanager

@@ -140,10 +140,10 @@ def note(finding: Finding) -> None:
 
 
 def note_busy(threads: int | None) -> None:
-    """Print a note if fewer threads are likely faster."""
+    """Choose the number of threads unless it is `threads`; print it if it is an unusual one."""
     from maskwright.model.device import machine
 
-    if finding := machine.busy(threads):
+    if finding := machine.use_threads(threads):
         note(finding)
 
 

@@ -140,7 +140,7 @@ def finetune_recipe(
         dry: only print how the data was read and the expected cost of the training; write nothing.
         on_result: as of `finetune`.
     """
-    machine.use_threads(recipe.threads)
+    chosen_threads = machine.use_threads(recipe.threads)
     chosen_machine = machine.choose(recipe.precision, recipe.device)
     say, model, data, out = printer(stream), Path(recipe.model), Path(recipe.data), Path(out)
     methods = recipe.methods
@@ -217,8 +217,8 @@ def finetune_recipe(
         require_dimensions(recipe.dimensions, 1, full_width)
         options[DIMENSIONS] = sorted({full_width, *recipe.dimensions}, reverse=True)
     settings = partial(_settings, width, class_weights)
-    if busy := machine.busy(recipe.threads, chosen_machine.device.type):
-        say(busy.line())
+    if chosen_threads and chosen_machine.device.type == "cpu":
+        say(chosen_threads.line())
     common: dict[str, Any] = {
         "seeds": recipe.seed_numbers,
         "length": length,

@@ -23,6 +23,7 @@ from maskwright.base.budget import Budget
 from maskwright.base.errors import DataError
 from maskwright.base.randomness import key, permute
 from maskwright.base.report.panel import Panel
+from maskwright.base.terminal import Say, quiet
 from maskwright.learn.train import loop
 from maskwright.learn.train.loop import Hook, Record
 from maskwright.learn.train.optimizers import (
@@ -164,9 +165,11 @@ def tune(
             optimizer,
             lambda step: {f"product.{name}": f for name, f in factors_by_step(step).items()},
         )
-    state = loop.train(
-        objective, batches, optimizer, plan, TrainState(), hooks=[*hooks, epochs], stop=stop
-    )
+    note = next((hook.note for hook in hooks if isinstance(hook, StepHook)), quiet)
+    again = "the same command with --threads "
+    neighbours = loop.NeighbourHook(objective, batches, plan, note, again)
+    hooks = [*hooks, neighbours, epochs]
+    state = loop.train(objective, batches, optimizer, plan, TrainState(), hooks=hooks, stop=stop)
     finished = _in_float32(model, epochs.best, frozen)
     return TrainingResult(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
 
@@ -260,9 +263,10 @@ Watch = Callable[[str, int], AbstractContextManager[Hook]]
 
 @dataclass(frozen=True)
 class StepHook:
-    """Hook that calls `on_step` after each step."""
+    """Hook that calls `on_step` after each step; `note` receives what is notable."""
 
     on_step: Callable[[Record], None]
+    note: Say = quiet
 
     def after_step(self, state: TrainState, record: Record) -> None:
         self.on_step(record)
@@ -280,7 +284,7 @@ def watching(stream: TextIO | None = None) -> Watch:
         panel = Panel({"recipe": name, "steps": steps}, stream)
         panel.start()
         try:
-            yield StepHook(panel.step)
+            yield StepHook(panel.step, panel.note)
         finally:
             panel.close()
 

@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from maskwright.base import config, memory
+from maskwright.base import config, memory, threads
 from maskwright.base.config import to_toml
 from maskwright.base.errors import (
     ConfigError,
@@ -57,6 +57,7 @@ from maskwright.learn.pretrain.prepare import (
 )
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, weights_of
 from maskwright.learn.pretrain.session import (
+    RUN,
     EvaluateHook,
     LogHook,
     SaveHook,
@@ -392,7 +393,7 @@ def _run(
     stream: TextIO | None,
 ) -> Path:
     """Train and report in `out`, whose lock is in `locked`; returns the last checkpoint."""
-    machine.use_threads(recipe.training.threads)
+    chosen_threads = machine.use_threads(recipe.training.threads or _recorded_threads(out))
     chosen = machine.choose(recipe.training.precision, recipe.training.device)
     with locked.pop_all() as exit_stack:
         exit_stack.callback(state.leave_processes)
@@ -402,9 +403,8 @@ def _run(
         say = printer(stream) if processes.first else quiet
         prepared = None
         if processes.first:
-            busy = machine.busy(recipe.training.threads, chosen.device.type)
-            if busy and processes.world == 1:
-                say(busy.line())
+            if chosen_threads and chosen.device.type == "cpu":
+                say(chosen_threads.line())
             try:
                 prepared = prepare(recipe, out, say, build.pixels(recipe))
             except KeyboardInterrupt:
@@ -438,6 +438,16 @@ def _run(
         if processes.first:
             _report(session, say)
     return session.checkpoints.path(session.state.step)
+
+
+def _recorded_threads(out: Path) -> int | None:
+    """Return the number of threads that the run in `out` began with, unless the environment has
+    another: other numbers round otherwise."""
+    if threads.chosen_by_user or not (out / RUN).is_file():
+        return None
+    recorded = read_json(out, RUN).get("machine")
+    count = recorded.get("threads") if isinstance(recorded, dict) else None
+    return count if isinstance(count, int) and count > 0 else None
 
 
 def _report(session: TrainingSession, say: Say) -> None:
@@ -485,6 +495,13 @@ def _train(session: TrainingSession, stream: TextIO) -> None:
             hooks += [
                 hook(session, run_journal, panel) for hook in (LogHook, EvaluateHook, SaveHook)
             ]
+            if session.processes.world == 1:
+                again = f"maskwright resume {shell_word(session.out)} --set training.threads="
+                hooks.append(
+                    loop.NeighbourHook(
+                        session.objective, batches, plan, panel.note, again, training.log_seconds
+                    )
+                )
         try:
             loop.train(
                 session.objective,

@@ -26,7 +26,7 @@ from maskwright.base.report.document import Table
 from maskwright.base.report.panel import Panel
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
-from maskwright.base.terminal import Say, quiet, shell_word
+from maskwright.base.terminal import Say, quiet
 from maskwright.learn.pretrain import build, checkpoints
 from maskwright.learn.pretrain.build import HeadFirst, expect_frequencies, layer_rates
 from maskwright.learn.pretrain.checkpoints import (
@@ -58,7 +58,7 @@ from maskwright.learn.train.state import Processes, TrainState
 from maskwright.model.checkpoint import layout
 from maskwright.model.checkpoint.layout import About, num_parameters
 from maskwright.model.device import machine
-from maskwright.model.device.machine import Machine, SlowdownWatch, peak_memory
+from maskwright.model.device.machine import Machine, peak_memory
 from maskwright.model.device.step_cost import kept_bytes
 from maskwright.model.inference import held_out_loss
 from maskwright.model.inference.fill_mask import fill
@@ -239,6 +239,7 @@ def _run_json(session: TrainingSession) -> dict[str, Any]:
         **mixture_of_run(recipe, session.train_rows[-1], prepared.train),
         "references": references,
         "machine": session.checkpoints.about["machine"],
+        "waiting_threads": machine.waiting(),
     }
 
 
@@ -449,9 +450,6 @@ class LogHook:
         self._last = (session.state.seconds, session.state.tokens)
         self._written = time.monotonic()
         self._every = session.recipe.training.log_seconds
-        command = f"maskwright resume {shell_word(session.out)}"
-        is_alone = session.processes.world == 1 and self.device.type == "cpu"
-        self._neighbours = SlowdownWatch(torch.get_num_threads(), command) if is_alone else None
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         self.journal.write(record)
@@ -468,8 +466,6 @@ class LogHook:
             tokens_per_second = (state.tokens - tokens) / (state.seconds - seconds)
             peak = peak_memory(self.device)
             self.journal.time(state.step, state.seconds, tokens_per_second, peak)
-            if self._neighbours and (finding := self._neighbours.slowed(tokens_per_second)):
-                self.panel.note(finding.line())
         self._last = (state.seconds, state.tokens)
         self._written = time.monotonic()
 

@@ -1,9 +1,10 @@
 """The machine: what it can do, who takes its cores, and the memory of this process.
 
-PyTorch's threads wait for each other in every operation, so one that shares its core holds up all:
-beside one busy program two threads on two cores may train at a twentieth of their speed
-(docs/log.md). Another way of waiting would cost a quiet machine up to a quarter, and another number
-of threads, chosen during a run, its last bits; so it is said, with the command that helps.
+PyTorch's threads wait for each other in every operation, so one that shares its core holds up all.
+Where other processes keep cores busy, `use_threads` chooses the number by a short test; on idle
+cores nothing is tested and nothing changed. The number is chosen once in a process: another one
+rounds otherwise, so a resumed run has the number that it began with, and where others come during a
+run, `NeighbourHook` only says what fewer threads would give (`base/threads.py`, docs/log.md).
 
 Denormals, which cost microcode, are flushed in every thread while a run trains (`flushed`).
 
@@ -22,22 +23,27 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from maskwright.base import threads
 from maskwright.base.errors import Finding, ResourceError
 from maskwright.base.memory import peak_resident, resident
+from maskwright.base.terminal import counted
 from maskwright.model.device.choices import Precision, require_device
 
 SLOWED = 0.5  # the share of its best speed below which a run is asked why
+TEST_SECONDS, TEST_ROUNDS = 0.04, 3
+USUAL_THREADS = torch.get_num_threads()  # unless the program changes them
 
 
 @dataclass(frozen=True)
@@ -125,98 +131,91 @@ def unusual(machine: Machine | None) -> dict[str, str]:
 
 def best_device() -> torch.device:
     """The device on which a finished model is asked, in float32: a GPU if there is one."""
+    use_threads()
     return choose("float32").device
 
 
-def use_threads(threads: int | None) -> None:
-    """Compute with `threads` threads; None leaves PyTorch's choice."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-
-
-def core_seconds() -> tuple[float, float]:
-    """Seconds that the cores of this machine have worked and idled, added over the cores.
-
-    Raises:
-        OSError, ValueError: the system does not tell.
-    """
-    with open("/proc/stat", encoding="ascii") as file:
-        user, nice, system, idle, waiting, *rest = map(int, file.readline().split()[1:9])
-    ticks = os.sysconf("SC_CLK_TCK")
-    return (user + nice + system + sum(rest)) / ticks, (idle + waiting) / ticks
-
-
-def busy_cores(seconds: float = 0.1) -> int:
-    """The number of cores that other processes keep busy while this one sleeps; 0 if unknown."""
-
-    try:
-        worked, idled = core_seconds()
-        time.sleep(seconds)
-        now_worked, now_idled = core_seconds()
-    except (OSError, ValueError):
-        return 0
-    share = (now_worked - worked) / max(1e-9, now_worked - worked + now_idled - idled)
-    return round(share * (os.cpu_count() or 1))
-
-
-def busy(threads: int | None = None, device: str = "cpu") -> Finding | None:
-    """A finding that other processes keep cores busy and PyTorch chose the number of threads."""
-    number = torch.get_num_threads()
-    if (
-        device.startswith("cuda")
-        or threads is not None
-        or number == 1
-        or not (cores_taken := busy_cores())
-    ):
+def use_threads(count: int | None = None) -> Finding | None:
+    """Compute with `count` threads; None: with those that are fastest now, chosen once in a process
+    unless the environment or the program has set their number. Returns what was chosen and why, if
+    it is not one thread for each core."""
+    if count is not None:
+        torch.set_num_threads(count)
         return None
+    return None if threads.chosen_by_user else _fastest()
+
+
+@functools.cache
+def _fastest() -> Finding | None:
+    cores, usual = threads.cores(), torch.get_num_threads()
+    if usual == 1 or usual != USUAL_THREADS or (busy := threads.busy_cores()) < threads.BUSY:
+        return None
+    counts = sorted({1, min(usual, max(1, cores - round(busy))), usual})
+    speeds = dict.fromkeys(counts, 0.0)
+    for _ in range(TEST_ROUNDS):  # in turn, since what others do changes
+        for count in counts:
+            speeds[count] += _products(count)
+    best = max(counts, key=lambda count: speeds[count])
+    torch.set_num_threads(best)
+    listed = ", ".join(f"{n}: {speeds[n] / speeds[best]:.0%}" for n in counts)
     return Finding(
         "busy-machine",
-        f"other processes keep {cores_taken} of {os.cpu_count()} cores busy",
-        remedy=f"with --threads {max(1, number - cores_taken)} this is likely faster",
+        f"other processes keep {busy:.1f} of {cores} cores busy, so the work has "
+        f"{counted(best, 'thread')}",
+        f"speed in a test, by number of threads: {listed}",
     )
+
+
+def _products(count: int) -> float:
+    """Return how many small layers a second are computed with `count` threads, in a short test."""
+    torch.set_num_threads(count)
+    weights, states, number = torch.full((256, 256), 1 / 256), torch.ones(512, 256), 0
+    with torch.inference_mode():
+        states, start = torch.nn.functional.gelu(states @ weights), time.perf_counter()
+        while (elapsed := time.perf_counter() - start) < TEST_SECONDS:
+            states, number = torch.nn.functional.gelu(states @ weights) + 1.0, number + 1
+    return number / elapsed
+
+
+def waiting() -> str:
+    """Return how threads wait for each other: the variables of the environment, or `spinning`."""
+    named = [f"{name}={os.environ[name]}" for name in threads.WAITING if name in os.environ]
+    return ", ".join(named) or "spinning"
 
 
 class SlowdownWatch:
     """Whether a run has become slow because others came; asked now and then, said once.
 
     Args:
-        threads: of the run.
-        again: the command that goes on with the run.
+        count: number of threads of the run.
+        again: the command that goes on, up to the number of threads.
+        test: returns the speed with a number of threads, in a test of a second.
     """
 
-    def __init__(self, threads: int, again: str) -> None:
-        self.threads, self.again = threads, again
+    def __init__(self, count: int, again: str, test: Callable[[int], float]) -> None:
+        self.count, self.again, self.test = count, again, test
         self._best = 0.0
-        self._reported = threads == 1
-        self._before = self._now()
+        self._reported = count == 1
+        self._cores = threads.CoreUse()
 
     def slowed(self, speed: float) -> Finding | None:
-        """The finding, if `speed`, since the last question, has fallen and others have cores."""
-        before, self._before = self._before, self._now()
+        """The finding, if `speed` in tokens per second, since the last question, has fallen, others
+        have cores, and fewer threads are faster."""
+        busy, self._cores = self._cores.busy(), threads.CoreUse()
         self._best = max(self._best, speed)
-        if self._reported or before is None or self._before is None or speed > SLOWED * self._best:
-            return None
-        worked, idled, own_ticks = (
-            now - then for now, then in zip(self._before, before, strict=True)
-        )
-        cores = os.cpu_count() or 1
-        busy = round(cores * (worked - own_ticks) / max(worked + idled, 1e-9))
-        if busy < 1 or cores - busy >= self.threads:
+        if self._reported or busy < threads.BUSY or speed > SLOWED * self._best:
             return None
         self._reported = True
+        fewer = max(1, min(self.count - 1, threads.cores() - round(busy)))
+        if (faster := self.test(fewer)) <= speed:
+            return None
         return Finding(
             "slowed-by-others",
-            f"{self._best / speed:.0f} times slower: others keep {busy} of {cores} cores busy",
-            remedy=f"likely faster: Ctrl+C, then {self.again} --set training.threads="
-            f"{max(1, cores - busy)}",
+            f"{self.count} threads give {speed:,.0f} tokens/s; {fewer} gave {faster:,.0f} in a "
+            "test of 1 s",
+            f"others keep {busy:.1f} of {threads.cores()} cores busy",
+            f"Ctrl+C, then {self.again}{fewer}",
         )
-
-    def _now(self) -> tuple[float, float, float] | None:
-        """What all have worked and idled, and what this process has worked; None if unknown."""
-        try:
-            return *core_seconds(), time.process_time()
-        except (OSError, ValueError):
-            return None
 
 
 def seed(device: torch.device, value: int) -> None:
@@ -305,7 +304,7 @@ def keep_memory() -> None:
 
 def _in_huge_pages(size: int) -> None:
     """Let the allocator's heap grow by `size` bytes and ask for huge pages there: fewer misses when
-    a step's activations are looked up. Nothing is taken that is not used."""
+    a step's activations are looked up. Nothing is busy that is not used."""
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     libc.free(ctypes.c_void_p(libc.malloc(ctypes.c_size_t(size))))
