@@ -61,6 +61,8 @@ def test_equal_lines_have_equal_hashes_and_others_do_not() -> None:
         ("Wait... what?!", 2),
         ("好。很好！", 2),
         ("(It ended.)", 1),
+        ("እሺ። ጥሩ። 𑂂𑃀 𑂂", 4),  # the last mark is beyond the first 65,536 characters
+        ("a, b; c: d", 1),
     ],
 )
 def test_sentences_of_a_line(line: str, count: int) -> None:

@@ -29,7 +29,12 @@ from maskwright.base.storage.commit import Lock
 from maskwright.text.corpus.reading import Document
 from maskwright.text.store import tokenize
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.tokenize import build_store, sentence_starts
+from maskwright.text.store.tokenize import (
+    SENTENCE_TERMINALS,
+    WIDE_TERMINALS,
+    build_store,
+    sentence_starts,
+)
 
 TEXTS = corpus(5, 120)
 
@@ -327,10 +332,23 @@ def split(text: str) -> list[str]:
         ["「はい。」", "そうです。"],
         ["Yes.", " 好。", " Then."],
         ["5 apples.", " 3 pears."],
+        ["यह ठीक है।", " वह गया॥", " फिर।"],
+        ["እሺ።", " ጥሩ፧", " አዎ።"],
+        ["Այո։", " Ոչ։"],
+        ["ဟုတ်ကဲ့။", " မဟုတ်ဘူး။"],
+        ["3．5 × 2, “a․b” and ¿que? no."],  # a mark alone ends nothing
     ],
 )
 def test_by_example(parts: list[str]) -> None:
     assert split("".join(parts)) == parts
+
+
+def test_the_table_of_terminals_is_unicodes() -> None:
+    regex = pytest.importorskip("regex")
+    has_property = regex.compile(r"\p{Sentence_Terminal}")
+    every = "".join(c for c in map(chr, range(0x110000)) if has_property.match(c))
+    assert every == SENTENCE_TERMINALS and {*WIDE_TERMINALS} < {*every}
+    assert every != SENTENCE_TERMINALS.replace("។", "")  # the control
 
 
 @given(st.text(alphabet="aB.!?\n \t\"')(。", max_size=200))

@@ -67,6 +67,8 @@ def test_a_run_is_measured_as_it_was_trained(name: str, runs: dict[str, Path]) -
     (held_out,) = [record["loss"] for record in journal if record["kind"] == "evaluation"]
     evaluation = evaluate_text(runs[name], [])
     assert evaluation.figures.loss == pytest.approx(held_out, abs=1e-4)
+    said = any(finding.name == "recorded-otherwise" for finding in evaluation.findings)
+    assert said == (evaluation.figures.loss != held_out)
     assert ("loss by sort of target: masked" in evaluation.render()) == (name == "hybrid")
 
 

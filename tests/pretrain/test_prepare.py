@@ -40,6 +40,7 @@ from maskwright.model.opening import folders
 from maskwright.text.corpus import saved
 from maskwright.text.corpus.read import Reader, Spool
 from maskwright.text.corpus.reading import Document
+from maskwright.text.curate.curation import reading_options
 from maskwright.text.store.tokenize import build_store
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice
@@ -557,3 +558,21 @@ def test_a_run_is_repeated_on_the_text_that_is_there(tmp_path: Path, findings: l
         _change(texts, how)
         train_quietly(recipe(texts, steps=1), tmp_path / how, origin=tmp_path / "run")
         assert ("other-text" in findings) is noted
+
+
+@pytest.mark.parametrize(("files", "form", "documents"), [(24, "file", 1), (3, "blank-line", 4)])
+def test_what_a_document_is_does_not_depend_on_the_part(
+    tmp_path: Path, files: int, form: str, documents: int
+) -> None:
+    """A held-out file is read as the training files are, and as curate reads these."""
+    pieces = text_file(tmp_path).read_text(encoding="utf-8").split("\n\n")
+    (tmp_path / "train").mkdir()
+    for number in range(files):
+        (tmp_path / "train" / f"{number}.txt").write_text(f"{number}\n\n{pieces[number]}")
+    (tmp_path / "held.txt").write_text("\n\n".join(pieces[-4:]))
+    corpus = Corpus(text=(str(tmp_path / "train"),), held_out_text=(str(tmp_path / "held.txt"),))
+    text = CorpusText(corpus, tmp_path)
+    assert len([*text.held_out()]) == documents
+    assert text.counts is not None and text.counts.form == form
+    reading = reading_options([tmp_path / "train"], (), False, lambda _: None)
+    assert reading.form == form

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from maskwright.base.control_groups import groups_of
 from maskwright.base.errors import ResourceError, shorten
@@ -43,9 +45,19 @@ def free_bytes() -> int:
             table = {line.split(":")[0]: line.split()[1] for line in lines}
         free = int(table["MemAvailable"]) * 1024
     except (OSError, KeyError, ValueError, IndexError):
-        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        free = _physical_bytes()
     limits = (*map(remaining_in, groups_of("memory")), *_process_limits())
     return min([free, *(remaining for remaining in limits if remaining is not None)])
+
+
+def _physical_bytes() -> int:
+    """Return the memory of the machine in bytes; on Windows that which is free."""
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    status = (ctypes.c_uint64 * 8)(64)  # MEMORYSTATUSEX; its first word is its size in bytes
+    windows: Any = ctypes
+    windows.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
+    return status[2]  # ullAvailPhys
 
 
 def remaining_in(group: Path) -> int | None:
@@ -100,7 +112,7 @@ def resident() -> int:
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
+    except (AttributeError, OSError, ValueError, IndexError):
         return 0
 
 

@@ -475,7 +475,8 @@ def _signals_are_errors(received: list[int]) -> Iterator[None]:
         received.append(number)
         raise KeyboardInterrupt if number == signal.SIGINT else TerminationSignal(number)
 
-    signals = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
+    ends = (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))  # Windows has no SIGHUP
+    signals = [s for s in {*ends} if signal.getsignal(s) != signal.SIG_IGN]
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signals.append(signal.SIGINT)
     before = {s: signal.signal(s, handle) for s in signals}

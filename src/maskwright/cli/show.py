@@ -97,9 +97,10 @@ def _show_run(path: Path) -> str:
     if evaluations:
         latest = evaluations[-1]
         line = f"  held out after step {latest['step']:,}: loss {latest['loss']:.4f}"
-        if "perplexity" in latest:
-            line += f", perplexity {latest['perplexity']:.2f}, "
-            line += f"top-1 {latest['top1']:.3f}, top-5 {latest['top5']:.3f}"
+        if latest.get("bits_per_byte") is not None:
+            line += f", perplexity {latest['perplexity']:.2f}"
+        if "top1" in latest:
+            line += f", top-1 {latest['top1']:.3f}, top-5 {latest['top5']:.3f}"
         lines.append(line)
     saved = [p.name for p in numbered(path / "checkpoints")]
     lines.append(f"  checkpoints: {', '.join(saved) or 'none'}")

@@ -16,6 +16,7 @@ from typing import Any
 from maskwright.ask.evaluate.kind import answers_tasks
 from maskwright.base import config
 from maskwright.base.errors import ConfigError, Finding, IncompatibleError, UsageError
+from maskwright.base.report.page import read_run
 from maskwright.base.terminal import counted
 from maskwright.learn.pretrain import build, checkpoints
 from maskwright.learn.pretrain.checkpoints import OWN
@@ -69,10 +70,12 @@ class TextEvaluation:
             (f"unigram ({unigram_source})", *unigram),
             ("uniform", lines.uniform_loss, lines.uniform_top1, lines.uniform_top5),
         ]
-        text = [f"{'':30}{'loss':>9}{'perplexity':>13}{'top-1':>9}{'top-5':>9}"]
+        exponential = figures.perplexity is not None
+        heading = f"{'perplexity':>13}" if exponential else ""
+        text = [f"{'':30}{'loss':>9}{heading}{'top-1':>9}{'top-5':>9}"]
         for name, loss, top1, top5 in table:
-            perplexity = math.exp(min(loss, 700.0))
-            text.append(f"{name:30}{loss:9.4f}{perplexity:13.2f}{top1:9.4f}{top5:9.4f}")
+            perplexity = f"{math.exp(min(loss, 700.0)):13.2f}" if exponential else ""
+            text.append(f"{name:30}{loss:9.4f}{perplexity}{top1:9.4f}{top5:9.4f}")
         if figures.bits_per_byte is not None:
             text.append(f"{figures.bits_per_byte:.4f} bits per byte of text")
         text.append(f"{figures.targets:,} targets")
@@ -148,6 +151,8 @@ def evaluate_text(
             rows=rows,
         )
     findings = [*([mismatch] if mismatch else []), *_findings(recipe, objective, keeps_all)]
+    if not texts:
+        findings += _of_the_run(model, metrics, min(rows, len(source)), mismatch)
     return TextEvaluation(metrics, baselines, not trained_on, read_lines, findings)
 
 
@@ -169,6 +174,34 @@ def _stated_recipe(model: Model) -> Recipe | None:
         )
     except ConfigError as error:
         raise error.under(f"{where}, ") from None
+
+
+def _of_the_run(
+    model: Model, metrics: held_out_loss.HeldOutMetrics, num_rows: int, mismatch: Finding | None
+) -> Iterator[Finding]:
+    """Yield a finding if the run recorded another held-out loss of this checkpoint: with what is
+    different, of the objective, the rows and the precision."""
+    records = checkpoints.read_journal(model.folder)
+    name = model.path.name.removeprefix("step-")
+    recorded = [
+        r for r in records if r["kind"] == "evaluation" and str(r["step"]) == name.lstrip("0")
+    ]
+    if not recorded or recorded[-1].get("loss") == metrics.loss:
+        return
+    run = read_run(model.folder).run
+    precision = str((run.get("machine") or {}).get("precision", "float32"))
+    run_rows = read(model.folder / RECIPE).evaluation.rows
+    different = ["of its objective"] if mismatch else []
+    different += (
+        [f"on at most {run_rows:,} rows, here on {num_rows:,}"] if run_rows < num_rows else []
+    )
+    different += [f"computed in {precision}, here in float32"] if precision != "float32" else []
+    yield Finding(
+        "recorded-otherwise",
+        f"the run recorded a held-out loss of {recorded[-1]['loss']:.4f} for this checkpoint, in "
+        "its report and metrics.jsonl",
+        "; ".join(different) or "the same up to rounding: the weights are arranged for inference",
+    )
 
 
 def _findings(recipe: Recipe | None, objective: Objective, keeps_all: bool) -> Iterator[Finding]:
@@ -249,8 +282,7 @@ def _other_objective(member: Member, options: Any, recipe: Recipe) -> Finding | 
     return Finding(
         "measured-otherwise-than-trained",
         f"measured {measurement.words(options)}",
-        f"the run's own held-out loss, of its objective ({recipe.objective.name}), is in its "
-        "report",
+        f"the objective of the run ({recipe.objective.name}) is another, or has other settings",
     )
 
 

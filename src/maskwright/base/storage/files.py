@@ -16,6 +16,7 @@ import itertools
 import os
 import re
 import shutil
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
@@ -28,6 +29,7 @@ from maskwright.base.errors import (
     StorageError,
 )
 
+BINARY = getattr(os, "O_BINARY", 0)  # Windows would write \r\n for \n
 TEMPORARY, DOOMED, ASIDE, LOCKED = ".tmp-", ".del-", ".old-", ".lock"
 PROBE = re.compile(r"\.(?:tmp|del)-probe-([0-9]+)")  # of a process
 
@@ -65,7 +67,7 @@ class FileSystem:
 
     def open_write(self, path: Path) -> int:
         """Create a file, which must not exist, and return its descriptor."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
 
     def write(self, descriptor: int, data: memoryview) -> int:
         """Write some of the bytes and return their number."""
@@ -81,15 +83,16 @@ class FileSystem:
         os.mkdir(path)
 
     def rename(self, source: Path, target: Path) -> None:
-        os.rename(source, target)
+        os.replace(source, target)
 
     def fsync_folder(self, path: Path) -> None:
-        """Flush the entries of a folder."""
-        self._sync(path, os.O_RDONLY | os.O_DIRECTORY)
+        """Flush the entries of a folder; Windows has no such operation."""
+        if hasattr(os, "O_DIRECTORY"):
+            self._sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def fsync_path(self, path: Path) -> None:
         """Flush a file that was written elsewhere."""
-        self._sync(path, os.O_RDONLY)
+        self._sync(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
 
     def remove(self, path: Path) -> None:
         os.unlink(path)
@@ -102,7 +105,7 @@ class FileSystem:
 
     @staticmethod
     def _sync(path: Path, flags: int) -> None:
-        descriptor = os.open(path, flags | os.O_CLOEXEC)
+        descriptor = os.open(path, flags)
         try:
             os.fsync(descriptor)
         finally:
@@ -292,9 +295,17 @@ def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
 
 def _is_of_no_process(probe: Path) -> bool:
     """Return whether the process that wrote a probe has ended, as far as this machine knows."""
+    match = PROBE.fullmatch(probe.name)
+    return match is not None and process_has_ended(int(match[1]))
+
+
+def process_has_ended(pid: int) -> bool:
+    """Return whether this machine has no process `pid`; False where that is not known. Windows is
+    not asked: `os.kill` ends processes there, with the signal 0 too."""
+    if sys.platform == "win32":
+        return False
     try:
-        if match := PROBE.fullmatch(probe.name):
-            os.kill(int(match[1]), 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):

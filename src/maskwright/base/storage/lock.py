@@ -3,7 +3,8 @@
 `Lock` uses `flock` on a file that describes the holder: process, host, boot, and start time of the
 process. The system releases the lock when the process dies, so there are no stale locks. On file
 systems without `flock`, a second file that is created exclusively takes its place; a stale one is
-recognised by boot id and start time, and taken over.
+recognised by boot id and start time, and taken over. On Windows a byte behind the description is
+locked by `msvcrt.locking`: other processes cannot read what is locked there.
 
 The package `filelock` does not report the holder, has no fallback for ENOLCK (NFS without a lock
 daemon), and leaves its file beside every folder.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
+import importlib
 import json
 import os
 import platform
@@ -23,9 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import MaskwrightError, StoppedError
-from maskwright.base.storage.files import make_folders, refusal
+from maskwright.base.storage.files import make_folders, process_has_ended, refusal
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 PAUSE = 0.02  # seconds between two attempts
+LOCKED_BYTE = 1 << 30  # its position in the file, on Windows
 UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 
 
@@ -71,10 +78,9 @@ class Lock:
         self.release()
 
     def release(self) -> None:
-        if self._held and self._passing:
-            with contextlib.suppress(OSError):  # the folder may be gone, or read-only, by now
-                os.unlink(self.path)
-        self._held = False
+        passes, self._held = self._held and self._passing, False
+        if passes and fcntl is not None:
+            self._remove()
         if self._claimed:
             self._claimed = False
             with contextlib.suppress(FileNotFoundError):  # the folder may be gone by now
@@ -82,13 +88,19 @@ class Lock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+        if passes and fcntl is None:  # Windows keeps files that are open, by other processes too
+            self._remove()
+
+    def _remove(self) -> None:
+        with contextlib.suppress(OSError):  # the folder may be gone, or read-only, by now
+            os.unlink(self.path)
 
     def _acquire(self) -> None:
         while True:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
             self._descriptor = descriptor
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(descriptor)
             except BlockingIOError:
                 holder = _describe(_load(self.path))
                 self.release()
@@ -102,7 +114,8 @@ class Lock:
             self.release()  # the file was removed between opening and locking it
         self._held = True
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(_holder()).encode(), 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, json.dumps(_holder()).encode())
 
     def _still_named(self, descriptor: int) -> bool:
         try:
@@ -151,6 +164,23 @@ class Lock:
         )
 
 
+def _lock(descriptor: int) -> None:
+    """Lock an open file.
+
+    Raises:
+        BlockingIOError: another process has locked it.
+    """
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    msvcrt: Any = importlib.import_module("msvcrt")
+    os.lseek(descriptor, LOCKED_BYTE, os.SEEK_SET)
+    try:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    except PermissionError as error:
+        raise BlockingIOError(error.errno, error.strerror) from error
+
+
 def _holder() -> dict[str, Any]:
     return {
         "pid": os.getpid(),
@@ -176,24 +206,25 @@ def _alive(holder: dict[str, Any]) -> bool:
     pid = holder.get("pid")
     if not isinstance(pid, int):
         return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+    if process_has_ended(pid):
         return False
-    except PermissionError:
-        return True
     return bool(_started(pid) == holder.get("started"))
 
 
 def _boot() -> str:
     path = Path("/proc/sys/kernel/random/boot_id")
-    return path.read_text().strip() if path.exists() else ""
+    return path.read_text(encoding="ascii").strip() if path.exists() else ""
 
 
 def _started(pid: int) -> int:
     """Return the start time of a process in ticks since boot; 0 if it is not reported."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
         return int(fields[19])
     except (OSError, IndexError, ValueError):
         return 0
@@ -201,7 +232,7 @@ def _started(pid: int) -> int:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text())
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -372,6 +372,7 @@ def _record_origin(
             "files": {
                 name: digest for counts in readings for name, digest in counts.hashes.items()
             },
+            "form": ", ".join(sorted({counts.form for counts in readings if counts.form})),
             "summary": "; ".join(counts.summary() for counts in readings),
             "notes": [finding.to_json() for finding in findings],
             "unknown": [finding.to_json() for finding in unknown],

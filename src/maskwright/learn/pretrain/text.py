@@ -168,6 +168,8 @@ class CorpusText:
         if paths is self.paths and self.corpus.mix_by is not None:
             reading = with_notes(reading, (self.corpus.mix_by,))
         if self._pixels is None:
+            if paths is not self.paths:  # what a document is does not depend on the part
+                reading = replace(reading, form=Reader(self.paths, reading).reading.form)
             self._reader = Reader(paths, reading, rejects=rejects, limit_bytes=limit)
         else:
             self._reader = ImageReader(paths, self._pixels)

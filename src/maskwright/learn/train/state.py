@@ -34,7 +34,9 @@ from maskwright.base.errors import CheckpointError, ConfigError, MaskwrightError
 from maskwright.learn.train.optimizers import Parameters
 
 # ------------------------------------------------------------------------------ state
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)
+)
 NAMED = 20  # parameters in the report on a step, at most
 SCALE_BITS, SCALE_STEPS = 16, 2000  # of float16, as of `torch.amp.GradScaler`
 

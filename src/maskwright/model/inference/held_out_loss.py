@@ -77,10 +77,12 @@ class BinaryMetrics:
 @dataclass(frozen=True)
 class HeldOutMetrics:
     """Loss in nats per target; `top1` and `top5` accuracies, in which ties count fractionally;
-    metrics of a binary prediction, if any; losses by kind of target (`sorts`), if there are any."""
+    metrics of a binary prediction, if any; losses by kind of target (`sorts`), if there are any.
+    `perplexity`, the exponential of the loss, and `bits_per_byte` are of language models, which
+    predict every token from those before it; None of other objectives, such as masked tokens."""
 
     loss: float
-    perplexity: float
+    perplexity: float | None
     bits_per_byte: float | None
     top1: float
     top5: float
@@ -194,7 +196,7 @@ def evaluate(
     bits = None
     if bytes_per_token is not None and num_text_tokens:
         bits = loss / math.log(2) / (num_text_tokens * bytes_per_token)
-    perplexity = math.exp(min(mean, 700.0))
+    perplexity = math.exp(min(mean, 700.0)) if objective.is_language_model else None
     decided = None
     if objective.decides is not None and num_decisions:
         logits, labels = (np.concatenate(arrays) for arrays in zip(*decisions, strict=True))

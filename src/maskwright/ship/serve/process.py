@@ -32,7 +32,7 @@ import asyncio
 import contextlib
 import errno
 import os
-import select
+import selectors
 import signal
 import socket
 import sys
@@ -303,10 +303,10 @@ class HttpConnection(H11Protocol):
         if not is_idle or time.monotonic() - self.last_used < seconds or self._part_of_headers():
             return
         if not self.transport.is_closing():
-            poller = select.poll()
-            poller.register(self.transport.get_extra_info("socket"), select.POLLIN)
-            if not poller.poll(0):
-                self.transport.close()
+            with selectors.DefaultSelector() as selector:
+                selector.register(self.transport.get_extra_info("socket"), selectors.EVENT_READ)
+                if not selector.select(0):
+                    self.transport.close()
 
     def _abort(self) -> None:
         self.transport.abort()
@@ -329,7 +329,9 @@ def bind_socket(host: str, port: int) -> socket.socket:
         raise UsageError("no such port", where="--port", found=repr(port), wanted="0 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # On Windows SO_REUSEADDR would let a second server use the port.
+    reuse = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+    listener.setsockopt(socket.SOL_SOCKET, reuse, 1)
     try:
         listener.bind((host, port))
         # Two sockets can be bound to the same port until one of them listens.
@@ -360,8 +362,11 @@ def bind_unix_socket(path: Path) -> socket.socket:
     process listens on is replaced.
 
     Raises:
-        UsageError: the path is in use or cannot be used.
+        UsageError: the path is in use or cannot be used, or the system has no such sockets.
     """
+    if not hasattr(socket, "AF_UNIX"):
+        message = "Python has no Unix sockets on this system"
+        raise UsageError(message, where="--unix-socket", do="use --host and --port")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if path.is_socket():
@@ -474,15 +479,23 @@ class DrainingServer(uvicorn.Server):
             signals.append(HANGUP)
         previous_handlers = {number: signal.getsignal(number) for number in signals}
         for number in signals:
-            loop.add_signal_handler(number, self._signalled, number)
+            self._handle(loop, number)
         if HANGUP in signals and not os.isatty(0):
             loop.add_signal_handler(HANGUP, self._hung_up)
         try:
             yield
         finally:
             for number in signals:
-                loop.remove_signal_handler(number)
+                with contextlib.suppress(NotImplementedError):
+                    loop.remove_signal_handler(number)
                 signal.signal(number, previous_handlers[number])
+
+    def _handle(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
+        try:
+            loop.add_signal_handler(number, self._signalled, number)
+        except NotImplementedError:  # Windows
+            call = loop.call_soon_threadsafe
+            signal.signal(number, lambda number, frame: call(self._signalled, number) and None)
 
     def _signalled(self, number: int) -> None:
         self._signals += 1
@@ -635,7 +648,7 @@ def _listening_process(port: int) -> int | None:
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
-            for line in Path(table).read_text().splitlines()[1:]:
+            for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
                 columns = line.split()
                 if columns[1].endswith(port_suffix) and columns[3] == "0A":
                     inodes.add(f"socket:[{columns[9]}]")

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from maskwright.base.errors import DataError, Finding, StorageError, UsageError, near, shorten
-from maskwright.base.storage.files import links_outside, os_errors_refused
+from maskwright.base.storage.files import BINARY, links_outside, os_errors_refused
 from maskwright.base.terminal import counted
 from maskwright.text.corpus import saved
 from maskwright.text.corpus.sniff import HEAD, MADE_OF, format_of
@@ -379,7 +379,7 @@ class RegularFile:
         _refuse_special(source.path, _status(source.path))
         try:
             # Non-blocking: if a FIFO took the file's place since, opening it must not hang.
-            self._number = os.open(source.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._number = os.open(source.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", BINARY))
         except OSError as error:
             raise _open_error(source.path, error) from error
         self._before = os.fstat(self._number)

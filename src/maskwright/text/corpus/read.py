@@ -314,7 +314,9 @@ class Reader:
             DataError: bad data, no documents, or a column of notes that no row has.
             OutputError, StorageError, UsageError: a file cannot be opened, read or written.
         """
-        counts = self.counts = Counts(ignored=self._ignored)
+        is_plain = any(source.format == "text" for source in self.sources)
+        form = self.reading.form if is_plain else ""
+        counts = self.counts = Counts(ignored=self._ignored, form=form)
         counts.notes += [self._form] if self._form is not None and len(self.sources) > 1 else []
         self.cut, bytes_read = False, 0
         with Ledger(self.reading, counts, self.rejects) as ledger:

@@ -325,6 +325,8 @@ class Counts:
 
     kind: str = "document"
     """What is read."""
+    form: str = ""
+    """How plain text was split into documents (`ReadingOptions.form`); "" without plain text."""
     files: int = 0
     bytes: int = 0
     """Bytes of text after decompression."""

@@ -30,6 +30,7 @@ from maskwright.text.curate.arrays.hashes import (
     starts_of,
     true_runs,
 )
+from maskwright.text.store.tokenize import SPACED_TERMINALS, WIDE_TERMINALS
 
 LINE_END = 0x0A
 # Bits of the class of a code point. MARK characters are ALPHABETIC too; UNSPACED are the letters
@@ -285,12 +286,9 @@ def _edges_by_letter(
 
 
 # ------------------------------------------------------------------------------ lines
-# Ends of a sentence before white space, ends of one in scripts without spaces, what may follow.
-STOPS = ".!?…։؟۔।॥"
-WIDE_STOPS = "。！？｡"
 CLOSERS = "\"'”’»›“‘)]}）」』*_"
 # Last characters of a line of prose.
-TERMINALS = STOPS + WIDE_STOPS + "\"'”’»"
+TERMINALS = SPACED_TERMINALS + WIDE_TERMINALS + "\"'”’»"
 PASSAGE_BYTES = 256  # bytes of a passage
 HALF_PASSAGE = PASSAGE_BYTES // 2
 FAR = 1 << 62
@@ -400,14 +398,24 @@ def find_repeats(hashes: NDArray[np.uint64], texts: NDArray[np.int64]) -> NDArra
     return repeated
 
 
+LAST_MARK = 1 + max(map(ord, TERMINALS))
+
+
+@functools.cache
+def _kinds_of_marks() -> NDArray[np.uint8]:
+    """Return by code point: 1 ends a sentence before white space, 2 ends one in scripts without
+    spaces, 3 may follow either; 0 others, and all from `LAST_MARK` on."""
+    kinds = np.zeros(LAST_MARK + 1, np.uint8)
+    for number, members in enumerate((SPACED_TERMINALS, WIDE_TERMINALS, CLOSERS), 1):
+        kinds[[ord(c) for c in members]] = number
+    return kinds
+
+
 def sentences_of(lines: Lines) -> NDArray[np.int64]:
     """Return (L,) the number of sentences of each line. A sentence ends in `.`, `!`, `?` or the
     like, with following quotes and brackets, before white space, or at the end of the line."""
     points, classes = lines.characters.points, lines.characters.classes
-    marks_of = np.zeros(0x10000, np.uint8)
-    for number, members in enumerate((STOPS, WIDE_STOPS, CLOSERS), 1):
-        marks_of[[ord(c) for c in members]] = number
-    kinds = np.where(points < 0x10000, marks_of[np.minimum(points, 0xFFFF)], 0)
+    kinds = _kinds_of_marks()[np.minimum(points, LAST_MARK)]
     marks = np.flatnonzero((kinds == 1) | (kinds == 2))
     if not marks.size:
         return np.ones(len(lines.begins), np.int64)
