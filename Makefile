@@ -7,6 +7,8 @@
 #   make interop      the comparisons with other libraries
 #   make proof        the long proofs; minutes, and seconds are asserted
 #   make bench        measures speed and prints a table
+#   make docs         builds the documentation site into site/; a broken link is an error
+#   make docs-test    runs the commands of README and docs, shortened; minutes
 #
 # The packages go into .venv, once, and again when pyproject.toml or constraints.txt change.
 # A special build of torch (for a GPU, say) comes from an index of your own: make test TORCH_INDEX=...
@@ -21,7 +23,7 @@ ready := $(VENV)/.ready
 run := $(VENV)/bin/python
 pip := $(run) -m pip --disable-pip-version-check install --quiet
 
-.PHONY: quickstart test lint check format interop parity methods proof bench setup clean
+.PHONY: quickstart test lint check format interop parity methods proof bench docs docs-test setup clean
 
 quickstart: $(ready)
 	$(VENV)/bin/maskwright quickstart
@@ -58,6 +60,13 @@ bench: $(ready)
 	$(run) -m benchmarks.pretrain
 	@if [ -n "$$MASKWRIGHT_DATA" ]; then $(run) -m benchmarks.shakespeare time; \
 	else echo "benchmarks.shakespeare reads the real texts in MASKWRIGHT_DATA, which is not set"; fi
+
+docs: $(ready)
+	@test -x $(VENV)/bin/zensical || $(pip) -e '.[docs]' -c constraints.txt
+	$(VENV)/bin/zensical build --clean --strict
+
+docs-test: $(ready)
+	$(run) -m pytest -m proof tests/laws/test_docs.py
 
 setup: $(ready)
 

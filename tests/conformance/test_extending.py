@@ -242,7 +242,7 @@ def test_the_step_curates_beside_ours(
     arrive(**MEMBERS)
     assert cli.main(command) == 0
     told = capsys.readouterr().out
-    assert "shouting: 1 of 3" in told and "left: 1" in told
+    assert "shouting: 1 of 3" in told and "output: 1" in told
     page = (tmp_path / "clean" / "page.html").read_text(encoding="utf-8")
     assert "shouting" in page and "BUY IT NOW" in page
 

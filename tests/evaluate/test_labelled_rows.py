@@ -77,7 +77,7 @@ def test_figures_and_mistakes_are_written_where_that_is_asked_for(
     assert evaluation["figures"]["accuracy"]["value"] == accuracy(tuned, data)
     assert evaluation["rows"] == 80 and evaluation["data"].keys() == {data.name}
     page = (out / "report.html").read_text()
-    assert "Class by class" in page and "How it learned" not in page
+    assert "Results by class" in page and "Training curves" not in page
     # What is there is not written over.
     capsys.readouterr()
     assert cli.main(command) == 64 and "there already" in capsys.readouterr().err

@@ -443,7 +443,7 @@ def test_pages_open_on_the_users_text(chromium: Any, model: Path) -> None:
         page.wait_for_selector(".finding")
         query, key = page.locator(".finding b").all_inner_texts()
         assert page.locator(".piece.chosen").inner_text() == query
-        assert page.locator("figure figcaption", has_text="looks at (").count() == 1
+        assert page.locator("figure figcaption", has_text="attends to (").count() == 1
         first = page.locator("figure svg[role=img] title").first.text_content()
         assert str(first).startswith(key)
         assert visit.wrong == []
@@ -708,8 +708,8 @@ def test_a_leak_is_shown_with_its_reason(chromium: Any, address: str) -> None:
     with Visit(chromium, address) as visit:
         page = visit.open(page="masks", masks_of="gpt2", objective="causal", position=3)
         page.wait_for_selector("figure svg")
-        assert "sees 0–3" in page.inner_text("main") and page.locator(".leaking").count() == 0
-        cell = page.get_by_role("button", name="causal, bert: would see its target")
+        assert "attends to 0–3" in page.inner_text("main") and page.locator(".leaking").count() == 0
+        cell = page.get_by_role("button", name="causal, bert: target visible")
         cell.focus()
         page.keyboard.press("Enter")
         page.wait_for_selector(".notice strong")
@@ -773,7 +773,7 @@ def test_a_run_is_drawn_as_it_trains(chromium: Any, tmp_path: Path) -> None:
     journal = run / "metrics.jsonl"
     with serving(Site.of([run], live=True)) as at, Visit(chromium, at) as visit:
         page = visit.open(page="training")
-        assert "No step is written down yet" in page.inner_text("main")
+        assert "No steps yet" in page.inner_text("main")
         for steps in (range(1, 11), range(11, 41)):
             with journal.open("a") as file:
                 file.write("".join(map(line, steps)))

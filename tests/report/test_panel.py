@@ -50,9 +50,9 @@ def test_a_pipe_gets_plain_lines() -> None:
     text = stream.getvalue()
     assert all(c.isprintable() or c == "\n" for c in text)
     first, second, *_, saved, note, last = text.splitlines()
-    assert first.endswith("665 k parameters · 40 steps · lines to beat: uniform 7.62, unigram 6.12")
-    assert second.startswith("step 1/40 · loss 7.52 (at the uniform line")
-    assert "held-out loss 4.080 · 29.4 % right · below the unigram line" in text
+    assert first.endswith("665 k parameters · 40 steps · baselines: uniform 7.62, unigram 6.12")
+    assert second.startswith("step 1/40 · loss 7.52 (at the uniform baseline")
+    assert "held-out loss 4.080 · 29.4 % right · 2.0 nats below the unigram baseline" in text
     assert r"step 40 · sample: a [MASK] → a \x1b[2J" in text
     assert (saved, note) == ("saved step-00000040", r"one \x1b[1mnote")
     assert last.startswith("step 40/40") and "left" not in last
@@ -148,7 +148,7 @@ def test_a_skipped_first_step_is_no_loss_of_nothing() -> None:
     skipped = {"kind": "skipped", "step": 1, "tokens": 64, "in_a_row": 1, "loss_scale": 512.0}
     text = "\n".join(shown(("step", skipped), ("step", train(2, 7.5))))
     assert "512" in text
-    assert "loss 7.50 (at the uniform line" in text and "loss 0.00" not in text
+    assert "loss 7.50 (at the uniform baseline" in text and "loss 0.00" not in text
 
 
 def test_minutes_that_were_trained_before_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,12 +139,12 @@ LINES = {"uniform_loss": 7.6, "unigram_loss": 6.1}
 @pytest.mark.parametrize(
     ("loss", "words"),
     [
-        (12.0, "above the uniform line by 4.4 nats"),
-        (7.7, "at the uniform line, as before training"),
-        (7.0, "0.9 nats above the unigram line"),
-        (6.24, "on the unigram plateau, normal until it breaks"),
-        (5.96, "on the unigram plateau, normal until it breaks"),
-        (5.3, "below the unigram line by 0.8 nats"),
+        (12.0, "4.4 nats above the uniform baseline"),
+        (7.7, "at the uniform baseline, as before training"),
+        (7.0, "0.9 nats above the unigram baseline"),
+        (6.24, "at the unigram baseline, which is normal early in training"),
+        (5.96, "at the unigram baseline, which is normal early in training"),
+        (5.3, "0.8 nats below the unigram baseline"),
         (math.nan, "not a number"),
         (math.inf, "not a number"),
     ],

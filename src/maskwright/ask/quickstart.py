@@ -86,7 +86,7 @@ def _held_out(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> T
     lines = held_out_loss.reference_lines(objectives[0], counts, train, source, **size)
     rows_by_name = [
         ("this model", figures.loss, figures.top1, figures.top5),
-        ("unigram line", lines.unigram_loss, lines.unigram_top1, lines.unigram_top5),
+        ("unigram baseline", lines.unigram_loss, lines.unigram_top1, lines.unigram_top5),
         ("random encoder", untrained.loss, untrained.top1, untrained.top5),
         ("uniform", lines.uniform_loss, lines.uniform_top1, lines.uniform_top5),
     ]
@@ -95,8 +95,8 @@ def _held_out(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> T
         "own_first": True,
         "head": ["", "loss", "top-1", "top-5"],
         "rows": [[name, *(f"{v:.3f}" for v in values)] for name, *values in rows_by_name],
-        "note": f"{figures.targets:,} masked tokens; loss in nats. The unigram line is what "
-        "guessing by frequency reaches: below it, the model reads the context.",
+        "note": f"{figures.targets:,} masked tokens; loss in nats. The unigram baseline predicts "
+        "each token by its frequency: below it, the model uses the context.",
     }
 
 

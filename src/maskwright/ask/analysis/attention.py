@@ -178,7 +178,7 @@ def _maps(measured: heads.Heads) -> list[Markup]:
     maps = []
     for name, values in measured.means.items():
         low, high = (f"{limit(measured.even[name]):.2f}" for limit in (np.min, np.max))
-        title = f"{name} (even weights: {low if low == high else f'{low} to {high} by layer'})"
+        title = f"{name} (uniform attention: {low if low == high else f'{low} to {high} by layer'})"
         most = max(1.0, float(values.max()))
         maps.append(grid(title, values.tolist(), names, numbers, across="head", high=most))
     return maps
@@ -200,10 +200,10 @@ def _head_table(measured: heads.Heads) -> Table:
         )
     return {
         "title": f"Heads on {measured.tokens:,} tokens of {measured.texts:,} texts",
-        "head": ["looks at", "most", "weight", "even weights", "heads above 0.5"],
+        "head": ["attends to", "strongest head", "weight", "uniform", "heads above 0.5"],
         "rows": rows,
-        "note": "The mean weight of attention over positions of ordinary tokens; beside it even "
-        "weights over all that the head's layer sees.",
+        "note": "The mean weight of attention over positions of ordinary tokens; `uniform` is the "
+        "value if the head attended equally to all tokens that its layer can attend to.",
     }
 
 

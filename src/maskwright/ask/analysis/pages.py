@@ -100,7 +100,7 @@ def _layer_table(probed: layers.LayerProbe) -> Table:
     )
     return {
         "title": f"{probed.task} on the {probed.part} part, read off each layer",
-        "head": ["", "accuracy", "control", "selectivity", "untrained", "in the mix"],
+        "head": ["", "accuracy", "control", "selectivity", "untrained", "layer weight"],
         "rows": [
             [
                 name,

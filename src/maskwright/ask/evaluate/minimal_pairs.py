@@ -313,7 +313,7 @@ def as_table(
         "head": ["", "right", "95 %", "ties", *baselines],
         "rows": rows,
         "note": f"{pairs:,} pairs in {len(names)} paradigm{'s' * (len(names) != 1)}; a tie counts "
-        f"one half. Beside it, what needs no model: {', '.join(without)}.",
+        f"one half. Baselines without a model: {', '.join(without)}.",
     }
 
 

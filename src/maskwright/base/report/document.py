@@ -19,6 +19,7 @@ import itertools
 import json
 import math
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,25 @@ from maskwright.base.terminal import decimals, harmless
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+# ------------------------------------------------------------------------------ terms
+@functools.cache
+def glossary() -> dict[str, tuple[re.Pattern[str], str]]:
+    """Return each term of glossary.toml with a pattern of its spellings, and its definition."""
+    entries = tomllib.loads(Path(__file__).with_name("glossary.toml").read_text(encoding="utf-8"))
+    terms = {}
+    for spellings, definition in entries.items():
+        names = spellings.split(", ")
+        pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})(?!\w)", re.IGNORECASE)
+        terms[names[0]] = (pattern, definition)
+    return terms
+
+
+def terms_of(page: str) -> dict[str, str]:
+    """Return the terms that the text of a page (HTML) contains, with their definitions."""
+    text = re.sub(r"<[^>]+>", " ", page)
+    return {term: says for term, (pattern, says) in glossary().items() if pattern.search(text)}
 
 
 # ------------------------------------------------------------------------------ figures in words
@@ -94,7 +114,8 @@ def standing(loss: float, references: Mapping[str, Any], share: float = 0.0) -> 
     """Compare `loss` (nats per token, or that of pixels) with the trivial models, in words; ""
     without these.
 
-    `share` is the share of the run that is over (0 to 1): a plateau is normal early in a run.
+    `share` is the share of the run that is over (0 to 1): early in a run, the loss of the unigram
+    baseline is normal.
     """
     if not math.isfinite(loss):
         return "not a number"
@@ -106,17 +127,17 @@ def standing(loss: float, references: Mapping[str, Any], share: float = 0.0) -> 
     if unigram > uniform:  # the evaluated text has other words than the training text
         unigram = math.nan
     if math.isfinite(unigram) and loss < unigram - PLATEAU:
-        return f"below the unigram line by {unigram - loss:.1f} nats"
+        return f"{unigram - loss:.1f} nats below the unigram baseline"
     if math.isfinite(unigram) and loss <= unigram + PLATEAU:
         if share > 0.5:
-            return "still on the unigram plateau: too few steps, or too low a learning rate"
-        return "on the unigram plateau, normal until it breaks"
+            return "still at the unigram baseline: too few steps, or too low a learning rate"
+        return "at the unigram baseline, which is normal early in training"
     if math.isfinite(uniform) and loss > uniform - PLATEAU:
         if loss < uniform + 1.0:
-            return "at the uniform line, as before training"
-        return f"above the uniform line by {loss - uniform:.1f} nats"
+            return "at the uniform baseline, as before training"
+        return f"{loss - uniform:.1f} nats above the uniform baseline"
     if math.isfinite(unigram):
-        return f"{loss - unigram:.1f} nats above the unigram line"
+        return f"{loss - unigram:.1f} nats above the unigram baseline"
     return ""
 
 
@@ -252,6 +273,7 @@ def _environment(folder: Path) -> Environment:
     )
     environment.filters |= {"lines": lines, "md": md, "code": code, "fact": fact, "marked": marked}
     environment.filters["json"] = lambda value: Markup(json.dumps(value))
+    environment.filters["terms"] = terms_of
     environment.tests["digest"] = is_digest
     for name, file in (("style", "page.css"), ("script", "curation.js")):
         content = (folder / file).read_text(encoding="utf-8")

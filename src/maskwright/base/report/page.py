@@ -193,7 +193,7 @@ def small_charts(folder: RunFolder) -> list[Chart]:
     apart = axis.points(folder.evaluations, "told_apart")
     charts = [_accuracy(folder, axis), *_other_parts(folder, axis)]
     decisions = [str(r["decides"]).capitalize() for r in folder.evaluations if "decides" in r]
-    title = f"{[*decisions, ''][0]} told apart (0.5 is chance)"
+    title = f"{[*decisions, ''][0]} ROC AUC (0.5 is chance)"
     charts.append(_single(title, apart, axis, SHORT))
     rates = axis.points(folder.train, "learning_rate")
     charts.append(_single("Learning rate", rates, axis, "{:.2g}".format))
@@ -457,7 +457,7 @@ def _heading(measure: str) -> str:
     names = {
         "top1": "first guess right",
         "top5": "right in five",
-        "told_apart": "yes and no told apart",
+        "told_apart": "ROC AUC of the decision",
         "decided_right": "decided right",
     }
     return names.get(measure, measure.replace("_", " "))

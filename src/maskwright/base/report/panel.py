@@ -171,8 +171,8 @@ class Panel:
             self.live = Live(self._draw(console.width), console=console, auto_refresh=False)
             self.live.start()
         else:
-            beat = self._lines_to_beat()
-            self._line(self._headline() + (f" · lines to beat: {beat}" if beat else ""))
+            beat = self._baselines()
+            self._line(self._headline() + (f" · baselines: {beat}" if beat else ""))
 
     def step(self, record: Record) -> None:
         """Show a step, or that it was skipped, by its line of `metrics.jsonl`."""
@@ -275,7 +275,7 @@ class Panel:
             phrases.append(f"for {lasts}" if minutes else f"{count(lasts.total)} {lasts.unit}")
         return " · ".join(phrases)
 
-    def _lines_to_beat(self) -> str:
+    def _baselines(self) -> str:
         return ", ".join(
             f"{name} {figure(loss, 2)}" for name, loss in simple_losses(self.references).items()
         )
@@ -315,7 +315,7 @@ class Panel:
         phrases += [f"{percent(top1)} right"] if top1 == top1 else []
         phrases += [f"{figure(bits, 2)} bits per byte"] if bits == bits else []
         if apart == apart:
-            separation = f"told apart {figure(apart, 2)} (0.5 is chance)"
+            separation = f"ROC AUC {figure(apart, 2)} (0.5 is chance)"
             phrases.append(f"{record.get('decides')} {separation}")
         return " · ".join(phrases)
 
@@ -403,11 +403,9 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def _colour(words: str) -> str:
-    if words.startswith("below"):
-        return "green"
-    if words.startswith(("not", "still", "above")):
+    if words.startswith(("not", "still")) or "above the uniform" in words:
         return "red"
-    return "yellow" if "plateau" in words else "dim"
+    return "green" if "below" in words else "yellow"
 
 
 def _whole(record: Record, name: str) -> str:

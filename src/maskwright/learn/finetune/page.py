@@ -97,7 +97,7 @@ def _confusion(labels: Sequence[str], counts: NDArray[np.int64] | None) -> Marku
     shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
     numbers = [str(n) for n in range(1, len(labels) + 1)]
     named = [f"{shorten(label, 24)} {n}" for label, n in zip(labels, numbers, strict=True)]
-    title = "What each class (a row) was taken for (a column), as a share of the row"
+    title = "Confusion matrix: true classes in rows, predicted in columns, as shares of the row"
     return grid(title, shares.tolist(), named, numbers)
 
 

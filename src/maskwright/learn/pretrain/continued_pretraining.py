@@ -257,7 +257,7 @@ def _drift(
     )
     correlation_text = f"{correlation:.3f}" if math.isfinite(correlation) else "–"
     return {
-        "title": "What is left of the vectors of texts",
+        "title": "Change of the text embeddings",
         "head": ["", "before", "after"],
         "rows": [["which texts are alike", "1.000", correlation_text]],
         "note": "Mean vectors of held-out texts: the rank correlation of their similarities with "

@@ -325,7 +325,7 @@ class Classification(TaskType):
                 for i, label in enumerate(self.labels)
             ]
         else:
-            quantity, name = "how sure", self.labels.__getitem__
+            quantity, name = "confidence", self.labels.__getitem__
             shares = self._shares(encoded, outputs).max(1)
             weights = np.where(predicted != truth, shares, 0.0)
             reliability = Reliability(shares, predicted == truth)

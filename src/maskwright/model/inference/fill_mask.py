@@ -264,7 +264,7 @@ def _pieces(words: Tokenizer, sign: str, text: str) -> list[list[int]]:
     pieces = text.split(sign)
     if len(pieces) == 1:
         raise UsageError(
-            "the text has no hole",
+            "the text contains no mask token",
             where=text[:60],
             wanted=f"{sign} where a word is",
             do=f"write {sign} for the word to be found",

@@ -68,8 +68,8 @@ class BinaryMetrics:
     def render(self) -> str:
         """One line."""
         return (
-            f"{self.decides} told apart {self.told_apart:.3f} (0.5 is chance) · "
-            f"{self.decided_right:.1%} right, always the commoner answer "
+            f"{self.decides} ROC AUC {self.told_apart:.3f} (0.5 is chance) · "
+            f"accuracy {self.decided_right:.1%}, of the most frequent answer "
             f"{self.decided_usual:.1%}"
         )
 

@@ -34,7 +34,7 @@ import torch
 from jinja2 import Environment, StrictUndefined
 
 from maskwright.base.errors import CheckpointError, DataError, MaskwrightError, UsageError
-from maskwright.base.report.document import token_parts
+from maskwright.base.report.document import glossary, token_parts
 from maskwright.base.report.page import table
 from maskwright.base.report.panel import budget
 from maskwright.base.storage import commit
@@ -546,4 +546,5 @@ def transitive_imports(files: Mapping[str, bytes], entry: str) -> list[str]:
 def render_index(**values: Any) -> str:
     """Render index.html with the values of its template."""
     text = (resources.files(__package__) / ASSETS / INDEX).read_text(encoding="utf-8")
-    return Environment(autoescape=True, undefined=StrictUndefined).from_string(text).render(values)
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(text)
+    return template.render(values, terms=glossary())

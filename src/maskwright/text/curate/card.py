@@ -249,7 +249,7 @@ OPEN = 2  # rules of a step that are expanded on the page
 def terminal_lines(card: Card) -> list[str]:
     """Return lines that describe the result: what each step removed, by rule."""
     read, remaining = card["read"], card["left"]
-    lines = [f"read: {read['documents']:,} documents, {size(read['bytes'])}"]
+    lines = [f"input: {read['documents']:,} documents, {size(read['bytes'])}"]
     for step in card["steps"]:
         rules = sorted(step["rules"].items(), key=lambda item: -item[1]["documents"])
         by_rule = ", ".join(f"{rule} {facts['documents']:,}" for rule, facts in rules[:4])
@@ -260,7 +260,7 @@ def terminal_lines(card: Card) -> list[str]:
         lines.append(f"  {step['step']}: {'; '.join(filter(None, phrases))}")
     tokens = f", {remaining['tokens']:,} tokens" if "tokens" in remaining else ""
     lines.append(
-        f"left: {remaining['documents']:,} documents, {size(remaining['bytes'])}, "
+        f"output: {remaining['documents']:,} documents, {size(remaining['bytes'])}, "
         f"{remaining['words']:,} words{tokens}"
     )
     return lines
@@ -345,10 +345,10 @@ def rule_table(step: Mapping[str, Any]) -> Table:
         allowed = range_text(bounds.get("low"), bounds.get("high")) or "–"
         row = [name, allowed, f"{facts['documents']:,}", share, size(facts["bytes"])]
         rows.append([*row, ", ".join(f"{n or '–'} {c:,}" for n, c in top_sources) or "–"])
-    notes = ["A document goes by the first rule that it breaks."] if len(names) > 1 else []
-    notes += [f"Nothing went by {', '.join(unused)}."] if unused else []
+    notes = ["A document counts under the first rule that it breaks."] if len(names) > 1 else []
+    notes += [f"Nothing was removed by {', '.join(unused)}."] if unused else []
     return {
-        "title": f"{step['step']}: what went, by rule",
+        "title": f"{step['step']}: removed by rule",
         "head": ["rule", "allowed", "documents", "share", "size", "most from"],
         "rows": rows,
         "note": " ".join(notes),
@@ -363,7 +363,7 @@ def overview_table(card: Card) -> Table:
         rows.append([*row, f"{sum(step['changes'].values()):,}"])
     return {
         "title": "Steps, in their order",
-        "head": ["step", "came", "removed", "share", "fewer bytes", "changes"],
+        "head": ["step", "input", "removed", "share", "fewer bytes", "changes"],
         "rows": rows,
         "note": "",
     }
@@ -384,7 +384,7 @@ def source_table(card: Card) -> Table:
     more = len(names) - ROWS
     return {
         "title": "Documents by source",
-        "head": ["source", "came", "removed", "share", "left"],
+        "head": ["source", "input", "removed", "share", "output"],
         "rows": rows,
         "note": f"And {more:,} more sources: card.json." if more > 0 else "",
     }
@@ -438,7 +438,7 @@ def limitations(card: Card) -> list[str]:
         lines.append(f"{counted(len(reading['unreadable']), 'file')} not read to the end")
     if "tokens" not in card["left"]:
         lines.append("tokens were not counted (--tokenizer FOLDER)")
-    lines.append("sizes removed by a step are those of the texts as they came to it")
+    lines.append("sizes removed by a step are those of the texts at the input of the step")
     lines.append("nobody looked at whether the texts are true, fair or allowed to be used")
     lines.append(
         "removed/, changed/, card.json and page.html hold pieces of texts as they were before "
@@ -544,7 +544,7 @@ def render_page(card: Card) -> str:
     return document.render(
         "curation.html",
         **_common(card),
-        name="What went, and why",
+        name="Curation report",
         kind="Curated corpus",
         tiles=_tiles(card),
         flow=flow("Documents and bytes through the steps", _stages(card)),
@@ -567,11 +567,11 @@ def _tiles(card: Card) -> list[tuple[str, str]]:
 
 def _stages(card: Card) -> list[FlowStage]:
     read, remaining = card["read"], card["left"]
-    stages = [FlowStage("read", (read["documents"],) * 2, (read["bytes"],) * 2)]
+    stages = [FlowStage("input", (read["documents"],) * 2, (read["bytes"],) * 2)]
     for step in card["steps"]:
         documents = step["documents_in"], step["documents_out"]
         stages.append(FlowStage(step["step"], documents, (step["bytes_in"], step["bytes_out"])))
-    return [*stages, FlowStage("left", (remaining["documents"],) * 2, (remaining["bytes"],) * 2)]
+    return [*stages, FlowStage("output", (remaining["documents"],) * 2, (remaining["bytes"],) * 2)]
 
 
 def _step_section(step: Mapping[str, Any]) -> dict[str, Any]:

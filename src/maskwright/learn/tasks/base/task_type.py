@@ -177,7 +177,7 @@ class TaskReport:
     """
 
     mistakes: Sequence[Mistake] = ()
-    quantity: str = "how sure"
+    quantity: str = "confidence"
     num_judged: int | None = None
     classes: Table | None = None
     confusion: NDArray[np.int64] | None = None
@@ -526,7 +526,7 @@ def alike(
 def classes_table(figures: Sequence[ClassFigures], note: str) -> Table:
     """Return a table of precision, recall and F1 by class; a dash where one is undefined."""
     return {
-        "title": "Class by class",
+        "title": "Results by class",
         "head": ["", "precision", "recall", "F1", "rows"],
         "rows": [
             [

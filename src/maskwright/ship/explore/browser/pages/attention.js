@@ -6,8 +6,8 @@ import { bars, choice, cutTo, el, field, figure, percent, pressable, shown, svg,
 
 const SAMPLE = "The king shall not speak to thee of love, and the queen shall not speak to him.";
 const TARGET = "The king is silent.";
-const AGAIN = { decoder: "Decoder: the text, read again, looks back at itself", cross: "Across: the text, read again, looks at what was read first" };
-const STACKS = { encoder: "Encoder: the text looks at itself", decoder: "Decoder: what is written looks back at itself", cross: "Across: what is written looks at what was read" };
+const AGAIN = { decoder: "Decoder: self-attention of the text", cross: "Cross-attention: the text attends to the input" };
+const STACKS = { encoder: "Encoder: self-attention", decoder: "Decoder: self-attention of the generated text", cross: "Cross-attention: the generated text attends to the input" };
 const ROLES = {
   previous: ["one", "the token before", "Token before"], next: ["two", "the token after", "Token after"],
   itself: ["three", "the token itself", "Token itself"], first: ["four", "the first token", "First token"],
@@ -22,7 +22,7 @@ export const attention = {
   id: "attention",
   title: "Attention",
   invite: "What each head attends to, token by token.",
-  lead: "In each layer, each head decides how much every token takes from every token that it may see. Choose a head, then a token.",
+  lead: "Each attention head gives every token a weight for each token it can attend to. Choose a head, then a token.",
 
   cannot: (model) => (model === null ? "There is no model here." : null),
 
@@ -186,14 +186,14 @@ export const attention = {
     function sentence(now, l, h) {
       const found1 = now.found[l][h], even = now.even[l], name = role(found1, even);
       const far = found1.distance === undefined ? "" : ` On average its weight is ${found1.distance.toFixed(1)} tokens away.`;
-      const spread = ` Spread: ${percent(found1.entropy)} of what even weights have.`;
+      const spread = ` Spread: ${percent(found1.entropy)} of that of uniform attention.`;
       const others = SHARES.filter((each) => each in found1 && each !== name && found1[each] - even[each] > 0.05)
-        .map((each) => `${ROLES[each][1]} ${percent(found1[each])} (even: ${percent(even[each])})`);
-      const more = others.length ? ` Beside that: ${others.join("; ")}.` : "";
+        .map((each) => `${ROLES[each][1]} ${percent(found1[each])} (uniform: ${percent(even[each])})`);
+      const more = others.length ? ` Also: ${others.join("; ")}.` : "";
       const where = " Counted on this text, over its ordinary tokens.";
       if (name === "broad") return `On this text the head spreads its weight over nearly all that a token may see.${spread}${far}${more}${where}`;
-      if (name === "mixed") return `On this text the head has none of the simple roles: no share is far above what even weights would give.${spread}${far}${more}${where}`;
-      return `On this text the head looks above all at ${ROLES[name][1]}${name === "first" ? `, “${shown(now.keys[0])}”` : ""}: ${percent(found1[name])} of the weight; even weights would give ${percent(even[name])}.${far}${spread}${more}${where}`;
+      if (name === "mixed") return `On this text the head has none of the simple roles: no share is far above that of uniform attention.${spread}${far}${more}${where}`;
+      return `On this text the head mostly attends to ${ROLES[name][1]}${name === "first" ? `, “${shown(now.keys[0])}”` : ""}: ${percent(found1[name])} of the weight; uniform attention would give ${percent(even[name])}.${far}${spread}${more}${where}`;
     }
 
     /** The tokens of the text; of the chosen one, what it looks at. */
@@ -213,13 +213,13 @@ export const attention = {
           el("p", { class: "label" }, "Read"), list(now.keys, { share, special: now.special }));
       }
       if (token === null) {
-        section.append(el("p", { class: "soft small" }, "Press a token to see what it looks at."));
+        section.append(el("p", { class: "soft small" }, "Press a token to see what it attends to."));
         return section;
       }
       const order = now.keys.map((_, k) => k).sort((a, b) => weight(now, token, b) - weight(now, token, a) || a - b).slice(0, TOP);
       section.append(figure(bars(order.map((k) => ({ name: `${shown(now.keys[k])} · ${k}`, value: weight(now, token, k) })),
-        { label: `What ${shown(now.queries[token])} looks at: ${order.map((k) => `${shown(now.keys[k])} ${percent(weight(now, token, k))}`).join(", ")}` }),
-      `What “${shown(now.queries[token])}”, token ${token}, looks at (with the place of each)`, "attention-token"));
+        { label: `What ${shown(now.queries[token])} attends to: ${order.map((k) => `${shown(now.keys[k])} ${percent(weight(now, token, k))}`).join(", ")}` }),
+      `What “${shown(now.queries[token])}”, token ${token}, attends to (with positions)`, "attention-token"));
       return section;
     }
 
@@ -275,7 +275,7 @@ export const attention = {
         }
       }
       return figure(svg("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "img",
-        "aria-label": token === null ? "All weights above 8 % as lines" : `What ${shown(now.queries[token])} looks at, as lines` },
+        "aria-label": token === null ? "All weights above 8 % as lines" : `What ${shown(now.queries[token])} attends to, as lines` },
       svg("g", { class: ROLES[name][0] }, ties),
       now.queries.map((piece, q) => svg("text", { class: `end${token === null || q === token ? "" : " soft"}`, x: left, y: q * step + 17, click: () => pick(q) }, label(piece))),
       now.keys.map((piece, k) => svg("text", { x: right, y: k * step + 17 }, label(piece)))),

@@ -8,8 +8,8 @@ const CELL = 9;
 export const corruption = {
   id: "corruption",
   title: "Corruption",
-  invite: "What an objective hides or changes in a text before the model learns from it.",
-  lead: "What a model is given to read, and what it is to say: a text before and after an objective has prepared it. Every token that is predicted is marked.",
+  invite: "What a training objective hides or changes in a text.",
+  lead: "A text before and after the training objective has changed it: the input of the model and its targets. Tokens that the model must predict are marked.",
 
   cannot(model, site) {
     if (!site.files.includes(FILE)) return "The prepared texts were not written with these pages.";

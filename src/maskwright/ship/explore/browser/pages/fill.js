@@ -8,7 +8,7 @@ const SAMPLE = "The king shall not speak of love and death tonight.";
 export const fill = {
   id: "fill",
   title: "Fill masks",
-  invite: "Hide a word; see what the model puts in its place, and when it learned that.",
+  invite: "Hide a word and see the predictions of the model, at each checkpoint.",
   lead: "Click a token to hide it, or write the mask token into the text. The bars are the model's predictions; the hidden token is green.",
 
   cannot(model) {

@@ -9,8 +9,8 @@ const GREEDY = { temperature: 0, topK: 0, topP: 1, seed: 0 };
 export const generate = {
   id: "generate",
   title: "Generation",
-  invite: "Write with it token by token, and move the settings that choose.",
-  lead: "The model writes one token at a time. Move the settings and see which tokens it draws from; press a bar to take that token yourself, or a token of the text to go back to it.",
+  invite: "Generate text token by token and change the sampling settings.",
+  lead: "The model generates one token at a time. Change the sampling settings to see which tokens it samples from. Select a bar to use that token, or a token of the text to go back to it.",
 
   cannot(model) {
     if (model === null) return "There is no model here.";

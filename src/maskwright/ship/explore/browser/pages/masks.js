@@ -11,8 +11,8 @@ const NARROW = 2;
 export const masks = {
   id: "masks",
   title: "Who sees whom",
-  invite: "The attention mask: what decides what a model can do.",
-  lead: "The attention mask says which positions each position attends to, and so what the model can be asked. A strong colour: attended to directly in this layer. A pale colour: reached through the layers below it.",
+  invite: "The attention mask: which positions attend to which.",
+  lead: "The attention mask says which positions each position attends to. Strong colour: directly, in this layer. Pale colour: indirectly, through earlier layers.",
 
   cannot(model, site) {
     return site.files.includes(FILE) ? null : "The masks were not written with these pages.";
@@ -102,7 +102,7 @@ export const masks = {
       const about = data.objectives.find(({ name }) => name === settings.objective).about;
       const parts = [el("p", { class: "small" }, about)];
       if (Object.values(row.stacks).flat().some(([pattern]) => pattern === "apart")) parts.push(el("p", { class: "small" },
-        "A state has two halves: one has read what stands to the left, the other what stands to the right, and neither reads the other."));
+        "A hidden state has two halves: one reads the text from left to right, the other from right to left, and they do not mix."));
       if (cell.refused) parts.push(refusal(cell.refused, example && el("p", { class: "small" },
         `Drawn below as if it were not: a row of ${settings.objective} as ${learner.name} learns by it, with the mask of ${row.name}.`)));
       if (example !== null) {
@@ -132,7 +132,7 @@ export const masks = {
         if (drawn.across !== null) {
           const length = drawn.encoder[0].length;
           boxes.push(matrix({
-            title: "across: what the decoder sees of the encoder", name: "mask-across", direct: drawn.across,
+            title: "cross-attention: from decoder to encoder", name: "mask-across", direct: drawn.across,
             felt: reachAcross(drawn.decoder.slice(0, within(drawn.decoder.length)), drawn.across, reach(drawn.encoder, length), length),
             queries: text.decoder, keys: text.encoder, groups: decoder.documents, targets: [], position: settings.position,
             press: (n) => set("position", "position", n),
@@ -156,12 +156,12 @@ export const masks = {
       const query = Math.min(settings.position, direct.length - 1);
       const signs = text[side] ?? text.encoder;
       const sees = places(direct[query], signs), feels = places(through[query], signs);
-      const parts = [`Position ${query} (${signs[query]}) sees ${sees || "nothing"}`];
-      if (feels !== sees) parts.push(`through the layers it feels ${feels}`);
+      const parts = [`Position ${query} (${signs[query]}) attends to ${sees || "nothing"}`];
+      if (feels !== sees) parts.push(`through all layers shown, information from ${feels} reaches it`);
       const queryTargets = targets.filter(([place]) => place === query);
       for (const [, target] of queryTargets) {
         if (example.decoder !== null) {
-          const next = target < direct.length ? `, which stands at ${target} and is ${through[query][target] ? "seen" : "not seen"}` : "";
+          const next = target < direct.length ? `, which stands at ${target} and is ${through[query][target] ? "visible" : "not visible"} to it` : "";
           parts.push(`it predicts the next token${next}`);
         } else if (target < 0) parts.push(`it predicts “${data.signs[-1 - target] ?? "another token"}”`);
         else parts.push(`it predicts ${letter(target, example)} of place ${target}, ${visible(example, through, query, target, leaks)}`);
@@ -176,7 +176,7 @@ export const masks = {
         el("tbody", {}, data.objectives.filter(({ name }) => name !== data.reading).map(({ name }) => el("tr", {}, el("th", { scope: "row" }, name), rows.map((row) => {
           const { refused } = row.cells[name];
           const here = row.name === settings.row && name === settings.objective;
-          const words = refused ? (refused.leak ? "would see its target" : "does not fit") : "learns by it";
+          const words = refused ? (refused.leak ? "target visible" : "does not fit") : "learns by it";
           return el("td", {}, el("button", {
             type: "button", class: refused ? (refused.leak ? "leak" : "out") : "fits", "aria-pressed": here ? "true" : "false",
             "aria-label": `${name}, ${row.name}: ${words}`, title: refused ? refused.what : words,
@@ -222,10 +222,10 @@ function signsOf(example, signs) {
 function visible(example, through, query, target, leaks) {
   if (target >= example.tokens.length) return "which it does not read";
   const there = example.tokens[target];
-  if (!through[query][target]) return "which it does not see";
-  if (there === target && leaks(query, target)) return "and sees it, so that there is nothing to predict";
-  if (there === target) return "and sees it: it was left as it is, on purpose";
-  return "where it sees another token put in its place";
+  if (!through[query][target]) return "which is not visible to it";
+  if (there === target && leaks(query, target)) return "which is visible to it, so that there is nothing to predict";
+  if (there === target) return "which is visible to it: this token was left unchanged on purpose";
+  return "in whose place it reads another token";
 }
 
 /** Places with a 1, as ranges. */
@@ -250,11 +250,11 @@ function matrix({ title, name, direct, felt, queries, keys = queries, groups, ta
   let words = 0;
   const above = keys.map((sign) => (sign.length > 2 ? 12 + 12 * (words++ % 2) : 0));
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "group",
-    "aria-label": `${title}: ${count} of ${direct.length * keys.length} pairs are seen` },
-    svg("text", { class: "soft", x: LEFT, y: 12 }, "is seen →"), svg("text", { class: "soft", x: 2, y: TOP - 8 }, "sees ↓"),
+    "aria-label": `${title}: ${count} of ${direct.length * keys.length} pairs are visible` },
+    svg("text", { class: "soft", x: LEFT, y: 12 }, "key →"), svg("text", { class: "soft", x: 2, y: TOP - 8 }, "query ↓"),
     keys.map((sign, key) => svg("text", { class: "soft middle tiny", x: LEFT + key * CELL + CELL / 2 - 1, y: TOP - 6 - above[key] }, sign)),
     direct.map((row, query) => svg("g", { class: `${KINDS[Math.max(0, groups[query] - 1) % 3]} ${query === position ? "here" : ""}`,
-      ...pressable(`position ${query}, ${queries[query]}: sees ${places(row, keys) || "nothing"}`, () => press(query)) },
+      ...pressable(`position ${query}, ${queries[query]}: attends to ${places(row, keys) || "nothing"}`, () => press(query)) },
       svg("rect", { class: "unseen", x: 2, y: TOP + query * CELL, width: LEFT - 8, height: CELL - 2, rx: 3 }),
       svg("text", { class: "end tiny", x: LEFT - 10, y: TOP + query * CELL + 14 }, queries[query]),
       Array.from(row, (seen, key) => {
@@ -267,12 +267,12 @@ function matrix({ title, name, direct, felt, queries, keys = queries, groups, ta
 }
 
 function legend({ read, decoder, documents }, red) {
-  const parts = ["A row is a position that sees, a column one that is seen.", "Letters are tokens of the text, words are signs that stand for none."];
+  const parts = ["Rows are queries, columns are keys: a filled cell means that the query attends to the key.", "Letters are tokens of the text, words are special tokens."];
   if (read.length) parts.push(decoder === null
     ? "Framed: the place of the token that this row predicts."
     : "Framed: where the token that this row predicts stands in what the decoder reads.");
-  if (red) parts.push("Red: it is seen, so that there is nothing to predict.");
-  if (Math.max(...documents) > 1) parts.push("Each document has its own colour, and is blind to the others.");
+  if (red) parts.push("Red: the target is visible to its query, so that there is nothing to predict.");
+  if (Math.max(...documents) > 1) parts.push("Each document has its own colour; documents do not attend to each other.");
   return el("p", { class: "soft small" }, parts.join(" "));
 }
 

@@ -21,8 +21,8 @@ const VIEWS = { sequence: classes, choice: classes, token: tags, span: answers, 
 export const task = {
   id: "task",
   title: "Task",
-  invite: "Ask it about a text of your own, and see which words decided.",
-  lead: "The answer of this model, and the words of the text that decide it.",
+  invite: "Predict for a text of your own and see which words the prediction depends on.",
+  lead: "The prediction of the model, and the words it depends on.",
 
   cannot(model) {
     if (model === null) return "There is no model here.";
@@ -223,7 +223,7 @@ function tags(result, [text], target, choose) {
   body.append(letters.slice(at).join(""));
   const summary = items.length ? items.slice(0, 12).map((item) => `${item.text}: ${item.type}`).join(", ") : "nothing is marked";
   return { elements: [el("p", { class: "soft" }, result.spans === null ? "Each word with its tag. Press one to weigh the words for it."
-    : items.length ? "What is marked, and how sure the model is. Press one to weigh the words for it." : "The model marks nothing in this text."), body], said: summary, target: wanted };
+    : items.length ? "Marked spans with the confidence of the model. Select one to see which words count for it." : "The model marks nothing in this text."), body], said: summary, target: wanted };
 }
 
 function answers(result, [, context], target, choose) {

@@ -10,8 +10,8 @@ const TONES = 4;
 export const tokenizer = {
   id: "tokenizer",
   title: "Tokenizer",
-  invite: "How a text is cut into tokens, and how that was learned, merge by merge.",
-  lead: "A model reads numbers. This is how its tokenizer cuts a text into pieces, the number of each, and how it came to cut there.",
+  invite: "How a text is split into tokens, merge by merge.",
+  lead: "The tokenizer splits a text into tokens. Each token has an id, the number that the model reads.",
 
   cannot: (model) => (model === null ? "There is no model here." : null),
 
@@ -100,8 +100,8 @@ export const tokenizer = {
 
     // ------------------------------------------------------------------------------- merges
     function replay({ merges, changes, states, whole }) {
-      if (!merges) return [el("h3", {}, "How it cuts this text"), el("p", { class: "soft" }, "Every character is a token by itself: it learned only which ones there are.")];
-      const title = el("h3", {}, "How it learned to cut this text");
+      if (!merges) return [el("h3", {}, "How this text is split"), el("p", { class: "soft" }, "Every character is a token.")];
+      const title = el("h3", {}, "How this text is split, merge by merge");
       if (!changes.length) return [title, el("p", { class: "soft" }, `None of its ${merges.toLocaleString("en")} merges joins anything here.`)];
       const pieces = el("div"), status = el("p", { "aria-live": "polite" });
       const chart = el("div");

@@ -12,8 +12,8 @@ const AXES = [["tokens", "tokens read"], ["step", "steps"], ["seconds", "seconds
 export const training = {
   id: "training",
   title: "Training",
-  invite: "The loss of the run, beside models that know nothing.",
-  lead: "How the loss fell, between the lines that need no model: guessing evenly, and guessing by how often each token occurs. A run that is training is drawn as it goes on.",
+  invite: "The loss curves of the run and two baselines.",
+  lead: "Loss over the steps of training, with two baselines: uniform guesses every token equally often, unigram by its frequency. A run in progress is updated live.",
 
   cannot(model, site) {
     return site.runs?.length ? null : "There is no run here: name the folder that a pretraining or a fine-tuning wrote.";
@@ -65,7 +65,7 @@ export const training = {
       summary.replaceChildren(...courses.map(standing));
       const pictures = charts(courses, { ...settings, width: root.clientWidth || 720 });
       curves.replaceChildren(...(pictures.length ? pictures
-        : [el("p", { class: "notice" }, courses.length ? "No step is written down yet; a journal is written every few kilobytes." : "No run is chosen.")]));
+        : [el("p", { class: "notice" }, courses.length ? "No steps yet: the log is written every few kilobytes." : "No run is chosen.")]));
       if (focused >= 0) curves.querySelectorAll("button")[focused]?.focus();
       drawSamples(courses);
     }
@@ -78,7 +78,7 @@ export const training = {
         step === undefined ? "no step yet" : `step ${step.toLocaleString("en")}${of ? ` of ${of.toLocaleString("en")}` : ""}`,
         Number.isFinite(train.tokens.at(-1)) ? `${count(train.tokens.at(-1))} tokens` : null,
         Number.isFinite(last) ? `held-out loss ${last.toFixed(3)}` : null,
-        Number.isFinite(last) && unigram <= uniform ? `${Math.abs(unigram - last).toFixed(2)} nats ${last < unigram ? "below" : "above"} the unigram line` : null,
+        Number.isFinite(last) && unigram <= uniform ? `${Math.abs(unigram - last).toFixed(2)} nats ${last < unigram ? "below" : "above"} the unigram baseline` : null,
         course.skipped ? `${course.skipped} steps skipped` : null,
       ].filter(Boolean).join(" · ");
       return el("p", { class: "small" }, el("strong", {}, run.name), ` ${about.objective ? `(${about.objective}) ` : ""}${line}`);
@@ -305,13 +305,13 @@ function charts(courses, { axis, logarithmic, width }) {
   const decides = courses.find((course) => course.decides !== null)?.decides;
   const others = [
     chart({
-      ...small, title: "Held-out tokens predicted right", name: "right", fromZero: true, say: share,
+      ...small, title: "Accuracy on held-out tokens", name: "right", fromZero: true, say: share,
       lines: courses.flatMap((course, n) => [["first guess", "top1", ""], ["in five", "top5", "three"]].map(([what, key, single]) => ({
         name: named(course, what), kind: kind(n, single), dots: true, dashed: !alone && key === "top5",
         points: course.over(axis, course.evaluations.step, course.evaluations[key]) }))),
       references: alone ? [{ name: "unigram", y: number(courses[0].about.references.unigram_top1) }] : [],
     }),
-    of(`${decides ?? ""} told apart (0.5 is chance)`, "apart", (c) => c.over(axis, c.evaluations.step, c.evaluations.told_apart), { line: { dots: true } }),
+    of(`${decides ?? ""} ROC AUC (0.5 is chance)`, "apart", (c) => c.over(axis, c.evaluations.step, c.evaluations.told_apart), { line: { dots: true } }),
     ...parts.map((part) => of(`Loss of the part “${part}”`, "part", (c) => {
       const series = c.train.parts.get(part) ?? { step: [], y: [] };
       return c.over(axis, series.step, series.y);
@@ -332,7 +332,7 @@ function epochsOf(run, { measure, method, chosen, seeds }, width) {
   const small = { across: "epochs", width: Math.max(280, Math.min(440, width)), height: 240 };
   const drawn = [
     chart({ ...small, title: `${measure ?? "figure"} on validation data`, name: "validation", say: three, lines: lines("validation") }),
-    chart({ ...small, title: "Loss of training", name: "epoch-loss", say: three, fromZero: true, lines: lines("loss") }),
+    chart({ ...small, title: "Training loss", name: "epoch-loss", say: three, fromZero: true, lines: lines("loss") }),
   ].filter(Boolean);
   return el("section", {}, el("h3", {}, `${run.name}${method ? `, fine-tuned: ${method}` : ""}`),
     drawn.length ? el("div", { class: "columns" }, drawn) : el("p", { class: "soft" }, "Its file has no figures by epoch."));

@@ -17,8 +17,8 @@ const MODES = [["texts", "Texts of your own"], ["words", "Words of the vocabular
 export const vectors = {
   id: "vectors",
   title: "Vectors",
-  invite: "Which texts and words lie near each other.",
-  lead: "A model turns words and texts into lists of numbers. What it takes for alike lies close together.",
+  invite: "Which texts and words are similar.",
+  lead: "A model represents words and texts as vectors. Similar vectors lie close together.",
 
   cannot(model) {
     if (model === null) return "There is no model here.";
