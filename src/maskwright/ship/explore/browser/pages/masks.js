@@ -29,8 +29,8 @@ export const masks = {
       layer: wholeWithin(state.layer, 1, 999, 1), position: wholeWithin(state.position, 0, 999, null),
     };
     const controls = el("div"), picture = el("div"), table = el("div");
-    root.append(controls, picture, el("h3", {}, "What each can learn by"),
-      el("p", { class: "soft small" }, "Asked of the objectives' own checks. Press one to see it."), table);
+    root.append(controls, picture, el("h3", {}, "Which objectives fit which family"),
+      el("p", { class: "soft small" }, "Leak: the target would be visible. Select a cell to see why."), table);
     const set = (name, key, value, whole = true) => {
       settings[name] = value;
       remember({ [key]: value === true ? "1" : value === false ? null : value });

@@ -36,12 +36,12 @@ export const training = {
 
     function controls() {
       const box = el("div", { class: "controls" },
-        choice({ label: "Across", options: AXES, value: settings.axis, change: (value) => {
+        choice({ label: "Horizontal axis", options: AXES, value: settings.axis, change: (value) => {
           settings.axis = value;
           remember({ axis: value });
           draw();
         } }).element,
-        check({ label: "logarithmic across", value: settings.logarithmic, change: (on) => {
+        check({ label: "logarithmic", value: settings.logarithmic, change: (on) => {
           settings.logarithmic = on;
           remember({ log: on ? "1" : null });
           draw();
@@ -98,7 +98,7 @@ export const training = {
       const keep = samples.querySelector("input");
       if (keep !== null && keep === document.activeElement && Number(keep.max) === steps.length - 1) return;
       show(at);
-      samples.replaceChildren(el("h3", {}, "What it wrote, or put in a hole"), steps.length > 1 ? slider({
+      samples.replaceChildren(el("h3", {}, "Samples during training"), steps.length > 1 ? slider({
         label: "After", min: 0, max: steps.length - 1, value: at, show: (n) => `step ${steps[n].toLocaleString("en")}`,
         input: (n) => {
           settings.at = n === steps.length - 1 ? null : steps[n];
@@ -306,7 +306,7 @@ function charts(courses, { axis, logarithmic, width }) {
   const others = [
     chart({
       ...small, title: "Accuracy on held-out tokens", name: "right", fromZero: true, say: share,
-      lines: courses.flatMap((course, n) => [["first guess", "top1", ""], ["in five", "top5", "three"]].map(([what, key, single]) => ({
+      lines: courses.flatMap((course, n) => [["top-1", "top1", ""], ["top-5", "top5", "three"]].map(([what, key, single]) => ({
         name: named(course, what), kind: kind(n, single), dots: true, dashed: !alone && key === "top5",
         points: course.over(axis, course.evaluations.step, course.evaluations[key]) }))),
       references: alone ? [{ name: "unigram", y: number(courses[0].about.references.unigram_top1) }] : [],
