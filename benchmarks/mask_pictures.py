@@ -83,10 +83,10 @@ def _panel(panel: MaskPanel, left: float) -> str:
                 f'<rect x="{place(left + j * CELL)}" y="{place(top + i * CELL)}" width="{side:g}"'
                 f' height="{side:g}" rx="2.5" class="{css}"/>'
             )
-    elements.append(text(left, top - 7, "is seen →", size=11))
-    sees = text(0, 0, "sees →", size=11)
+    elements.append(text(left, top - 7, "key →", size=11))
+    query = text(0, 0, "query →", size=11)
     turned = f"translate({place(left - 7)} {place(top)}) rotate(90)"
-    elements.append(f'<g transform="{turned}">{sees}</g>')
+    elements.append(f'<g transform="{turned}">{query}</g>')
     return "".join(elements)
 
 

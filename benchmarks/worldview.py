@@ -200,7 +200,7 @@ def last_evaluation(folder: Path) -> dict[str, float]:
 
 
 def curve_of(folder: Path) -> dict[str, Any]:
-    """Losses and evaluations of a run by step, and the lines to beat."""
+    """Losses and evaluations of a run by step, and the baselines."""
     records = checkpoints.read_journal(folder)
     evaluations = [each for each in records if each["kind"] == "evaluation"]
     references = json.loads((folder / "run.json").read_text()).get("references", {})

@@ -118,7 +118,7 @@ def curves(found: dict[str, Any]) -> str:
                 )
             )
         )
-    return beside(charts, "Loss of both twins over their steps, beside two lines to beat")
+    return beside(charts, "Loss of both twins over their steps, with two baselines")
 
 
 def temperatures(found: dict[str, Any]) -> str:

@@ -29,6 +29,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 SESSIONS = [
     ("README.md",),
     ("docs/first-task.md",),
+    ("docs/lesson.md",),
     ("docs/commands.md", "docs/explorers.md", "docs/exports.md"),
     ("docs/curation.md",),
 ]
@@ -132,6 +133,9 @@ SENTENCES = [
 
 def write_data(folder: Path) -> None:
     """Write small files under the names that the pages use."""
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,:;!?'-\n "
+    text = "\n".join(f"{letters[n % 52]} {s}" for n, s in enumerate(SENTENCES * 40))
+    (folder / "tinyshakespeare.txt").write_text(letters + text)
     for name in ("my-documents", "contracts"):
         (folder / name).mkdir()
         for number in range(3):
