@@ -27,6 +27,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from maskwright.base import privacy, threads
+from maskwright.base.calls import checked
 from maskwright.base.version import VERSION
 
 if TYPE_CHECKING:
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
     from maskwright.api import bench as bench
     from maskwright.api import compare as compare
     from maskwright.api import connect as connect
-    from maskwright.api import curate_files as curate  # noqa: F401
+    from maskwright.api import curate as curate
     from maskwright.api import doctor as doctor
     from maskwright.api import evaluate as evaluate
     from maskwright.api import experiment as experiment
     from maskwright.api import explore as explore
-    from maskwright.api import export_model as export  # noqa: F401
+    from maskwright.api import export as export
     from maskwright.api import fill_mask as fill_mask
-    from maskwright.api import finetune_file as finetune  # noqa: F401
-    from maskwright.api import generate_text as generate  # noqa: F401
+    from maskwright.api import finetune as finetune
+    from maskwright.api import generate as generate
     from maskwright.api import import_vectors as import_vectors
     from maskwright.api import load as load
     from maskwright.api import neighbours as neighbours
@@ -54,39 +55,19 @@ if TYPE_CHECKING:
     from maskwright.api import resume as resume
     from maskwright.api import serve as serve
     from maskwright.api import show as show
-    from maskwright.api import train_and_report as tokenizer  # noqa: F401
+    from maskwright.api import tokenizer as tokenizer
+    from maskwright.api import tokens as tokens
 
 privacy.turn_off_reports()
 __version__ = VERSION
 
-# Verb -> its function in `api`.
-VERBS = {
-    "adapt": "adapt",
-    "attention": "attention",
-    "bench": "bench",
-    "compare": "compare",
-    "connect": "connect",
-    "curate": "curate_files",
-    "doctor": "doctor",
-    "evaluate": "evaluate",
-    "experiment": "experiment",
-    "explore": "explore",
-    "export": "export_model",
-    "fill_mask": "fill_mask",
-    "finetune": "finetune_file",
-    "generate": "generate_text",
-    "import_vectors": "import_vectors",
-    "load": "load",
-    "neighbours": "neighbours",
-    "predict": "predict",
-    "pretrain": "pretrain",
-    "probe": "probe",
-    "quickstart": "quickstart",
-    "resume": "resume",
-    "serve": "serve",
-    "show": "show",
-    "tokenizer": "train_and_report",
-}
+# Names of functions of `api`.
+VERBS = (
+    *("adapt", "attention", "bench", "compare", "connect", "curate", "doctor", "evaluate"),
+    *("experiment", "explore", "export", "fill_mask", "finetune", "generate", "import_vectors"),
+    *("load", "neighbours", "predict", "pretrain", "probe", "quickstart", "resume", "serve"),
+    *("show", "tokenizer", "tokens"),
+)
 MODULES = ("api", "errors", "plugins")
 
 
@@ -94,7 +75,9 @@ def __getattr__(name: str) -> Any:
     if name in (*VERBS, "api", "plugins"):
         threads.prepare()  # before torch is loaded
     if name in VERBS:
-        return getattr(importlib.import_module("maskwright.api"), VERBS[name])
+        function = checked(getattr(importlib.import_module("maskwright.api"), name))
+        globals()[name] = function
+        return function
     if name in MODULES:
         return importlib.import_module(f"maskwright.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

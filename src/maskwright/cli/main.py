@@ -37,7 +37,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from maskwright import __version__
-from maskwright.base import catalogue, memory, threads
+from maskwright.base import calls, catalogue, memory, threads
 from maskwright.base.errors import (
     Finding,
     MaskwrightError,
@@ -52,16 +52,9 @@ from maskwright.base.terminal import harmless, harmless_lines, shell_word
 
 # Usual other names of options, understood by every verb that has the option.
 ALIASES = {
-    "--batch": ("--batch-size",),
-    "--epochs": ("--num-epochs",),
-    "--length": ("--max-length",),
-    "--measure": ("--metric",),
-    "--out": ("-o",),
-    "--rate": ("--lr", "--learning-rate"),
-    "--steps": ("--max-steps",),
-    "--tokens": ("--max-tokens", "--max-new-tokens"),
-    "--top": ("--top-k",),
-}
+    f"--{name}": tuple(f"--{alias.replace('_', '-')}" for alias in aliases)
+    for name, aliases in calls.ALIASES.items()
+} | {"--out": ("-o",)}
 # Whether an argument can replace a name in capitals in the examples of a verb.
 FITS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("MODEL", "RUN"), os.path.isdir),

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base import catalogue
+from maskwright.base.calls import RECIPE_SETTINGS
 from maskwright.base.config import NONE, hints_of, lines_of, read_table
 from maskwright.base.errors import ConfigError, Finding, UsageError, near, near_path
+from maskwright.base.storage.files import next_run_folder as next_run_folder
 from maskwright.base.terminal import harmless_lines
 
 # What makes pretraining need less memory.
@@ -97,26 +99,17 @@ class AsSetting(argparse.Action):
 
 def add_short_settings(parser: argparse.ArgumentParser, *, without: Sequence[str] = ()) -> None:
     """Add options for the usual settings of a recipe, in place of `--set`."""
-    for option, path, help_text in (
-        ("--rate", "training.optimizer.learning_rate", "learning rate at its peak"),
-        ("--batch", "training.batch", "rows per step"),
-        ("--length", "rows.length", "tokens per row"),
-        ("--budget", "training.budget", "how long: 10min, 5e6tokens, 1e15flops or 1000steps"),
-        ("--steps", "training.budget.steps", "number of steps"),
-        ("--minutes", "training.budget.minutes", "time in minutes"),
-        ("--seed", "training.seed", "random seed"),
-        ("--precision", "training.precision", "float32, bfloat16, float16 (on a GPU) or auto"),
-        ("--device", "training.device", "cpu, cuda, one of several as cuda:1, or auto"),
-    ):
+    for name, keyword in RECIPE_SETTINGS.items():
+        option = f"--{name}"
         if option not in without:
             parser.add_argument(
                 option,
                 action=AsSetting,
-                const=path,
-                dest=f"short {path}",
+                const=keyword.path,
+                dest=f"short {keyword.path}",
                 default=argparse.SUPPRESS,
                 metavar="VALUE",
-                help=f"{help_text}: --set {path}=VALUE",
+                help=f"{keyword.description}: --set {keyword.path}=VALUE",
             )
 
 
@@ -187,14 +180,6 @@ def parse_columns(a: argparse.Namespace) -> dict[str, list[str]]:
             )
         columns.setdefault(role, []).append(name)
     return columns
-
-
-def next_run_folder(name: str) -> Path:
-    """Return `runs/name-1`, or the same with the first number that is free."""
-    number = 1
-    while (path := Path("runs") / f"{name}-{number}").exists():
-        number += 1
-    return path
 
 
 def require_existing(path: Path | None, kind: str, command: str = "") -> None:

@@ -25,6 +25,7 @@ from maskwright.base.errors import Finding, shorten
 from maskwright.base.report import document
 from maskwright.base.report.document import Table
 from maskwright.base.terminal import counted, printer, shell_word
+from maskwright.text.corpus.in_memory import is_temporary
 from maskwright.text.tables.columns import GROUPS
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
@@ -225,7 +226,8 @@ def _command(
 ) -> str:
     """Return the command that trains on the rows as they were read here."""
     target = "MODEL" if model is None else shell_word(model)
-    words = [f"maskwright finetune {target} --data {shell_word(data)}"]
+    file = "FILE" if is_temporary(data) else shell_word(data)
+    words = [f"maskwright finetune {target} --data {file}"]
     words += [] if task is None else [f"--task {task}"]
     words += [option(role, name) for role, names in columns.items() for name in names]
     words += [f"--read {shell_word(setting)}" for setting in read.settings()]

@@ -37,6 +37,7 @@ from maskwright.learn.tasks.base.task_type import (
     Encoded,
     Outputs,
     TaskMetrics,
+    TaskReport,
     TaskType,
     task_for,
 )
@@ -83,6 +84,41 @@ class Predictions(NamedTuple):
     metrics: TaskMetrics
 
 
+class RowEvaluation(dict[str, Estimate]):
+    """The metrics of a fine-tuned model on labelled rows, each with its 95 % interval.
+
+    Attributes:
+        verdict: the comparison with the baselines, in a sentence.
+        mistakes: the rows with wrong predictions, the worst first, as mappings.
+        path: the folder with `evaluation.json` and the page; None if nothing was written.
+    """
+
+    def __init__(
+        self, metrics: Mapping[str, Estimate], verdict: str, report: TaskReport, path: Path | None
+    ) -> None:
+        super().__init__(metrics)
+        self.verdict, self.path = verdict, path
+        self.mistakes = [dict(vars(mistake)) for mistake in report.mistakes]
+
+    @property
+    def metrics(self) -> Mapping[str, Estimate]:
+        return self
+
+    @property
+    def page(self) -> Path | None:
+        """The page with the worst mistakes; None if nothing was written."""
+        return None if self.path is None else self.path / document.PAGE
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(f"{name} {estimate.render()}" for name, estimate in self.items())
+        return f"<evaluation: {metrics}; {len(self.mistakes):,} mistakes; {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        """Return verdict and metrics as an HTML table, for notebooks."""
+        rows = [("verdict", self.verdict), *((n, e.render()) for n, e in self.items())]
+        return document.render("model.html", rows=[*rows, ("mistakes", f"{len(self.mistakes):,}")])
+
+
 def evaluate_file(
     folder: Path | str,
     data: Path | str,
@@ -96,7 +132,7 @@ def evaluate_file(
     generalisation: bool = False,
     other_data: Sequence[Path | str] = (),
     stream: TextIO | None = None,
-) -> dict[str, Estimate]:
+) -> RowEvaluation:
     """Evaluate the fine-tuned model in `folder` on the labelled rows of `data`.
 
     The verdict compares the model with the baselines of its task on the same rows: fitted on its
@@ -118,7 +154,7 @@ def evaluate_file(
         stream: for the printed report; None: standard output.
 
     Returns:
-        Each metric of the task with its 95 % interval.
+        Each metric of the task with its 95 % interval, and the verdict and the mistakes.
 
     Raises:
         UsageError: a file, part or column does not exist, `out` has an evaluation already, or no
@@ -228,7 +264,7 @@ def evaluate_file(
             kind="evaluation",
         )
         document.publish(out, NAME, {**content, **facts}, shown_page, say)
-    return metrics
+    return RowEvaluation(metrics, judged.sentence, report, None if out is None else Path(out))
 
 
 def plain_estimates(estimates: Mapping[str, Estimate]) -> dict[str, Any]:

@@ -463,15 +463,20 @@ def open_engine(
     *,
     base: Path | str | None = None,
     precision: Precision = "auto",
+    device: str = "auto",
     runtime: str = TORCH,
 ) -> Engine:
-    """Open the model in `folder`; args as in `Engine` and `open_model`.
+    """Open the model in `folder`; args as in `Engine`, `open_model` and `choose`.
 
     Raises:
         UsageError: another runtime than "torch" for a bag of words; and as `open_model`.
     """
+    target = choose(precision, device).device  # refuses a device that is not there
     if base is not None or not is_bag_of_words(Path(folder)):
-        return Engine(open_model(folder, base=base), precision, runtime=runtime)
+        model = open_model(folder, base=base)
+        if device != "auto":
+            model.network.to(target)
+        return Engine(model, precision, runtime=runtime)
     if runtime != TORCH:
         raise UsageError(
             "a bag of words has no network that an engine could compute",

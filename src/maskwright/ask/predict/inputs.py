@@ -21,6 +21,13 @@ from maskwright.base.config import require
 from maskwright.base.errors import DataError, UsageError, near
 from maskwright.model.device.choices import TORCH
 from maskwright.text.corpus.files import KINDS
+from maskwright.text.corpus.in_memory import (
+    column_names,
+    column_values,
+    refuse_ragged,
+    refuse_repeated,
+    refuse_uncomputed,
+)
 
 WHERE = "predict"
 # Roles whose value is a list in each example.
@@ -73,18 +80,10 @@ def examples(
     if isinstance(inputs, str):
         _refuse_path(inputs)
         return iter([inputs])
-    _refuse_set(inputs, WHERE)
+    refuse_uncomputed(inputs, WHERE)
     if isinstance(inputs, Mapping):
         return _examples_of_mapping(inputs, names, roles)
-    if hasattr(inputs, "collect") and hasattr(inputs, "collect_schema"):
-        raise DataError(
-            "the table's rows have not been computed yet",
-            where=WHERE,
-            found=type(inputs).__name__,
-            wanted="a table with its rows",
-            do="collect it first: predict(table.collect())",
-        )
-    if (columns := _column_names(inputs)) is not None:
+    if (columns := column_names(inputs)) is not None:
         return _examples_of_table(inputs, columns, names, roles)
     if (row := _row_of_series(inputs, names)) is not None:
         return iter([row])
@@ -101,8 +100,8 @@ def listed(values: Any, where: str) -> list[Any]:
         UsageError: a set, which has no order.
         DataError: a table, a mapping, or not an iterable of one dimension.
     """
-    _refuse_set(values, where)
-    if isinstance(values, Mapping) or _column_names(values) is not None:
+    refuse_uncomputed(values, where)
+    if isinstance(values, Mapping) or column_names(values) is not None:
         raise DataError(
             "a table or a mapping, and texts are read",
             where=where,
@@ -114,13 +113,7 @@ def listed(values: Any, where: str) -> list[Any]:
         raise DataError(
             "no texts", where=where, found=repr(values)[:80], wanted="a text, or a list of texts"
         )
-    return _listed(values)
-
-
-def _refuse_set(values: Any, where: str) -> None:
-    if isinstance(values, set | frozenset):
-        type_name = type(values).__name__
-        raise UsageError("a set has no order", where=where, found=type_name, wanted="a list")
+    return column_values(values)
 
 
 def _refuse_path(text: str) -> None:
@@ -145,7 +138,7 @@ def _examples_of_mapping(
     mapping: Mapping[Any, Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> Iterator[Any]:
     """Yield the mapping as one example, or the rows of a mapping of columns."""
-    if tables := [name for name, value in mapping.items() if _column_names(value) is not None]:
+    if tables := [name for name, value in mapping.items() if column_names(value) is not None]:
         raise DataError(
             "tables by name, and not one table",
             where=WHERE,
@@ -186,29 +179,14 @@ def _is_column(value: Any, lists: bool) -> bool:
         return False
     if not lists:
         return True
-    cells = _listed(value)
+    cells = column_values(value)
     return bool(cells) and all(_is_column(cell, lists=False) for cell in cells)
-
-
-def _column_names(inputs: Any) -> list[Any] | None:
-    """Return the column names of a table; None if `inputs` is not a table."""
-    if isinstance(inputs, type) or not hasattr(inputs, "__getitem__"):
-        return None
-    for attribute in ("column_names", "columns"):  # `columns` of pyarrow are not names
-        names = getattr(inputs, attribute, None)
-        if names is None and attribute == "columns":
-            names = getattr(getattr(inputs, "schema", None), "names", None)
-        if names is not None and not callable(names) and not isinstance(names, str):
-            return list(names)
-    return None
 
 
 def _examples_of_table(
     table: Any, columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> Iterator[Any]:
-    if duplicates := sorted({str(name) for name in columns if columns.count(name) > 1}):
-        message, repeated_names = "two columns of the same name", ", ".join(duplicates)
-        raise DataError(message, where=WHERE, found=repeated_names, wanted="every name once")
+    refuse_repeated(columns, WHERE)
     _require_columns(columns, names, roles)
     return _rows({name: _cells(table[name], name) for name in columns if name in names})
 
@@ -217,27 +195,11 @@ def _cells(value: Any, name: str) -> list[Any]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         where, required = f"{WHERE}, column {name!r}", "a value for each example"
         raise DataError("no list", where=where, found=repr(value)[:80], wanted=required)
-    return _listed(value)
-
-
-def _listed(value: Iterable[Any]) -> list[Any]:
-    """Return the cells of a column as a list, of Python objects where it can convert them."""
-    for method in ("to_pylist", "tolist"):
-        if hasattr(value, method):
-            cells = getattr(value, method)()
-            return cells if isinstance(cells, list) else [cells]
-    return list(value)
+    return column_values(value)
 
 
 def _rows(columns: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
-    sizes = {name: len(cells) for name, cells in columns.items()}
-    if len(set(sizes.values())) > 1:
-        raise DataError(
-            "columns of different lengths",
-            where=WHERE,
-            found=", ".join(f"{name}: {size:,}" for name, size in sizes.items()),
-            wanted="a value for each example in every column",
-        )
+    refuse_ragged(columns, WHERE)
     return (
         {
             name: cell.tolist() if getattr(cell, "ndim", 0) == 1 else cell

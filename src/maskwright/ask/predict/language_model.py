@@ -11,20 +11,24 @@ result.
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack, get_args
+from typing import Any, NamedTuple, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.ask.predict.engine import Engine, open_engine, require_new_adapter
+from maskwright.ask.predict.explanation import Explanation, explain
 from maskwright.ask.predict.inputs import listed
 from maskwright.ask.predict.predictor import Answer, OnBad, Predictor, TaskPredictor
 from maskwright.ask.predict.shared_encoder import SharedEncoder, groups_of_one_base
 from maskwright.ask.predict.uncertain import UncertainRow, choose_uncertain
+from maskwright.base import calls
+from maskwright.base.config import require
 from maskwright.base.errors import DataError, Finding, IncompatibleError, Note, UsageError
 from maskwright.base.report import document
 from maskwright.learn.tasks.base.choices import (
@@ -56,6 +60,14 @@ class CutWarning(UserWarning):
     folder of the model has settings that are not known here."""
 
 
+class SearchResult(NamedTuple):
+    """A text that is similar to a query: its number among the texts, from 0, its score, itself."""
+
+    number: int
+    score: float
+    text: str
+
+
 class LanguageModel:
     """An opened model.
 
@@ -72,6 +84,10 @@ class LanguageModel:
             opened.network()  # chooses and compares the engine now, not at the first call
 
     # ------------------------------------------------------------------------------- abilities
+    def __fspath__(self) -> str:
+        """The folder, so that functions that take a folder take an opened model."""
+        return str(self._now.folder)
+
     def opened(self, adapter: str | None = None) -> Engine:
         """Return the opened model with a loaded adapter; None: with the active one."""
         return self._now if adapter is None else self._models[adapter]
@@ -395,6 +411,8 @@ class LanguageModel:
             vectors = unit_vectors(vectors[:, :dimensions])
         return vectors[0] if isinstance(texts, str) else vectors
 
+    encode = embed  # its name in sentence-transformers
+
     def embed_all(
         self, texts: str | Iterable[str], *, role: Role = "document"
     ) -> list[NDArray[np.float32]] | NDArray[np.float32]:
@@ -412,22 +430,59 @@ class LanguageModel:
             vectors = self._now.token_vectors(self._text_list(texts, "embed_all"), role, warn)
         return vectors[0] if isinstance(texts, str) else vectors
 
-    def similarity(self, query: str, texts: Iterable[str]) -> NDArray[np.float64]:
-        """Return the similarity (N,) of a query to each text, by the function of the model's
-        folder: of vectors, of sparse weights, or MaxSim of a multi-vector encoder.
+    def similarity(self, query: str | Iterable[str], texts: Iterable[str]) -> NDArray[np.float64]:
+        """Return the similarity of a query to each text, (N,), or of each of Q queries, (Q, N), by
+        the function of the model's folder: of vectors, of sparse weights, or MaxSim of a
+        multi-vector encoder.
 
         Raises:
             As `embed` and `embed_all`.
         """
+        query_list = self._text_list(query, "embed")
         text_list = self._text_list(texts, "embed")
         if "embed_all" in self.abilities:
-            assert self._now.late is not None
-            query_vectors = self.embed_all(query, role="query")
+            late = self._now.late
+            assert late is not None
             documents = self.embed_all(text_list)
-            return np.array([self._now.late.score(query_vectors, d) for d in documents])  # type: ignore[arg-type]
-        embedder = self._now.embedder(None)
-        vectors = embedder.vectors([query, *text_list], note=warn)
-        return embedder.task_type.compared(vectors[:1], vectors[1:])  # type: ignore[attr-defined]
+            queries = self.embed_all(query_list, role="query")
+            scores = np.array([[late.score(q, d) for d in documents] for q in queries])
+        else:
+            embedder = self._now.embedder(None)
+            vectors = embedder.vectors([*query_list, *text_list], note=warn)
+            compared = embedder.task_type.compared  # type: ignore[attr-defined]
+            count = len(query_list)
+            scores = np.stack([compared(vectors[n : n + 1], vectors[count:]) for n in range(count)])
+        return scores[0] if isinstance(query, str) else scores
+
+    def search(
+        self, query: str | Iterable[str], texts: Iterable[str], *, top: int = 10
+    ) -> list[SearchResult] | list[list[SearchResult]]:
+        """Return the `top` texts that are most similar to the query, the most similar first; of
+        several queries a list for each. Scores and errors as in `similarity`."""
+        require("top", top, 1, math.inf)
+        text_list = self._text_list(texts, "embed")
+        scores = np.atleast_2d(self.similarity(query, text_list))
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :top]
+        results = [
+            [SearchResult(int(n), float(row[n]), text_list[n]) for n in numbers]
+            for row, numbers in zip(scores, best, strict=True)
+        ]
+        return results[0] if isinstance(query, str) else results
+
+    def explain(self, text: str, *, label: str | None = None) -> Explanation:
+        """Compute what each word of a text adds to the probability of a label: the probability of
+        the text minus that of the text without the word. The model reads one text for each word.
+
+        Args:
+            label: one of `labels`; None: the most probable one.
+
+        Raises:
+            IncompatibleError: the model was not fine-tuned for a task.
+            UsageError: the task has no labels of whole texts, there is no such label, or the text
+                has no words.
+        """
+        (text,) = self._text_list(text, "explain")
+        return explain(self._task_predictor("as_trained"), text, label)
 
     def _require_room(self, texts: Sequence[str]) -> None:
         """Raise a `UsageError` if a text exceeds the model's context."""
@@ -542,10 +597,11 @@ NEEDS = {
 
 
 def load(
-    folder: Path | str,
+    folder: PathLike[str] | str,
     *,
     base: Path | str | None = None,
     precision: Precision = "auto",
+    device: str = "auto",
     engine: str = choices.TORCH,
 ) -> LanguageModel:
     """Open the model in `folder`: a run, a checkpoint, a result of `finetune`, a Hugging Face or
@@ -555,6 +611,7 @@ def load(
         base: the folder of an adapter's base; None: the one that the adapter names. The adapter
             gets the name "default" (see `set_adapter`).
         precision: of the computation; "auto" is bfloat16 on devices with matrix units for it.
+        device: "cpu", "cuda", one of several as "cuda:1", or "auto": a GPU if there is one.
         engine: computes hidden states: "torch", the native one; "onnxruntime" or "openvino"; or
             "onnxruntime-int8", which changes predictions. `LanguageModel.findings` reports how
             its states differ.
@@ -566,10 +623,12 @@ def load(
     """
     _require_precision(precision)
     choices.require_engine(engine)
-    opened = open_engine(folder, base=base, precision=precision, runtime=engine)
+    opened = open_engine(
+        Path(folder), base=base, precision=precision, device=device, runtime=engine
+    )
     for finding in opened.findings:
         if finding.severity == "warning":
-            warnings.warn(str(finding), CutWarning, stacklevel=2)
+            warn(finding)
     return LanguageModel(opened)
 
 
@@ -594,4 +653,5 @@ def nothing_to_answer(method: str) -> UsageError:
 
 
 def warn(finding: Finding) -> None:
-    warnings.warn(str(finding), CutWarning, stacklevel=4)
+    """Warn at the line of the caller."""
+    calls.warn(str(finding), CutWarning)

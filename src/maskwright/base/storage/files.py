@@ -344,6 +344,14 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:FEW_NAMES]) + ", …" * (len(names) > FEW_NAMES) or "nothing"
 
 
+def next_run_folder(name: str) -> Path:
+    """Return `runs/name-1`, or the same with the first number that is free."""
+    number = 1
+    while (path := Path("runs") / f"{name}-{number}").exists():
+        number += 1
+    return path
+
+
 @contextlib.contextmanager
 def os_errors_refused(where: Path) -> Iterator[None]:
     """Context that converts errors of the operating system by `refusal`."""

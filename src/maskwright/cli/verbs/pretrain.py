@@ -38,4 +38,4 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.api import pretrain
 
     out = a.out or options.next_run_folder(recipe.name)
-    options.print_model(pretrain(recipe, out, origin=run_of(a.recipe)), out)
+    options.print_model(pretrain(recipe, out, origin=run_of(a.recipe)).path, out)

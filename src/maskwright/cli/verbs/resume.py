@@ -33,4 +33,4 @@ def do(a: argparse.Namespace) -> None:
         settings = override(read(a.run / RECIPE), a.settings)
     from maskwright.api import resume
 
-    print_model(resume(a.run, settings=settings or ()), a.run)
+    print_model(resume(a.run, settings=settings or ()).path, a.run)

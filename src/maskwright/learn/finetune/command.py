@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from maskwright.base import catalogue
+from maskwright.base.calls import Keyword, takes
 from maskwright.base.config import fingerprint, lines_of
 from maskwright.base.errors import DataError, Finding, MaskwrightError, UsageError, near
 from maskwright.base.report import document
@@ -63,26 +63,39 @@ from maskwright.model.device import machine
 from maskwright.model.families.base.family import family
 from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model, open_weights
+from maskwright.text.corpus.in_memory import one_path
 from maskwright.text.tables import survey
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.rows import TRAIN, UNKNOWN
 
+_DESCRIPTIONS = lines_of(FinetuneRecipe)
+FINETUNE_KEYWORDS = {
+    field.name: Keyword(
+        str(field.type),
+        {} if field.default is dataclasses.MISSING else field.default,
+        _DESCRIPTIONS.get(field.name, ""),
+    )
+    for field in dataclasses.fields(FinetuneRecipe)
+    if field.name not in ("model", "data", "made_from")
+}
 
+
+@takes(FINETUNE_KEYWORDS)
 def finetune_file(
     model: Path | str,
     data: Path | str,
     out: Path | str,
     *,
     stream: TextIO | None = None,
-    **settings: Any,
+    **keywords: Any,
 ) -> Path:
     """Fine-tune `model` on the labelled rows of `data`, write the result to the new folder `out`
     and return the model folder. Prints how the data was read before training.
 
     Args:
         stream: receives the messages; None: standard output.
-        settings: the fields of a `FinetuneRecipe`, such as `seeds=1, method="lora"`.
+        keywords: the fields of a `FinetuneRecipe`, such as `seeds=1, method="lora"`.
 
     Raises:
         UsageError: a setting has an invalid value, or a folder or file does not exist.
@@ -90,40 +103,8 @@ def finetune_file(
         DataError: no task can be trained on the rows.
         OutputError: `out` has other content.
     """
-    if not isinstance(data, str | os.PathLike):
-        raise UsageError(
-            "labelled rows are read from a file",
-            where="data",
-            found=type(data).__name__,
-            wanted="the path of a file or a folder",
-            do="write them first: a table of pandas by to_csv, a list as a line of JSON for each",
-        )
-    recipe = FinetuneRecipe(model=os.fspath(model), data=os.fspath(data), **settings)
+    recipe = FinetuneRecipe(model=os.fspath(model), data=one_path(data, "data"), **keywords)
     return finetune_recipe(recipe, out, stream=stream)
-
-
-def _with_keywords(function: Callable[..., Path]) -> None:
-    """Add all fields of a recipe to the signature and the docstring of `function`."""
-    signature = inspect.signature(function)
-    parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    excluded = (*signature.parameters, "made_from")
-    fields = [f for f in dataclasses.fields(FinetuneRecipe) if f.name not in excluded]
-    for field in fields:
-        default = {} if field.default is dataclasses.MISSING else field.default
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(
-            inspect.Parameter(field.name, kind, default=default, annotation=field.type)
-        )
-    function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    descriptions = lines_of(FinetuneRecipe)
-    lines = "".join(f"        {f.name}: {descriptions.get(f.name, '')}\n" for f in fields)
-    placeholder = (
-        '        settings: the fields of a `FinetuneRecipe`, such as `seeds=1, method="lora"`.\n'
-    )
-    function.__doc__ = (function.__doc__ or "").replace(placeholder, lines)
-
-
-_with_keywords(finetune_file)
 
 
 def finetune_recipe(

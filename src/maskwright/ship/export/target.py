@@ -14,6 +14,7 @@ an error, and no folder is left.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from maskwright.base import catalogue
+from maskwright.base.calls import Keyword
+from maskwright.base.config import lines_of
 from maskwright.base.errors import Finding, Note
 from maskwright.base.report.document import Table
 
@@ -66,3 +69,16 @@ def target(name: str) -> ModuleType:
         UsageError: no such target; the message lists similar names.
     """
     return catalogue.load(CATALOGUE, name)
+
+
+def target_keywords() -> dict[str, Keyword]:
+    """Return the options of all targets as keywords; None: that of the target."""
+    keywords = {}
+    for name in targets():
+        options = target(name).Options
+        descriptions = lines_of(options)
+        for field in dataclasses.fields(options):
+            keywords[field.name] = Keyword(
+                f"{field.type} | None", None, descriptions.get(field.name, "")
+            )
+    return keywords

@@ -1,0 +1,89 @@
+"""Which words of a text speak for a label: the text is predicted once without each of its words.
+
+The difference of the probabilities is the weight of the word (occlusion; Zeiler and Fergus 2014,
+section 4, arXiv:1311.2901; for words Li et al. 2016, arXiv:1612.08220). It needs no gradients, so
+it applies to every method, also to a bag of words.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from maskwright.ask.predict.predictor import TaskPredictor
+from maskwright.base.errors import UsageError, near
+
+WORD = re.compile(r"\w+(?:['’\-]\w+)*")
+COLOURS = {True: "31,119,180", False: "230,125,30"}  # for and against the label
+
+
+class WordWeight(NamedTuple):
+    """A word with the offsets of its characters, and what it adds to the probability."""
+
+    word: str
+    start: int
+    end: int
+    weight: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The weight of each word of a text for the probability of a label. A notebook shows the text
+    with words for the label in blue and words against it in orange."""
+
+    text: str
+    label: str
+    probability: float
+    words: tuple[WordWeight, ...]
+
+    @property
+    def ranked(self) -> list[WordWeight]:
+        """The words by the size of their weights."""
+        return sorted(self.words, key=lambda word: -abs(word.weight))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{word.word} {word.weight:+.2f}" for word in self.ranked[:5])
+        return f"<{self.label} {self.probability:.2f}: {shown}>"
+
+    def _repr_html_(self) -> str:
+        most = max(0.02, *(abs(word.weight) for word in self.words))
+        pieces, end = [], 0
+        for word in self.words:
+            colour = f"rgba({COLOURS[word.weight > 0]},{0.7 * abs(word.weight) / most:.2f})"
+            pieces += [
+                Markup("{}").format(self.text[end : word.start]),
+                Markup('<span style="background:{}" title="{:+.3f}">{}</span>').format(
+                    colour, word.weight, word.word
+                ),
+            ]
+            end = word.end
+        pieces.append(Markup("{}").format(self.text[end:]))
+        title = Markup("<b>{}</b> {:.2f}: ").format(self.label, self.probability)
+        return f"<p>{title}{Markup('').join(pieces)}</p>"
+
+
+def explain(predictor: TaskPredictor, text: str, label: str | None) -> Explanation:
+    """As `LanguageModel.explain`."""
+    predictor.require_probabilities("explain")
+    labels = predictor.task_type.labels
+    if label is not None and label not in labels:
+        raise UsageError(
+            "no such label", where="label", found=repr(label), wanted=near(label, labels)
+        )
+    spans = [match.span() for match in WORD.finditer(text)]
+    if not spans:
+        raise UsageError("the text has no words", where="explain", found=repr(text)[:80])
+    without = [text[:start] + text[end:] for start, end in spans]
+    # A text of one word would be empty without it: a space is a text.
+    probabilities = predictor.predict_proba([text, *(rest or " " for rest in without)])
+    column = int(probabilities[0].argmax()) if label is None else labels.index(label)
+    whole = float(probabilities[0, column])
+    weights = [whole - float(p) for p in probabilities[1:, column]]
+    words = [
+        WordWeight(text[start:end], start, end, weight)
+        for (start, end), weight in zip(spans, weights, strict=True)
+    ]
+    return Explanation(text, labels[column], whole, tuple(words))
