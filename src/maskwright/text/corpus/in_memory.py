@@ -57,11 +57,11 @@ def as_files(
             _refuse_texts_as_paths(data, argument)
         yield data
         return
-    parts = data if _is_parts(data) else {"": data}
-    rows = {name: rows_of(table, argument, texts=texts) for name, table in parts.items()}
+    tables = data if _is_parts(data) else {"": data}
+    rows = {name: rows_of(table, argument, texts=texts) for name, table in tables.items()}
     with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
-        path = Path(folder) / ("data.jsonl" if "" in parts else "data")
-        digests = [_write(path / f"{n}.jsonl" if n else path, part) for n, part in rows.items()]
+        path = Path(folder) / ("data.jsonl" if "" in tables else "data")
+        digests = [_write(path / f"{n}.jsonl" if n else path, table) for n, table in rows.items()]
         kept = None
         if kept_beside is not None:
             digest = hashlib.sha256("".join(digests).encode()).hexdigest()[:8]
@@ -88,8 +88,8 @@ def row_names(text: str, path: Path, argument: str) -> str:
     """Replace lines of the file or folder `path` in a text by rows of the argument."""
 
     def name(match: re.Match[str]) -> str:
-        part, number = match.groups()
-        data = f"{argument}[{part!r}]" if part else argument
+        split, number = match.groups()
+        data = f"{argument}[{split!r}]" if split else argument
         return f"{data}, row {number}" if number else data
 
     pattern = rf"(?:\S*/)?{re.escape(path.name)}(?:/(\w+)\.jsonl)?(?:(?::|, line )(\d+))?"
