@@ -156,6 +156,10 @@ UNUSUAL = {
     "longformer": {"global_attention": "first"},
     "led": {"global_attention": "answer"},
     "big_bird": {"random": "fresh"},
+    "static-vectors": {
+        **{"subword_buckets": 50, "shortest_subword": 2, "longest_subword": 4},
+        "max_characters": 9,
+    },
     "t5": {"tie_word_embeddings": False, "lm_head_is_shared": True},
 }
 

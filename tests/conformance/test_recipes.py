@@ -18,6 +18,7 @@ from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base import catalogue, config
 from maskwright.base.budget import Budget
 from maskwright.base.config import to_toml
+from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.learn.pretrain import build, checkpoints, run
 from maskwright.learn.pretrain.rows import check_length, untrained_positions
 from maskwright.learn.recipes.base.find import BUILT_IN, find
@@ -34,6 +35,9 @@ from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.config import Learned
 from maskwright.model.nn.transformer import Transformer
+from maskwright.model.opening.open import open_model
+from maskwright.ship.explore.bundle import bundle_files
+from maskwright.ship.export.run import export_model
 from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.tokenizer.file.roles import roles_by_table
 from maskwright.text.tokenizer.training.train import TokenizerChoice
@@ -161,7 +165,9 @@ def test_a_published_recipe_has_the_published_number_of_parameters(name: str) ->
 
 
 def test_every_family_and_every_pretraining_objective_has_a_mini() -> None:
-    recipes = [find(name) for name in (*MINIS, "word2vec", "glove", "vit-tiny")]  # which are small
+    recipes = [
+        find(name) for name in (*MINIS, "word2vec", "fasttext", "glove", "vit-tiny")
+    ]  # which are small
     families = {r.model.family for r in recipes if isinstance(r.model, FamilyModel)}
     assert families == set(catalogue.names("families"))
     objectives = {recipe.objective.name for recipe in recipes}
@@ -201,7 +207,7 @@ def test_minis_share_their_budget(name: str) -> None:
         assert all(b.attention.heads == 4 for b in stack.blocks)
 
 
-@pytest.mark.parametrize("name", MINIS)
+@pytest.mark.parametrize("name", [*MINIS, "fasttext"])
 def test_a_mini_trains_and_is_saved_as_its_family(
     name: str, text: Path, teacher: Path, tmp_path: Path
 ) -> None:
@@ -219,8 +225,8 @@ def test_a_mini_trains_and_is_saved_as_its_family(
     lines = checkpoints.read_journal(tmp_path / "run")
     assert [r["step"] for r in lines if r["kind"] == "train"] == [1, 2]
     assert [r["step"] for r in lines if r["kind"] == "evaluation"] == [2]
-    # The softmax of ELMo belongs to its objective: the model fills and writes nothing.
-    assert any(r["kind"] == "sample" for r in lines) is (name != "elmo-mini")
+    # The softmax of these belongs to the objective: the models fill and write nothing.
+    assert any(r["kind"] == "sample" for r in lines) is (name not in ("elmo-mini", "fasttext"))
     assert (tmp_path / "run" / "report.html").is_file()
     # What a user asks of such a run.
     assert np.isfinite(evaluate_text(tmp_path / "run").figures.loss)
@@ -231,3 +237,14 @@ def test_a_mini_trains_and_is_saved_as_its_family(
         vectors = loaded.model.tokens(torch.tensor(numbers))[:, 0]
     assert nearest != word
     assert cosine == pytest.approx(float(torch.cosine_similarity(*vectors, dim=0)), abs=1e-4)
+    unknown = word + word  # only what reads characters has a vector for it
+    if recipe.tokenizer.spelled:
+        assert neighbours(last, [unknown], top=1)
+        with pytest.raises(IncompatibleError):
+            export_model(last, tmp_path / "onnx", to="onnx")
+        with pytest.raises(IncompatibleError) as no_page:
+            bundle_files(open_model(last))
+        assert no_page.value.where == str(last)
+    else:
+        with pytest.raises(UsageError):
+            neighbours(last, [unknown], top=1)

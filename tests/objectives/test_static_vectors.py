@@ -13,6 +13,8 @@ from maskwright.ask.analysis.attention import attention
 from maskwright.ask.analysis.neighbours import neighbours as nearest
 from maskwright.base.errors import DataError, IncompatibleError, OutputError, UsageError
 from maskwright.model.checkpoint import word_vectors
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.initialise import build
 from maskwright.model.objectives.base.spec import member_of
 from maskwright.model.objectives.base.word_windows import neighbours
 from maskwright.model.opening.import_vectors import import_vectors
@@ -136,6 +138,10 @@ def test_a_model_with_layers_and_a_text_of_single_words_are_refused() -> None:
         with pytest.raises(IncompatibleError) as refused:
             member.build(bert(), member.options(), VOCABULARY)
         assert refused.value.where == "model"
+    keys = {"vocab_size": VOCABULARY.size, "hidden_size": 4, "subword_buckets": 9}
+    with pytest.raises(IncompatibleError) as refused:
+        member.build(build(family("static-vectors").config(keys)), member.options(), VOCABULARY)
+    assert refused.value.where == "model.settings.subword_buckets"
     built = objective("glove")
     built.use_corpus([FixedStore(np.array([[7], [8]]))], lambda: np.zeros(VOCABULARY.size))
     with pytest.raises(IncompatibleError) as refused:

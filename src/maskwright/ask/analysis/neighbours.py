@@ -11,10 +11,9 @@ from torch.nn.functional import normalize
 
 from maskwright.base.config import require
 from maskwright.base.errors import UsageError, near
-from maskwright.model.nn.stack import EmbeddingTable
+from maskwright.model.nn.characters import SpelledVectors
 from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model
-from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 MOST_WORDS = 20_000  # among which similar ones are looked for
 
@@ -29,31 +28,46 @@ def neighbours(
     Layers are not used: for a model with layers these are its input vectors.
 
     Raises:
-        UsageError: a word is not in the vocabulary.
+        UsageError: a word is not in the vocabulary, and the model does not read its characters.
     """
     require("top", top, 1, 1000)
     opened = model if isinstance(model, Model) else open_model(model)
     tokenizer = opened.tokenizer
-    tokens, ids = opened.network.tokens, torch.arange(tokenizer.vocabulary_size)
-    # One word in each row, as some vectors are made of all tokens of a word.
-    vectors = tokens.weight[ids] if isinstance(tokens, EmbeddingTable) else tokens(ids[:, None])
-    table = normalize(vectors.float().flatten(1))
-    added, taken = ([_number(tokenizer, word) for word in group] for group in (words, minus))
-    cosines = table @ normalize(table[added].sum(0) - table[taken].sum(0), dim=0)
-    cosines[[*added, *taken, *tokenizer.special_ids]] = -torch.inf
+    table = normalize(opened.network.word_vectors(tokenizer.vocabulary_size).float())
+    ids = {word: _ids(opened, word) for word in (*words, *minus)}
+    total = sum(
+        sign * (table[ids[word][0]] if len(ids[word]) == 1 else _spelled(opened, ids[word]))
+        for sign, group in ((1, words), (-1, minus))
+        for word in group
+    )
+    assert isinstance(total, torch.Tensor)
+    cosines = table @ normalize(total, dim=0)
+    known = [numbers[0] for numbers in ids.values() if len(numbers) == 1]
+    cosines[[*known, *tokenizer.special_ids]] = -torch.inf
     best = cosines.topk(min(top, len(cosines)))
     pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return [(tokenizer.vocabulary[n], cosine) for n, cosine in pairs if cosine > -1.5]
 
 
-def _number(tokenizer: Tokenizer, word: str) -> int:
-    """Return the id of the word in the vocabulary, or of the one token that it is read as."""
+def _spelled(opened: Model, ids: list[int]) -> torch.Tensor:
+    """Return the unit vector of a word outside the vocabulary, which these tokens spell."""
+    return normalize(opened.network.token_vectors(torch.tensor([ids]))[0, 0].float(), dim=0)
+
+
+def _ids(opened: Model, word: str) -> list[int]:
+    """Return the id of the word in the vocabulary, or of the one token that it is read as; the ids
+    of its tokens if the model makes one vector of them."""
+    tokenizer = opened.tokenizer
     try:
-        return tokenizer.vocabulary.index(word)
+        return [tokenizer.vocabulary.index(word)]
     except ValueError:
         ids = tokenizer.encode(word)
-    if len(ids) == 1 and ids[0] not in tokenizer.special_ids:
-        return ids[0]
+    tokens = opened.network.tokens
+    one_vector = len(ids) == 1 or (
+        isinstance(tokens, SpelledVectors) and int(tokens.begins(torch.tensor([ids])).sum()) == 1
+    )
+    if ids and one_vector and not set(ids) & set(tokenizer.special_ids):
+        return ids
     alike = [known for known in tokenizer.vocabulary if known[:1].casefold() == word[:1].casefold()]
     raise UsageError(
         "the word is not in the vocabulary",

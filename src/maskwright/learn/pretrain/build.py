@@ -42,7 +42,7 @@ from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.checkpoint.matching import load_matching
 from maskwright.model.checkpoint.safe_read import model_folder
-from maskwright.model.nn.characters import CharacterVectors
+from maskwright.model.nn.characters import SpelledVectors
 from maskwright.model.nn.config import Patches, TransformerConfig
 from maskwright.model.nn.initialise import build as build_transformer
 from maskwright.model.nn.transformer import Transformer
@@ -281,7 +281,7 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer | None)
     """Build the recipe's objective around `network`. The objective's own weights are initialised
     from the recipe's seed, too."""
     member, options = recipe.objective.member, recipe.objective.checked
-    if isinstance(network.tokens, CharacterVectors) and tokenizer is not None:
+    if isinstance(network.tokens, SpelledVectors) and tokenizer is not None:
         continues = [*(~tokenizer.starts_word), *[False] * network.config.tokens.vocabulary]
         spelled = zip(tokenizer.vocabulary, continues, strict=False)
         texts = [t.removeprefix(CONTINUATION) if inside else t for t, inside in spelled]

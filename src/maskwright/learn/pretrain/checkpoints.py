@@ -512,7 +512,8 @@ def usage_of(
     """Return an example of use; None if the model can neither fill masks nor generate text, and has
     no vectors of words."""
     if not any(stack.blocks for stack in config.stacks.values()):
-        words = (n for n in range(tokenizer.vocabulary_size) if n not in tokenizer.special_ids)
+        is_word = tokenizer.starts_word.nonzero()[0].tolist()
+        words = (n for n in is_word if n not in tokenizer.special_ids)
         word = max(map(tokenizer.vocabulary.__getitem__, itertools.islice(words, 100)), key=len)
         return Usage("feature-extraction", "neighbours", word)
     if config.vocabulary_head is None:

@@ -46,6 +46,7 @@ from maskwright.model.nn.config import (
     Recurrent,
     Relative,
     Stack,
+    SubwordTokens,
     TransformerConfig,
     layer_widths,
 )
@@ -68,6 +69,10 @@ def parameter_shapes(config: TransformerConfig) -> Shapes:
         shapes |= {f"tokens.{name}.weight": (1, tokens.width) for name in vectors}
     if isinstance(tokens, CharacterTokens):
         shapes = _characters("tokens", tokens)
+    if isinstance(tokens, SubwordTokens):
+        shapes = {"tokens.spelling": (tokens.vocabulary * (1 + tokens.longest),)}
+        shapes["tokens.table.weight"] = (tokens.vocabulary, tokens.width)
+        shapes["tokens.subwords.weight"] = (tokens.buckets, tokens.width)
     for name, stack in config.stacks.items():
         shapes |= _stack(name, stack, tokens.width, config.width)
     if config.pooler:

@@ -3,7 +3,8 @@ Pennington et al. 2014; fastText, Bojanowski et al. 2017).
 
 Notable: the encoder has no layers, so that a word's state is its vector whatever stands around it.
 Heads for whole texts read the mean over the words. transformers has no such model, which
-`library` in config.json says; the one tensor is `embedding.weight`.
+`library` in config.json says. The one tensor is `embedding.weight`; with `subword_buckets` there
+are also the vectors of n-grams and the bytes of the tokens (`nn/subwords.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from maskwright.model.families.base.family import (
     heads,
 )
 from maskwright.model.families.base.weights import Rename, Rule
-from maskwright.model.nn.config import Embeddings, Stack, Tokens, TransformerConfig
+from maskwright.model.nn.config import (
+    Embeddings,
+    Stack,
+    SubwordTokens,
+    Tokens,
+    TransformerConfig,
+)
 
 MODEL_TYPE = "static-vectors"
 PAPERS = [
@@ -46,6 +53,10 @@ POOLING: dict[str, dict[str, Any]] = {
 COORDINATES: dict[str, Coordinate] = {
     "vocab_size": "tokens.vocabulary",
     "hidden_size": "width",
+    "subword_buckets": lambda c: getattr(c.tokens, "buckets", None),
+    "shortest_subword": lambda c: getattr(c.tokens, "shortest_ngram", None),
+    "longest_subword": lambda c: getattr(c.tokens, "longest_ngram", None),
+    "max_characters": lambda c: getattr(c.tokens, "longest", None),
     "num_labels": head_field("labels", "sequence", "token"),
 }
 CONSTANTS: dict[str, Any] = {"library": "maskwright"}
@@ -60,14 +71,27 @@ def config(fields: Fields) -> TransformerConfig:
     """A config.json -> our config."""
     fields.fixed(CONSTANTS)
     architecture, width = fields.architecture(ARCHITECTURES), fields.integer("hidden_size", 100)
+    tokens: Tokens | SubwordTokens = Tokens(vocabulary=fields.integer("vocab_size"), width=width)
+    options = {
+        "buckets": fields.integer("subword_buckets", 0, smallest=0),
+        "shortest_ngram": fields.integer("shortest_subword", 3),
+        "longest_ngram": fields.integer("longest_subword", 6),
+        "longest": fields.integer("max_characters", 50),
+    }
+    if options["buckets"]:
+        tokens = SubwordTokens(vocabulary=tokens.vocabulary, width=width, **options)
     return TransformerConfig(
         width=width,
-        tokens=Tokens(vocabulary=fields.integer("vocab_size"), width=width),
+        tokens=tokens,
         encoder=Stack(embeddings=Embeddings(), blocks=(), weights_of=()),
         heads=heads(architecture, fields, POOLING),
     )
 
 
 def weights(config: TransformerConfig) -> list[Rule]:
-    """The table, and what stands on it."""
-    return [Rename("embedding.weight", "tokens.weight"), *head_rules(config, {})]
+    """The tables, and what stands on them."""
+    rules: list[Rule] = [Rename("embedding.weight", "tokens.weight")]
+    if isinstance(config.tokens, SubwordTokens):
+        rules = [Rename("embedding.weight", "tokens.table.weight")]
+        rules += [Rename(name, f"tokens.{name}") for name in ("subwords.weight", "spelling")]
+    return [*rules, *head_rules(config, {})]

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.graph import modules
+from maskwright.model.nn.characters import SpelledVectors
 from maskwright.model.nn.config import Head, Learned, Patches, Rotary, Sinusoidal, Stack
 from maskwright.model.nn.transformer import Transformer
 
@@ -230,14 +231,16 @@ class _GraphFactory:
         """The ids of a text.
 
         Raises:
-            IncompatibleError: layers without attention, which graphs here do not know.
+            IncompatibleError: layers without attention, or words that are read by their
+                characters, which graphs here do not know.
         """
-        if len(self.stack.attention_blocks) < len(self.stack.blocks):
+        is_recurrent = len(self.stack.attention_blocks) < len(self.stack.blocks)
+        if is_recurrent or isinstance(self.network.tokens, SpelledVectors):
             raise IncompatibleError(
                 "such a network is not written as a graph",
                 where="blocks",
-                found="recurrent layers",
-                wanted="layers with attention",
+                found="recurrent layers" if is_recurrent else "vectors of n-grams",
+                wanted="layers with attention, and a table of vectors",
                 do="use the model's folder itself, or engine torch",
             )
         rule, below = self.stack.global_tokens, self.network.config.tokens.vocabulary

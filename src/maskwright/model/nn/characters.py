@@ -1,4 +1,5 @@
-"""Vectors of words from their characters (Kim et al. 2016, arXiv:1508.06615; Peters et al. 2018).
+"""Vectors of words from their characters (Kim et al. 2016, arXiv:1508.06615; Peters et al. 2018),
+and what they share with vectors from n-grams (`subwords.py`).
 
 A word has a vector whether it is in the vocabulary or not: the tokenizer spells a word that is not
 by tokens that continue each other, and `spelling` says which bytes each token has. All tokens of a
@@ -14,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from maskwright.model.nn.config import CharacterTokens
+from maskwright.model.nn.config import CharacterTokens, SubwordTokens
 from maskwright.model.nn.kernels.linear import Linear
 from maskwright.model.nn.stack import EmbeddingTable
 
@@ -22,9 +23,8 @@ from maskwright.model.nn.stack import EmbeddingTable
 BEGIN, END, SYMBOLS = 257, 258, 259
 
 
-class CharacterVectors(Linear):
-    """Filters over the vectors of bytes, the largest value of each, highway layers (Srivastava et
-    al. 2015, arXiv:1505.00387), and a projection, whose weight is this module's.
+class SpelledVectors(nn.Module):
+    """Base class of modules that compute the vector of a word from its bytes.
 
     Attributes:
         spelling: of each token whether it continues a word, then its bytes + 1 and zeros. Nothing
@@ -32,19 +32,14 @@ class CharacterVectors(Linear):
             to 256 are exact in bfloat16, too.
     """
 
-    def __init__(self, config: CharacterTokens) -> None:
-        super().__init__(sum(config.filters), config.width)
+    config: CharacterTokens | SubwordTokens
+    spelling: nn.Parameter
+    weight: Tensor
+
+    def add_spelling(self, config: CharacterTokens | SubwordTokens) -> None:
+        """Add the parameter `spelling`."""
         self.config = config
-        size, channels = config.character_width, sum(config.filters)
-        numbers = torch.zeros(config.vocabulary * (1 + config.longest))
-        self.spelling = nn.Parameter(numbers)
-        self.characters = EmbeddingTable(SYMBOLS, size)
-        self.filters = nn.ModuleList(
-            Linear(width * size, count) for width, count in enumerate(config.filters, 1)
-        )
-        self.highways = nn.ModuleList(
-            Linear(channels, 2 * channels) for _ in range(config.highways)
-        )
+        self.spelling = nn.Parameter(torch.zeros(config.vocabulary * (1 + config.longest)))
 
     @property
     def _table(self) -> Float[Tensor, "V L"]:
@@ -65,7 +60,12 @@ class CharacterVectors(Linear):
         begins[:, 0] = True
         return begins
 
-    def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T E"]:
+    def words(
+        self, ids: Int[Tensor, "B T"]
+    ) -> tuple[Int[Tensor, "U L"], Int[Tensor, " W"], Int[Tensor, " N"], Bool[Tensor, " N"]]:
+        """Return the symbols of the distinct words of `ids`, zeros behind each; which of them each
+        word is; the number of the word of each token; and where words begin. Tokens are numbered
+        across rows."""
         begins = self.begins(ids).flatten()
         word = begins.cumsum(0) - 1
         symbols = self._table[:, 1:][ids.flatten()].long()  # N, L
@@ -77,7 +77,29 @@ class CharacterVectors(Linear):
         fits = (symbols != 0) & (column < longest)
         words = symbols.new_zeros(int(begins.sum()), longest)
         words[word[:, None].expand_as(column)[fits], column[fits]] = symbols[fits]
-        distinct, number = words.unique(dim=0, return_inverse=True)
+        return *words.unique(dim=0, return_inverse=True), word, begins
+
+
+class CharacterVectors(Linear, SpelledVectors):
+    """Filters over the vectors of bytes, the largest value of each, highway layers (Srivastava et
+    al. 2015, arXiv:1505.00387), and a projection, whose weight is this module's."""
+
+    config: CharacterTokens
+
+    def __init__(self, config: CharacterTokens) -> None:
+        super().__init__(sum(config.filters), config.width)
+        self.add_spelling(config)
+        size, channels = config.character_width, sum(config.filters)
+        self.characters = EmbeddingTable(SYMBOLS, size)
+        self.filters = nn.ModuleList(
+            Linear(width * size, count) for width, count in enumerate(config.filters, 1)
+        )
+        self.highways = nn.ModuleList(
+            Linear(channels, 2 * channels) for _ in range(config.highways)
+        )
+
+    def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T E"]:
+        distinct, number, word, _ = self.words(ids)
         return self._vectors(distinct)[number[word]].view(*ids.shape, -1)
 
     def _vectors(self, words: Int[Tensor, "W L"]) -> Float[Tensor, "W E"]:

@@ -7,6 +7,7 @@ per layer; `weights_of` says which layer's weights a layer uses (ALBERT is `(0, 
     TransformerConfig   width, tokens, encoder, decoder, vocabulary_head, pooler, heads
       Tokens            vocabulary, width        (width != model width -> a projection)
         or CharacterTokens  vocabulary, width, longest, filters, ...
+        or SubwordTokens    vocabulary, width, longest, buckets, ...
         or Patches      image_size, patch_size, channels, width
       Stack             embeddings, blocks, weights_of, final_norm, final_dropout
         Embeddings      positions, segments, norm, scaled, dropout
@@ -436,6 +437,28 @@ class CharacterTokens:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SubwordTokens:
+    """Tokens whose vectors are means over their own vector and those of the n-grams in the first
+    `longest` bytes of the word (`nn/subwords.py`); n-grams of `shortest_ngram` to `longest_ngram`
+    characters share the vectors of `buckets`, to which they are hashed."""
+
+    vocabulary: int
+    width: int
+    longest: int
+    buckets: int
+    shortest_ngram: int
+    longest_ngram: int
+
+    def __post_init__(self) -> None:
+        _within("tokens.vocabulary", self.vocabulary, LARGEST["vocabulary"])
+        _within("tokens.longest", self.longest, 1 << 10)
+        _within("tokens.width", self.width, LARGEST["width"])
+        _within("tokens.buckets", self.buckets, LARGEST["vocabulary"])
+        _within("tokens.longest_ngram", self.longest_ngram, 1 << 6)
+        _within("tokens.shortest_ngram", self.shortest_ngram, self.longest_ngram)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Patches:
     """Square patches of square images in place of tokens, each projected to a vector, behind one
     learned vector that stands for the image (Dosovitskiy et al. 2021, arXiv:2010.11929, section
@@ -546,7 +569,7 @@ class TransformerConfig:
     what positions are made of; images are read by an encoder alone."""
 
     width: int
-    tokens: Tokens | CharacterTokens | Patches
+    tokens: Tokens | CharacterTokens | SubwordTokens | Patches
     encoder: Stack | None = None
     decoder: Stack | None = None
     vocabulary_head: VocabularyHead | None = None

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.model.nn.attention import AttentionModule
-from maskwright.model.nn.characters import CharacterVectors
+from maskwright.model.nn.characters import SpelledVectors
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.recurrent import LSTMCells
 from maskwright.model.nn.stack import LayerMix, StackModule
@@ -54,8 +54,8 @@ def build(
         deviation=deviation,
         scaled_residual=scaled_residual,
     )
-    if like is not None and isinstance(like.tokens, CharacterVectors):
-        assert isinstance(model.tokens, CharacterVectors)
+    if like is not None and isinstance(like.tokens, SpelledVectors):
+        assert isinstance(model.tokens, SpelledVectors)
         model.tokens.spelling.data.copy_(like.tokens.spelling.data)
     return model
 
@@ -97,14 +97,12 @@ def initialise(
     spread = _query_widths(model)
     tables = {id(stack.relative) for stack in _stacks(model)}
     for name, module in sorted(model.named_modules()):
+        if isinstance(module, SpelledVectors):
+            numbers = range(module.config.vocabulary)  # until a tokenizer says what stands there
+            module.spell([*map(str, numbers)], [False] * len(numbers))
         if isinstance(module, nn.Embedding):
             fan = model.config.width**-0.5 if id(module) in tables else 1.0
             draw.table(module.weight, fan)
-        elif isinstance(module, CharacterVectors):
-            draw.matrix(module.weight, 1, 1.0)
-            draw.bias(module.bias, module.in_features)
-            numbers = range(module.config.vocabulary)  # until a tokenizer says what stands there
-            module.spell([*map(str, numbers)], [False] * len(numbers))
         elif isinstance(module, nn.Linear):
             draw.matrix(module.weight, spread.get(name, 1), shrink.get(name, 1.0))
             draw.bias(module.bias, module.in_features)
@@ -120,6 +118,8 @@ def initialise(
         elif isinstance(module, LayerMix):
             module.weights.zero_()
             module.scale.fill_(1.0)
+        elif isinstance(module, SpelledVectors):
+            pass  # its tables are drawn by themselves
         elif hasattr(module, "weight") and isinstance(module.weight, Tensor):
             module.weight.fill_(1.0)
             if isinstance(module.bias, Tensor):

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from maskwright.base.errors import ConfigError, DataError, near
 from maskwright.model.nn.attention import KVCache
-from maskwright.model.nn.characters import CharacterVectors
+from maskwright.model.nn.characters import CharacterVectors, SpelledVectors
 from maskwright.model.nn.config import (
     Block,
     CharacterTokens,
@@ -42,6 +42,7 @@ from maskwright.model.nn.config import (
     Patches,
     Rotary,
     Stack,
+    SubwordTokens,
     TransformerConfig,
     VocabularyHead,
     layers,
@@ -51,6 +52,7 @@ from maskwright.model.nn.kernels.linear import Linear, spare_rows
 from maskwright.model.nn.layers import ACTIVATIONS, NormModule
 from maskwright.model.nn.mask import AttentionMask, real, same_document
 from maskwright.model.nn.stack import EmbeddingTable, LayerMix, StackModule, Trace
+from maskwright.model.nn.subwords import SubwordVectors
 
 
 # ------------------------------------------------------------------------------ heads
@@ -261,11 +263,13 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         tokens, width = config.tokens, config.width
-        self.tokens: EmbeddingTable | CharacterVectors | PatchProjection
+        self.tokens: EmbeddingTable | SpelledVectors | PatchProjection
         if isinstance(tokens, Patches):
             self.tokens = PatchProjection(tokens)
         elif isinstance(tokens, CharacterTokens):
             self.tokens = CharacterVectors(tokens)
+        elif isinstance(tokens, SubwordTokens):
+            self.tokens = SubwordVectors(tokens)
         else:
             self.tokens = EmbeddingTable(tokens.vocabulary, tokens.width)
         self.encoder = StackModule(config.encoder, tokens.width, width) if config.encoder else None
@@ -333,7 +337,7 @@ class Transformer(nn.Module):
     ) -> AttentionMask | None:
         """`visible` without the tokens that continue a word whose vector is made of its
         characters; these have the state of its first token."""
-        if not isinstance(self.tokens, CharacterVectors) or tokens.is_floating_point():
+        if not isinstance(self.tokens, SpelledVectors) or tokens.is_floating_point():
             return visible
         begins = real(self.tokens.begins(tokens))
         return begins if visible is None else visible & begins
@@ -417,6 +421,12 @@ class Transformer(nn.Module):
             trace=trace,
             at=at,
         )
+
+    @torch.no_grad()
+    def word_vectors(self, count: int) -> Float[Tensor, "V W"]:
+        """The vectors of the first `count` tokens, each by itself as a word."""
+        ids = torch.arange(count, device=self.device)
+        return self.token_vectors(ids[:, None]).flatten(1)
 
     def token_vectors(self, tokens: TokensOrVectors) -> Float[Tensor, "B T W"]:
         """The rows of the token table; vectors stay as they are. Of images, the vectors of their

@@ -27,6 +27,7 @@ from maskwright.base.errors import CheckpointError, IncompatibleError, Maskwrigh
 from maskwright.base.randomness import purpose_key
 from maskwright.model.checkpoint import files as weight_files
 from maskwright.model.inference.growing_rows import trained_length
+from maskwright.model.nn.characters import SpelledVectors
 from maskwright.model.nn.initialise import build
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening import special_tokens
@@ -121,12 +122,13 @@ def bundle_files(model: Model, dtype: torch.dtype = torch.float32) -> dict[str, 
         IncompatibleError: the model has no tokenizer, or layers that the browser does not compute.
     """
     stacks = model.config.stacks.values()
-    if any(len(stack.attention_blocks) < len(stack.blocks) for stack in stacks):
+    is_recurrent = any(len(stack.attention_blocks) < len(stack.blocks) for stack in stacks)
+    if is_recurrent or isinstance(model.network.tokens, SpelledVectors):
         raise IncompatibleError(
             "the browser does not compute this model",
             where=model.path,
-            found="recurrent layers",
-            wanted="layers with attention",
+            found="recurrent layers" if is_recurrent else "vectors of n-grams",
+            wanted="layers with attention, and a table of vectors",
             do="ask it from Python or by the command line",
         )
     weights = {

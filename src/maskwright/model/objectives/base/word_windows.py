@@ -16,6 +16,7 @@ from torch import Tensor
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
+from maskwright.model.nn.subwords import SubwordVectors
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import NetworkWork, Objective, Vocabulary, encode
 from maskwright.text.store.rows import Rows
@@ -63,16 +64,24 @@ class WordWindows(Objective):
                 do="choose the family static-vectors, or an objective such as masked",
             )
         self.product, self.vocabulary = model, vocabulary
+        self.has_subwords = isinstance(model.tokens, SubwordVectors)
         self.is_word = np.isin(np.arange(model.config.tokens.vocabulary), vocabulary.ordinary)
 
     @torch.no_grad()
     def start_run(self) -> None:
-        self.product.tokens.weight[torch.from_numpy(~self.is_word)] = 0.0
+        tokens = self.product.tokens
+        tokens.weight[torch.from_numpy(~self.is_word)] = 0.0
+        if isinstance(tokens, SubwordVectors):  # special tokens have no n-grams
+            tokens.spelling.view(len(self.is_word), -1)[torch.from_numpy(~self.is_word)] = 0.0
 
     def words(self, rows: Rows) -> tuple[Array, Array]:
         """Return flat positions (M,) of the words of `rows`, and the number of the document of
-        each."""
-        flat = np.flatnonzero(~rows.special & ~np.isin(rows.tokens, self.vocabulary.special))
+        each; a word that is spelled by several tokens is none."""
+        is_word = ~rows.special & ~np.isin(rows.tokens, self.vocabulary.special)
+        if self.has_subwords:
+            begins = rows.starts_word | rows.special
+            is_word &= begins & np.pad(begins[:, 1:], ((0, 0), (0, 1)), constant_values=True)
+        flat = np.flatnonzero(is_word)
         row = flat // rows.tokens.shape[1]
         return flat, row * (int(rows.documents.max()) + 1) + rows.documents.reshape(-1)[flat]
 

@@ -18,6 +18,7 @@ from torch.nn import functional
 from maskwright.base.errors import IncompatibleError
 from maskwright.base.randomness import key, uniforms
 from maskwright.model.batch import Batch
+from maskwright.model.nn.subwords import SubwordVectors
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Loss, Part, Vocabulary
 from maskwright.model.objectives.base.word_windows import Array, WordWindows, neighbours
@@ -69,6 +70,14 @@ class GloVe(WordWindows):
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__(model, vocabulary)
+        if isinstance(model.tokens, SubwordVectors):
+            raise IncompatibleError(
+                "`glove` trains no vectors of n-grams",
+                where="model.settings.subword_buckets",
+                found=model.tokens.config.buckets,
+                wanted="0",
+                do="leave the setting out, or choose the recipe word2vec",
+            )
         self.options, self._stores = options, list[TokenStore]()
         shape = model.tokens.weight.shape
         drawn = torch.empty(shape).uniform_(-0.5 / shape[1], 0.5 / shape[1])

@@ -46,7 +46,8 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
             wanted="static vectors, as the recipes word2vec and glove train",
             do="export the model to another target",
         )
-    words, table = model.tokenizer, model.network.tokens.weight.detach().float().cpu().numpy()
+    words = model.tokenizer
+    table = model.network.word_vectors(words.vocabulary_size).float().cpu().numpy()
     numbers = [n for n in range(words.vocabulary_size) if n not in words.special_ids]
     vectors = WordVectors([words.vocabulary[n] for n in numbers], table[numbers])
     about = {
