@@ -11,7 +11,7 @@ import torch
 from checkpoint.small import model_of, small
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.model.families.base.family import family
-from maskwright.model.inference.fill_mask import fill
+from maskwright.model.inference.fill_mask import fill, with_mask_tokens
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.nn.transformer import Transformer
 
@@ -104,6 +104,33 @@ def test_the_text_is_shown_with_the_hole_filled(model: Transformer) -> None:
     (hole,) = fill(model, Letters(), ["ab [MASK]cd"], top=1)[0]
     assert hole.candidates[0].text == f"ab {hole.candidates[0].token}cd"
     assert hole.position == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "wanted"),
+    [
+        ("the [MASK] sat", ("<mask>",), "the <mask> sat"),
+        ("the <mask> sat", ("[MASK]",), "the [MASK] sat"),
+        ("[MASK] a [MASK]", ("<x>", "<y>", "<z>"), "<x> a <y>"),  # sentinels of a T5, in turn
+        ("<x> a <y>", ("<x>", "<y>"), "<x> a <y>"),
+        ("no mask", ("<mask>",), "no mask"),
+        ("[MASK] a <mask>", ("<mask>",), None),
+        ("[MASK] a <y>", ("<x>", "<y>"), None),
+        ("[MASK] [MASK] [MASK]", ("<x>", "<y>"), None),
+    ],
+)
+def test_usual_spellings_of_masks(text: str, tokens: tuple[str, ...], wanted: str | None) -> None:
+    if wanted is not None:
+        assert with_mask_tokens(text, *tokens) == wanted
+        return
+    with pytest.raises(UsageError) as refused:
+        with_mask_tokens(text, *tokens)
+    assert refused.value.where == text
+
+
+def test_a_mask_is_filled_however_it_is_spelled(model: Transformer) -> None:
+    own, other, control = fill(model, Toy(), ["the [MASK] ran", "the <mask> ran", "a [MASK] ran"])
+    assert own == other != control
 
 
 def test_a_hole_stands_for_the_space_before_it_where_tokens_carry_it(model: Transformer) -> None:

@@ -8,6 +8,7 @@ import functools
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from maskwright.base import threads
 from maskwright.base.config import lines_of
 from maskwright.base.errors import DataError, UsageError
 from maskwright.cli import main as cli
-from maskwright.cli.main import ALIASES, Parser, option_name
+from maskwright.cli.parser import ALIASES, Parser, option_name
 from maskwright.cli.verbs import finetune
 from maskwright.learn.finetune.recipe import FinetuneRecipe
 from maskwright.ship.serve.errors import Limits
@@ -89,8 +90,18 @@ OPTIONS = {
     """,
     "show": "thing --set",
     "list": "room",
+    "completion": "shell",
 }
 FROZEN = {verb: set(options.split()) for verb, options in OPTIONS.items()}
+ON_DEVICE = "doctor evaluate predict serve probe attention fill-mask generate bench"
+FROM_HUB = f"{ON_DEVICE} tokens adapt experiment finetune explore neighbours export show"
+for option, takers in {
+    "--device": ON_DEVICE,
+    "--precision": "evaluate predict bench",
+    "--download": FROM_HUB,
+}.items():
+    for taker in takers.split():
+        FROZEN[taker].add(option)
 FROZEN["serve"] |= {f"--{name.replace('_', '-')}" for name in Limits.__dataclass_fields__}
 
 
@@ -120,8 +131,12 @@ def test_the_names_of_the_field_are_understood_and_told_once() -> None:
             used |= {option_name(action)} if others else set()
             for other in others:
                 assert verb._option_string_actions[other] is action
-                shown = told.partition("options:")[2]
+                shown = told.partition("\n\n")[2].partition("examples:")[0]
                 assert len(re.findall(rf"(?<![\w-]){other}(?![\w-])", shown)) == 1, (other, told)
+        examples = told.partition("examples:\n")[2].splitlines()
+        assert len(examples) >= 2 and max(map(len, told.splitlines())) <= 80, name
+        for _, _, *words in map(shlex.split, examples):
+            assert verb.read(words[: -2 if words[-2:-1] == [">"] else None])
     assert used == ALIASES.keys()
 
 

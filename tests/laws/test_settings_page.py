@@ -11,7 +11,7 @@ from typing import Any
 
 from maskwright.base import catalogue
 from maskwright.base.config import alternatives, hints_of
-from maskwright.cli.main import ALIASES
+from maskwright.cli.parser import ALIASES
 from maskwright.learn.finetune import recipe as finetuning
 from maskwright.learn.recipes.base.recipe import FREE, INEXACT, Recipe
 from maskwright.learn.train.settings import AdamW

@@ -27,16 +27,16 @@ from maskwright.base import catalogue
 from maskwright.base.errors import UsageError
 from maskwright.base.report.page import next_commands
 from maskwright.cli import main as cli
-from maskwright.cli.main import MEANT, Parser
+from maskwright.cli.parser import MEANT, Parser
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.text.corpus.reading import ReadingOptions
 
 ROOT = Path(__file__).parents[2]
 # Words after the name of the program that are no verbs.
-PROSE = {"and", "answers", "import", "itself", "model", "that", "there"}
+PROSE = {"and", "answers", "help", "import", "itself", "model", "that", "there"}
 # Options of other programs that texts name, and of processes that bench and explore start.
 FOREIGN = {"--auto-truncate", "--bind", "--directory", "--head", "--long", "--model-id"}
-FOREIGN |= {"--place", "--side", "--nproc-per-node"}
+FOREIGN |= {"--local-dir", "--place", "--side", "--nproc-per-node"}
 # What a verb cannot do without, besides what argparse asks for.
 NEEDED = {"finetune": ("data",), "adapt": ("text",), "export": ("out",), "curate": ("text", "out")}
 LISTS = ("adapters", "families", "objectives", "recipes", "steps", "targets", "tasks")
@@ -188,7 +188,11 @@ def test_packages_are_installed_by_their_names() -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func) in asking:
                 skipped = int(ast.unparse(node.func) == "require_packages")
                 values = [a.value for a in node.args[skipped:] if isinstance(a, ast.Constant)]
-                named |= {re.split(r"[\[.=]", v)[0] for v in values if isinstance(v, str)}
+                named |= {
+                    re.split(r"[\[.=]", v)[0].replace("_", "-")
+                    for v in values
+                    if isinstance(v, str)
+                }
     for name in catalogue.names("graph.engines"):
         named |= {each.replace("_", "-") for each in catalogue.load("graph.engines", name).NEEDS}
     assert named <= offered and {"daft", "fastapi", "openvino", "pyarrow"} <= named
@@ -220,7 +224,9 @@ MISTAKES = {
     "predict D M": "predict M D",
     "predict M --data D": "predict M D",
     "predict M D out.csv": "predict M D",
-    "predict": "predict MODEL FILE",
+    "predict": 'predict MODEL FILE; or maskwright predict MODEL "TEXT"',
+    "predict 'What a film!' M": "predict M 'What a film!'",
+    "experiment M D": "experiment M OTHER bag-of-words --data D --method embeddings,full",
     "finetune M D": "finetune M --data D",
     "finetune --data D": "finetune MODEL --data D",
     "finetune --data D M T": "finetune M --data D",
@@ -240,7 +246,7 @@ MISTAKES = {
     "adapt M T": "adapt M --text T",
     "resume": "resume RUN",
     "tokenizer T": "tokenizer --text T",
-    "tokens 'a text'": None,
+    "tokens 'a text'": "tokens MODEL 'a text'",
     "attention M 'she sat'": "attention M --sentence 'she sat'",
     "attention M T": "attention M --text T; or maskwright attention M --image T",
     "explore D": "explore MODEL",
@@ -248,6 +254,7 @@ MISTAKES = {
     "fill-mask M --text 'It is [MASK]'": "fill-mask M 'It is [MASK]'",
     "generate M --prompt once": "generate M once",
     "finetune bert-mini --data D": None,
+    "finetune bert-large-uncased --data D": None,
 }
 
 
@@ -272,16 +279,18 @@ def test_a_mistake_is_answered_by_a_command_that_works(
             verb, *rest = shlex.split(command.removeprefix("maskwright "))
             verbs()[verb].read(rest)
     else:
-        assert fault(said) is None and ("nothing is downloaded" in said) != ("pretrain" in said)
+        assert fault(said) is None and ("--download" in said) != ("pretrain" in said)
 
 
-def test_a_text_in_place_of_a_file_is_piped(
+def test_a_text_in_place_of_a_file_is_read_or_piped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("M").mkdir()
-    assert cli.main(["predict", "M", "What a film!"]) == 64
-    assert "echo 'What a film!' | maskwright predict M" in capsys.readouterr().err
+    assert cli.main(["predict", "M", "What a film!"]) == 65
+    assert "where:  M\n" in capsys.readouterr().err, "it is the model that is wrong"
+    assert cli.main(["predict", "M", "film"]) == 64
+    assert "echo film | maskwright predict M" in capsys.readouterr().err
     assert cli.main(["predict", "M", "film.csv"]) == 64
     assert "echo" not in capsys.readouterr().err, "the control"
 

@@ -18,6 +18,7 @@ import functools
 import importlib
 import importlib.util
 import pkgutil
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -105,6 +106,27 @@ def _modules(set_name: str) -> dict[str, str]:
 def missing_packages(names: Sequence[str]) -> list[str]:
     """Return the packages that are not installed, without importing any."""
     return [name for name in names if importlib.util.find_spec(name) is None]
+
+
+def installed_extras() -> dict[str, bool]:
+    """Return the extras of Maskwright, each with whether all of its packages are installed."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    def is_installed(requirement: str) -> bool:
+        try:  # "daft[ray]>=0.7" needs both
+            return all(map(distribution, re.findall(r"[A-Za-z][\w.-]*", requirement)))
+        except PackageNotFoundError:
+            return False
+
+    try:
+        about = distribution("maskwright")
+    except PackageNotFoundError:  # it runs from a folder of its source
+        return {}
+    needs = [line.partition("; extra == ")[::2] for line in about.requires or ()]
+    return {
+        extra: all(is_installed(name) for name, marker in needs if marker.strip("'\"") == extra)
+        for extra in about.metadata.get_all("Provides-Extra") or ()
+    }
 
 
 def install_command(*names: str) -> str:

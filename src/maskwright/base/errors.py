@@ -154,8 +154,8 @@ def shorten(text: str, limit: int = 200) -> str:
 
 def near(name: str, choices: Iterable[str], limit: int = 3) -> str:
     """Return a hint with the choices most similar to `name`, ignoring case, or with all choices if
-    none is similar."""
-    names = sorted(set(choices))
+    none is similar; `name` itself is never suggested."""
+    names = sorted(set(choices) - {name})
     folded = dict[str, list[str]]()
     for spelling in names:
         folded.setdefault(spelling.casefold(), []).append(spelling)

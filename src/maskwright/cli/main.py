@@ -6,6 +6,8 @@ it. It declares `SUMMARY` (its line of the help), `GROUP` and `ORDER` (its posit
 where they apply:
 
     EXAMPLES         arguments that work, in which names in capitals stand for the user's
+    USES             examples for its help, two or more
+    OPTION_GROUP     the title of options that belong to this verb alone, else "options"
     LIGHT            True: it computes nothing
     RECORDS_THREADS  True: its recipe records the number of threads
     READING_OPTION   the option that takes settings of reading
@@ -24,20 +26,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import itertools
 import os
+import platform
 import re
-import shlex
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
-from maskwright import __version__
-from maskwright.base import calls, catalogue, memory, threads
+from maskwright.base import catalogue, memory, threads
 from maskwright.base.errors import (
     Finding,
     MaskwrightError,
@@ -48,257 +48,23 @@ from maskwright.base.errors import (
 )
 from maskwright.base.storage import files as storage
 from maskwright.base.storage import lock
-from maskwright.base.terminal import harmless, harmless_lines, shell_word
+from maskwright.base.terminal import harmless_lines
+from maskwright.cli.parser import Help, Parser, usual_values
+from maskwright.model.device.choices import by_default, require_device
 
-# Usual other names of options, understood by every verb that has the option.
-ALIASES = {
-    f"--{name}": tuple(f"--{alias.replace('_', '-')}" for alias in aliases)
-    for name, aliases in calls.ALIASES.items()
-} | {"--out": ("-o",)}
-# Whether an argument can replace a name in capitals in the examples of a verb.
-FITS: dict[str, Callable[[str], bool]] = {
-    **dict.fromkeys(("MODEL", "RUN"), os.path.isdir),
-    **dict.fromkeys(("TEXT", "FOLDER"), lambda path: not os.path.exists(path)),
-    "FILE": os.path.exists,
-}
-# Options of other programs that are paths here, and those that have another name here.
-PATHS = "corpus data dataset file input model prompt recipe run sentence test text train"
-MEANT = {"--format": "--to", "--gpu": "--device", "--label": "--column", "--labels": "--column"}
-WANTED = {int: "a whole number", float: "a number"}
-NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+EPILOG = """\
+First time here? Run: maskwright quickstart
+Options and examples of a verb: maskwright help VERB
 
-
-class Help(argparse.HelpFormatter):
-    """Fixes two defaults: argparse ignores the indentation of verbs when it measures columns, and
-    repeats the value after each name of an option."""
-
-    def add_argument(self, action: argparse.Action) -> None:
-        super().add_argument(action)
-        if isinstance(action, argparse._SubParsersAction):
-            self._action_max_length += 2
-
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        if len(action.option_strings) < 2 or action.nargs == 0:
-            return super()._format_action_invocation(action)
-        value = self._format_args(action, self._get_default_metavar_for_optional(action))
-        return f"{', '.join(action.option_strings)} {value}"
-
-
-def option_name(action: argparse.Action) -> str:
-    """Return the name for messages: the first long name of an option, the placeholder of a
-    positional argument."""
-    long = [name for name in action.option_strings if name.startswith("--")]
-    return (long or action.option_strings or [action.dest])[0]
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse with errors in five parts and near names."""
-
-    examples: tuple[str, ...] = ()
-    """Arguments that work, in which names in capitals stand for the user's."""
-    _positional_words: Sequence[str] = ()
-    _option_values: Mapping[str, str] = {}
-    """Positional arguments and values of options of the command line that is being parsed."""
-
-    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """Add an argument with the aliases of its name, or with those in `also`."""
-        also = options.pop("also", ALIASES.get(names[-1] if names else "", ()))
-        return super().add_argument(*names, *also, **options)
-
-    def _get_value(self, action: argparse.Action, text: str) -> Any:
-        """Convert the text of an argument."""
-        for choice in action.choices or ():  # `-` and `_` are equivalent
-            if type(choice) is str and choice.replace("_", "-") == text.replace("_", "-"):
-                return choice
-        try:
-            return super()._get_value(action, text)
-        except argparse.ArgumentError:
-            if action.type not in WANTED:
-                raise
-            raise UsageError(
-                "wrong type of value",
-                where=option_name(action),
-                found=repr(shorten(text)),
-                wanted=WANTED[action.type],
-                do="write such a value, or leave the option out",
-            ) from None
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a value that is not among the choices."""
-        if action.choices is not None and value not in action.choices:
-            raise UsageError(
-                "not one of the choices",
-                where=option_name(action),
-                found=repr(shorten(str(value))),
-                wanted=near(str(value), map(str, action.choices)),
-            )
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(
-            harmless(message.replace(": -- ", ": ")), do=self.command(self._positional_words)
-        )
-
-    def command(self, arguments: Sequence[str]) -> str:
-        """Return the examples that take most of `arguments`, with these filled in."""
-        filled = []
-        for words in map(str.split, self.examples):
-            unused = list(arguments)
-            for number, name in enumerate(words):
-                option = "--model" if name == "MODEL" else words[number - 1]
-                fitting = (a for a in unused if name.isupper() and FITS.get(name, str)(a))
-                if option in self._option_values:
-                    words[number] = self._option_values[option]
-                elif (argument := next(fitting, None)) is not None:
-                    unused.remove(argument)
-                    words[number] = shell_word(argument)
-            filled.append((len(unused), " ".join([self.prog, *words])))
-        fewest = min(filled, default=(0,))[0]
-        commands = [command for num_unused, command in filled if num_unused == fewest]
-        return "; or ".join(commands) or f"{self.prog} --help"
-
-    def read(
-        self, words: Sequence[str], defaults: Mapping[str, list[str] | None] | None = None
-    ) -> argparse.Namespace:
-        """Parse the arguments of a verb, in any order.
-
-        Args:
-            defaults: values of arguments that `words` do not give, as of `options.lower_settings`.
-
-        Raises:
-            UsageError: an unknown or repeated option, a missing or superfluous argument.
-        """
-        self._positional_words, self._option_values = (), {}
-        options, positionals = self._split_arguments(list(words))
-        names = {option.partition("=")[0] for option in options}
-        for name, values in (defaults or {}).items():
-            if not name.startswith("-"):
-                positionals = positionals or values or []
-            elif name not in names and values is not None:
-                options += [f"{name}={value}" for value in values] or [name]
-        self._positional_words = positionals
-        namespace = self.parse_args(
-            [*options, *(["--", *self._positional_words] if self._positional_words else [])]
-        )
-        namespace.command = self.command(self._positional_words)
-        return namespace
-
-    def _split_arguments(self, words: list[str]) -> tuple[list[str], list[str]]:
-        """Return (options as `--option=value`, positional arguments)."""
-        options_read: list[tuple[argparse.Action, list[str]]] = []
-        options, positionals = list[str](), list[str]()
-        while words:
-            word = words.pop(0)
-            if word == "--":
-                positionals += words
-                break
-            try:
-                action = self._find_option(word)
-            except UsageError as error:
-                if word.removeprefix("--") not in PATHS.split():
-                    raise
-                beside = itertools.takewhile(lambda argument: argument[:1] != "-", words)
-                error.wanted = None
-                raise error.advising(self.command([*positionals, *beside])) from None
-            if action is None:
-                positionals.append(word)
-                continue
-            sign, value = word.partition("=")[1:]
-            if action.nargs == 0:
-                options.append(option_name(action))
-                continue
-            values = [value] if sign else []
-            while words and not sign and not self._begins_option(words[0]):
-                values.append(words.pop(0))
-                if action.nargs is None:
-                    break
-            if not values:
-                raise UsageError(
-                    "the option needs a value",
-                    where=option_name(action),
-                    do=f"{self.prog} --help",
-                )
-            options_read.append((action, values))
-            self._option_values = {**self._option_values, option_name(action): shlex.join(values)}
-        self._return_positional(options_read, positionals)
-        self._refuse_repeated(options_read)
-        for action, values in options_read:
-            options += [f"{option_name(action)}={value}" for value in values]
-        return options, positionals
-
-    def _find_option(self, word: str) -> argparse.Action | None:
-        """Return the option that a word names, or None for a positional argument."""
-        if not word.startswith("-") or word == "-":
-            return None
-        options: dict[str, argparse.Action] = self._option_string_actions
-        name = word.partition("=")[0]
-        if name[:2] == "--":
-            name = name.replace("_", "-")
-        if name in options:
-            return options[name]
-        if " " in word or NUMBER.fullmatch(word):
-            return None
-        matches = {
-            id(options[k]): options[k] for k in options if k.startswith(name) and name[:2] == "--"
-        }
-        if len(matches) == 1:
-            return next(iter(matches.values()))
-        raise UsageError(
-            "no such option",
-            found=repr(shorten(word)),
-            wanted=near(MEANT.get(name, name), [k for k in options if k.startswith("--")]),
-            do=f"{self.prog} --help; before a text or a name that begins with a dash put --",
-        )
-
-    def _begins_option(self, word: str) -> bool:
-        """Return whether a word ends the values of the option before it."""
-        if word == "--":
-            return True
-        try:
-            return self._find_option(word) is not None
-        except UsageError:
-            if not word.startswith("--"):
-                return False  # a value such as -x
-            raise
-
-    def _return_positional(self, options_read: Any, positionals: list[str]) -> None:
-        """Move the last value of an option to the positional arguments if these lack one and the
-        command line can be read in no other way."""
-        declared = [a for a in self._actions if not a.option_strings]
-        required = [a for a in declared if a.required]
-        lists = [
-            values for action, values in options_read if action.nargs == "+" and len(values) > 1
-        ]
-        if positionals or not required or not lists:
-            return
-        (last_values, *other_lists) = lists
-        one_way = len(declared) == 1 and required[0].nargs is None
-        if not other_lists and (one_way or (len(last_values) == 2 and len(required) == 1)):
-            positionals.append(last_values.pop())
-            return
-        names = " ".join(str(a.metavar or a.dest).upper() for a in declared)
-        raise UsageError(
-            "an option with several values takes all that follows it",
-            where=self.prog,
-            found=" ".join(last_values),
-            wanted=f"{names} before the options, or after --",
-        )
-
-    def _refuse_repeated(self, options_read: Any) -> None:
-        """Refuse two different values of an option that takes one."""
-        assigned: dict[str, str] = {}
-        for action, values in options_read:
-            if isinstance(action, argparse._StoreAction) and action.nargs is None:
-                name = option_name(action)
-                if assigned.setdefault(name, values[0]) != values[0]:
-                    raise UsageError(
-                        "the option is given twice",
-                        where=name,
-                        found=f"{assigned[name]} and {values[0]}",
-                        wanted="one of them",
-                        do="give it once",
-                    )
-
-
+exit codes:
+  0        done
+  64       the command line, or a setting
+  65       text, rows, a tokenizer or a model: damaged, or not fitting each other
+  69       memory, or no such device
+  70       a fault of Maskwright
+  73, 74   writing or reading failed
+  75       stopped; `maskwright resume` continues
+  128 + N  ended by signal N (130: Ctrl-C)"""
 # The order of the groups in the help.
 GROUPS = ("text", "pretraining", "labelled rows", "analysis", "models")
 MOST_THREADS = 1024
@@ -312,24 +78,61 @@ class TerminationSignal(KeyboardInterrupt):
         super().__init__(signal.Signals(number).name)
 
 
+class Version(argparse.Action):
+    """Print what a bug report needs, and end: versions, processor, extras. It imports torch."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *unused: Any) -> NoReturn:
+        from maskwright import __version__
+
+        try:
+            from maskwright.model.device.machine import summary
+        except ImportError as error:
+            torch_line = f"torch cannot be imported: {error}"
+        else:
+            torch_line = summary()
+        extras = catalogue.installed_extras()
+        print(
+            f"maskwright {__version__}",
+            f"python {platform.python_version()}, {platform.system()} {platform.machine()}",
+            torch_line,
+            f"{os.cpu_count()} cores",
+            "extras: " + (", ".join(name for name in extras if extras[name]) or "none"),
+            "extras that are not installed: "
+            + (", ".join(name for name in extras if not extras[name]) or "none"),
+            sep="\n",
+        )
+        parser.exit()
+
+
 def parser(only: str | None = None) -> Parser:
     """The whole command line; with `only`, the verb of that name alone."""
     top = Parser(
         prog="maskwright",
         description="Text of your own to a language Transformer of your own.",
         formatter_class=Help,
-        epilog="First time here? Run: maskwright quickstart",
+        epilog=EPILOG,
     )
-    top.add_argument("--version", action="version", version=f"maskwright {__version__}")
-    subparsers = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+    top.add_argument(
+        "--version", action=Version, nargs=0, help="show versions, the processor and the extras"
+    )
+    subparsers = top.add_subparsers(dest="verb", metavar="VERB", title="verbs", parser_class=Parser)
+    headings = set[str]()
     names = [only] if only else catalogue.names("verbs")
     verbs = {name: catalogue.load("verbs", name) for name in names}
     for name, verb in sorted(verbs.items(), key=lambda item: _position(item[1])):
         verb_parser = subparsers.add_parser(
             name, help=verb.SUMMARY, description=verb.SUMMARY, formatter_class=Help
         )
+        if verb.GROUP not in headings:
+            subparsers._choices_actions[-1].heading = verb.GROUP  # type: ignore[attr-defined]
+        headings.add(verb.GROUP)
         verb_parser.set_defaults(do=verb.do)
         verb_parser.examples = getattr(verb, "EXAMPLES", ())
+        verb_parser.group = getattr(verb, "OPTION_GROUP", verb_parser.group)
+        uses = getattr(verb, "USES", verb_parser.examples)
+        verb_parser.epilog = "\n".join(
+            ["examples:", *(f"  maskwright {name} {words}" for words in uses)]
+        )
         verb_parser.add_argument(
             "--debug", action="store_true", help="show the traceback of an error"
         )
@@ -342,6 +145,13 @@ def parser(only: str | None = None) -> Parser:
             "in a test next to busy programs)",
         )
         verb.arguments(verb_parser)
+        if any(getattr(action, "hub", False) for action in verb_parser._actions):
+            verb_parser.add_argument(
+                "--download",
+                action="store_true",
+                help="download a model that is named as on the Hugging Face hub; without this its "
+                "name is looked up in the cache of the hub on this machine",
+            )
     return top
 
 
@@ -354,6 +164,8 @@ def _position(verb: ModuleType) -> tuple[int, int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
     verb: ModuleType | None = None
     received: list[int] = []
     try:
@@ -422,13 +234,44 @@ def _run(words: Sequence[str], verb: ModuleType | None) -> None:
     options = choices[name].read(rest)
     if (settings := getattr(verb, "settings", None)) is not None:
         options = choices[name].read(rest, settings(choices[name], options))
+    _use_hub(choices[name], options)
     if options.threads is not None:
         _use_threads(options, recorded=getattr(verb, "RECORDS_THREADS", False))
     if not getattr(verb, "LIGHT", False):
         threads.prepare()
         memory.require_room_for_libraries()
-    with lock.removing_if_empty(getattr(options, "out", None)):
+    with contextlib.ExitStack() as while_it_runs:
+        if (device := getattr(options, "default_device", None)) is not None:
+            require_device(device, "--device")
+            if device not in ("auto", "cpu"):  # found out before any work
+                from maskwright.model.device.machine import choose
+
+                choose("float32", device)
+            precision = getattr(options, "precision", "auto")
+            while_it_runs.enter_context(by_default(device, precision))
+        while_it_runs.enter_context(lock.removing_if_empty(getattr(options, "out", None)))
         verb.do(options)
+
+
+def _use_hub(parser: Parser, options: argparse.Namespace) -> None:
+    """Replace names of models on the Hugging Face hub by their folders in the cache, which with
+    `--download` are downloaded first. A model of a `--server` has the name that it has there."""
+    from maskwright.base import hub
+
+    def folder_of(model: Any, action: argparse.Action) -> Any:
+        if model in usual_values(action):
+            return model
+        if options.download and hub.is_name(model):
+            return type(model)(hub.download(str(model)))
+        return type(model)(hub.local_folder(model))
+
+    for action in parser._actions:
+        models = getattr(options, action.dest, None)
+        if not getattr(action, "hub", False) or models is None or getattr(options, "server", None):
+            continue
+        is_list = isinstance(models, list)
+        folders = [folder_of(m, action) for m in models] if is_list else folder_of(models, action)
+        setattr(options, action.dest, folders)
 
 
 def _use_threads(options: argparse.Namespace, recorded: bool) -> None:

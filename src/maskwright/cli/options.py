@@ -9,20 +9,28 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskwright.base import catalogue
+from maskwright.base import catalogue, hub
 from maskwright.base.calls import RECIPE_SETTINGS
 from maskwright.base.config import NONE, hints_of, lines_of, read_table
 from maskwright.base.errors import ConfigError, Finding, UsageError, near, near_path
 from maskwright.base.storage.files import next_run_folder as next_run_folder
 from maskwright.base.terminal import harmless_lines
+from maskwright.cli.parser import task_names
+from maskwright.model.device.choices import Precision, engine_names
 
 # What makes pretraining need less memory.
 MICROBATCHES = "a divisor of the batch as --set training.microbatches=N"
 SHORTER_ROWS = f"shorter rows (--set rows.length=N), {MICROBATCHES}, or a smaller model"
+
+
+def add_model(
+    parser: argparse.ArgumentParser, help_text: str = "the folder of a model or a run"
+) -> None:
+    parser.add_argument("model", type=Path, hub=True, help=f"{help_text}, or a name on the hub")
 
 
 def add_text(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +53,44 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         help="which column has which role, as text=review or label=stars; may be repeated, and "
         "text=title text=body reads one behind the other",
     )
+
+
+def add_task(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--task",
+        default=None,
+        usual=task_names,
+        help="task type (maskwright list tasks; default: inferred from the data)",
+    )
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--engine",
+        default="torch",
+        metavar="NAME",
+        usual=engine_names,
+        help="what reads texts: torch, our own (default), or another library; one that ends in "
+        "-int8 gives slightly other answers",
+    )
+
+
+def add_device(parser: argparse.ArgumentParser, *, precision: bool = False) -> None:
+    """Add options for what computes, which `main` applies; `precision`: it has an effect, too."""
+    parser.add_argument(
+        "--device",
+        dest="default_device",
+        default="auto",
+        metavar="DEVICE",
+        help="cpu, cuda, one of several as cuda:1, or auto: a GPU if there is one (default auto)",
+    )
+    if precision:
+        parser.add_argument(
+            "--precision",
+            choices=typing.get_args(Precision),
+            default="auto",
+            help="auto is bfloat16 where the machine has matrix units for it (default auto)",
+        )
 
 
 def add_base(parser: argparse.ArgumentParser) -> None:
@@ -199,7 +245,8 @@ def require_existing(path: Path | None, kind: str, command: str = "") -> None:
             message, remedy = "the folder of a model or a run is no data", "name the data"
             raise UsageError(message, where=path, wanted="rows or texts", do=remedy)
         return
-    do = "name a folder on this machine; nothing is downloaded" if model and not file else command
+    advice = hub.advice(path) if model and not file and command.find(" MODEL") >= 0 else None
+    do = f"{advice}; or the same command with --download" if advice else command
     if model and str(path) in catalogue.names("recipes"):
         do = f"train this recipe first: maskwright pretrain {path} --text FILE --out runs/{path}"
     expected = "the folder of a model or a run" if file else near_path(path)
@@ -207,10 +254,15 @@ def require_existing(path: Path | None, kind: str, command: str = "") -> None:
 
 
 def add_fields(
-    parser: argparse.ArgumentParser, config: type, *, without: Collection[str] = ()
+    parser: argparse.ArgumentParser,
+    config: type,
+    *,
+    without: Collection[str] = (),
+    values: Mapping[str, Callable[[], Collection[str]]] | None = None,
 ) -> None:
     """Add an option for each field of `config`, a number, a text or a flag, with its line of the
-    docstring as help. The default is None, which tells options that were not given."""
+    docstring as help. The default is None, which tells options that were not given; `values` has
+    functions that return usual values of fields."""
     help_lines = lines_of(config)
     for field in dataclasses.fields(config):
         if field.name in without:
@@ -229,11 +281,13 @@ def add_fields(
             parser.add_argument(option, action="store_true", default=None, help=text)
             continue
         number = {int: "N", float: "X"}.get(hint)
+        choices = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
         parser.add_argument(
             option,
             type=hint if number else str,
             default=None,
             metavar=number or field.name.upper(),
+            usual=(values or {}).get(field.name, choices),
             help=text.replace("%", "%%"),
         )
 

@@ -17,10 +17,11 @@ ROWS, TWO_MODELS = "labelled rows", "labelled rows against another model"
 USED = {
     TEXT: ("read",),
     PAIRS: ("how", "out", "part"),
-    RETRIEVAL: ("base", "dimensions", "out", "part"),
+    RETRIEVAL: ("base", "dimensions", "out", "part", "precision"),
     ROWS: ("part", "column", "read", "out", "base", "by", "generalisation", "other_data"),
     TWO_MODELS: ("part", "column", "read", "out", "against"),
 }
+USED |= {kind: (*USED[kind], "precision") for kind in (ROWS, TWO_MODELS)}
 OPTIONS = sorted({option for names in USED.values() for option in names})
 
 
@@ -37,7 +38,8 @@ def kind_of(model: Path, data: Path | None, options: Mapping[str, Any]) -> str:
         if answers_tasks(model):
             kind = TWO_MODELS if options["against"] else ROWS
     for option in OPTIONS:
-        if options[option] and option not in USED[kind]:
+        value = options.get(option)
+        if value and value != "auto" and option not in USED[kind]:
             raise UsageError(
                 "option has no effect here",
                 where=f"--{option.replace('_', '-')}",

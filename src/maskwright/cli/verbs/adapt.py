@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from maskwright.base.errors import UsageError
 from maskwright.cli import options
@@ -11,13 +10,18 @@ from maskwright.cli import options
 SUMMARY = "continue pretraining a model on other text"
 GROUP, ORDER = "pretraining", 2
 EXAMPLES = ("MODEL --text FILE",)
+USES = (
+    "runs/mine --text contracts/ --out runs/law",
+    "bert-base-uncased --text notes.txt --minutes 30",
+)
+OPTION_GROUP = "training"
 RECORDS_THREADS = True
 READING_OPTION = "--set corpus."
 LESS_MEMORY = options.SHORTER_ROWS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    options.add_model(parser)
     options.add_text(parser)
     parser.add_argument("--minutes", type=float, default=10.0, help="time in minutes (default 10)")
     options.add_short_settings(parser, without=("--minutes", "--steps"))

@@ -10,11 +10,15 @@ from maskwright.cli import options
 SUMMARY = "show what the attention heads of a model look at"
 GROUP, ORDER = "analysis", 2
 EXAMPLES = ("MODEL --sentence TEXT", "MODEL --text FILE", "MODEL --image FILE")
+USES = (
+    'runs/mine --sentence "she sat on the bank of the river"',
+    "runs/mine --tree english.conllu --out runs/heads",
+)
 LESS_MEMORY = "less text, or a smaller model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    options.add_model(parser)
     options.add_text(parser)
     parser.add_argument(
         "--sentence",
@@ -36,6 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="an image, of a model that reads images; its attention is drawn over it",
     )
+    options.add_device(parser)
     options.add_out(parser)
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.options import add_base, require_existing
+from maskwright.cli.options import add_base, add_device, add_engine, add_model, require_existing
 from maskwright.model.device.choices import require_engine
 
 SUMMARY = "measure how fast a model answers on this machine"
 GROUP, ORDER = "models", 1
 EXAMPLES = ("MODEL --data FILE",)
+USES = ("runs/reviews --data new.csv", "runs/reviews --engine onnxruntime --seconds 30")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="the folder of a model, a run or a fine-tuning")
+    add_model(parser, "the folder of a model, a run or a fine-tuning")
     parser.add_argument(
         "--data",
         type=Path,
@@ -23,12 +24,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="rows or texts to answer (default: texts are made up of the model's own tokens)",
     )
     parser.add_argument("--seconds", type=float, default=10.0, help="of measuring (default 10)")
-    parser.add_argument(
-        "--engine",
-        default="torch",
-        metavar="NAME",
-        help="what reads texts, as of predict: torch (default), onnxruntime, openvino, …",
-    )
+    add_engine(parser)
+    add_device(parser, precision=True)
     add_base(parser)
     parser.add_argument(
         "--out", type=Path, default=None, metavar="FILE.json", help="write every time taken to it"

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
+from maskwright.base import catalogue
 from maskwright.base.terminal import shell_word
 from maskwright.cli import options
 
 SUMMARY = "train recipes under an equal budget and compare them"
 GROUP, ORDER = "pretraining", 4
 EXAMPLES = ("RECIPE OTHER --budget minutes=10",)
+USES = (
+    "bert-mini mine.toml --text texts/ --budget minutes=10",
+    "bert-mini roberta-mini --text texts/ --budget flops=1e15",
+)
+OPTION_GROUP = "training"
 RECORDS_THREADS = True
 READING_OPTION = "--set corpus."
 LESS_MEMORY = options.SHORTER_ROWS
@@ -18,7 +25,11 @@ LESS_MEMORY = options.SHORTER_ROWS
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "recipes", nargs="+", metavar="recipe", help="one or several, as for pretrain"
+        "recipes",
+        nargs="+",
+        metavar="recipe",
+        usual=partial(catalogue.names, "recipes"),
+        help="one or several, as for pretrain",
     )
     parser.add_argument(
         "--budget", required=True, help="of each run: tokens=5e6, minutes=10 or flops=1e15"

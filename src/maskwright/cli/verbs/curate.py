@@ -12,6 +12,8 @@ from maskwright.cli.options import add_read, add_settings, note, require_texts, 
 SUMMARY = "clean, filter and deduplicate raw text to a corpus for pretraining"
 GROUP, ORDER = "text", 2
 EXAMPLES = ("FILE --out FOLDER",)
+USES = ("my-documents/ --out clean/", "my-documents/ --look")
+OPTION_GROUP = "curation"
 READING_OPTION = "--read "
 
 

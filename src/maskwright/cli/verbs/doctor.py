@@ -11,6 +11,7 @@ from maskwright.text.tables.reading_options import how_read
 SUMMARY = "examine labelled data: label errors, leaks, copies, lengths, what a score can tell"
 GROUP, ORDER = "labelled rows", 0
 EXAMPLES = ("FILE", "FILE MODEL")
+USES = ("reviews.csv", "reviews.csv runs/mine --out runs/diagnosis")
 READING_OPTION = "--read "
 LABELLED = True
 
@@ -20,14 +21,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         type=Path,
+        hub=True,
         nargs="?",
         default=None,
         help="the folder of a model: lengths are compared with what it reads, and its embeddings "
         "judge labels (default: a bag of words judges them)",
     )
-    parser.add_argument("--task", default=None, help="task type (default: inferred from the data)")
+    options.add_task(parser)
     options.add_columns(parser)
     options.add_read(parser)
+    options.add_device(parser)
     options.add_out(
         parser, "where to write report.html, and diagnosis.json with all rows to look at", "nowhere"
     )

@@ -13,11 +13,13 @@ from maskwright.text.tables.reading_options import how_read
 SUMMARY = "evaluate a model on text, minimal pairs, labelled rows or retrieval"
 GROUP, ORDER = "pretraining", 5
 EXAMPLES = ("MODEL --data FILE", "MODEL --text FILE")
+USES = ("runs/mine --text other.txt", "runs/reviews --data labelled.csv --by source")
+OPTION_GROUP = "evaluation"
 READING_OPTION = "--read "
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    options.add_model(parser)
     options.add_text(parser)
     parser.add_argument(
         "--data",
@@ -36,6 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "(default: those that the model was trained for)",
     )
     options.add_base(parser)
+    options.add_device(parser, precision=True)
     options.add_columns(parser)
     parser.add_argument(
         "--how",
@@ -66,6 +69,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against",
         type=Path,
+        hub=True,
         default=None,
         metavar="MODEL",
         help="labelled rows: another fine-tuned model of the same task, compared on the same rows",
@@ -117,7 +121,7 @@ def do(a: argparse.Namespace) -> None:
         from maskwright.text.corpus.saved import is_run
 
         out = a.model if is_run(a.model) else options.next_run_folder("evaluation")
-    del settings["column"]
+    del settings["column"], settings["precision"]
     settings |= {"columns": columns, "dimensions": dimensions, "out": out}
     settings["read"] = read if "read" in USED[kind] else how_read(())
     evaluate(a.model, a.data, **settings)

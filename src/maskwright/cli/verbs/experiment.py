@@ -9,12 +9,18 @@ from pathlib import Path
 from maskwright.base.terminal import shell_word
 from maskwright.cli import options
 from maskwright.cli.verbs.finetune import LESS_MEMORY as LESS_MEMORY
+from maskwright.cli.verbs.finetune import USUAL
 from maskwright.learn.finetune.recipe import FinetuneRecipe
 from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "compare models and methods on labelled texts, with cost"
 GROUP, ORDER = "labelled rows", 4
 EXAMPLES = ("MODEL OTHER bag-of-words --data FILE --method embeddings,full",)
+USES = (
+    "runs/mine bag-of-words --data reviews.csv",
+    "runs/mine bag-of-words --data reviews.csv --method full",
+)
+OPTION_GROUP = "training"
 READING_OPTION = "--read "
 LABELLED = True
 # Fields of a recipe whose options are declared by hand, or that have none.
@@ -26,7 +32,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "models",
         nargs="+",
+        hub=True,
         metavar="model",
+        usual=("bag-of-words",),
         help="the folder of a model or a run; untrained:FOLDER, a copy of it with new weights; or "
         "bag-of-words",
     )
@@ -40,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="methods of finetune, each with every model (default embeddings,full)",
     )
     parser.add_argument("--seeds", type=int, default=3, help="seeds of each (default 3)")
-    options.add_fields(parser, FinetuneRecipe, without=(*OTHERS, *ELSEWHERE))
+    options.add_fields(parser, FinetuneRecipe, without=(*OTHERS, *ELSEWHERE), values=USUAL)
     options.add_columns(parser)
     options.add_read(parser)
     options.add_out(parser)

@@ -10,12 +10,15 @@ from maskwright.cli.options import require_existing
 SUMMARY = "see a model in the browser: masks, generation, attention, its tokenizer"
 GROUP, ORDER = "analysis", 3
 EXAMPLES = ("MODEL",)
+USES = ("runs/mine", 'runs/mine runs/reviews --text "The court allowed it."')
+OPTION_GROUP = "page"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "models",
         type=Path,
+        hub=True,
         nargs="+",
         metavar="model",
         help="the folder of a model, or of a run, whose checkpoints are then all shown",

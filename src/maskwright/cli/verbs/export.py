@@ -8,17 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import UsageError, near
-from maskwright.cli.options import add_base, add_fields, require_existing
+from maskwright.cli.options import add_base, add_fields, add_model, require_existing
 
 SUMMARY = "write a model in a form that other programs load, and prove it by reading it again"
 GROUP, ORDER = "models", 2
 EXAMPLES = ("MODEL --to onnx --out FOLDER",)
+USES = (
+    "runs/reviews --to onnx --out reviews-onnx",
+    "runs/mine --to safetensors-bf16 --out mine-bf16",
+)
+OPTION_GROUP = "target"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     from maskwright.ship.export.target import target, targets
 
-    parser.add_argument("model", type=Path, help="the folder of a model, a run or a fine-tuning")
+    add_model(parser, "the folder of a model, a run or a fine-tuning")
     parser.add_argument(
         "--to", required=True, metavar="TARGET", help=f"one of {', '.join(targets())}"
     )

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from maskwright.base.terminal import harmless
-from maskwright.cli.options import note, require_existing
+from maskwright.cli.options import add_device, add_model, note, require_existing
 
 SUMMARY = "show the most likely tokens for each mask in a text"
 GROUP, ORDER = "analysis", 4
 EXAMPLES = ("MODEL TEXT",)
+USES = (
+    'runs/mine "The court [MASK] the appeal."',
+    'runs/t5 "The court <extra_id_0> the appeal." --top 3',
+)
 LESS_MEMORY = "a shorter text, or a smaller model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    add_model(parser)
     parser.add_argument("text", help="a text with the model's mask token in it, such as [MASK]")
+    add_device(parser)
     parser.add_argument("--top", type=int, default=5, help="number of tokens to show (default 5)")
 
 

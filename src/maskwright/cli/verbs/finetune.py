@@ -10,18 +10,33 @@ from pathlib import Path
 from maskwright.base.errors import UsageError
 from maskwright.base.terminal import shell_word
 from maskwright.cli import options
+from maskwright.cli.parser import task_names
+from maskwright.learn.finetune.method import AUTO, names
 from maskwright.learn.finetune.recipe import FinetuneRecipe, changed, override, read
+from maskwright.learn.tasks.base.choices import GLOBAL_RULES, POOLINGS
 from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "fine-tune a model on labelled texts"
 GROUP, ORDER = "labelled rows", 1
 EXAMPLES = ("MODEL --data FILE",)
+USES = (
+    "runs/mine --data reviews.csv --out runs/reviews",
+    "runs/mine --data reviews.csv --method lora --epochs 5",
+)
+OPTION_GROUP = "training"
 READING_OPTION = "--read "
 LABELLED = True
 LESS_MEMORY = (
     "a step in more portions (--accumulate 4), a smaller --batch, a shorter --length, or "
     "a smaller model"
 )
+# Usual values of fields.
+USUAL = {
+    "method": lambda: [AUTO, *names()],
+    "task": task_names,
+    "pooling": lambda: list(POOLINGS),
+    "global_attention": lambda: GLOBAL_RULES,
+}
 # Fields of a recipe whose options are declared by hand, or that have none.
 OTHERS = ("data", "adapters", "columns", "curve", "read", "made_from")
 # Fields that are positional arguments or options of every verb.
@@ -32,6 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         type=Path,
+        hub=True,
         help="the folder of a model or a run; or the finetune.toml of an earlier result, which "
         "names model and data itself",
     )
@@ -51,7 +67,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a csv, tsv, jsonl, parquet, conll or conllu file, or a folder of them for train, "
         "validation and test; or a folder of texts for each class",
     )
-    options.add_fields(parser, FinetuneRecipe, without=(*OTHERS, *ELSEWHERE))
+    options.add_fields(parser, FinetuneRecipe, without=(*OTHERS, *ELSEWHERE), values=USUAL)
     options.add_settings(
         parser,
         "set any of these, or a setting of the method, as lora.rank=16 or prefix.length=10; may be "

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import get_args
 
 from maskwright.base.terminal import harmless_lines
-from maskwright.cli.options import add_fields, given_options, note, require_existing
-from maskwright.model.device.choices import Precision
+from maskwright.cli.options import (
+    add_device,
+    add_fields,
+    add_model,
+    given_options,
+    note,
+    require_existing,
+)
 from maskwright.model.inference.generation_settings import GenerationSettings
 
 SUMMARY = "generate text with a decoder or an encoder-decoder"
 GROUP, ORDER = "analysis", 5
 EXAMPLES = ("MODEL TEXT",)
+USES = ('runs/writer "Once upon a time"', 'runs/writer "Once" --temperature 0 --tokens 50')
+OPTION_GROUP = "generation"
 BY_HAND = ("stop",)  # an option that may be repeated
 LESS_MEMORY = "fewer --tokens, a shorter prompt, or a smaller model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    add_model(parser)
     parser.add_argument(
         "prompt",
         nargs="?",
@@ -34,12 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="end before this text where it is written; may be repeated",
     )
-    parser.add_argument(
-        "--precision",
-        choices=get_args(Precision),
-        default="auto",
-        help="auto is bfloat16 where the machine has matrix units for it (default auto)",
-    )
+    add_device(parser, precision=True)
 
 
 def do(a: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from maskwright.cli.options import note, require_existing
 SUMMARY = "make a model folder of word vectors in word2vec's text format"
 GROUP, ORDER = "models", 5
 EXAMPLES = ("FILE --out FOLDER",)
+USES = ("vectors.txt --out vectors", "glove.6B.100d.txt --out glove")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,6 +20,7 @@ SETS = {
 SUMMARY = "list families, objectives, adapters, methods, tasks, recipes, steps, targets, dialects"
 GROUP, ORDER = "models", 4
 EXAMPLES = ("recipes",)
+USES = ("", "recipes")
 LIGHT = True
 
 

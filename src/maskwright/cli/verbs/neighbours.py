@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from maskwright.base.terminal import harmless
-from maskwright.cli.options import note, require_existing
+from maskwright.cli.options import add_model, note, require_existing
 
 SUMMARY = "show the nearest words of a word, or of a sum such as king woman --minus man"
 GROUP, ORDER = "analysis", 5
 EXAMPLES = ("MODEL bank", "MODEL king woman --minus man")
+USES = ("runs/mine bank", "runs/mine king woman --minus man")
 LESS_MEMORY = "a smaller model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    add_model(parser)
     parser.add_argument("words", nargs="+", help="words whose vectors are added")
     parser.add_argument(
         "--minus", nargs="+", default=[], metavar="WORD", help="words whose vectors are subtracted"

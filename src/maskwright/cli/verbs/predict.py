@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -14,12 +15,15 @@ from maskwright.base.errors import UsageError
 from maskwright.base.terminal import printer, shell_word
 from maskwright.cli import options
 from maskwright.model.device.choices import require_engine
+from maskwright.text.corpus.files import KINDS
 from maskwright.text.tables.reading_options import how_read
 
 STDIN = Path("-")
 SUMMARY = "apply a fine-tuned model to the rows of a file"
 GROUP, ORDER = "labelled rows", 2
-EXAMPLES = ("MODEL FILE",)
+EXAMPLES = ("MODEL FILE", 'MODEL "TEXT"')
+USES = ('runs/reviews "What a film!"', "runs/reviews new.csv --out predictions.jsonl")
+OPTION_GROUP = "prediction"
 READING_OPTION = "--read "
 LABELLED = True
 
@@ -28,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         type=Path,
+        hub=True,
         nargs="?",
         default=None,
         help="a folder written by finetune, or a model folder; with --server the name of a model "
@@ -35,11 +40,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "file",
-        type=Path,
         nargs="?",
-        default=STDIN,
+        default=str(STDIN),
         help="a table, or a .txt file with one text per line (default, and -: standard input: "
-        "lines of text or JSON, or with --read separator=, a table with a header row)",
+        "lines of text or JSON, or with --read separator=, a table with a header row); or a text "
+        "with blanks, read like standard input",
     )
     parser.add_argument(
         "--also",
@@ -99,13 +104,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a text longer than the model reads is read as the model was trained (default; most "
         "lose its end), in windows whose answers are put together, or refused",
     )
-    parser.add_argument(
-        "--engine",
-        default="torch",
-        metavar="NAME",
-        help="what reads texts: torch, our own (default); onnxruntime; openvino; onnxruntime-int8, "
-        "which gives other answers",
-    )
+    options.add_engine(parser)
+    options.add_device(parser, precision=True)
     parser.add_argument(
         "--top",
         type=int,
@@ -138,10 +138,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     require_effect(vars(a))
-    is_alone = a.model is not None and a.file == STDIN
+    text = None
+    if not os.path.exists(a.file) and " " in a.file and Path(a.file).suffix.lower() not in KINDS:
+        text, a.file = a.file, STDIN
+    a.file = Path(a.file)
+    is_alone = a.model is not None and a.file == STDIN and text is None
     if a.server is not None and is_alone and (a.model == STDIN or a.model.exists()):
         a.model, a.file = None, a.model
-    if a.file == STDIN and len(a.also) > 1 and a.also[-1].is_file():
+    if a.file == STDIN and text is None and len(a.also) > 1 and a.also[-1].is_file():
         a.file = a.also.pop()  # a model is a folder
     if a.server is None:
         if a.model is None:
@@ -150,11 +154,10 @@ def do(a: argparse.Namespace) -> None:
         for model in (a.model, *a.also):
             options.require_existing(model, "model", a.command)
     if a.file != STDIN:
-        of_text = (
-            f"for a text: echo {shell_word(a.file)} | maskwright predict {shell_word(a.model)}"
-        )
-        options.require_existing(a.file, "file", of_text if " " in str(a.file) and a.model else "")
-    elif sys.stdin.isatty():
+        echo = f"if it is a text: echo {shell_word(a.file)} | maskwright predict"
+        of_text = f"{echo} {shell_word(a.model)}" if a.model and not a.file.suffix else ""
+        options.require_existing(a.file, "file", of_text)
+    elif text is None and sys.stdin.isatty():
         raise UsageError(
             "there are no rows to predict", wanted="a file, or lines from a pipe", do=a.command
         )
@@ -195,10 +198,11 @@ def do(a: argparse.Namespace) -> None:
     keywords: dict[str, Any] = {name: getattr(a, name) for name in as_given}
     keywords |= {"columns": columns, "labels": labels, "read": read, "server": server}
     keywords |= {"all_scores": a.scores == "all", "say": printer(sys.stderr)}
+    stream = sys.stdin.buffer if text is None else io.BytesIO(os.fsencode(text))
     with (
         contextlib.nullcontext(a.file)
         if a.file != STDIN
-        else stdin_file(sys.stdin.buffer, read, complete=a.out is not None) as file
+        else stdin_file(stream, read, complete=a.out is not None) as file
     ):
         if a.out is None:
             predict_file(a.model or STDIN, file, sys.stdout, **keywords)

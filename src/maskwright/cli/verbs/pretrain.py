@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
+from maskwright.base import catalogue
 from maskwright.cli import options
 
 SUMMARY = "pretrain a model from a recipe"
 GROUP, ORDER = "pretraining", 1
 EXAMPLES = ("RECIPE --text FILE",)
+USES = (
+    "bert-mini --text my-documents/ --minutes 60",
+    "mine.toml --text my-documents/ --lr 1e-3 --batch-size 64",
+)
+OPTION_GROUP = "training"
 RECORDS_THREADS = True
 READING_OPTION = "--set corpus."
 LESS_MEMORY = options.SHORTER_ROWS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", help="a built-in recipe, a .toml file, or the folder of a run")
+    parser.add_argument(
+        "recipe",
+        usual=partial(catalogue.names, "recipes"),
+        help="a built-in recipe (maskwright list recipes), a .toml file, or the folder of a run",
+    )
     options.add_text(parser)
     options.add_short_settings(parser)
     options.add_settings(parser)

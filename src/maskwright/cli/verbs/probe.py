@@ -11,13 +11,14 @@ from maskwright.text.tables.reading_options import how_read
 SUMMARY = "probe what each layer of a frozen model encodes"
 GROUP, ORDER = "analysis", 1
 EXAMPLES = ("MODEL --data FILE",)
+USES = ("runs/mine --data tags.conll", "runs/mine --data senses.csv --word bank")
 READING_OPTION = "--read "
 LABELLED = True
 LESS_MEMORY = "fewer --items, or a smaller model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="the folder of a model or a run")
+    options.add_model(parser)
     parser.add_argument(
         "--data",
         type=Path,
@@ -32,12 +33,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="compare the meanings of this word; --data is then a csv with the columns text "
         "and label (the meaning)",
     )
-    parser.add_argument("--task", default=None, help="task type (default: inferred from the data)")
+    options.add_task(parser)
     options.add_columns(parser)
     options.add_read(parser)
     parser.add_argument(
         "--items", type=int, default=None, help="maximum number of words or texts (default 10000)"
     )
+    options.add_device(parser)
     options.add_out(parser)
 
 

@@ -8,6 +8,7 @@ from maskwright.cli.options import add_out, next_run_folder
 
 SUMMARY = "train a first model on the documentation of this Python installation"
 GROUP, ORDER = "text", 1
+USES = ("", "--minutes 10 --out runs/first")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

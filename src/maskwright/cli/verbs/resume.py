@@ -10,6 +10,7 @@ from maskwright.cli.options import MICROBATCHES, add_settings, print_model, requ
 SUMMARY = "continue a run from its last checkpoint"
 GROUP, ORDER = "pretraining", 3
 EXAMPLES = ("RUN",)
+USES = ("runs/mine", "runs/mine --set evaluation.every=100")
 RECORDS_THREADS = True
 LESS_MEMORY = MICROBATCHES
 

@@ -5,24 +5,37 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import get_args
 
 from maskwright.base.errors import UsageError
 from maskwright.base.terminal import printer
-from maskwright.cli.options import add_fields, given_options, lower_settings, require_existing
-from maskwright.model.device.choices import Precision, require_engine
+from maskwright.cli.options import (
+    add_device,
+    add_engine,
+    add_fields,
+    given_options,
+    lower_settings,
+    require_existing,
+)
+from maskwright.model.device.choices import require_engine
 from maskwright.ship.serve.errors import Limits
 
 SUMMARY = "answer requests over HTTP with one model or several"
 GROUP, ORDER = "labelled rows", 3
 EXAMPLES = ("MODEL",)
+USES = ("runs/reviews --port 8000", "runs/mine --name reviews=runs/reviews --engine onnxruntime")
+OPTION_GROUP = "server"
 # The prefix of environment variables with values of options, and another name of one.
 PREFIX, TOKEN = "MASKWRIGHT_SERVE_", "MASKWRIGHT_TOKEN"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "models", nargs="*", type=Path, metavar="MODEL", help="a run, a result or a model folder"
+        "models",
+        nargs="*",
+        type=Path,
+        metavar="MODEL",
+        hub=True,
+        help="a run, a result or a model folder",
     )
     parser.add_argument(
         "--name",
@@ -82,15 +95,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="a site whose pages may ask, such as https://example.org",
     )
-    parser.add_argument(
-        "--precision", default="auto", help=f"{', '.join(get_args(Precision))} (default auto)"
-    )
-    parser.add_argument(
-        "--engine",
-        default="torch",
-        metavar="NAME",
-        help="what reads texts, as of predict: torch (default), onnxruntime, openvino, auto, …",
-    )
+    add_device(parser, precision=True)
+    add_engine(parser)
     parser.add_argument("--quiet", action="store_true", help="no line for each request")
     add_fields(parser, Limits)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from maskwright.base import catalogue
@@ -14,12 +15,17 @@ from maskwright.text.corpus.saved import is_run
 SUMMARY = "print a recipe as TOML, or describe a run or a model folder"
 GROUP, ORDER = "models", 3
 EXAMPLES = ("RECIPE",)
+USES = ("runs/reviews", "bert-mini --set training.batch=128")
 LIGHT = True
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "thing", help="a built-in recipe, a .toml file, a run folder or a model folder"
+        "thing",
+        hub=True,
+        usual=partial(catalogue.names, "recipes"),
+        help="a built-in recipe, a .toml file, the folder of a run, a result or a model, or the "
+        "name of a model on the hub",
     )
     add_settings(parser)
 

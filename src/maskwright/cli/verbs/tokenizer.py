@@ -13,6 +13,11 @@ WORDPIECE = {"floored": None, "published": 2}
 SUMMARY = "train a tokenizer on your text and report on it"
 GROUP, ORDER = "text", 3
 EXAMPLES = ("--text FILE",)
+USES = (
+    "--text my-documents/ --out words",
+    "--text my-documents/ --kind byte-bpe --vocabulary 16384",
+)
+OPTION_GROUP = "tokenizer"
 READING_OPTION = "--read "
 LESS_MEMORY = "less text, or a smaller --vocabulary"
 
@@ -22,7 +27,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind",
         default="wordpiece",
-        help="character, bpe, byte-bpe, wordpiece, word or unigram (default wordpiece)",
+        usual=("wordpiece", "bpe", "byte-bpe", "unigram", "word", "character"),
+        help="what tokens are (default wordpiece)",
     )
     parser.add_argument("--vocabulary", type=int, default=8192, help="its size (default 8192)")
     parser.add_argument(

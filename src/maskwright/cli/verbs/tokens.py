@@ -5,22 +5,24 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.options import add_read, add_text, require_existing, require_texts
+from maskwright.cli.options import add_model, add_read, add_text, require_existing, require_texts
 
 SUMMARY = "show how a model sees a text: its tokens, and what is unknown"
 GROUP, ORDER = "text", 4
 EXAMPLES = ("MODEL TEXT",)
+USES = ('runs/mine "The court allowed it."', "runs/mine --text my-documents/ --beside words")
 READING_OPTION = "--read "
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="the folder of a model, a run or a tokenizer")
+    add_model(parser, "the folder of a model, a run or a tokenizer")
     parser.add_argument("passage", nargs="?", metavar="text", help="a text to show")
     parser.add_argument("pair", nargs="?", help="a second text, where a pair is read")
     add_text(parser)
     parser.add_argument(
         "--beside",
         type=Path,
+        hub=True,
         default=None,
         metavar="FOLDER",
         help="another model or tokenizer, shown side by side on the same text",

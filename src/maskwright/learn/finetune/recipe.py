@@ -71,16 +71,15 @@ class FinetuneRecipe:
         method: auto (the best of the methods that suit the task, selected by held-out rows; with
             --curve full), or which weights are trained: full, probe (only a linear head), head (the
             model's own head with its pooler), last-N (the last N layers), reinit-N (all, the last N
-            layers from new weights), gradual (unfreezing), an adapter such as lora (maskwright list
-            adapters), or a fitted method such as embeddings (maskwright list methods); with --curve
-            several, separated by commas.
+            layers from new weights), gradual (unfreezing), an adapter such as lora, or a fitted
+            method such as embeddings; with --curve several, separated by commas.
         search: how many other settings of learning rate, epochs and batch size are tried, too;
             what is best on held-out rows is used, as auto selects a method (default: none).
         budget: seconds that the selection of auto or a search may take (default 300; unlimited for
             a search, and where 1,000 rows or a validation and a test part make it one training of
             each method).
         adapters: settings of adapters by name, as {"lora": {"rank": 16}}.
-        task: task type (default: inferred from the data).
+        task: task type (maskwright list tasks; default: inferred from the data).
         columns: role -> names of columns, where they must not be inferred.
         seeds: number of seeds to try (default 3, or 1 with --seed); the best on the validation part
             is saved.

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from maskwright.base import hub
 from maskwright.base.errors import CheckpointError, StorageError, UsageError, near_path
 from maskwright.base.storage.files import links_outside
 from maskwright.base.storage.manifest import REMEDY, require_as_saved
@@ -43,7 +44,7 @@ def model_folder(folder: Path | str) -> Path:
             "there is no such model folder",
             where=path,
             wanted=near_path(path),
-            do="name a folder with a config.json",
+            do=hub.advice(path) or "name a folder with a config.json",
         )
     return path
 

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Literal
 
@@ -14,6 +16,23 @@ from maskwright.base.errors import ConfigError, UsageError, near
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 DEVICE = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
+
+
+# What `auto` stands for, as `by_default` sets it.
+usual_choice: dict[str, str] = {}
+
+
+@contextlib.contextmanager
+def by_default(device: str, precision: str) -> Iterator[None]:
+    """A block in which the device and the precision `auto` are these, for all that is opened and
+    computed in this process. Options of commands set it; functions have arguments."""
+    before = dict(usual_choice)
+    usual_choice.update(device=device, precision=precision)
+    try:
+        yield
+    finally:
+        usual_choice.clear()
+        usual_choice.update(before)
 
 
 def require_device(name: str, where: str = "device") -> None:

@@ -31,7 +31,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -39,7 +39,7 @@ from maskwright.base import threads
 from maskwright.base.errors import Finding, ResourceError
 from maskwright.base.memory import peak_resident, resident
 from maskwright.base.terminal import counted
-from maskwright.model.device.choices import Precision, require_device
+from maskwright.model.device.choices import Precision, require_device, usual_choice
 
 SLOWED = 0.5  # the share of its best speed below which a run is asked why
 TEST_SECONDS, TEST_ROUNDS = 0.04, 3
@@ -66,6 +66,9 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
         ConfigError: a device of no known kind.
         ResourceError: a device was asked for that is not there, or float16 on the CPU.
     """
+    device = usual_choice.get("device", device) if device == "auto" else device
+    if precision == "auto":
+        precision = cast(Precision, usual_choice.get("precision", precision))
     if device == "auto":
         # By its number, as tensors on it say: `cuda` alone is none of theirs.
         device = "cpu"
@@ -115,6 +118,13 @@ def matrix_units(device: str) -> str:
     if torch.cpu._is_amx_tile_supported():
         return "AMX"
     return "AVX512-BF16" if torch.cpu._is_avx512_bf16_supported() else ""
+
+
+def summary() -> str:
+    """The version of PyTorch, its instruction set on this processor, and the GPUs, as one line."""
+    gpus = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
+    instructions = torch.backends.cpu.get_cpu_capability()
+    return ", ".join([f"torch {torch.__version__}", f"instructions {instructions}", *gpus])
 
 
 def unusual(machine: Machine | None) -> dict[str, str]:

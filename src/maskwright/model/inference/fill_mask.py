@@ -16,6 +16,7 @@ mask is predicted while the others stay masked, so probabilities of two masks ar
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +25,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from maskwright.base.errors import IncompatibleError, Note, UsageError, ignore
+from maskwright.base.errors import IncompatibleError, Note, UsageError, ignore, shorten
 from maskwright.model.inference.prepared import Prepared, answering, finite
 from maskwright.model.inference.scores import states
 from maskwright.model.inference.text_generation import (
@@ -137,13 +138,42 @@ class HolePrediction:
     probabilities: list[float]
 
 
+MASK_SPELLINGS = ("[MASK]", "<mask>")
+
+
+def with_mask_tokens(text: str, *tokens: str) -> str:
+    """Return the text with `[MASK]` or `<mask>` spelled as the model's own mask token, or as the
+    sentinels of a T5 in turn.
+
+    Raises:
+        UsageError: it has two kinds of mask token, or more masks than there are sentinels.
+    """
+    kinds = [spelling for spelling in dict.fromkeys((*MASK_SPELLINGS, *tokens)) if spelling in text]
+    if not kinds or kinds[0] not in MASK_SPELLINGS:
+        return text
+    pieces = text.split(kinds[0])
+    if len(kinds) > 1 or 1 < len(tokens) < len(pieces) - 1:
+        raise UsageError(
+            "two kinds of mask token" if len(kinds) > 1 else "more masks than the model has names",
+            where=shorten(text, 60),
+            found=" and ".join(kinds) if len(kinds) > 1 else len(pieces) - 1,
+            wanted="one kind" if len(kinds) > 1 else f"at most {len(tokens)}",
+            do=f"write {tokens[0]} for a word to be found",
+        )
+    return "".join(itertools.chain(*zip(pieces, itertools.cycle(tokens)))).removesuffix(
+        tokens[(len(pieces) - 1) % len(tokens)]
+    )
+
+
 def encoded(
     config: TransformerConfig, words: Tokenizer, text: str, *, windows: bool = False
 ) -> TextWithMasks:
     """Tokenize a text for `likeliest`; arguments and errors as for `fill`."""
     _require_filler(config, words)
     assert words.mask is not None
-    pieces = _pieces(words, words.tokens([words.mask])[0], text)
+    mask_token = words.tokens([words.mask])[0]
+    text = with_mask_tokens(text, mask_token)
+    pieces = _pieces(words, mask_token, text)
     ids = _joined(pieces, words.mask)
     if not windows:
         _require_room(config, text, len(words.frame(ids)[0]))
@@ -348,6 +378,8 @@ def masked_text(
     tokenizer = model.tokenizer
     sentinels = tokenizer.sentinels
     if model.num_stacks == 2 and sentinels and model.conventions.decoder_trained:
+        if tokenizer.mask is None:
+            text = with_mask_tokens(text, *(tokenizer.vocabulary[n] for n in sentinels))
         if (gaps := gapped(tokenizer, text)) is not None:
             require_room(model, gaps.source, gaps.text, "shorten the text around the gaps")
             if targets:

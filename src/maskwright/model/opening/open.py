@@ -34,6 +34,7 @@ from maskwright.base.errors import (
     StorageError,
     UsageError,
 )
+from maskwright.base.hub import local_folder
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.adapters.base.folder import BaseReference
 from maskwright.model.adapters.base.folder import load as attach
@@ -371,7 +372,7 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
             missing file; the message names it.
         ConfigError, TokenizerError, IncompatibleError, ResourceError: as `pretrained.load`.
     """
-    given_path = Path(folder)
+    given_path = local_folder(folder)
     home = home_of(given_path)
     if is_adapter(home):
         adapted = open_adapter(home, base)
@@ -422,7 +423,7 @@ def open_weights(folder: Path | str) -> Model:
         IncompatibleError: the trained weights are in an adapter.
         Others: as `open_model`.
     """
-    given_path = Path(folder)
+    given_path = local_folder(folder)
     path = folders.model_folder(given_path)
     with _advice_of_run(given_path):
         loaded = pretrained.load(path)

@@ -106,8 +106,14 @@ export class Tokenizer {
     return { ids, segments };
   }
 
-  /** The ids of a text in its frame, {ids, segments}; the string of the mask is the mask. */
+  /** The ids of a text in its frame, {ids, segments}; the string of the mask is the mask, and so
+      are [MASK] and <mask>. */
   read(text, mask = null) {
+    if (mask !== null) {
+      const kinds = [...new Set([this.tokens[mask], "[MASK]", "<mask>"])].filter((kind) => text.includes(kind));
+      if (kinds.length > 1) throw new Error(`two kinds of mask token in one text: write ${this.tokens[mask]} for each`);
+      if (kinds.length) text = text.replaceAll(kinds[0], this.tokens[mask]);
+    }
     const joined = this.kind === "byte-bpe" || this.kind === "unigram";
     return this.frame(this.encodeHoles(text, mask === null ? [] : [mask], joined));
   }
