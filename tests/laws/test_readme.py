@@ -112,13 +112,17 @@ def test_python_in_the_readme_uses_what_exists(code: str) -> None:
 
 def test_make_targets_of_the_readme_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"make (\w+)", README))
+    others = [ROOT / "CONTRIBUTING.md", *(ROOT / ".github" / "workflows").glob("*.yml")]
+    pages = [README, *(path.read_text(encoding="utf-8") for path in others)]
+    targets = {target for page in pages for target in re.findall(r"make ([\w-]+)", page)}
     assert targets >= {"quickstart", "test", "check"}
     for target in targets:
         assert re.search(rf"^{target}:", makefile, re.M), target
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize(
+    "page", [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+)
 def test_links_between_pages_lead_to_files(page: Path) -> None:
     targets = [a or b for a, b in LINKS.findall(page.read_text(encoding="utf-8"))]
     missing = [target for target in targets if not (page.parent / target).exists()]
