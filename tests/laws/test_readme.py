@@ -126,6 +126,8 @@ def test_make_targets_of_the_readme_exist() -> None:
 def test_links_between_pages_lead_to_files(page: Path) -> None:
     targets = [a or b for a, b in LINKS.findall(page.read_text(encoding="utf-8"))]
     missing = [target for target in targets if not (page.parent / target).exists()]
+    if page.parent.name == "docs":  # the site has these pages alone
+        missing += [target for target in targets if target.startswith("../")]
     assert missing == []
 
 
