@@ -32,6 +32,7 @@ SESSIONS = [
     ("docs/lesson.md",),
     ("docs/commands.md", "docs/explorers.md", "docs/exports.md"),
     ("docs/curation.md",),
+    ("docs/compare-objectives.md",),
 ]
 # They wait for a person or for a cluster, or a name in capitals stands for the user's file.
 SKIPPED = re.compile(r"maskwright (explore|serve)\b|--engine ray|\b(MINILM|MODEL|FILE|DATA)\b")
@@ -90,12 +91,14 @@ def test_unknown_recipes_and_settings_are_found() -> None:
 # ---------------------------------------------------------------------- glossary and contents
 def glossary_page() -> str:
     """Return docs/glossary.md."""
-    entries = [f"**{term}**\n: {definition}" for term, (_, definition) in glossary().items()]
-    return "\n\n".join(
+    entries = [f"- **{term}**: {definition}" for term, (_, definition) in glossary().items()]
+    return "\n".join(
         [
             "# Glossary",
+            "",
             "Terms in the terminal, on report pages and in the explorers. Report pages define\n"
             "their own terms at the foot, the explorers all of them.",
+            "",
             *sorted(entries, key=str.casefold),
             "",
         ]
