@@ -76,18 +76,16 @@ Written by `make methods` (`PYTHONPATH=tests python -m conformance.method_table`
 tests of tests/conformance; do not edit. torch {torch.__version__}, float32, CPU:
 {"all good" if good else "**not all good**"}.
 
-A number says how many laws hold, all of them. Of every method: it learns a task of two classes
-through the loop of `finetune`, and moves what it declared and nothing else. Of `reinit-1`, also:
-the last layer and the pooler begin anew and nothing else. Of `probe`, also: it is a linear head
-and nothing else. Of what is added to a
-model that stands still, also: fresh, it changes no output by a bit (a prefix and a prompt, which
-are new positions, do); gradients reach what is declared and nothing else; detached, the model is
-what it was, bit for bit; its state is all there is to it; several are swapped by name. `lora`,
-`ia3`, `bitfit`, `head` and `probe` merge into the weights: merged equals attached. `lora` and
-`ia3` are saved as `peft` has them; that `peft`'s reading of the folder gives our scores within
-1e-5 is `make interop`. `refused`: the family has no biases or no layers to train, or its layers
-share the weights that should begin anew, or have cells in place of projections, or no position is
-left for a prompt.
+A number counts the laws that hold; all of them hold. Every method learns a task of two classes with
+the loop of `finetune` and changes only the weights that it declares. `reinit-1` also: only the last
+layer and the pooler get new weights. `probe` also: it is a linear head and nothing else. Adapters
+also: before training they do not change any output bit (except a prefix and a prompt, which are new
+positions); only declared weights have gradients; detached, the model is what it was, bit for bit;
+their state is complete; several are swapped by name. `lora`, `ia3`, `bitfit`, `head` and `probe`
+merge into the weights with equal outputs. `lora` and `ia3` are saved in the format of `peft`; `make
+interop` checks that `peft` gives our scores within 1e-5. `refused`: the family has no biases or no
+layers to train, its layers share the weights that would get new values, it has cells instead of
+projections, or there is no position left for a prompt.
 
 {table}
 """

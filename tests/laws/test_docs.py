@@ -37,7 +37,9 @@ SESSIONS = [
 # They wait for a person or for a cluster, or a name in capitals stands for the user's file.
 SKIPPED = re.compile(r"maskwright (explore|serve)\b|--engine ray|\b(MINILM|MODEL|FILE|DATA)\b")
 # What makes a command short: options are removed and appended by verb.
-FEW_STEPS = "--steps 4 --set training.batch=4 --set evaluation.rows=8 --set training.warmup=0"
+FEW_STEPS = (
+    "--steps 4 --set training.batch=4 --set evaluation.rows=8 --set training.schedule.warmup=0"
+)
 SHORT = {
     "pretrain": FEW_STEPS,
     "adapt": "--steps 2",

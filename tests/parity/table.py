@@ -98,12 +98,12 @@ Written by `make parity` (`PYTHONPATH=tests python -m parity.table`), which runs
 tests/conformance and tests/parity; do not edit. transformers {transformers.__version__}, torch
 {torch.__version__}, float32, CPU: {verdict}.
 
-Differences are the largest over all classes of the family, in both directions (we load what they
-saved, they load what we saved), relative to the largest value of each tensor; the bound is
-{parity.TOLERANCE:g}. Gradients are those of all parameters but the biases of keys, which the
-softmax does not feel. Classes are `ARCHITECTURES` in the family's file, sizes are its `SIZES`; the
-config of each size comes back in every class.
-The last column is from `make interop`, which makes an environment of its own.
+Differences are the largest over all classes of the family, in both directions (each side loads what
+the other saved), relative to the largest value of each tensor; the bound is
+{parity.TOLERANCE:g}. Gradients are those of all parameters except the biases of keys, which do not
+affect the softmax. Classes are `ARCHITECTURES` in the family's file, sizes are its `SIZES`; the
+config of each size is read back in every class.
+The last column is from `make interop`, which creates an environment of its own.
 
 {table}
 """
