@@ -138,7 +138,7 @@ SENTENCES = [
 
 def write_data(folder: Path) -> None:
     """Write small files under the names that the pages use."""
-    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,:;!?'-\n "
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,:;!'-\n "
     text = "\n".join(f"{letters[n % 52]} {s}" for n, s in enumerate(SENTENCES * 40))
     (folder / "tinyshakespeare.txt").write_text(letters + text)
     for name in ("my-documents", "contracts"):

@@ -162,7 +162,7 @@ PIXEL_NOTE = (
     "patches around that are seen."
 )
 TOKEN_NOTE = (
-    "Uniform guesses every token evenly; unigram by how often each occurs in the training text. "
+    "Uniform gives each token the same probability, unigram its frequency in the training text. "
     "Loss is in nats per predicted token, in brackets its exponential, the perplexity."
 )
 
@@ -230,7 +230,7 @@ def _accuracy(folder: RunFolder, axis: Axis) -> Chart:
     ]
     unigram = ("unigram", number(folder.references, "unigram_top1"))
     return Chart(
-        title="Held-out tokens predicted right",
+        title="Accuracy on held-out tokens",
         lines=lines,
         references=[unigram] if lines[0].finite else [],
         across=axis.name,
@@ -401,7 +401,7 @@ def _evaluation(folder: RunFolder) -> Table:
     rows = {model_name: folder.evaluations[-1], **_reference_rows(folder.references)}
     measures = _measures(folder)
     return {
-        "title": "The last evaluation, beside guessing without a model",
+        "title": "Last evaluation, with baselines",
         "head": ["", *map(_heading, measures)],
         "rows": [[name, *(_cell(row, m) for m in measures)] for name, row in rows.items()],
         "note": PIXEL_NOTE if predicts_pixels(folder.run) else TOKEN_NOTE,
@@ -512,10 +512,10 @@ def _next_steps(folder: RunFolder) -> Iterator[tuple[str, str]]:
     where, material = shell_word(folder.path), _material(folder)
     yield from (("Ask it", command) for command in _ask(folder))
     if folder.checkpoints and folder.share < 1.0:
-        yield "Train further, from where it stopped", f"maskwright resume {where}"
+        yield "Continue the training", f"maskwright resume {where}"
     elif folder.checkpoints:
         command = f"maskwright adapt {where} --text your-{material}/ --out runs/further"
-        yield f"Train it further, on {material} of your own", command
+        yield f"Continue pretraining on your own {material}", command
     if folder.recipe:
         command = f"maskwright pretrain {where}/recipe.toml --text your-{material}/ --out runs/mine"
         yield f"The same recipe on your own {material}", command

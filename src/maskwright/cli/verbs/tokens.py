@@ -7,7 +7,7 @@ from pathlib import Path
 
 from maskwright.cli.options import add_model, add_read, add_text, require_existing, require_texts
 
-SUMMARY = "show how a model sees a text: its tokens, and what is unknown"
+SUMMARY = "show the tokens of a text, and which are unknown"
 GROUP, ORDER = "text", 4
 EXAMPLES = ("MODEL TEXT",)
 USES = ('runs/mine "The court allowed it."', "runs/mine --text my-documents/ --beside words")

@@ -193,12 +193,12 @@ def advice(
         pieces = float(extent.tokens.sum() - 2 * num_rows) / max(1, words)
         if pieces >= PIECES:
             sentences.append(
-                f"The tokenizer cuts a word into {pieces:.1f} pieces on average: a model with a "
+                f"The tokenizer splits a word into {pieces:.1f} pieces on average: a model with a "
                 "vocabulary for this language and case tags better."
             )
         elif lower_cases:
             sentences.append(
-                "The tokenizer lower-cases all words: a cased model sees which are names."
+                "The tokenizer lower-cases all words: a cased model can tell names by capitals."
             )
     if judged.state != "good" and task_type.chosen_by == LABEL_PROMPT:
         sentences.append("Try another --prompt, examples in it, or --method full.")

@@ -110,7 +110,7 @@ def _reliability(reliability: Reliability | None) -> list[Markup]:
         Line("share of right ones", points, style(0), dots=True),
         Line("as it should be", [(0.0, 0.0), (1.0, 1.0)], style(1)),
     ]
-    title = f"Right ones by probability, calibration error {figure(reliability.error)}"
+    title = f"Accuracy by confidence; calibration error {figure(reliability.error)}"
     marks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     return [draw(Chart(title=title, lines=lines, across="probability", say=figure, marks=marks))]
 
@@ -120,7 +120,7 @@ def _coverage(reliability: Reliability | None) -> Table:
     if reliability is None or not reliability.answers:
         return {}
     return {
-        "title": "Answers at or above a probability",
+        "title": "Coverage and accuracy by threshold",
         "head": ["--threshold", "share of rows answered", "accuracy of these", "rows"],
         "rows": [
             [
