@@ -51,8 +51,9 @@ def glossary() -> dict[str, tuple[re.Pattern[str], str]]:
 
 
 def terms_of(page: str) -> dict[str, str]:
-    """Return the terms that the text of a page (HTML) contains, with their definitions."""
-    text = re.sub(r"<[^>]+>", " ", page)
+    """Return the terms in the sentences, tables and charts of a page (HTML), with definitions;
+    names of settings are no terms."""
+    text = re.sub(r"<(pre|dl|code)\b.*?</\1>|<[^>]+>", " ", page, flags=re.S)
     return {term: says for term, (pattern, says) in glossary().items() if pattern.search(text)}
 
 
