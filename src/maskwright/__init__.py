@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from maskwright.api import show as show
     from maskwright.api import tokenizer as tokenizer
     from maskwright.api import tokens as tokens
+    from maskwright.ask.estimator import TextClassifier as TextClassifier
 
 privacy.turn_off_reports()
 __version__ = VERSION
@@ -69,19 +70,22 @@ VERBS = (
     *("show", "tokenizer", "tokens"),
 )
 MODULES = ("api", "errors", "plugins")
+ESTIMATOR = "TextClassifier"  # which imports scikit-learn
 
 
 def __getattr__(name: str) -> Any:
-    if name in (*VERBS, "api", "plugins"):
+    if name in (*VERBS, ESTIMATOR, "api", "plugins"):
         threads.prepare()  # before torch is loaded
     if name in VERBS:
         function = checked(getattr(importlib.import_module("maskwright.api"), name))
         globals()[name] = function
         return function
+    if name == ESTIMATOR:
+        return importlib.import_module("maskwright.ask.estimator").TextClassifier
     if name in MODULES:
         return importlib.import_module(f"maskwright.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*VERBS, *MODULES, "__version__"])
+    return sorted([*VERBS, *MODULES, ESTIMATOR, "__version__"])

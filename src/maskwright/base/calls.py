@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -59,7 +60,7 @@ RECIPE_SETTINGS: Mapping[str, Keyword] = {
         ),
     )
 }
-PACKAGE = str(Path(__file__).parents[1])
+PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -96,6 +97,7 @@ def checked(function: Function) -> Function:
         UsageError: an unknown keyword, with near names, or one value by two names.
     """
     parameters = inspect.signature(function).parameters
+    called = f"maskwright.{function.__qualname__.removesuffix('.__init__')}"
     names = {
         alias: name
         for name, aliases in {**ALIASES, **OPTIONS}.items()
@@ -111,10 +113,10 @@ def checked(function: Function) -> Function:
             if name is None or name in keywords:
                 raise UsageError(
                     "no such keyword" if name is None else "one setting by two names",
-                    where=f"maskwright.{function.__name__}",
+                    where=called,
                     found=keyword if name is None else f"{keyword} and {name}",
                     wanted=near(keyword, [*parameters, *names]) if name is None else "one of them",
-                    do=f"help(maskwright.{function.__name__}) lists all keywords",
+                    do=f"help({called}) lists all keywords",
                 )
             keywords[name] = keywords.pop(keyword)
         return function(*values, **keywords)
@@ -130,4 +132,4 @@ def warn(message: str, category: type[Warning]) -> None:
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=max(1, level - 1))
+    warnings.warn(message, category, stacklevel=level)
