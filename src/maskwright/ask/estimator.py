@@ -46,7 +46,7 @@ PARAMETERS = {
 }
 
 
-class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class TextClassifier(ClassifierMixin, BaseEstimator):
     """A classifier of texts, or of pairs of texts.
 
     Attributes:
