@@ -22,9 +22,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TextIO, Unpack
 
-from maskwright.ask.analysis.attention import attention
+from maskwright.ask.analysis.attention import attention as draw_attention
 from maskwright.ask.analysis.neighbours import neighbours
-from maskwright.ask.analysis.probe import probe
+from maskwright.ask.analysis.probe import probe as probe_states
 from maskwright.ask.analysis.tokens import TokenView, see, show_tokens, tokenizer_of
 from maskwright.ask.doctor.doctor import doctor as examine_rows
 from maskwright.ask.evaluate.against import ModelComparison, evaluate_against
@@ -69,7 +69,8 @@ from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.tasks.base.choices import LongText
 from maskwright.model.checkpoint.pretrained import load as load_pretrained
 from maskwright.model.checkpoint.pretrained import save as save_pretrained
-from maskwright.model.device.choices import TORCH, Precision
+from maskwright.model.device.choices import TORCH, Precision, by_default
+from maskwright.model.device.machine import choose
 from maskwright.model.inference.fill_mask import Hole
 from maskwright.model.inference.generation_settings import (
     GenerationKeywords,
@@ -191,6 +192,21 @@ def _taking_memory(**arguments: bool) -> Callable[[Function], Function]:
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+def _on_device(function: Function) -> Function:
+    """Decorator that adds the keywords `device` and `precision` of what a function computes."""
+
+    @takes(
+        {name: RECIPE_SETTINGS[name]._replace(default="auto") for name in ("device", "precision")}
+    )
+    @functools.wraps(function)
+    def call(*values: Any, device: str = "auto", precision: Any = "auto", **keywords: Any) -> Any:
+        choose(precision, device)  # refuses what is not there
+        with by_default(device, precision):
+            return function(*values, **keywords)
+
+    return call  # type: ignore[return-value]
 
 
 @takes(RECIPE_SETTINGS)
@@ -358,6 +374,7 @@ def finetune(
     return of_finetuning(folder, out, results[0] if results else None)
 
 
+@_on_device
 @_taking_memory(data=False, text=True)
 def evaluate(
     model: ModelSource,
@@ -485,9 +502,11 @@ def predict(
     )
 
 
-def fill_mask(model: ModelSource, text: str, *, top: int = 5, note: Note = ignore) -> list[Hole]:
+def fill_mask(
+    model: ModelSource, text: str, *, top: int = 5, device: str = "auto", note: Note = ignore
+) -> list[Hole]:
     """As `LanguageModel.fill_mask` of one text; a folder is opened for it."""
-    return _opened(model).filled([text], top, note)[0]
+    return _opened(model, device=device).filled([text], top, note)[0]
 
 
 @takes_generation_settings
@@ -546,7 +565,9 @@ def export(
 
 # ------------------------------------------------------------------------------ arguments
 curate = _taking_memory(texts=True)(curate_files)
-doctor = _taking_memory(data=False)(examine_rows)
+attention = _on_device(draw_attention)
+probe = _on_device(probe_states)
+doctor = _on_device(_taking_memory(data=False)(examine_rows))
 experiment = _taking_memory(data=False)(compare_methods)
 tokenizer = _taking_memory(texts=True)(train_and_report)
 

@@ -60,13 +60,15 @@ RECIPE_SETTINGS: Mapping[str, Keyword] = {
         ),
     )
 }
+PLACEHOLDER = "        keywords:"
 PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def takes(keywords: Mapping[str, Keyword]) -> Callable[[Function], Function]:
     """Decorator for a function whose `**keywords` are these: signature, `help` and completion have
-    each of them. In the docstring they replace the line of `keywords` among the arguments."""
+    each of them. In the docstring they replace the line of `keywords` among the arguments, or are
+    added at the end."""
 
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
@@ -81,8 +83,10 @@ def takes(keywords: Mapping[str, Keyword]) -> Callable[[Function], Function]:
         function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         lines = "\n".join(f"        {name}: {k.description}" for name, k in added.items())
         doc = (function.__doc__ or "").splitlines()
+        if not any(line.startswith(PLACEHOLDER) for line in doc):
+            doc += ["    Also:", PLACEHOLDER]
         function.__doc__ = "\n".join(
-            lines if line.startswith("        keywords:") else line for line in doc
+            lines if line.startswith(PLACEHOLDER) else line for line in doc
         )
         return function
 
