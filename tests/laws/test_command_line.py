@@ -89,7 +89,8 @@ OPTIONS = {
         --single-file --text-length --to --weights --window
     """,
     "show": "thing --set",
-    "list": "room",
+    "list": "room --refresh",
+    "runs": "folder",
     "completion": "shell",
 }
 FROZEN = {verb: set(options.split()) for verb, options in OPTIONS.items()}
@@ -391,7 +392,7 @@ def test_threads_are_used_and_go_into_the_recipe(
         assert torch.get_num_threads() == 3 and threads.chosen_by_user
         assert seen[0].training.threads == 3
         assert {os.environ[name] for name in threads.COUNTS} == {"3"}
-        cli.main(["list", "recipes", "--threads", "1000"])
+        cli.main(["list", "adapters", "--threads", "1000"])
         assert "1000 threads on" in capsys.readouterr().err
     finally:
         torch.set_num_threads(before)
@@ -434,7 +435,7 @@ def test_a_signal_is_said_in_a_line(
 
     listing(stopped)
     before = signal.getsignal(number)
-    assert cli.main(["list", "recipes"]) == 128 + number
+    assert cli.main(["list", "adapters"]) == 128 + number
     assert capsys.readouterr().err == f"stopped by {number.name}\n" and swept == [number]
     assert signal.getsignal(number) == before
 
@@ -455,7 +456,7 @@ def test_a_signal_of_which_a_library_makes_its_own_error(
             raise RuntimeError("it cannot be exported") from error
 
     listing(exporting)
-    assert cli.main(["list", "recipes"]) == 128 + number
+    assert cli.main(["list", "adapters"]) == 128 + number
     assert capsys.readouterr().err == says + "\n"
 
 
@@ -464,7 +465,7 @@ def test_a_signal_that_nohup_ignores_stays_ignored(listing: Callable[..., None])
     listing(lambda: seen.append(signal.getsignal(signal.SIGHUP)) or [])
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        assert cli.main(["list", "recipes"]) == 0
+        assert cli.main(["list", "adapters"]) == 0
     finally:
         signal.signal(signal.SIGHUP, before)
     assert seen == [signal.SIG_IGN]

@@ -135,7 +135,7 @@ def test_commands_in_texts_are_understood_and_whole() -> None:
         ("maskwright export MODEL --to merged, and check", "without --out"),
         ("with labels: maskwright finetune MODEL --task tagging", "without --data"),
         ("maskwright adapt MODEL", "without --text"),
-        ("maskwright compare bert-mini (as it is)", "required"),
+        ("maskwright experiment runs/mine (as it is)", "required"),
     ],
 )
 def test_a_command_that_does_not_work_is_found(text: str, says: str) -> None:

@@ -19,7 +19,7 @@ from maskwright.cli.main import parser as parser_of
 from maskwright.learn.finetune.recipe import FinetuneRecipe
 
 # What the command line alone has: a page of text about a folder or a list.
-PRINTED = {"completion", "list", "show"}
+PRINTED = {"completion", "list", "runs", "show"}
 # What Python alone has: a value to ask, and one that a notebook draws.
 VALUES = {"connect", "load", "show"}
 

@@ -14,6 +14,7 @@ an index: that name could be taken by others.
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import importlib.util
@@ -21,6 +22,7 @@ import pkgutil
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -100,6 +102,19 @@ def _modules(set_name: str) -> dict[str, str]:
                 do="uninstall the package that brings it, or ask its makers for another name",
             )
     return members
+
+
+def description(set_name: str, name: str) -> str:
+    """Return the first sentence about a member: of its module, which is not imported, or the note
+    of a recipe."""
+    module = _modules(set_name)[name]
+    if module.endswith(".toml"):
+        folder = next(Path(__file__).parents[1].glob(f"*/{set_name.replace('.', '/')}"))
+        return str(tomllib.loads((folder / module).read_text(encoding="utf-8")).get("note", ""))
+    spec = importlib.util.find_spec(module)
+    source = "" if spec is None or spec.origin is None else Path(spec.origin).read_text("utf-8")
+    text = " ".join((ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0].split())
+    return re.split(r"(?<=[a-z)])(?<! al)\. ", text)[0].rstrip(".")
 
 
 # ------------------------------------------------------------------------------ optional packages

@@ -205,6 +205,16 @@ def print_model(checkpoint: Path, run: Path) -> None:
     print(harmless_lines("\n".join(["next:", *(f"  {command}" for command in next_commands(run))])))
 
 
+def print_columns(
+    rows: Sequence[Sequence[str]], widths_of: Sequence[Sequence[str]] | None = None
+) -> None:
+    """Print rows of a table with aligned columns, as wide as those of `widths_of`."""
+    widths = [max(map(len, column)) for column in zip(*(widths_of or rows), strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print(harmless_lines("  ".join(cells).rstrip()))
+
+
 def require_texts(paths: Sequence[str]) -> None:
     """Refuse paths of texts that do not exist, before anything heavy is loaded."""
     for path in paths:

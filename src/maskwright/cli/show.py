@@ -11,6 +11,7 @@ from maskwright.base.config import to_toml
 from maskwright.base.errors import UsageError
 from maskwright.base.report import page
 from maskwright.base.report.document import number
+from maskwright.base.report.records import read_record
 from maskwright.base.storage.commit import numbered, verify
 from maskwright.base.terminal import counted, shell_word
 from maskwright.learn.pretrain import checkpoints
@@ -18,7 +19,13 @@ from maskwright.learn.pretrain.session import RUN
 from maskwright.learn.recipes.base.find import find, override, require_settings
 from maskwright.model.adapters.base.folder import base_named
 from maskwright.model.checkpoint import layout
-from maskwright.model.checkpoint.fine_tuned import ADAPTER, TASK, read_task, require_finished
+from maskwright.model.checkpoint.fine_tuned import (
+    ADAPTER,
+    TASK,
+    TaskRecord,
+    read_task,
+    require_finished,
+)
 from maskwright.model.checkpoint.layout import num_parameters
 from maskwright.model.checkpoint.pretrained import setting_findings
 from maskwright.model.checkpoint.safe_read import read_json
@@ -41,16 +48,8 @@ def show(name_or_path: str, settings: list[str]) -> str:
         return _show_run(path)
     if (path / "config.json").is_file():
         return _show_model(path)
-    if home is not None and not settings:
-        record, adapter = read_task(home), home / ADAPTER
-        if record is None or not record.attached:
-            return _show_model(folders.model_folder(home))
-        verify(adapter)
-        return (
-            f"result {home}\n  {record.kind}: {', '.join(record.labels) or 'no labels'}\n"
-            f"  what was learned is in {adapter}, beside the model {base_named(adapter)}\n"
-            f"  next: maskwright predict {shell_word(home)} FILE"
-        )
+    if home is not None and not settings and (task := read_task(home)) is not None:
+        return _show_result(home, task)
     if name_or_path in catalogue.names("recipes") or path.suffix == ".toml" or is_run(path):
         recipe = override(find(name_or_path), settings)
         if settings:  # else a recipe is shown as it is, also one that waits for a setting
@@ -108,6 +107,26 @@ def _show_run(path: Path) -> str:
         lines.append(f"  go on: maskwright resume {name}")
     else:
         lines.append(f"  complete; train it further with: maskwright adapt {name} --text FILE")
+    return "\n".join(lines)
+
+
+def _show_result(home: Path, task: TaskRecord) -> str:
+    """Describe a result: task, labels, method, metrics with intervals and verdict, as recorded, and
+    its model."""
+    record, adapter = read_record(home), home / ADAPTER
+    lines = [f"result {home}", f"  task     {task.kind}: {', '.join(task.labels) or 'no labels'}"]
+    columns = (f"{role}={'+'.join(names)}" for role, names in task.columns.items())
+    lines.append(f"  columns  {', '.join(columns)}")
+    if record is not None:
+        lines.append(f"  method   {record.about.partition(', ')[2]}")
+        lines += [f"  {name:8} {value}" for name, value in record.metrics.items()]
+        lines.append(f"  verdict  {record.verdict}")
+    if task.attached:
+        verify(adapter)
+        lines.append(f"  adapter  {adapter}, on the model {base_named(adapter)}")
+    else:
+        lines.append("  " + _show_model(folders.model_folder(home)).replace("\n", "\n  "))
+    lines.append(f"  next: maskwright predict {shell_word(home)} FILE")
     return "\n".join(lines)
 
 

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
+import os
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
-from maskwright.base.errors import UsageError, near
+from maskwright.base import catalogue, threads
+from maskwright.base.errors import MaskwrightError, UsageError, near
+from maskwright.base.storage.files import write_file
+from maskwright.base.terminal import counted
+from maskwright.base.version import VERSION
+from maskwright.cli.options import print_columns
+from maskwright.cli.parser import task_names
 
+COSTS = ("recipes", "models")
 ROOMS = (
-    *("families", "objectives", "adapters", "methods", "tasks", "recipes"),
+    *("families", "models", "objectives", "adapters", "methods", "tasks", "recipes"),
     *("steps", "targets", "dialects"),
 )
 # The open sets whose names on the command line are shorter.
@@ -17,7 +31,9 @@ SETS = {
     "targets": "export.targets",
     "dialects": "serve.dialects",
 }
-SUMMARY = "list families, objectives, adapters, methods, tasks, recipes, steps, targets, dialects"
+HEAD = ("", "family", "objective", "size", "tok/s", "≈ time")
+TIMES = {"recipes": "the recipe's budget", "models": "20 tokens for each parameter"}
+SUMMARY = "list recipes and models with their cost here, and what else there is to choose from"
 GROUP, ORDER = "models", 4
 EXAMPLES = ("recipes",)
 USES = ("", "recipes")
@@ -28,9 +44,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "room",
         nargs="?",
-        help="only one of these: families, objectives, adapters, methods (of fine-tuning that are "
-        "fitted), tasks, recipes, steps (of a curation, with their settings), targets (of an "
-        "export) or dialects (of a server)",
+        usual=ROOMS,
+        help="what to list, with descriptions (default: the names of all); of recipes and models "
+        "with the time that training takes on this machine",
+    )
+    parser.add_argument(
+        "--refresh", action="store_true", help="measure this machine again for recipes and models"
     )
 
 
@@ -42,20 +61,79 @@ def do(a: argparse.Namespace) -> None:
             wanted=near(a.room, ROOMS),
             do="maskwright list",
         )
+    if a.refresh and a.room not in COSTS:
+        raise UsageError("option has no effect here", where="--refresh", do="leave it out")
     if a.room == "steps":
         from maskwright.text.curate.recipe import step_lines
 
         print("\n".join(step_lines()))
-        return
-    for room in (a.room,) if a.room else ROOMS:
-        print(f"{room}: {', '.join(_names(room))}")
+    elif a.room in COSTS:
+        _print_costs(a.room, _costs(a.refresh))
+    elif a.room is not None:
+        print_columns([(name, _description(a.room, name)) for name in _names(a.room)])
+    else:
+        for room in ROOMS:
+            if room != "models":
+                print(f"{room}: {', '.join(_names(room))}")
+        print("more: maskwright list recipes, with their cost on this machine; … families, …")
 
 
 def _names(room: str) -> list[str]:
     """Return the names of the members of a set: those of tasks are the names of their shapes."""
-    from maskwright.base import catalogue
-    from maskwright.text.tables.shapes import shapes
+    return task_names() if room == "tasks" else catalogue.names(SETS.get(room, room))
 
-    if room == "tasks":
-        return list(shapes())
-    return catalogue.names(SETS.get(room, room))
+
+def _description(room: str, name: str) -> str:
+    if room != "tasks":
+        return catalogue.description(SETS.get(room, room), name)
+    from maskwright.text.tables.shapes import shape_of
+
+    return f"metrics: {', '.join(shape_of(name).metrics)}"
+
+
+def _costs(refresh: bool) -> dict[str, Any]:
+    """Return the tables of `cost_tables`; they are kept in the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    path = Path(cache).expanduser() / "maskwright" / "costs.json"
+    names = catalogue.names("recipes")
+    about = [
+        VERSION,
+        version("torch"),
+        os.cpu_count(),
+        os.environ.get("CUDA_VISIBLE_DEVICES"),
+        names,
+    ]
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if saved["about"] == about and not refresh:
+            return saved
+    threads.prepare()
+    from maskwright.learn.pretrain.cost_tables import tables
+
+    measured = {"about": about, "day": time.strftime("%Y-%m-%d"), **tables()}
+    with contextlib.suppress(OSError, MaskwrightError):  # it is measured again
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, json.dumps(measured).encode())
+    return measured
+
+
+def _print_costs(room: str, costs: dict[str, Any]) -> None:
+    rows = [HEAD]
+    for name, family, objective, parameters, speed, seconds in costs[room]:
+        size = f"{parameters / 1e6:,.1f}"[:6].rstrip(".") + " M" if parameters else "-"
+        rate = f"{float(f'{speed:.2g}'):,.3g}" if speed < 100 else f"{speed:,.0f}"
+        rows.append((name, family, objective, size, rate, _about(seconds)))
+    print_columns(rows)
+    print(
+        f"A rough estimate of training for {TIMES[room]}, from two seconds on {costs['day']}\n"
+        "next to whatever else ran. Measure again: --refresh"
+    )
+
+
+def _about(seconds: float) -> str:
+    """Return a rough duration, such as `200 days`."""
+    for unit, size in (("year", 31_557_600), ("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= 2 * size:
+            amount = int(float(f"{seconds / size:.2g}"))
+            return counted(amount, unit)
+    return "1 minute" if seconds else "-"

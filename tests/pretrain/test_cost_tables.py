@@ -1,0 +1,42 @@
+"""Estimated costs of recipes and models: what they scale with, and that they are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.base import catalogue
+from maskwright.cli import main as cli
+from maskwright.learn.pretrain import cost_tables
+from maskwright.learn.pretrain.cost import StepCost
+
+
+def at_speed(seconds: float) -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        cost = StepCost(parameters=1, tokens=1.0, flops=1.0, seconds=seconds, memory=1)
+        patch.setattr(cost_tables, "measure", lambda recipe: cost)
+        patch.setattr(catalogue, "names", lambda room: ["babytext-hour", "bert-base"])
+        return {room: {row[0]: row for row in rows} for room, rows in cost_tables.tables().items()}
+
+
+def test_costs_scale_with_the_machine_and_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fast, slow = at_speed(1e-12), at_speed(2e-12)
+    assert list(fast["recipes"]) == ["babytext-hour", "bert-base"]
+    _, family, objective, parameters, speed, seconds = fast["recipes"]["bert-base"]
+    assert (family, objective, parameters) == ("bert", "sentence-pair", 110_106_428)
+    assert slow["recipes"]["bert-base"][4:] == pytest.approx((speed / 2, 2 * seconds), rel=1e-9)
+    minutes = fast["recipes"]["babytext-hour"][5]
+    assert minutes == slow["recipes"]["babytext-hour"][5], "the control: a budget in minutes"
+    assert {"bert-large", "gpt2-xl"} <= fast["models"].keys()
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for speed, options in ((1.0, []), (2.0, []), (3.0, ["--refresh"])):
+        rows = {"recipes": [("tiny", "bert", "masked", 1_000_000, speed, 60.0)], "models": []}
+        monkeypatch.setattr(cost_tables, "tables", lambda rows=rows: rows)
+        assert cli.main(["list", "recipes", *options]) == 0
+    shown = [line.split()[5] for line in capsys.readouterr().out.splitlines() if "tiny" in line]
+    assert shown == ["1", "1", "3"]
