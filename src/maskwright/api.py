@@ -67,6 +67,7 @@ from maskwright.learn.recipes.base.find import (
 )
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.tasks.base.choices import LongText
+from maskwright.learn.train.records import logging_to
 from maskwright.model.checkpoint.pretrained import load as load_pretrained
 from maskwright.model.checkpoint.pretrained import save as save_pretrained
 from maskwright.model.device.choices import TORCH, Precision, by_default
@@ -217,6 +218,7 @@ def pretrain(
     text: Any = (),
     settings: RecipeSettings = (),
     origin: Path | None = None,
+    log: str | None = None,
     stream: TextIO | None = None,
     **keywords: Any,
 ) -> TrainedModel:
@@ -230,6 +232,7 @@ def pretrain(
             generator. They are kept beside `out` as OUT-text.jsonl, which the recipe names.
         settings: changes such as {"training.batch": 32} (docs/settings.md), as `--set`.
         origin: the folder of the run whose recipe it is, if it is one's.
+        log: "tensorboard" writes the figures for that program, too (docs/metrics.md).
         stream: receives the messages; None: standard output.
         keywords: of `RECIPE_SETTINGS`.
 
@@ -249,7 +252,7 @@ def pretrain(
     if not names_files(text):
         require_settings(override(recipe, words))  # before the text is written
     out = next_run_folder(recipe.name) if out is None else Path(out)
-    with as_files(text, "text", texts=True, kept_beside=out) as paths:
+    with logging_to(log), as_files(text, "text", texts=True, kept_beside=out) as paths:
         recipe = override(with_text(recipe, paths) if paths else recipe, words)
         newest = pretraining.pretrain(recipe, out, origin=origin, stream=stream)
         continued_pretraining.close(out, stream=stream)
@@ -336,6 +339,7 @@ def finetune(
     read: TableReadingOptions | Sequence[str] = DEFAULT_OPTIONS,
     settings: Sequence[str] = (),
     dry_run: bool = False,
+    log: str | None = None,
     stream: TextIO | None = None,
     **keywords: Any,
 ) -> TrainedModel:
@@ -353,6 +357,7 @@ def finetune(
             such as "on_bad=skip", or what `how_read` returns.
         settings: any of these, or of the method, as words such as "lora.rank=16".
         dry_run: only print how the data is understood and what the training would cost.
+        log: as in `pretrain`.
         stream: receives the messages; None: standard output.
         keywords: the fields of a `FinetuneRecipe`.
 
@@ -368,7 +373,7 @@ def finetune(
     recipe = FinetuneRecipe(model=os.fspath(model), data="", read=_reading(read), **keywords)
     recipe, out = override_finetuning(recipe, settings), _folder(out, "finetune")
     results: list[FinetuneResult] = []
-    with as_files(data, "data", kept_beside=None if dry_run else out) as path:
+    with logging_to(log), as_files(data, "data", kept_beside=None if dry_run else out) as path:
         recipe = dataclasses.replace(recipe, data=one_path(path, "data"))
         folder = finetune_recipe(recipe, out, stream=stream, dry=dry_run, on_result=results.append)
     return of_finetuning(folder, out, results[0] if results else None)

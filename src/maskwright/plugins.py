@@ -40,6 +40,7 @@ _DEFINED_IN = {
     "model.opening.folders": "Model",
     "learn.recipes.base.find": "find:find_recipe",
     "learn.recipes.base.recipe": "Recipe",
+    "learn.train.records": "on_record",
     "learn.tasks.base.encode": "Frame encode",
     "learn.tasks.base.task_type": "Answers Encoded Scores TaskMetrics TaskType metrics_of_means"
     " text",

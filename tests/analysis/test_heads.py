@@ -22,7 +22,6 @@ from maskwright.ask.analysis.hidden_states import ProbedModel, unit
 from maskwright.ask.analysis.probe import probe
 from maskwright.ask.analysis.word_senses import _apart, _neighbours
 from maskwright.base.errors import DataError, UsageError
-from maskwright.base.report.drawing.svg import head_weights
 from maskwright.cli.main import main
 from tinyrun import WORDS, text_file
 
@@ -271,17 +270,17 @@ def test_what_is_cut_and_what_cannot_be_drawn(model: Path, tmp_path: Path) -> No
     assert seen.cut and seen.text == " ".join(WORDS[:4])
 
 
-def test_the_text_is_shown_and_both_sides_of_a_matrix_are_named(
-    model: Path, tmp_path: Path
-) -> None:
-    for count in (5, 17):
-        sentence = " ".join(WORDS[:count])
-        page = attention(model, tmp_path / str(count), sentence=sentence, stream=io.StringIO())
-        text = page.read_text(encoding="utf-8")
-        assert f"<q>{sentence}</q>" in text and heads.REST not in text.split("<q>")[1]
-        drawn = head_weights("a", np.eye(count).tolist(), WORDS[:count])
-        assert drawn.count(f">{WORDS[0]}<") == 2 and drawn.count("→") == count
-        assert f"<title>1 {WORDS[0]} → 1 {WORDS[0]}: 1.00</title>" in drawn
+def test_the_strongest_head_of_a_text_is_named(model: Path, tmp_path: Path) -> None:
+    sentence, said = " ".join(WORDS[:9]), io.StringIO()
+    page = attention(model, tmp_path / "out", sentence=sentence, stream=said)
+    seen = one_text(ProbedModel.of(model), sentence, 64)
+    inner = seen.weights[:, :, 1:-1, 1:-1] * (1 - np.eye(len(seen.pieces) - 2))
+    layer, head, query, key = np.unravel_index(inner.argmax(), inner.shape)
+    named = f"layer {layer + 1}, head {head + 1}: “{seen.pieces[query + 1]}” attends to"
+    named += f" “{seen.pieces[key + 1]}”"
+    assert named in said.getvalue() and named in page.read_text(encoding="utf-8")
+    assert f"maskwright explore {model} --text" in said.getvalue()
+    assert seen.pieces[query + 1] != seen.pieces[key + 1]
 
 
 def test_bytes_are_shown_as_the_characters_that_they_are() -> None:

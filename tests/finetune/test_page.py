@@ -111,7 +111,8 @@ def test_the_page_says_where_it_is_wrong() -> None:
     assert "<b>purrs" not in text and "&lt;b&gt;purrs&lt;/b&gt;" in text
     assert text.index("growls") < text.index("purrs") and "meows" not in text
     assert "pets.csv, line 5" in text and "2 of 4; shown: 2" in text
-    assert text.count("<svg") == 4  # the figure and the loss by epoch, confusion and reliability
+    assert text.count("<svg") == 3  # the figure and the loss by epoch, and reliability
+    assert "http://127.0.0.1:8765/#page=task&amp;text=" in text and ' class="s5">' in text
 
 
 def test_a_panel_is_taken_away_however_training_ends() -> None:

@@ -39,7 +39,7 @@ OPTIONS = {
     """,
     "tokenizer": "--kind --lowercase --out --read --text --vocabulary --wordpiece",
     "tokens": "model pair passage --beside --read --text",
-    "pretrain": f"recipe --minutes --out --set --steps --text {SHORT}",
+    "pretrain": f"recipe --log --minutes --out --set --steps --text {SHORT}",
     "adapt": f"model --minutes --out --set --text {SHORT}",
     "resume": "run --set",
     "doctor": "data model --column --out --read --task",
@@ -59,9 +59,9 @@ OPTIONS = {
     "finetune": """
         model --accumulate --batch --budget --class-weights --column --curve --data --device
         --dimensions --dry-run --epochs --folds --global-attention --hard-negatives --head-rate
-        --label-smoothing --layer-decay --layer-mix --least-steps --length --long --measure --method
-        --model --out --patience --pooling --precision --prompt --rate --read --schedule --search
-        --seed --seeds --set --task --teacher --teacher-temperature --warmup --weight-decay
+        --label-smoothing --layer-decay --layer-mix --least-steps --length --log --long --measure
+        --method --model --out --patience --pooling --precision --prompt --rate --read --schedule
+        --search --seed --seeds --set --task --teacher --teacher-temperature --warmup --weight-decay
         --within-words
     """,
     "predict": """

@@ -31,7 +31,7 @@ from maskwright.base.errors import Finding
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.paired import Verdict
 from maskwright.base.report import document, page
-from maskwright.base.report.drawing.svg import grid, head_weights, over_image
+from maskwright.base.report.drawing.svg import over_image
 from maskwright.learn.finetune import page as finetune_page
 from maskwright.learn.finetune.label_curve import LabelCurve
 from maskwright.learn.finetune.label_curve import render as curve_page
@@ -122,12 +122,8 @@ def of_layers(folder: Path, text: str) -> str:
 
 
 def of_attention(folder: Path, text: str) -> str:
-    picture = head_weights(text, [[0.5, 0.5], [0.1, 0.9]], [text, text])
-    maps = [grid(text, [[0.5]], [text], [text], across=text)]
-    words = dict.fromkeys(("name", "kind", "summary", "text", "rest", "left_out"), text)
-    return document.render(
-        "attention.html", tables=[TABLE], maps=maps, heads=[picture], cut=True, **words
-    )
+    words = dict.fromkeys(("name", "kind", "summary", "verdict", "command"), text)
+    return document.render("attention.html", tables=[TABLE], tiles=[(text, text)], **words)
 
 
 def of_image_attention(folder: Path, text: str) -> str:

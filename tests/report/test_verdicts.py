@@ -91,7 +91,7 @@ def test_the_first_sentence_says_which_recipe_is_better() -> None:
         judged = judge_recipes(comparison)
         assert judged.state == state and judged.rival == pair[0].name
         assert for_terminal(comparison).startswith(judged.sentence)
-        assert judged.sentence in render(comparison)
+        assert judged.sentence.removesuffix(".") in render(comparison)
     equal = [contender(name, [1.0, 2.0, 3.0]) for name in "abc"]
     assert judge_recipes(Comparison("5 tokens", equal, [LOSS])).state == "no better"
     assert judge_recipes(Comparison("5 tokens", equal[:1], [LOSS])).state == "no better"

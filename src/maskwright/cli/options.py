@@ -173,6 +173,15 @@ def add_out(
     )
 
 
+def add_log(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--log",
+        default=None,
+        metavar="PROGRAM",
+        help="write the figures for another program, too: tensorboard, to DIR/tensorboard",
+    )
+
+
 def note(finding: Finding) -> None:
     """Print a finding to standard error; standard output is for answers."""
     print(harmless_lines(finding.line()), file=sys.stderr)

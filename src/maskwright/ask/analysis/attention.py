@@ -10,16 +10,15 @@ from typing import Any, TextIO
 
 import numpy as np
 import torch
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from maskwright.ask.analysis import heads, word_senses
 from maskwright.ask.analysis.hidden_states import ProbedModel, look
 from maskwright.ask.analysis.pages import write
-from maskwright.base.errors import Finding, IncompatibleError, UsageError
+from maskwright.base.errors import Finding, IncompatibleError, UsageError, shorten
 from maskwright.base.report import document
-from maskwright.base.report.document import Table
-from maskwright.base.report.drawing.svg import grid, head_weights, over_image
+from maskwright.base.report.document import Table, percent
+from maskwright.base.report.drawing.svg import over_image
 from maskwright.base.terminal import Say, printer, shell_word
 from maskwright.model.batch import Batch
 from maskwright.model.inference.prepared import prepare
@@ -31,8 +30,8 @@ from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import read
 from maskwright.text.images.processor import ImageProcessor
 
-# Maximum number of heads drawn on a page, and of their cells; and of tokens of the drawn text.
-SMALL_GRIDS, CELLS = 36, 40_000
+# Maximum number of cells of heads drawn over an image; and of tokens of the text that is described.
+CELLS = 40_000
 DRAWN, FEW_DRAWN = 64, 24
 TEXTS = 200
 ONE_OF_TWO = " Of two stacks the heads of the encoder are looked at, not those of the decoder."
@@ -53,7 +52,7 @@ def attention(
     Args:
         text: files whose first `TEXTS` texts the heads are measured on; if empty, the sentences of
             `tree`, or built-in ones.
-        sentence: the text whose attention is drawn; None: the first text.
+        sentence: the text whose strongest head is named; None: the first text.
         tree: CoNLL-U files to compare heads with dependency relations; None: no comparison.
         image: the image whose attention is drawn, of a model that reads images, without the others.
 
@@ -113,7 +112,11 @@ def attention(
     summary = f"Attention on {head_measures.tokens:,} tokens of {head_measures.texts:,} texts"
     if head_measures.cut:
         summary += f", {head_measures.cut:,} of them cut at {head_measures.longest} tokens"
-    pictures = _head_pictures(text_attention)
+    sentences = [_clearest(head_measures), _strongest(text_attention)]
+    command = f"maskwright explore {shell_word(model)}"
+    command += "" if sentence is None else f" --text {shell_word(sentence)}"
+    say("\n" + "\n".join([*sentences, f"all heads, token by token: {command}"]))
+    num_layers, num_heads = head_measures.means["entropy"].shape
     return write(
         out,
         subject,
@@ -121,14 +124,46 @@ def attention(
         _results_json(head_measures, relations, num_skipped),
         say,
         kind="What heads look at",
-        summary=f"{summary}.{ONE_OF_TWO if two_stacks else ''}",
+        verdict=sentences[0],
+        summary=f"{sentences[1]} {summary}.{ONE_OF_TWO if two_stacks else ''}",
+        tiles=[
+            (f"{num_layers} × {num_heads}", "layers × heads"),
+            (f"{head_measures.tokens:,}", "tokens"),
+            (f"{head_measures.texts:,}", "texts"),
+        ],
         tables=all_tables,
-        maps=_maps(head_measures),
-        text=text_attention.text,
-        cut=text_attention.cut,
-        heads=pictures,
-        left_out=text_attention.weights.shape[0] * text_attention.weights.shape[1] - len(pictures),
-        rest=heads.REST if heads.REST in text_attention.pieces else "",
+        command=command,
+    )
+
+
+def _clearest(measured: heads.Heads) -> str:
+    """Describe the head that is most unlike one with uniform weights."""
+    gains = {}
+    for kind in heads.KINDS:
+        layer, head = measured.best(kind)
+        uniform = float(measured.even[kind][layer - 1])
+        gains[kind] = float(measured.means[kind].max()) - uniform, layer, head, uniform
+    kind = max(gains, key=gains.__getitem__)
+    gain, layer, head, uniform = gains[kind]
+    target = {"itself": "the token itself", "special": "special tokens"}.get(
+        kind, f"the {kind} token"
+    )
+    return (
+        f"Layer {layer}, head {head} is the clearest: {percent(gain + uniform)} of its attention "
+        f"goes to {target}; uniform attention gives {percent(uniform)}."
+    )
+
+
+def _strongest(seen: heads.TextAttention) -> str:
+    """Name the largest weight between two different tokens of one text."""
+    weights = seen.weights.copy()
+    special = [n for n, piece in enumerate(seen.pieces) if n in (0, len(seen.pieces) - 1)]
+    weights[:, :, special], weights[..., special] = 0, 0
+    weights[..., range(len(seen.pieces)), range(len(seen.pieces))] = 0
+    layer, head, query, key = np.unravel_index(int(weights.argmax()), weights.shape)
+    return (
+        f"In “{shorten(seen.text, 80)}”, layer {layer + 1}, head {head + 1}: “{seen.pieces[query]}”"
+        f" attends to “{seen.pieces[key]}” with {percent(float(weights[layer, head, query, key]))}."
     )
 
 
@@ -169,19 +204,6 @@ def _texts(text: Paths, bank: Sequence[heads.Tree], say: Say) -> list[str]:
     if bank:
         return [" ".join(tree.words) for tree in bank[:TEXTS]]
     return [sentence for group in word_senses.SENTENCES.values() for sentence in group]
-
-
-def _maps(measured: heads.Heads) -> list[Markup]:
-    """Draw a heat map of all heads for each measure."""
-    names = [f"layer {n + 1}" for n in range(len(measured.means["entropy"]))]
-    numbers = [str(n + 1) for n in range(measured.means["entropy"].shape[1])]
-    maps = []
-    for name, values in measured.means.items():
-        low, high = (f"{limit(measured.even[name]):.2f}" for limit in (np.min, np.max))
-        title = f"{name} (uniform attention: {low if low == high else f'{low} to {high} by layer'})"
-        most = max(1.0, float(values.max()))
-        maps.append(grid(title, values.tolist(), names, numbers, across="head", high=most))
-    return maps
 
 
 def _head_table(measured: heads.Heads) -> Table:
@@ -228,17 +250,6 @@ def _tree_table(relations: Sequence[heads.Relation]) -> Table:
     }
 
 
-def _head_pictures(text_attention: heads.TextAttention) -> list[Markup]:
-    """Draw the attention weights of as many heads as fit on a page."""
-    pieces, weights = text_attention.pieces, text_attention.weights
-    max_heads = min(SMALL_GRIDS, max(1, CELLS // len(pieces) ** 2))
-    pairs = [(layer, head) for layer in range(len(weights)) for head in range(len(weights[layer]))]
-    return [
-        head_weights(f"layer {layer + 1}, head {head + 1}", weights[layer, head].tolist(), pieces)
-        for layer, head in pairs[:max_heads]
-    ]
-
-
 # ------------------------------------------------------------------------------ images
 def _report_on_image(opened: Model, out: Path, image: str, say: Say) -> Path:
     """Write a page with what the position of an image looks at, by layer and head, and over all
@@ -265,6 +276,11 @@ def _report_on_image(opened: Model, out: Path, image: str, say: Say) -> Path:
         "image_attention.html",
         name=folders.called(opened.path),
         kind="What heads look at",
+        verdict=f"What the position of {Path(image).name} looks at",
+        tiles=[
+            (f"{len(maps)} × {maps.shape[1]}", "layers × heads"),
+            (f"{across} × {across}", "patches"),
+        ],
         summary=f"Attention on {image}, {across} x {across} patches",
         image=over_image("the image, as it is read", [], pixels),
         rollout=over_image("over all layers", flow.tolist()),

@@ -23,7 +23,7 @@ from maskwright.base.terminal import Say
 from maskwright.model.opening import folders
 from maskwright.text.tables.rows import ALL
 
-BY_LAYER = partial(Chart, across="layer", say="{:.2f}".format)
+BY_LAYER = partial(Chart, across="layer", say="{:.2f}".format, width=560, height=280)
 
 
 def write(
@@ -49,6 +49,14 @@ def plain(measured: Any) -> dict[str, Any]:
         return [simple(element) for element in value] if isinstance(value, list | tuple) else value
 
     return {name: simple(value) for name, value in vars(measured).items()}
+
+
+def _best(
+    names: Sequence[str], estimates: Sequence[Estimate], measure: str
+) -> list[tuple[str, str]]:
+    """Return the best estimate and its layer as tiles."""
+    best = max(range(len(estimates)), key=lambda layer: estimates[layer].value)
+    return [(figure(estimates[best].value), f"{measure}, {names[best]}")]
 
 
 def _line(name: str, estimates: Sequence[Estimate], css: str) -> Line:
@@ -83,6 +91,7 @@ def show_layers(subject: ProbedModel, out: Path, probed: layers.LayerProbe, say:
         say,
         kind="What layers know",
         verdict=probed.verdict.sentence,
+        tiles=_best(probed.layers, probed.accuracy, "accuracy"),
         charts={"By layer": draw(by_layer)},
         table=table,
     )
@@ -163,6 +172,11 @@ def show_pooling(
         say,
         kind="Texts as vectors",
         verdict=compared.verdict.sentence,
+        tiles=[
+            tile
+            for name, estimates in compared.found.items()
+            for tile in _best(compared.layers, estimates, f"Spearman's correlation, {name}")
+        ],
         charts={"By layer": draw(by_layer)},
         table=table,
     )
@@ -224,6 +238,10 @@ def show_senses(
         kind="One word, two meanings",
         verdict=f"At {layer} the nearest other “{word}” has the same meaning in {share} of the "
         f"texts ({senses.chance:.0%} by chance).",
+        tiles=[
+            (share, f"nearest has the same meaning, {layer}"),
+            (f"{senses.chance:.0%}", "by chance"),
+        ],
         charts={"Where they lie": points, "By layer": draw(apart)},
         table=table,
     )

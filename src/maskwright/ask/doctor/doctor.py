@@ -124,6 +124,11 @@ class Diagnosis:
             name=name,
             kind="labelled data",
             verdict=self.verdict,
+            tiles=[
+                (f"{self.num_rows:,}", "rows"),
+                (f"{len(self.problems):,}", "problems"),
+                (f"{len(self.rows):,}", "labels that are probably wrong"),
+            ],
             lines=self.lines,
             problems=self.problems,
             notes=self.notes,

@@ -263,7 +263,7 @@ def charts(comparison: Comparison) -> Iterator[Chart]:
         for key, across in AXES.items():
             lines = [_line(c, key, style(names.index(c.name))) for c in group]
             title = "Held-out loss, nats per target"
-            yield Chart(title, lines, across=across, say=figure, height=280)
+            yield Chart(title, lines, across=across, say=figure, width=560, height=280)
 
 
 def _line(contender: RecipeReport, across: str, css: str) -> Line:
@@ -286,6 +286,7 @@ def render(comparison: Comparison) -> str:
         verdict=judge_recipes(comparison).sentence,
         recipes=comparison.contenders,
         verdicts=verdicts(comparison),
+        tiles=document.tiles_of(result(comparison)),
         tables=[result(comparison), cost(comparison), differing(comparison)],
         findings=comparison.findings,
         areas=any(len(contender.runs) > 1 for contender in comparison.contenders),

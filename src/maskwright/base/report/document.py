@@ -186,7 +186,53 @@ def figure(value: float, digits: int = 3) -> str:
     return decimals(value, digits) if abs(value) < 1e4 else count(value)
 
 
+def figures(text: object) -> str:
+    """Format the numbers within a text as `figure` does, and percentages with a space: by this
+    function all pages show figures alike."""
+    text = re.sub(r"(?<![\w.])-?\d+\.\d{4,}(?![\w.])", lambda m: figure(float(m[0])), str(text))
+    return re.sub(r"(?<=\d)%", " %", text)
+
+
 # ------------------------------------------------------------------------------ pages and cards
+_FILLED = re.compile(r"(.+?) (\d+)%(?:  |$)")
+
+
+def headline(verdict: str) -> tuple[str, str]:
+    """Divide a verdict into the headline of a page and the rest."""
+    text = figures(verdict)
+    end = re.search(r"[;.] ", text)
+    first, rest = (text[: end.start()], text[end.end() :]) if end else (text.removesuffix("."), "")
+    return first[:1].upper() + first[1:], rest[:1].upper() + rest[1:]
+
+
+def tiles_of(made: Table, most: int = 4) -> list[tuple[str, str]]:
+    """Return the main figures of a table as tiles: those of its first row, or its only column."""
+    head, rows = made.get("head", []), made.get("rows", [])
+    if len(head) == 2:
+        pairs = [(str(row[1]), str(row[0])) for row in rows]
+    else:
+        pairs = [
+            (str(cell), f"{head[1 + n]}, {row[0]}")
+            for row in rows[:1]
+            for n, cell in enumerate(row[1:])
+        ]
+    values = [(value.partition(" (")[0], label) for value, label in pairs]
+    return [pair for pair in values if re.match(r"[-+]?\d", pair[0])][:most]
+
+
+def filled(samples: Sequence[tuple[str, str]]) -> Table:
+    """Return a table of what a model filled into a mask at some steps; {} for other samples."""
+    rows = []
+    for step, text in samples:
+        candidates = _FILLED.findall(text)
+        if "  ".join(f"{token} {share}%" for token, share in candidates) != text or not candidates:
+            return {}
+        rows.append([f"step {step}", *(f"{token} · {share} %" for token, share in candidates)])
+    width = max(map(len, rows), default=0)
+    head = ["", *(f"{number}. guess" for number in range(1, width))]
+    return {"head": head, "rows": [row + [""] * (width - len(row)) for row in rows]}
+
+
 LONGEST_COMPARED = 3000  # characters; longer texts are not compared with their prompts
 LEAST_ALIKE = 0.3  # similarity (0 to 1) below which a text does not repeat its prompt
 _PIECES = re.compile(r"\w+|\s+|[^\w\s]")
@@ -274,7 +320,13 @@ def _environment(folder: Path) -> Environment:
     )
     environment.filters |= {"lines": lines, "md": md, "code": code, "fact": fact, "marked": marked}
     environment.filters["json"] = lambda value: Markup(json.dumps(value))
-    environment.filters["terms"] = terms_of
+    environment.filters |= {
+        "terms": terms_of,
+        "figures": figures,
+        "filled": filled,
+        "shown": one_line,
+    }
+    environment.globals["headline"] = headline
     environment.tests["digest"] = is_digest
     for name, file in (("style", "page.css"), ("script", "curation.js")):
         content = (folder / file).read_text(encoding="utf-8")
@@ -317,6 +369,7 @@ def code(value: object) -> str:
 
 # ------------------------------------------------------------------------------ files
 NAME, PAGE = "results.json", "report.html"
+EXPLORER_PORT = 8765  # of `maskwright explore`, to which pages link; another if it is in use
 
 
 def require_new(*targets: Path, do: str = "choose another --out") -> None:

@@ -163,8 +163,9 @@ PIXEL_NOTE = (
 )
 TOKEN_NOTE = (
     "Uniform gives each token the same probability, unigram its frequency in the training text. "
-    "Loss is in nats per predicted token, in brackets its exponential, the perplexity."
+    "Loss is in nats per predicted token."
 )
+PERPLEXITY = " In brackets its exponential, the perplexity."
 
 
 def main_chart(folder: RunFolder) -> Chart:
@@ -297,7 +298,7 @@ def render(folder: RunFolder) -> str:
         kind="Maskwright run",
         summary=_summary(folder),
         about=run.get("note"),
-        standing=standing(_held_out_loss(folder), folder.references, folder.share),
+        verdict=_verdict(folder),
         unfinished=_unfinished(folder),
         health=list(_health(folder)),
         tiles=_tiles(folder),
@@ -307,6 +308,7 @@ def render(folder: RunFolder) -> str:
         binary=_binary(folder),
         evaluations=evaluations,
         samples=samples[:PROMPTS],
+        fills=any(document.filled(written) for _, written in samples),
         more_samples=len(samples) - PROMPTS,
         tables=folder.tables,
         next_steps=list(_next_steps(folder)),
@@ -333,6 +335,12 @@ def _summary(folder: RunFolder) -> str:
         done.append(f"{count(number(latest, 'tokens'))} {counts_of(run)}")
     took = f" in {duration(folder.seconds)}" if math.isfinite(folder.seconds) else ""
     return f"{model}, trained for {' on '.join(done)}{took}." if done else f"{model}; no step yet."
+
+
+def _verdict(folder: RunFolder) -> str:
+    """Return what the held-out loss says, as a sentence; "" before it is known."""
+    words = standing(_held_out_loss(folder), folder.references, folder.share)
+    return f"{words} on {_material(folder)} it never saw" if words else ""
 
 
 def _unfinished(folder: RunFolder) -> str:
@@ -373,10 +381,17 @@ def _tiles(folder: RunFolder) -> list[tuple[str, str]]:
         (figure(number(latest, "loss"), 2), f"held-out loss{unit}"),
         (percent(top1), f"predicted right{beside}"),
         (figure(number(latest, "bits_per_byte"), 2), "bits per byte"),
-        (count(speeds[len(speeds) // 2]) if speeds else "–", f"{counts_of(folder.run)} per second"),
+        _speed_tile(folder.run, speeds[len(speeds) // 2] if speeds else math.nan),
         (_took(folder.seconds), "of training"),
     ]
     return [(value, label) for value, label in tiles if value != "–"]
+
+
+def _speed_tile(run: Record, speed: float) -> tuple[str, str]:
+    of_image = number(run, "image_tokens")
+    if of_image > 0:
+        return count(speed / of_image), "images per second"
+    return count(speed), f"{counts_of(run)} per second"
 
 
 def _took(seconds: float) -> str:
@@ -399,12 +414,12 @@ def _evaluation(folder: RunFolder) -> Table:
         return {}
     model_name = str(folder.run.get("scored_by") or "this model")
     rows = {model_name: folder.evaluations[-1], **_reference_rows(folder.references)}
-    measures = _measures(folder)
+    measures, coding = _measures(folder), _is_coding(folder)
     return {
         "title": "Last evaluation, with baselines",
         "head": ["", *map(_heading, measures)],
-        "rows": [[name, *(_cell(row, m) for m in measures)] for name, row in rows.items()],
-        "note": PIXEL_NOTE if predicts_pixels(folder.run) else TOKEN_NOTE,
+        "rows": [[name, *(_cell(row, m, coding) for m in measures)] for name, row in rows.items()],
+        "note": PIXEL_NOTE if predicts_pixels(folder.run) else TOKEN_NOTE + PERPLEXITY * coding,
         "own_first": True,
     }
 
@@ -438,7 +453,8 @@ def _evaluations(folder: RunFolder) -> Table:
         "title": "Held-out figures by step",
         "head": ["step", *map(_heading, shown)],
         "rows": [
-            [f"{number(r, 'step'):.0f}", *(_cell(r, m) for m in shown)] for r in folder.evaluations
+            [f"{number(r, 'step'):.0f}", *(_cell(r, m, _is_coding(folder)) for m in shown)]
+            for r in folder.evaluations
         ],
     }
 
@@ -463,9 +479,14 @@ def _heading(measure: str) -> str:
     return names.get(measure, measure.replace("_", " "))
 
 
-def _cell(row: Record, measure: str) -> str:
+def _is_coding(folder: RunFolder) -> bool:
+    """Whether the loss is that of a language model, which has a perplexity."""
+    return math.isfinite(number(folder.evaluations[-1], "bits_per_byte"))
+
+
+def _cell(row: Record, measure: str, coding: bool) -> str:
     value = number(row, measure)
-    if measure == "loss" and math.isfinite(number(row, "top1")):  # in nats
+    if measure == "loss" and coding:
         return f"{figure(value)} ({figure(math.exp(min(value, 60.0)), 1)})"
     shares = measure.startswith("top") or measure == "decided_right"
     return percent(value) if shares else figure(value)

@@ -296,10 +296,16 @@ class Panel:
         words = standing(self._loss, self._trained_references, self._share())
         loss = f"loss {figure(self._loss, 2)}" + (f" ({words})" if words else "")
         speed, phrases = self._throughput.tokens_per_second, [self._where(), loss]
-        phrases += [f"{count(speed)} {counts_of(self.run)}/s"] if speed > 0 else []
+        phrases += [self._rate(speed)] if speed > 0 else []
         remaining = self._throughput.remaining(self._share())
         phrases += [f"{duration(remaining)} left"] if remaining > 0 else []
         return " · ".join(phrases)
+
+    def _rate(self, speed: float) -> str:
+        """Format tokens per second; of images as images per second."""
+        if (of_image := number(self.run, "image_tokens")) > 0:
+            return f"{count(speed / of_image)} images/s"
+        return f"{count(speed)} {counts_of(self.run)}/s"
 
     def _held_out(self) -> str:
         record = self._evaluation
@@ -352,7 +358,7 @@ class Panel:
     def _speed(self) -> str:
         speed, tokens_seen = self._throughput.tokens_per_second, number(self._last, "tokens")
         counts = counts_of(self.run)
-        phrases = [f"{count(speed)} {counts}/s"] if speed > 0 else []
+        phrases = [self._rate(speed)] if speed > 0 else []
         phrases += [f"{count(tokens_seen)} {counts} seen"] if tokens_seen == tokens_seen else []
         phrases += [f"{size(held)} memory"] if (held := resident()) else []
         return " · ".join(phrases) or "–"

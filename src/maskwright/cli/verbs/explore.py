@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from maskwright.base.report.document import EXPLORER_PORT
 from maskwright.cli.options import require_existing
 
 SUMMARY = "see a model in the browser: masks, generation, attention, its tokenizer"
@@ -29,8 +30,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port",
         type=int,
-        default=0,
-        help="of the server on this machine (default: one that is free)",
+        default=None,
+        help=f"of the server on this machine, 0: one that is free (default: {EXPLORER_PORT}, or a "
+        "free one if it is in use)",
     )
     parser.add_argument(
         "--no-browser", action="store_true", help="print the address and open no browser"

@@ -86,6 +86,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,N,all",
         help="do not save a model; measure each method of --method with these numbers of labels",
     )
+    options.add_log(parser)
     options.add_out(parser)
 
 
@@ -131,8 +132,10 @@ def do(a: argparse.Namespace) -> None:
                 do=f"say where it lies now: --{kind} PATH",
             )
     from maskwright.learn.finetune.command import finetune_recipe
+    from maskwright.learn.train.records import logging_to
 
     out = a.out or options.next_run_folder("finetune")
     again = f"the same command with --out {shell_word(out)}"
-    with options.resumable(again) if recipe.curve and not a.dry_run else contextlib.nullcontext():
+    resuming = recipe.curve and not a.dry_run
+    with logging_to(a.log), options.resumable(again) if resuming else contextlib.nullcontext():
         finetune_recipe(recipe, out, dry=a.dry_run)

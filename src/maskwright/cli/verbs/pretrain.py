@@ -30,6 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     options.add_text(parser)
     options.add_short_settings(parser)
     options.add_settings(parser)
+    options.add_log(parser)
     options.add_out(parser)
 
 
@@ -49,4 +50,4 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.api import pretrain
 
     out = a.out or options.next_run_folder(recipe.name)
-    options.print_model(pretrain(recipe, out, origin=run_of(a.recipe)).path, out)
+    options.print_model(pretrain(recipe, out, origin=run_of(a.recipe), log=a.log).path, out)

@@ -109,7 +109,7 @@ def seconds_of_training(
         replace(settings, epochs=1, least_steps=0),
         eval_part=TEST,
         say=quiet,
-        watch=lambda name, steps: nullcontext(clock),
+        watch=lambda *of_run: nullcontext(clock),
         machine=machine,
     )
     return steps_of(settings, count) * (marks[-1] - marks[0]) / max(1, len(marks) - 1)

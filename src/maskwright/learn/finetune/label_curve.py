@@ -200,6 +200,7 @@ def render(curve: LabelCurve, about: dict[str, Any]) -> str:
         findings=(),
         charts=[draw(chart)],
         areas=has_areas,
+        tiles=document.tiles_of(table(curve)),
         tables=[strategy(curve), table(curve)],
     )
 

@@ -416,7 +416,9 @@ class Learner(BaseLearner):
         else:
             count = len(encoded_parts[TRAIN].examples.training_indices)
             steps = steps_of(settings, count) if fitted is None else fitted.steps(count, settings)
-            with (watch if steps else unseen)(name or f"seed {settings.seed}", steps) as hook:
+            show = watch if steps else unseen
+            of_image = getattr(model.config.tokens, "per_image", 0)
+            with show(name or f"seed {settings.seed}", steps, of_image) as hook:
                 if not isinstance(fitted, NetworkMethod):
                     tuned = self._train(model, method, encoded_parts, settings, say, hook, machine)
                 else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 from markupsafe import Markup
@@ -12,13 +13,14 @@ from numpy.typing import NDArray
 from maskwright.base.errors import shorten
 from maskwright.base.metrics.calibration import Reliability
 from maskwright.base.report import document
-from maskwright.base.report.document import Table, figure
+from maskwright.base.report.document import EXPLORER_PORT, Table, figure, tiles_of
 from maskwright.base.report.drawing.curves import Chart, Line, draw
-from maskwright.base.report.drawing.svg import grid, style
-from maskwright.learn.tasks.base.task_type import TaskReport, TaskType
+from maskwright.base.report.drawing.svg import style
+from maskwright.learn.tasks.base.task_type import Mistake, TaskReport, TaskType
 from maskwright.text.tables.rows import BETWEEN
 
 SHOWN_MISTAKES, SHOWN_CLASSES = 40, 40
+HALF: dict[str, Any] = {"width": 560, "height": 260}  # of charts in two columns
 
 
 def render(
@@ -57,13 +59,14 @@ def render(
         kind=kind,
         summary=f"{task_type.task}, {num_rows:,} {unit}",
         verdict=verdict,
+        tiles=[*tiles_of(table), (f"{num_rows:,}", unit)],
         tables=[table, *more_tables],
         charts=_charts(task_type, figures or {}, losses or {}),
         classes=report.classes or {},
         confusion=_confusion(task_type.labels, report.confusion),
         reliability=_reliability(report.reliability),
         coverage=_coverage(report.reliability),
-        mistakes=mistakes or _mistakes(report, min(num_rows, report.num_judged or num_rows)),
+        mistakes=mistakes or _mistakes(task_type, report, num_rows),
         facts=dict(facts),
     )
 
@@ -85,20 +88,29 @@ def _charts(
             ]
             marks = [float(n) for n in range(1, most + 1, -(-most // 10))]
             chart = Chart(
-                title=title, lines=lines, across="epochs", say=figure, marks=marks, height=220
+                title=title,
+                lines=lines,
+                across="epochs",
+                say=figure,
+                marks=marks,
+                **HALF,
             )
             charts.append(draw(chart))
     return charts
 
 
-def _confusion(labels: Sequence[str], counts: NDArray[np.int64] | None) -> Markup:
+def _confusion(labels: Sequence[str], counts: NDArray[np.int64] | None) -> Table:
     if counts is None or len(counts) > SHOWN_CLASSES:
-        return Markup()
+        return {}
     shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
-    numbers = [str(n) for n in range(1, len(labels) + 1)]
-    named = [f"{shorten(label, 24)} {n}" for label, n in zip(labels, numbers, strict=True)]
-    title = "Confusion matrix: true classes in rows, predicted in columns, as shares of the row"
-    return grid(title, shares.tolist(), named, numbers)
+    names = [shorten(label, 24) for label in labels]
+    return {
+        "title": "Confusion matrix: classes in rows, predictions in columns",
+        "head": ["", *names],
+        "rows": [[name, *row] for name, row in zip(names, counts.tolist(), strict=True)],
+        "shades": np.ceil(10 * shares).astype(int).tolist(),
+        "note": "Numbers of rows; a shade is the share of the class.",
+    }
 
 
 def _reliability(reliability: Reliability | None) -> list[Markup]:
@@ -112,7 +124,9 @@ def _reliability(reliability: Reliability | None) -> list[Markup]:
     ]
     title = f"Accuracy by confidence; calibration error {figure(reliability.error)}"
     marks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    return [draw(Chart(title=title, lines=lines, across="probability", say=figure, marks=marks))]
+    return [
+        draw(Chart(title=title, lines=lines, across="probability", say=figure, marks=marks, **HALF))
+    ]
 
 
 def _coverage(reliability: Reliability | None) -> Table:
@@ -135,7 +149,16 @@ def _coverage(reliability: Reliability | None) -> Table:
     }
 
 
-def _mistakes(report: TaskReport, num_judged: int) -> Table:
+def _link(mistake: Mistake) -> str:
+    """Return the address of a row in the Task explorer, while that runs on this machine."""
+    texts = dict(zip(("text", "second"), mistake.text.split(BETWEEN), strict=False))
+    state = urlencode({"page": "task", **texts}, errors="replace")
+    return f"http://127.0.0.1:{EXPLORER_PORT}/#{state}"
+
+
+def _mistakes(task_type: TaskType, report: TaskReport, num_rows: int) -> Table:
+    num_judged = min(num_rows, report.num_judged or num_rows)
+    shown = report.mistakes[:SHOWN_MISTAKES]
     cells = [
         [
             m.where.rsplit("/", 1)[-1],
@@ -144,12 +167,14 @@ def _mistakes(report: TaskReport, num_judged: int) -> Table:
             shorten(m.predicted),
             figure(m.weight) if m.weight % 1 else f"{m.weight:.0f}",
         ]
-        for m in report.mistakes[:SHOWN_MISTAKES]
+        for m in shown
     ]
     return {
         "title": "The worst mistakes",
         "head": ["where", "text", "label", "predicted", report.quantity],
         "rows": cells,
+        "links": [] if task_type.reads_images else list(map(_link, shown)),
         "note": f"{len(report.mistakes):,} of {num_judged:,}; shown: {len(cells):,}, the worst "
-        "first. Some may be wrong in the file, not in the model.",
+        "first. Some may be wrong in the file, not in the model. The links show what decided, "
+        "while maskwright explore with this result is running.",
     }

@@ -201,7 +201,7 @@ def finetune(
         if candidates:
             return out
         learn = partial(
-            learner.learn, method=method, say=say, watch=watching(stream), machine=machine
+            learner.learn, method=method, say=say, watch=watching(stream, out), machine=machine
         )
         trained_parts = encoded_parts
         with _told_when_stopped(finished_seeds, trainings, say):

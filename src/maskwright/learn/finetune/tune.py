@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self, TextIO
 
 import numpy as np
@@ -32,6 +33,7 @@ from maskwright.learn.train.optimizers import (
     RateFactors,
     start_optimizer,
 )
+from maskwright.learn.train.records import announce
 from maskwright.learn.train.settings import AdamW, Optimizer, Schedule
 from maskwright.learn.train.state import TrainState
 from maskwright.model.batch import Batch
@@ -258,7 +260,7 @@ def _in_float32(
 
 # ---------------------------------------------------------------- what a training shows meanwhile
 # (displayed name, number of steps) -> context manager of a hook that shows the progress
-Watch = Callable[[str, int], AbstractContextManager[Hook]]
+Watch = Callable[..., AbstractContextManager[Hook]]  # name, steps, tokens of an image
 
 
 @dataclass(frozen=True)
@@ -275,16 +277,22 @@ class StepHook:
         pass
 
 
-def watching(stream: TextIO | None = None) -> Watch:
+def watching(stream: TextIO | None = None, folder: Path | None = None) -> Watch:
     """Return a `Watch` on `stream` (None: standard output): a panel on a terminal, which is removed
     at the end, or else a line every ten seconds."""
 
     @contextmanager
-    def watch(name: str, steps: int) -> Iterator[Hook]:
-        panel = Panel({"recipe": name, "steps": steps}, stream)
+    def watch(name: str, steps: int, image_tokens: int = 0) -> Iterator[Hook]:
+        panel = Panel({"recipe": name, "steps": steps, "image_tokens": image_tokens}, stream)
         panel.start()
+
+        def step(record: Record) -> None:
+            panel.step(record)
+            if folder is not None:
+                announce(folder, {"name": name, **record})
+
         try:
-            yield StepHook(panel.step, panel.note)
+            yield StepHook(step, panel.note)
         finally:
             panel.close()
 
@@ -292,6 +300,6 @@ def watching(stream: TextIO | None = None) -> Watch:
 
 
 @contextmanager
-def unseen(name: str, steps: int) -> Iterator[Hook]:
+def unseen(name: str, steps: int, image_tokens: int = 0) -> Iterator[Hook]:
     """A `Watch` that shows nothing."""
     yield StepHook(lambda record: None)

@@ -51,6 +51,7 @@ from maskwright.base.storage.manifest import require_as_saved
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train.optimizers import Average, OptimizerState
+from maskwright.learn.train.records import announce
 from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint import files, layout, pretrained
 from maskwright.model.checkpoint.layout import About, Conventions
@@ -97,19 +98,19 @@ class Journal:
 
     def write(self, record: dict[str, Any]) -> None:
         """Append a line to `metrics.jsonl`; it must not depend on time or machine."""
+        announce(self.folder, record)
         self._append(METRICS, record)
 
     def time(self, step: int, seconds: float, tokens_per_second: float, peak_memory: int) -> None:
         """Append a line to `timings.jsonl`; `peak_memory` in bytes."""
-        self._append(
-            TIMINGS,
-            {
-                "step": step,
-                "seconds": round(seconds, 3),
-                "tokens_per_second": round(tokens_per_second, 1),
-                "peak_memory": peak_memory,
-            },
-        )
+        record = {
+            "step": step,
+            "seconds": round(seconds, 3),
+            "tokens_per_second": round(tokens_per_second, 1),
+            "peak_memory": peak_memory,
+        }
+        announce(self.folder, {"kind": "timing", **record})
+        self._append(TIMINGS, record)
 
     def flush(self) -> None:
         """Write all buffered lines to disk.

@@ -492,6 +492,7 @@ def _train(session: TrainingSession, stream: TextIO) -> None:
             run_journal = exit_stack.enter_context(checkpoints.Journal(session.out))
             exit_stack.callback(panel.close)
             panel.start(session.state.seconds)
+            panel.note(f"live page: maskwright explore {shell_word(session.out)}")
             hooks += [
                 hook(session, run_journal, panel) for hook in (LogHook, EvaluateHook, SaveHook)
             ]

@@ -232,6 +232,11 @@ def _run_json(session: TrainingSession) -> dict[str, Any]:
         "budget": config.to_plain(recipe.training.budget),
         "objective": recipe.objective.name,
         "predicts": recipe.objective.spec.predicts,
+        **(
+            {"image_tokens": of_image}
+            if (of_image := getattr(objective.product.config.tokens, "per_image", 0))
+            else {}
+        ),
         "token_parts": list(recipe.objective.spec.token_parts),
         "scored_by": recipe.objective.spec.scored_by,
         "ask": _usage_json(session),

@@ -483,6 +483,11 @@ class Patches:
         return 0
 
     @property
+    def per_image(self) -> int:
+        """The number of patches of an image."""
+        return self.length - 1
+
+    @property
     def length(self) -> int:
         """The positions of an image: its own, and one for each patch."""
         return 1 + (self.image_size // self.patch_size) ** 2

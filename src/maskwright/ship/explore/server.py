@@ -15,7 +15,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from maskwright.base.errors import MaskwrightError, UsageError
+from maskwright.base.report.document import EXPLORER_PORT
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.ship.explore.corruption import CorruptionRequest, prepare_row
 from maskwright.ship.explore.masks import RefusalReason
@@ -245,7 +246,7 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
 def explore(
     models: Path | str | Sequence[Path | str],
     *,
-    port: int = 0,
+    port: int | None = None,
     text: str | None = None,
     browser: bool = True,
     say: Callable[[str], None] = print,
@@ -254,7 +255,8 @@ def explore(
     """Serve the pages for models and runs until interrupted.
 
     Args:
-        port: of the server on this machine; 0 for any free port.
+        port: of the server on this machine; 0 for any free port; None for `EXPLORER_PORT`, or any
+            free port if that is in use.
         text: the initial text of the pages; None: their default.
         browser: open the page in the browser.
         say: receives the address.
@@ -268,7 +270,13 @@ def explore(
     site = Site.of(paths, sample=text, live=True)
     if site.models:
         site.read("data/models/0/model.json")  # raise errors before a page opens
-    with serving(site, port) as address:
+    with ExitStack() as stack:
+        try:
+            address = stack.enter_context(serving(site, EXPLORER_PORT if port is None else port))
+        except UsageError:
+            if port is not None:
+                raise
+            address = stack.enter_context(serving(site, 0))
         say(f"{address}   (Ctrl+C ends it)")
         if browser:
             webbrowser.open(address)

@@ -544,12 +544,22 @@ def render_page(card: Card) -> str:
     return document.render(
         "curation.html",
         **_common(card),
-        name="Curation report",
+        name=", ".join(Path(path).name for path in card["read"]["paths"]),
         kind="Curated corpus",
         tiles=_tiles(card),
         flow=flow("Documents and bytes through the steps", _stages(card)),
-        steps=[_step_section(step) for step in card["steps"]],
+        verdict=f"{card['left']['documents']:,} of {card['read']['documents']:,} documents kept",
+        steps=_by_effect(card),
     )
+
+
+def _by_effect(card: Card) -> dict[str, Any]:
+    """Return the numbered sections of steps that removed or changed something, and of others."""
+    sections: dict[str, list[tuple[int, dict[str, Any]]]] = {"active": [], "idle": []}
+    for number, step in enumerate(card["steps"], 1):
+        effect = step["documents_in"] > step["documents_out"] or any(step["changes"].values())
+        sections["active" if effect else "idle"].append((number, _step_section(step)))
+    return {**sections, "total": len(card["steps"])}
 
 
 def _tiles(card: Card) -> list[tuple[str, str]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import math
 import struct
-import unicodedata
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -169,81 +168,7 @@ def _more(stage: FlowStage) -> str:
 
 
 # ------------------------------------------------------------------------------ small pictures
-CELL, CELL_GAP = 26.0, 2.0  # sides of a cell and of the space between two
-FAINTEST_WEIGHT = 0.02  # a weight below this is not drawn
-MATRIX_SIDE, LEAST_CELL = 180, 9.0  # usual side of a head's matrix; least side of a cell
-LONGEST_NAME, TITLE = 14, 26  # letters of a name; the height of a title
-
-
-def grid(
-    title: str,
-    values: Sequence[Sequence[float]],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    *,
-    across: str = "",
-    high: float = 1.0,
-) -> Markup:
-    """Draw a grid of cells, empty at 0 and full at `high`; `across` labels the columns."""
-    left = 10 + 6.6 * max(map(len, [*rows, across]))
-    top = 44.0 if any(columns) else 26.0
-    width = max(left + len(columns) * CELL + 8, 8.0 * len(title))
-    edge = place(CELL - CELL_GAP)
-    elements = [text(0, 14, title, size=13, css="ink")]
-    if across:
-        elements.append(text(left - 6, 36, across, size=11, anchor="end"))
-    for j, name in enumerate(columns):
-        if name:
-            elements.append(text(left + (j + 0.5) * CELL, 36, name, size=10, anchor="middle"))
-    for i, row in enumerate(values):
-        elements.append(text(left - 6, top + (i + 0.65) * CELL, rows[i], size=11, anchor="end"))
-        for j, value in enumerate(row):
-            share = min(1.0, max(0.0, value / (high or 1.0)))
-            box = (
-                f'<rect x="{place(left + j * CELL)}" y="{place(top + i * CELL)}" width="{edge}"'
-                f' height="{edge}" rx="2"'
-            )
-            named = f"{rows[i]}, {columns[j]}: " if rows[i] or columns[j] else ""
-            elements.append(
-                f'{box} class="cell"/>{box} class="one dot" fill-opacity="{share:.3f}">'
-                f"{tooltip(f'{named}{value:.3f}')}</rect>"
-            )
-    return picture(width, top + len(rows) * CELL + 6, title, elements, sized=True)
-
-
-def head_weights(title: str, values: Sequence[Sequence[float]], names: Sequence[str]) -> Markup:
-    """Draw the attention of one head on one text: rows are queries, columns keys.
-
-    Tokens are named at every size. Almost empty cells are not drawn, to keep pages small.
-    """
-    side = max(LEAST_CELL, MATRIX_SIDE / len(names))
-    letters = min(11.0, side)
-    short = [shorten(name, LONGEST_NAME) for name in names]
-    numbered = [f"{number} {name}" for number, name in enumerate(names, 1)]
-    room = 10 + letters * max(map(_width, short))
-    top, full_side = TITLE + room, side * len(names)
-    elements = [text(0, 14, title, size=13, css="ink")]
-    for number, name in enumerate(short):
-        middle = (number + 0.5) * side + 0.35 * letters
-        elements.append(upright(room + middle, top - 5, name, size=letters))
-        elements.append(text(room - 5, top + middle, name, size=letters, anchor="end"))
-    for number, row in enumerate(values):
-        most = max(range(len(row)), key=row.__getitem__)
-        summary = tooltip(f"{numbered[number]}: most at {numbered[most]}, {row[most]:.2f}")
-        elements.append(
-            f'<g class="one dot" transform="translate({place(room)} {place(top + number * side)})">'
-            f'<rect width="{place(full_side)}" height="{place(side)}" class="cell">{summary}</rect>'
-        )
-        elements += [
-            f'<rect x="{place(column * side)}" width="{place(side)}" height="{place(side)}"'
-            f' fill-opacity="{min(1.0, value):.2f}">'
-            f"{tooltip(f'{numbered[number]} → {numbered[column]}: {value:.2f}')}</rect>"
-            for column, value in enumerate(row)
-            if value >= FAINTEST_WEIGHT
-        ]
-        elements.append("</g>")
-    width = max(room + full_side + 8, 8.0 * len(title))
-    return picture(width, top + full_side + 6, title, elements, sized=True)
+TITLE = 26  # its height
 
 
 def over_image(
@@ -285,11 +210,6 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
         for name, data in chunks
     )
-
-
-def _width(name: str) -> float:
-    """Estimate the width of a name, relative to its height."""
-    return sum(1.05 if unicodedata.east_asian_width(c) in "WF" else 0.6 for c in name)
 
 
 def scatter(
