@@ -18,15 +18,17 @@ PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="ut
 CODE = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.S))
 # What takes long there, and what is put in its place.
 SMALL = {
-    '"training.budget.minutes=60", "training.batch=128"': '"training.budget.steps=3"',
+    "minutes=60, batch_size=128": "steps=3, batch_size=8",
+    '"training.budget.minutes": 60': '"training.budget.steps": 3',
+    '"training.budget.minutes=60"': '"training.budget.steps=3"',
     "minutes=10)": "minutes=0.01)",
     'budget="minutes=10"': 'budget="tokens=4000"',
     "vocabulary=8192": "vocabulary=400",
     "vocabulary=4096": "vocabulary=400",
     '"runs/reviews", seeds=3': '"runs/reviews", seeds=1, folds=0, least_steps=4',
+    'rows,\n    "runs/lora-16",': 'rows,\n    "runs/lora-16",\n    least_steps=2, folds=0,',
+    "rows, dry_run=True": "rows, dry_run=True, folds=0",
     '"runs/topic-head", method="head"': '"runs/topic-head", method="head", least_steps=2, folds=0',
-    '"runs/lora", method="lora"': '"runs/lora", method="lora", least_steps=2, folds=0',
-    "rate=5e-4,": "rate=5e-4, least_steps=2, seeds=1, folds=0,",
     "seeds=3": "seeds=1",
     "epochs=5": "epochs=1",
     'methods=["embeddings"]': 'methods=["embeddings"], seeds=1, settings={"folds": 2}',

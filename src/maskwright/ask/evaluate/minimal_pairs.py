@@ -77,6 +77,11 @@ class PairEvaluation:
         return {name: float(values.mean()) for name, values in self.outcomes.items()}
 
     @property
+    def metrics(self) -> dict[str, float]:
+        """The accuracy of each paradigm by name, and their mean."""
+        return {"mean": self.mean, **self.accuracies}
+
+    @property
     def mean(self) -> float:
         """The unweighted mean over paradigms."""
         return seeds.mean(list(self.outcomes.values()))

@@ -60,6 +60,12 @@ class TextEvaluation:
     read: Sequence[str] = ()
     findings: Sequence[Finding] = ()
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics of the model that are defined, by name; the loss is in nats per target."""
+        values = {n: getattr(self.figures, n) for n in ("loss", "top1", "top5", "bits_per_byte")}
+        return {name: value for name, value in values.items() if value is not None}
+
     def render(self) -> str:
         """Return the lines about the files, a table of the metrics, and the findings."""
         unigram_source = "of this text itself" if self.own_counts else "of the training text"

@@ -175,6 +175,7 @@ class LanguageModel:
         return self._models[None]
 
     # ---------------------------------------------------------------------------------- inference
+    @calls.checked
     def predict(
         self,
         given: Iterable[Any],
@@ -258,6 +259,7 @@ class LanguageModel:
         with self._errors_with_abilities("predict"):
             return self.predictor.with_long_texts(long)
 
+    @calls.checked
     def fill_mask(
         self, texts: str | Iterable[str], *, top: int = 5, long: LongText = "as_trained"
     ) -> list[Hole] | list[list[Hole]]:
@@ -291,6 +293,7 @@ class LanguageModel:
         with self._errors_with_abilities("fill_mask"):
             return self._now.fill_masks(texts, top, note, live=live, windows=windows)
 
+    @calls.checked
     @takes_generation_settings
     def generate(
         self,
@@ -321,6 +324,7 @@ class LanguageModel:
             outputs = self._now.generate(text_list, GenerationSettings(**settings), precision)
         return outputs[0] if isinstance(prompts, str) else outputs
 
+    @calls.checked
     @takes_generation_settings
     def stream(
         self,
