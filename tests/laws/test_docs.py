@@ -50,7 +50,7 @@ SHORT = {
     "finetune": "--set least_steps=2 --epochs 1 --seeds 1",
     "compare": "--budget tokens=2000 --seeds 2",
     "curate --prove": "--budget tokens=2000",
-    "experiment": "--set least_steps=2 --set folds=2 --epochs 1 --seeds 1",
+    "experiment": "--epochs 1 --seeds 1",
 }
 LONG = re.compile(r"--(minutes|budget|seeds|epochs|steps) \S+")
 # Commands within sentences may lack a value or an argument.
@@ -159,6 +159,9 @@ def write_data(folder: Path) -> None:
     for name in ("reviews", "labelled", "topics", "moods", "news", "tomorrow"):
         (folder / f"{name}.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     (folder / "new.csv").write_text("text\n" + "\n".join(f'"{s}"' for s in SENTENCES[:5]) + "\n")
+    (folder / "blimp").mkdir()
+    minimal = {"sentence_good": "the judge read it.", "sentence_bad": "the judge reads read."}
+    (folder / "blimp" / "agreement.jsonl").write_text(f"{json.dumps(minimal)}\n" * 20)
     pairs = [{"source": s, "target": s.lower()} for s in SENTENCES]
     (folder / "en-de.jsonl").write_text("\n".join(map(json.dumps, pairs)))
     tagged = [
