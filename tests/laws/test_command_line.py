@@ -170,6 +170,11 @@ EARLY = {
     "finetune M --data D --task clasification": "'classification'",
     "finetune M --data D --measure acuracy": "'accuracy'",
     "finetune M --data D --task tagging --metric bleu": "entity_f1",
+    "finetune M --data D.csv --column label=lable": "'label'",
+    "finetune M --data D --column txt=text": "'text'",
+    "finetune M --data D --label label": "'--column'",
+    "predict M D --format csv": "'--out'",
+    "predict M D --out D.xlsx": ".jsonl, .csv",
     "finetune M --data D --method lora --set lora.rnak=3": "'rank'",
     "finetune M --data D --method lora --set lora.rank=0": "lora.rank",
     "finetune M --data D --set bacth=3": "'batch'",
@@ -201,7 +206,8 @@ EARLY = {
 def test_settings_are_refused_before_torch_is_loaded(tmp_path: Path) -> None:
     """All of them in one process, as none may load it."""
     (tmp_path / "M").mkdir()
-    (tmp_path / "D").write_text("text,label\na,b\n")
+    for name in ("D", "D.csv"):
+        (tmp_path / name).write_text("text,label\na,b\n")
     code = (
         "import json, sys\n"
         "from maskwright.cli import main as cli\n"
