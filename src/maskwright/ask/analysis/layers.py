@@ -70,7 +70,7 @@ class LayerProbe:
             evaluated on; `part` is the evaluated part of the data.
         accuracy, control, untrained: of each layer, the lowest first; with intervals.
         no_control: why the control is meaningless, and NaN; empty if it is valid.
-        weights, mixed: of the layers in the mix, which sum to 1, and its accuracy.
+        weights, mixed: layer weights, which sum to 1, and the accuracy of the weighted layers.
         verdict: whether the best layer is better than those and than an untrained model, by paired
             tests with the level divided by the number of layers, as the best is chosen among them.
     """

@@ -85,7 +85,7 @@ def refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
     for name in names:
         if names.count(name) > 1 or not name or name.startswith(".") or "/" in name:
             raise UsageError(
-                "recipes are told apart by their names",
+                "each recipe needs a name of its own",
                 where="name",
                 found=", ".join(names),
                 wanted="different names without a slash",

@@ -34,8 +34,8 @@ ROUNDS, BATCH = 10, 1024  # of k-means
 
 @dataclass(frozen=True)
 class UncertainRow:
-    """A row to label: its index, how sure its label is (0 to 1), and between which labels the model
-    decides, with their probabilities."""
+    """A row to label: its index, the margin of its label (0 to 1), and the labels between which the
+    model decides, with their probabilities."""
 
     index: int
     margin: float

@@ -105,7 +105,7 @@ TEI_PARTS = {
     "queue_duration": "queue",
     "inference_duration": "compute",
 }
-# Maximum number of pairs of a route and an ignored field that are told apart, and their names.
+# Maximum number of pairs (route, ignored field) that are counted separately, and their names.
 MOST_FIELDS, FIELD = 100, re.compile(r"\w{1,40}", re.ASCII)
 TENTHS = tuple(n / 10 for n in range(1, 11))
 POWERS = tuple(float(2**n) for n in range(17))

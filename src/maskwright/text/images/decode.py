@@ -108,7 +108,7 @@ def _bytes_of(file: Path) -> bytes:
 
 # ------------------------------------------------------------------------------ decoding
 def bytes_of_image(image: str) -> bytes:
-    """The bytes by which two images are told apart: those of a file, or of its image `#n`.
+    """The bytes that identify an image: those of a file, or of its image `#n`.
 
     Raises:
         DataError: there is no such image.

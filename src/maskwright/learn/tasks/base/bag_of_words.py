@@ -5,7 +5,7 @@
 It is the method `bag-of-words` and, as the row `words` of a table, the baseline of all others.
 Words are counted alone and in pairs, characters in groups of 3 to 5 within a word; the weights of
 each kind have length 1 in a text. For two texts the features are the weights of each, their
-products and differences, and the cosine similarity. Classes are told apart by logistic regression
+products and differences, and the cosine similarity. Classes are predicted by logistic regression
 (one for each of several labels), numbers are predicted by ridge regression. scikit-learn fits all
 of it. A saved model is JSON and safetensors, from which the same vectorizers are built again. Only
 reading its weights needs torch.

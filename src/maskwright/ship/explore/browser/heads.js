@@ -157,10 +157,10 @@ function strongest(layers, isQueryWord, isKeyWord, across) {
   return best;
 }
 
-const CLEAR = 0.15; // above what even weights give
-const BROAD = 0.8; // of the entropy of even weights
+const CLEAR = 0.15; // above the share of uniform attention
+const BROAD = 0.8; // of the entropy of uniform attention
 
-/** What a head is for on this text: the share that is most above even weights, or "broad", or
+/** What a head is for on this text: the share that is furthest above uniform attention, or "broad", or
  * "mixed". */
 export function role(stats, even) {
   const above = SHARES.filter((name) => name in stats).map((name) => [name, stats[name] - even[name]]);

@@ -247,7 +247,7 @@ function visibility(config, facts, count) {
     let end = causal ? Math.min(place + 1, place + right + 1) : place + right + 1;
     let begin = place - left;
     if (prefix > 0) {
-      // A prefix is seen beside what the pattern shows, by a decoder even outside the window.
+      // A prefix is visible in addition to the pattern, in a decoder even outside the window.
       if (facts.stack === "decoder") begin = 0;
       end = Math.max(end, prefix);
     }

@@ -84,7 +84,7 @@ export function matrices(stacks, example, narrow = null) {
   const seen = prefix(example.prefix ?? 0), order = either(pattern("causal"), seen);
   const alone = (layer) => {
     if (example.prefix === null) return both(rule(layer), facts);
-    // In a decoder a prefix is seen beside what the pattern shows, also outside a window.
+    // In a decoder a prefix is visible in addition to the pattern, also outside a window.
     return stacks.encoder ? both(rule(layer), order, facts) : both(either(rule(layer), seen), facts);
   };
   const side = stacks.encoder ? "encoder" : "decoder";
