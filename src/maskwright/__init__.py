@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from maskwright.api import import_vectors as import_vectors
     from maskwright.api import load as load
     from maskwright.api import neighbours as neighbours
+    from maskwright.api import plan as plan
     from maskwright.api import predict as predict
     from maskwright.api import pretrain as pretrain
     from maskwright.api import probe as probe
@@ -66,7 +67,17 @@ __version__ = VERSION
 VERBS = (
     *("adapt", "attention", "bench", "compare", "connect", "curate", "doctor", "evaluate"),
     *("experiment", "explore", "export", "fill_mask", "finetune", "generate", "import_vectors"),
-    *("load", "neighbours", "predict", "pretrain", "probe", "quickstart", "resume", "serve"),
+    *(
+        "load",
+        "neighbours",
+        "plan",
+        "predict",
+        "pretrain",
+        "probe",
+        "quickstart",
+        "resume",
+        "serve",
+    ),
     *("show", "tokenizer", "tokens"),
 )
 MODULES = ("api", "errors", "plugins")

@@ -16,6 +16,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
@@ -55,7 +56,9 @@ from maskwright.learn.finetune.recipe import override as override_finetuning
 from maskwright.learn.finetune.recipe import read as read_finetuning
 from maskwright.learn.finetune.result import FinetuneResult
 from maskwright.learn.pretrain import continued_pretraining
+from maskwright.learn.pretrain import plan as planning
 from maskwright.learn.pretrain import run as pretraining
+from maskwright.learn.pretrain.plan import PlannedRun
 from maskwright.learn.pretrain.prepare import train_and_report
 from maskwright.learn.recipes.base.find import (
     find,
@@ -136,6 +139,7 @@ __all__ = [
     "merge_adapter",
     "neighbours",
     "override",
+    "plan",
     "predict",
     "predict_file",
     "pretrain",
@@ -289,6 +293,48 @@ def adapt(
             os.fspath(model), paths, out, minutes=minutes, settings=words, stream=stream
         )
     return of_pretraining(newest, out)
+
+
+@takes(RECIPE_SETTINGS)
+def plan(
+    recipe: Recipe | PathLike[str] | str = "bert-mini",
+    *,
+    text: Any = (),
+    time: str | None = None,
+    memory: float = math.inf,
+    disk: float = math.inf,
+    write_recipe: Path | str | None = None,
+    settings: RecipeSettings = (),
+    stream: TextIO | None = None,
+    **keywords: Any,
+) -> list[PlannedRun]:
+    """Plan a pretraining: the model and the number of tokens for a text and a time, from some
+    seconds of measurement on this machine (docs/plan.md).
+
+    Args:
+        recipe: its family and objective are planned; without a `time` what it costs as it is.
+        text, settings, keywords: as of `pretrain`; texts in memory are kept beside `write_recipe`.
+        time: for the training, as "45min" or "2h".
+        memory, disk: at most so many bytes.
+        write_recipe: a new .toml file for the planned recipe, which `pretrain` runs.
+        stream: receives the table; None: standard output.
+
+    Returns:
+        The plan, then alternatives.
+
+    Raises:
+        ConfigError: not a time, or the model of the recipe has no size to choose.
+        ResourceError: nothing can be trained within the limits; the error says what can.
+        DataError: text that cannot be read.
+    """
+    if not isinstance(recipe, Recipe):
+        recipe = find(os.fspath(recipe))
+    target = None if write_recipe is None else Path(write_recipe)
+    words, say = _assignments(settings, keywords), printer(stream)
+    with as_files(text, "text", texts=True, kept_beside=target) as paths:
+        recipe = override(with_text(recipe, paths) if paths else recipe, words)
+        limits: dict[str, Any] = {"time": time, "memory": memory, "disk": disk}
+        return planning.plan(recipe, **limits, write_recipe=target, say=say)
 
 
 def quickstart(out: Path | str | None = None, *, minutes: float = 4.0) -> dict[str, Any]:

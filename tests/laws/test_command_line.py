@@ -41,6 +41,7 @@ OPTIONS = {
     "tokens": "model pair passage --beside --read --text",
     "pretrain": f"recipe --log --minutes --out --set --steps --text {SHORT}",
     "adapt": f"model --minutes --out --set --text {SHORT}",
+    "plan": "--disk --memory --recipe --set --text --time --write-recipe",
     "resume": "run --set",
     "doctor": "data model --column --out --read --task",
     "compare": "recipes --budget --data --out --seeds --set --text",
@@ -170,11 +171,6 @@ EARLY = {
     "finetune M --data D --task clasification": "'classification'",
     "finetune M --data D --measure acuracy": "'accuracy'",
     "finetune M --data D --task tagging --metric bleu": "entity_f1",
-    "finetune M --data D.csv --column label=lable": "'label'",
-    "finetune M --data D --column txt=text": "'text'",
-    "finetune M --data D --label label": "'--column'",
-    "predict M D --format csv": "'--out'",
-    "predict M D --out D.xlsx": ".jsonl, .csv",
     "finetune M --data D --method lora --set lora.rnak=3": "'rank'",
     "finetune M --data D --method lora --set lora.rank=0": "lora.rank",
     "finetune M --data D --set bacth=3": "'batch'",
@@ -206,8 +202,7 @@ EARLY = {
 def test_settings_are_refused_before_torch_is_loaded(tmp_path: Path) -> None:
     """All of them in one process, as none may load it."""
     (tmp_path / "M").mkdir()
-    for name in ("D", "D.csv"):
-        (tmp_path / name).write_text("text,label\na,b\n")
+    (tmp_path / "D").write_text("text,label\na,b\n")
     code = (
         "import json, sys\n"
         "from maskwright.cli import main as cli\n"

@@ -59,7 +59,7 @@ def test_runs_and_recipes_of_the_readme_are_made_before_they_are_used() -> None:
 
 
 # They take minutes, measure for seconds, wait for a person, or need a server.
-LONG = {"quickstart", "bench", "explore", "serve", "connect"}
+LONG = {"quickstart", "bench", "plan", "explore", "serve", "connect"}
 
 
 def test_the_page_on_python_calls_every_function_rightly() -> None:

@@ -41,7 +41,6 @@ from maskwright.base import catalogue, memory, threads
 from maskwright.base.errors import (
     Finding,
     MaskwrightError,
-    OutputError,
     ResourceError,
     UsageError,
     near,
@@ -236,10 +235,6 @@ def _run(words: Sequence[str], verb: ModuleType | None) -> None:
     if (settings := getattr(verb, "settings", None)) is not None:
         options = choices[name].read(rest, settings(choices[name], options))
     _use_hub(choices[name], options)
-    out, of_folder = getattr(options, "out", None), ("out", "DIR")
-    is_folder = any((a.dest, a.metavar) == of_folder for a in choices[name]._actions)
-    if is_folder and out is not None and out.is_file():
-        raise OutputError("the output folder is a file", where=out, do="choose another --out")
     if options.threads is not None:
         _use_threads(options, recorded=getattr(verb, "RECORDS_THREADS", False))
     if not getattr(verb, "LIGHT", False):

@@ -232,8 +232,7 @@ def require_texts(paths: Sequence[str]) -> None:
         require_existing(Path(path), "text")
 
 
-def parse_columns(a: argparse.Namespace, data: Path | None = None) -> dict[str, list[str]]:
-    """Return the columns of `--column` by role; those of `data` to learn from are checked."""
+def parse_columns(a: argparse.Namespace) -> dict[str, list[str]]:
     columns: dict[str, list[str]] = {}
     for assignment in a.column:
         role, equals, name = assignment.partition("=")
@@ -245,11 +244,6 @@ def parse_columns(a: argparse.Namespace, data: Path | None = None) -> dict[str, 
                 wanted="ROLE=NAME, as text=review",
             )
         columns.setdefault(role, []).append(name)
-    if columns and data is not None:
-        from maskwright.text.tables.reading_options import how_read
-        from maskwright.text.tables.roles import check_columns
-
-        check_columns(data, columns, how_read(a.read))
     return columns
 
 

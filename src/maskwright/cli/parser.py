@@ -30,12 +30,7 @@ FITS: dict[str, Callable[[str], bool]] = {
 }
 # Options of other programs that are paths here, and those that have another name here.
 PATHS = "corpus data dataset file input model prompt recipe run sentence test text train"
-MEANT = {
-    "--format": "--to --out",
-    "--gpu": "--device",
-    "--label": "--column",
-    "--labels": "--column",
-}
+MEANT = {"--format": "--to", "--gpu": "--device", "--label": "--column", "--labels": "--column"}
 WANTED = {int: "a whole number", float: "a number"}
 # Options that have a group of their own in the help of every verb; the others are in that of the
 # verb, which stands before "output".
@@ -286,16 +281,15 @@ class Parser(argparse.ArgumentParser):
             return options[name]
         if " " in word or NUMBER.fullmatch(word):
             return None
-        is_prefix = name[:2] == "--" and name not in MEANT
-        matches = {id(options[k]): options[k] for k in options if is_prefix and k.startswith(name)}
+        matches = {
+            id(options[k]): options[k] for k in options if k.startswith(name) and name[:2] == "--"
+        }
         if len(matches) == 1:
             return next(iter(matches.values()))
-        meant = next((k for k in MEANT.get(name, "").split() if k in options), None)
-        long_names = [k for k in options if k.startswith("--")]
         raise UsageError(
             "no such option",
             found=repr(shorten(word)),
-            wanted=f"did you mean {meant!r}?" if meant else near(name, long_names),
+            wanted=near(MEANT.get(name, name), [k for k in options if k.startswith("--")]),
             do=f"{self.prog} --help; before a text or a name that begins with a dash put --",
         )
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import UsageError, near
-from maskwright.base.terminal import shell_word
 from maskwright.text.tables import rows
 
 PARTS = ("all", "choosing", "reporting")  # of minimal pairs
@@ -45,10 +44,7 @@ def kind_of(model: Path, data: Path | None, options: Mapping[str, Any]) -> str:
                 "option has no effect here",
                 where=f"--{option.replace('_', '-')}",
                 found=f"the model is evaluated on {kind}",
-                do="leave it out"
-                if data is None or data.is_dir()
-                else "for labelled rows name a "
-                f"model that answers a task: maskwright finetune {shell_word(model)} --data FILE",
+                do="leave it out",
             )
     if kind != RETRIEVAL:
         _require_part(options["part"], PARTS if kind == PAIRS else ROW_PARTS)

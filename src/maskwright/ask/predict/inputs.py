@@ -30,7 +30,6 @@ from maskwright.text.corpus.in_memory import (
 )
 
 WHERE = "predict"
-DELIMITERS = {".jsonl": None, ".csv": ",", ".tsv": "\t"}  # of files of predictions
 # Roles whose value is a list in each example.
 LISTS = ("tokens", "choices")
 OF_ONE_FOLDER = (
@@ -60,23 +59,6 @@ def require_effect(settings: Mapping[str, Any]) -> None:
     for name, low, high in (("threshold", 0, 1), ("uncertain", 1, math.inf)):
         if (value := settings.get(name)) is not None:
             require(f"--{name}", value, low, high)
-
-
-def delimiter_of(out: Path) -> str | None:
-    """Return the delimiter of an output file by its extension; None for JSON Lines.
-
-    Raises:
-        UsageError: another extension.
-    """
-    if out.suffix.lower() not in DELIMITERS:
-        raise UsageError(
-            "the format of the output file is unknown",
-            where=out,
-            found=out.suffix or "none",
-            wanted=", ".join(DELIMITERS),
-            do="choose another name for --out",
-        )
-    return DELIMITERS[out.suffix.lower()]
 
 
 def examples(

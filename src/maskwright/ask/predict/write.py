@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from maskwright.ask.predict.file import PredictionSettings, answer_rows, loaded, unanswered
-from maskwright.ask.predict.inputs import LISTS, delimiter_of
+from maskwright.ask.predict.inputs import LISTS
 from maskwright.ask.predict.predictor import BasePredictor, TaskPredictor
 from maskwright.ask.predict.remote import ModelChangedError, RemoteModel
 from maskwright.ask.predict.rows import (
@@ -36,7 +36,7 @@ from maskwright.ask.predict.rows import (
     rows_to_answer,
 )
 from maskwright.ask.predict.shared_encoder import SharedEncoder
-from maskwright.base.errors import DataError, Finding, MaskwrightError, OutputError
+from maskwright.base.errors import DataError, Finding, MaskwrightError, OutputError, UsageError
 from maskwright.base.report import document
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
@@ -54,6 +54,7 @@ from maskwright.text.tables.reading_options import DEFAULT_OPTIONS
 
 WRITES = 2  # copies of the rows on the disk at a time: staged and final file
 # The separator of columns by file extension; None for JSON Lines.
+DELIMITERS = {".jsonl": None, ".csv": ",", ".tsv": "\t"}
 
 
 def write_predictions(
@@ -72,7 +73,15 @@ def write_predictions(
         OutputError: it cannot be written.  StoppedError: another process is writing it.
     """
     folder, source, out = Path(folder), Path(source), Path(out)
-    delimiter = delimiter_of(out)
+    delimiter = DELIMITERS.get(out.suffix.lower(), "")
+    if delimiter == "":
+        raise UsageError(
+            "the format of the output file is unknown",
+            where=out,
+            found=out.suffix or "none",
+            wanted=", ".join(DELIMITERS),
+            do="choose another name for --out",
+        )
     if not out.parent.is_dir():
         message, do = "the predictions cannot be written", "choose a folder that is there"
         raise OutputError(message, where=out, found="no such folder", do=do)

@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     options.require_existing(a.data, "data", a.command)
     options.require_existing(a.model, "model", a.command)
-    columns, read = options.parse_columns(a, a.data), how_read(a.read)
+    columns, read = options.parse_columns(a), how_read(a.read)
     if a.task is not None:
         from maskwright.text.tables.shapes import shape_of
 

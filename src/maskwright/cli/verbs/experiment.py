@@ -60,7 +60,7 @@ def do(a: argparse.Namespace) -> None:
         if model != "bag-of-words":
             options.require_existing(Path(model.removeprefix("untrained:")), "model", a.command)
     settings = options.given_options(a, FinetuneRecipe, without=OTHERS)
-    columns = options.parse_columns(a, a.data)
+    columns = options.parse_columns(a)
     settings |= {"columns": columns} if columns else {}
     settings |= {"read": how_read(a.read)} if a.read else {}
     from maskwright.learn.finetune.experiment import experiment

@@ -108,10 +108,7 @@ def do(a: argparse.Namespace) -> None:
     values = options.given_options(a, FinetuneRecipe, without=(*OTHERS, "model"))
     if a.dimensions is not None:
         values["dimensions"] = options.parse_numbers(a.dimensions, "--dimensions")
-    columns, curve = (
-        options.parse_columns(a, a.data),
-        options.parse_numbers(a.curve, "--curve", "all"),
-    )
+    columns, curve = options.parse_columns(a), options.parse_numbers(a.curve, "--curve", "all")
     values |= {"data": str(a.data)} if a.data is not None else {}
     values |= {"curve": curve} if curve else {}
     if from_file:  # of these, too, only what is named is another

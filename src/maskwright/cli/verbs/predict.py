@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from maskwright.ask.predict.inputs import delimiter_of, require_effect
+from maskwright.ask.predict.inputs import require_effect
 from maskwright.base.errors import UsageError
 from maskwright.base.terminal import printer, shell_word
 from maskwright.cli import options
@@ -173,8 +173,6 @@ def do(a: argparse.Namespace) -> None:
     columns, read = options.parse_columns(a), how_read(a.read)
     read.require_only("reading", "header")
     require_engine(a.engine, "--engine")
-    if a.out is not None:
-        delimiter_of(a.out)
     if a.server is None:
         options.note_busy(a.threads)
     from maskwright.ask.predict.file import predict_file

@@ -1,18 +1,19 @@
 """What a pretraining costs on this machine: seconds of a step and memory, measured in a few steps.
 
 The network, the objective and the optimizer are the recipe's own; rows come from a sample of its
-text, or of generated text where it names none. If a whole microbatch takes too long, fewer rows are
-computed and the time is scaled by tokens; phases of other lengths are scaled by their operations.
-Everything is in a temporary folder, which is removed.
+text. If a whole microbatch takes too long, fewer rows are computed and the time is scaled by
+tokens; phases of other lengths are scaled by their operations. Memory is what weights and
+activations need by their sizes, with factors fitted to the peaks of twelve recorded runs (14 %).
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,29 +22,31 @@ import torch
 
 from maskwright.base.budget import Budget
 from maskwright.base.memory import resident
-from maskwright.base.randomness import key, uniforms
 from maskwright.base.terminal import quiet
 from maskwright.learn.pretrain import build
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
-from maskwright.learn.pretrain.rows import Microbatches, training_rows
+from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, training_rows
 from maskwright.learn.pretrain.run import flops_of_phases
 from maskwright.learn.pretrain.session import training_bytes
 from maskwright.learn.pretrain.text import text_bytes, texts_of
-from maskwright.learn.recipes.base.recipe import Corpus, FamilyModel, Recipe, TokenizerFolder
+from maskwright.learn.recipes.base.recipe import Corpus, FamilyModel, Recipe
 from maskwright.learn.train import loop
 from maskwright.learn.train.optimizers import Parameters, start_optimizer
 from maskwright.learn.train.state import Processes, TrainState
 from maskwright.model.device import machine, step_cost
+from maskwright.model.inference import held_out_loss
+from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
-from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.store.loader import Loader
 
-SAMPLE_BYTES = 1 << 20
+SAMPLE_BYTES, EMBEDDED_BYTES = 1 << 20, 1 << 18
 COUNTED_BYTES = 256 << 20  # of a longer text the size of its files is taken
-HELD_OUT_OF_SAMPLE = 0.1
-GENERATED_DOCUMENTS, GENERATED_WORDS, GENERATED_VOCABULARY = 64, 1200, 512
+HELD_OUT = 0.1  # of the sample
 ENCODER_TARGETS = 0.15  # the share of the positions that an encoder predicts
 TRIAL_SHARE = 0.3  # of the seconds, from which on more rows are not tried
+# Bytes of each byte that is kept for the backward pass, of each score of a token, of a run besides.
+OF_ACTIVATIONS, OF_SCORES, OF_RUN = 2.5, 12, 28e6
+_resident = 0  # bytes of the process before its first measurement
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,9 @@ class StepCost:
         tokens: tokens of a step, the mean over the phases of the run.
         flops: floating-point operations of matrix products per token, forward and backward.
         seconds: seconds of a step, the mean over the phases.
-        memory: peak bytes of the process.
+        memory: peak bytes of a run, about.
+        processor_share: seconds of the processor in a second of the measurement.
+        unigram_loss: nats per target of the held-out sample by token frequencies; NaN if unknown.
     """
 
     parameters: int
@@ -63,6 +68,8 @@ class StepCost:
     flops: float
     seconds: float
     memory: int
+    processor_share: float = 1.0
+    unigram_loss: float = math.nan
 
     @property
     def seconds_per_token(self) -> float:
@@ -74,8 +81,7 @@ class TextSample:
     """The prepared beginning of a recipe's text.
 
     Attributes:
-        tokens: number of tokens of the whole text, its held-out part included; exact if the text
-            is not longer than the sample. 0: the text is generated.
+        tokens: number of tokens of the whole text; exact if the sample is complete.
         complete: whether the sample is the whole text.
     """
 
@@ -90,88 +96,66 @@ def sampled(recipe: Recipe) -> Iterator[TextSample]:
 
     Raises:
         DataError, UsageError and others: the text cannot be read.
-        IncompatibleError: the recipe reads images and names none.
     """
+    corpus, pixels = recipe.corpus, build.pixels(recipe)
+    plain = {f: getattr(Corpus(), f) for f in ("weights", "weights_end", "temperature", "mix_by")}
+    limit = min(corpus.limit_bytes or COUNTED_BYTES, COUNTED_BYTES)
+    corpus = replace(corpus, characters=None, held_out_text=(), limit_bytes=limit, **plain)
+    sample_bytes = min(limit, SAMPLE_BYTES if corpus.text else EMBEDDED_BYTES)
+    beginning = replace(corpus, limit_bytes=sample_bytes, held_out=HELD_OUT)
     with tempfile.TemporaryDirectory(prefix="maskwright-") as name:
-        folder, corpus = Path(name), recipe.corpus
-        (folder / "run").mkdir()
-        unmixed = replace(
-            corpus,
-            weights=(),
-            weights_end=(),
-            temperature=None,
-            mix_by=None,
-            characters=None,
-            held_out_text=(),
-            held_out=HELD_OUT_OF_SAMPLE,
-        )
-        tokenizer = recipe.tokenizer
-        if not corpus.text:
-            (folder / "text.txt").write_text(_generated(), encoding="utf-8")
-            unmixed = Corpus(text=(str(folder / "text.txt"),), held_out=HELD_OUT_OF_SAMPLE)
-            if not isinstance(tokenizer, TokenizerFolder | ImageProcessor):
-                size = min(tokenizer.vocabulary, GENERATED_VOCABULARY)
-                tokenizer = replace(tokenizer, vocabulary=size, min_frequency=1)
-        limit = min(corpus.limit_bytes or COUNTED_BYTES, COUNTED_BYTES)
-        beginning = replace(unmixed, limit_bytes=min(limit, SAMPLE_BYTES))
-        shortened = replace(recipe, corpus=beginning, tokenizer=tokenizer)
-        prepared = prepare(shortened, folder / "run", quiet, build.pixels(recipe))
+        prepared = prepare(replace(recipe, corpus=beginning), Path(name), quiet, pixels)
         stores = (*prepared.train, prepared.held_out)
-        tokens = sum(store.num_tokens for store in stores) if corpus.text else 0
-        sample_bytes = sum(int(store.document_bytes.sum()) for store in stores)
-        complete = bool(corpus.text) and (build.pixels(recipe) or sample_bytes < SAMPLE_BYTES)
-        if corpus.text and not complete:
-            (text,) = texts_of(replace(unmixed, limit_bytes=limit), folder)
+        tokens = sum(store.num_tokens for store in stores)
+        stored_bytes = sum(int(store.document_bytes.sum()) for store in stores)
+        complete = pixels is not None or stored_bytes < sample_bytes
+        if not complete:
+            (text,) = texts_of(corpus, Path(name))
             all_bytes = sum(len(d.text.encode()) for d in text.for_tokenizer(keep=0))
-            all_bytes = round(all_bytes / (1 - HELD_OUT_OF_SAMPLE))
-            if corpus.limit_bytes is None and all_bytes >= COUNTED_BYTES:
-                all_bytes = max(all_bytes, text_bytes(corpus))
-            tokens = round(tokens * all_bytes / sample_bytes)
-        yield TextSample(prepared, tokens, bool(complete))
+            all_bytes = round(all_bytes / (1 - corpus.held_out))
+            if all_bytes >= COUNTED_BYTES and recipe.corpus.limit_bytes is None:
+                all_bytes = max(all_bytes, text_bytes(recipe.corpus))
+            tokens = round(tokens * all_bytes / stored_bytes)
+        yield TextSample(prepared, tokens, complete)
 
 
-def measure(
-    recipe: Recipe,
-    sample: TextSample | None = None,
-    *,
-    seconds: float = 2.0,
-    clock: Callable[[], float] = time.perf_counter,
-) -> StepCost:
+def measure(recipe: Recipe, sample: TextSample | None = None, *, seconds: float = 2.0) -> StepCost:
     """Measure the steps of `recipe` for about `seconds`, after the model is built; a single step
-    may take longer.
+    may take longer. The seconds of the processor are measured and scaled by the share of it that
+    this process had, so that no single pause next to other programs counts.
 
     Args:
         sample: text for a recipe with this tokenizer; None: it is prepared.
-        clock: returns the time in seconds.
 
     Raises:
         MaskwrightError: the recipe is impossible, or its text cannot be read.
     """
     if sample is None:
         with sampled(recipe) as sample:
-            return measure(recipe, sample, seconds=seconds, clock=clock)
+            return measure(recipe, sample, seconds=seconds)
+    global _resident
+    _resident = _resident or resident()
     recipe, prepared = recipe if sample.complete else with_vocabulary(recipe), sample.prepared
     machine.use_threads(recipe.training.threads)
     chosen = machine.choose(recipe.training.precision, recipe.training.device)
     architecture = build.transformer_config(recipe, prepared.words)
-    network = build.model(recipe, architecture).to(chosen.device)
-    objective = build.objective(recipe, network, prepared.words)
-    flops = flops_of_phases(recipe, prepared, objective)
-    parameters = Parameters(objective, chosen.compute)
-    optimizer = start_optimizer(recipe.training.optimizer, parameters)
+    network = build.model(recipe, architecture)
+    objective = build.objective(recipe, network.to(chosen.device), prepared.words)
+    flops, unigram_loss = flops_of_phases(recipe, prepared, objective), math.nan
+    optimizer = start_optimizer(recipe.training.optimizer, Parameters(objective, chosen.compute))
     training, phases = recipe.training, recipe.phases
     shortest = min(range(len(phases)), key=lambda number: phases[number].length)
     length, most_rows = phases[shortest].length, phases[shortest].batch // training.microbatches
-    source = training_rows(recipe, prepared.train, length)
-    plan = loop.TrainingPlan(
-        seed=training.seed,
-        microbatches=1,
-        budget=Budget(steps=1 << 20),
-        schedule=training.schedule,
-        device=chosen.device,
-        on_nonfinite="skip",
-    )
+    source = training_rows(replace(recipe, corpus=Corpus()), prepared.train, length)
+    if recipe.objective.spec.predicts != "pixels":
+        counts = held_out_loss.token_counts(prepared.train)
+        held_out = held_out_rows(recipe, prepared.held_out, length)
+        lines = held_out_loss.reference_lines(objective, counts, source, held_out, rows=64)
+        unigram_loss = lines.unigram_loss
+    budget = Budget(steps=1 << 20)
+    plan = loop.TrainingPlan(training.seed, 1, budget, training.schedule, chosen.device, "skip")
     state = TrainState()
+    clock = time.process_time if chosen.device.type == "cpu" else time.perf_counter
 
     def step(rows: int) -> float:
         batches = Microbatches(objective, [(1.0, Loader(source, rows, 0))], plan, state)
@@ -181,30 +165,30 @@ def measure(
 
     objective.train()
     machine.keep_memory()
-    machine.forget_peak(chosen.device)
     with machine.flushed():
-        rows, begin = 1, clock()
+        rows, begin, wall = 1, clock(), time.perf_counter()
         step(rows)  # prepares kernels
-        times, small = [step(rows)], resident()
+        times = [step(rows)]
         while rows < most_rows and times[0] < TRIAL_SHARE * seconds:
-            rows = min(most_rows, 2 * rows if times[0] < TRIAL_SHARE * seconds / 2 else rows + 1)
+            rows = min(most_rows, 2 * rows)
             times = [step(rows)]
         while clock() - begin < seconds:
             times.append(step(rows))
-        memory = machine.peak_memory(chosen.device)
         start = clock()
         optimizer.step(0.0)
         update = clock() - start
+        share = (clock() - begin) / (time.perf_counter() - wall)
     per_flop = max(0.0, statistics.median(times) - update) / (rows * length * flops[shortest])
-    untils = [0.0, *(phase.until for phase in phases)]
-    shares = np.diff(untils)
-    tokens = np.array([phase.batch * phase.length for phase in phases])
+    shares = np.diff([0.0, *(phase.until for phase in phases)])
+    tokens = shares * [phase.batch * phase.length for phase in phases]
     return StepCost(
         parameters=objective.product.num_parameters(),
-        tokens=float(shares @ tokens),
-        flops=float((shares * tokens) @ flops / (shares @ tokens)),
-        seconds=update + per_flop * float((shares * tokens) @ flops),
-        memory=memory + (memory - small) * (most_rows - rows) // max(1, rows),
+        tokens=float(tokens.sum()),
+        flops=float(tokens @ flops / tokens.sum()),
+        seconds=(update + per_flop * float(tokens @ flops)) / share,
+        memory=_memory(recipe, architecture, chosen.compute, state.targets / state.tokens),
+        processor_share=share,
+        unigram_loss=unigram_loss,
     )
 
 
@@ -225,32 +209,42 @@ def estimate(recipe: Recipe, seconds_per_flop: float) -> StepCost | None:
         network = Transformer(architecture)
     *_, output_stack = architecture.stacks
     share = 1.0 if output_stack == "decoder" else ENCODER_TARGETS
+    lengths_of = recipe.objective.spec.lengths
     tokens, flops, start = 0.0, 0.0, 0.0
     for phase in recipe.phases:
         counted = step_cost.cost(network, phase.length, phase.length)
-        lengths = recipe.objective.spec.lengths
-        read, written = (
-            lengths(recipe.objective.checked, phase.length) if lengths else [phase.length] * 2
-        )
+        lengths = [phase.length] * 2
+        if lengths_of and len(architecture.stacks) == 2:
+            lengths = list(lengths_of(recipe.objective.checked, phase.length))
         operations = sum(
-            (written if stack == "decoder" and len(architecture.stacks) == 2 else read)
-            * counted.training(stack, share if stack == output_stack else 0.0)
-            for stack in architecture.stacks
+            length * counted.training(stack, share if stack == output_stack else 0.0)
+            for stack, length in zip(architecture.stacks, lengths, strict=False)
         )
-        steps = phase.until - start
-        tokens += steps * phase.batch * phase.length
-        flops += steps * phase.batch * operations
-        start = phase.until
+        rows, start = (phase.until - start) * phase.batch, phase.until
+        tokens, flops = tokens + rows * phase.length, flops + rows * operations
     if not flops:
         return None
-    of_parameters, activations = training_bytes(architecture, machine.choose().compute, recipe)
     return StepCost(
         parameters=network.num_parameters(),
         tokens=tokens,
         flops=flops / tokens,
         seconds=flops * seconds_per_flop,
-        memory=of_parameters + activations // recipe.training.microbatches,
+        memory=_memory(recipe, architecture, machine.choose().compute, share),
     )
+
+
+def _memory(
+    recipe: Recipe, architecture: TransformerConfig, compute: torch.dtype, targets: float
+) -> int:
+    """Return the peak bytes of a run; `targets`: per token."""
+    global _resident
+    _resident = _resident or resident()
+    of_parameters, activations = training_bytes(architecture, compute, recipe)
+    tokens = max(phase.batch * phase.length for phase in recipe.phases)
+    head = architecture.vocabulary_head is not None
+    scores = targets * tokens * architecture.tokens.vocabulary if head else 0.0
+    at_once = (OF_ACTIVATIONS * activations + OF_SCORES * scores) / recipe.training.microbatches
+    return round(_resident + OF_RUN + of_parameters + at_once)
 
 
 def with_vocabulary(recipe: Recipe) -> Recipe:
@@ -260,21 +254,3 @@ def with_vocabulary(recipe: Recipe) -> Recipe:
     if size is None or not isinstance(model, FamilyModel):
         return recipe
     return replace(recipe, model=replace(model, settings={"vocab_size": size, **model.settings}))
-
-
-def _generated() -> str:
-    """Return documents of sentences of made-up words, whose frequencies follow Zipf's law."""
-    letters, draws = np.array(list("etaoinshrdlu")), uniforms(key("draw", 0), 12_000)
-    spelled = letters[(draws * len(letters)).astype(int)].reshape(2_000, 6)
-    words = ["".join(word[: 2 + rank % 5]) for rank, word in enumerate(spelled)]
-    zipf = np.cumsum(1 / np.arange(1, len(words) + 1))
-    documents = []
-    for number in range(GENERATED_DOCUMENTS):
-        points = zipf[-1] * uniforms(key("draw", 1, number), GENERATED_WORDS)
-        chosen = np.searchsorted(zipf, points)
-        sentences = [
-            " ".join(words[index] for index in chosen[begin : begin + 12]).capitalize() + "."
-            for begin in range(0, GENERATED_WORDS, 12)
-        ]
-        documents.append(" ".join(sentences))
-    return "\n\n".join(documents) + "\n"

@@ -229,16 +229,12 @@ def resume(
     """
     out = Path(out)
     if not is_run(out):
-        around = next(filter(is_run, out.parents), None)
-        start = (
-            "start one with: maskwright pretrain RECIPE --out FOLDER; what finetune, compare or "
-        )
-        start += "curate began goes on by the same command"
         raise UsageError(
             "not the folder of a run",
             where=out,
             wanted=f"a folder with {RECIPE}",
-            do=f"maskwright resume {shell_word(around)}" if around else start,
+            do="start one with: maskwright pretrain RECIPE --out FOLDER; what finetune, compare or "
+            "curate began goes on by the same command",
         )
     recipe = read(out / RECIPE)
     if settings is not None:

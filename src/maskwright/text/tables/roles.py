@@ -7,13 +7,11 @@ sampled, is never guessed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from pathlib import Path
 
 from maskwright.base.errors import DataError, UsageError, near
 from maskwright.base.terminal import counted
-from maskwright.text.corpus.files import find_all
 from maskwright.text.tables.columns import (
     ANSWERED,
     IDS,
@@ -33,9 +31,7 @@ from maskwright.text.tables.columns import (
     read_lists,
 )
 from maskwright.text.tables.layout import Columns, Layout
-from maskwright.text.tables.read import read_rows
-from maskwright.text.tables.reading_options import TableReadingOptions
-from maskwright.text.tables.rows import TABLE_FILE, Table, plain
+from maskwright.text.tables.rows import Table, plain
 from maskwright.text.tables.shapes import COMMON, as_names, layouts, may_be_list, option, roles
 
 
@@ -118,7 +114,7 @@ def _try_layout(layout: Layout, search: ColumnSearch) -> Columns | None:
 
 
 # ------------------------------------------------------------------------------ checks and refusals
-def _check_given(requested: Mapping[str, tuple[str, ...]], described: Collection[str]) -> None:
+def _check_given(requested: Mapping[str, tuple[str, ...]], described: Mapping[str, Column]) -> None:
     """Raise UsageError for unknown roles or columns given by the user."""
     known_roles = (*roles(), *COMMON, *roles(lambda layout: layout.optional))
     multi_column = roles(lambda layout: (*layout.multi_column, *layout.joined))
@@ -147,22 +143,6 @@ def _check_given(requested: Mapping[str, tuple[str, ...]], described: Collection
                     wanted=near(name, described),
                     do=f"name the column that holds the {role}",
                 )
-
-
-def check_columns(
-    path: Path, columns: Mapping[str, Sequence[str]], read: TableReadingOptions
-) -> None:
-    """Check columns that the user names against the header of a csv or tsv file, and their roles
-    for any data, before anything is computed.
-
-    Raises:
-        UsageError: no such role or column.  DataError: the first row cannot be read.
-    """
-    requested = as_names(columns)
-    described: Collection[str] = [name for names in requested.values() for name in names]
-    if requested and path.is_file() and TABLE_FILE.search(path.name):
-        described = next(read_rows(find_all(path), read.reading, read.header)).values
-    _check_given(requested, described)
 
 
 def _texts(table: Table, requested: Mapping[str, tuple[str, ...]]) -> set[str]:

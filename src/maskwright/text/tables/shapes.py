@@ -130,7 +130,7 @@ def require_selectable(metric: str, task: str | None = None) -> None:
         raise UsageError(
             "no such metric to select by",
             where="--measure",
-            found=repr(metric),
-            wanted=near(metric, selectable_metrics),
+            found=metric,
+            wanted=f"one of {', '.join(map(repr, selectable_metrics))}",
             do="leave it out for the usual one of the task",
         )

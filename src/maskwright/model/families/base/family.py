@@ -299,6 +299,24 @@ class Family:
         chosen = {} if architecture is None else {"architectures": [architecture]}
         return self.config({**self.sizes[name], **chosen, **keys})
 
+    def scaled(
+        self, settings: Mapping[str, Any], width: int, layers: int, heads: int
+    ) -> dict[str, Any]:
+        """`settings` of config.json for another size; inner widths keep their ratio to `width`."""
+        paths = {k: p for k, p in self._coordinates.items() if isinstance(p, str) and k in settings}
+        before = next(settings[key] for key, path in paths.items() if path == "width")
+        scaled = dict(settings)
+        for key, path in paths.items():
+            if path == "width":
+                scaled[key] = width
+            elif path.endswith("blocks.#"):
+                scaled[key] = layers
+            elif path.endswith("attention.heads"):
+                scaled[key] = heads
+            elif path.endswith("feed_forward.width"):
+                scaled[key] = settings[key] * width // before
+        return scaled
+
     def read(self, config: TransformerConfig) -> dict[str, Any]:
         """The coordinates of `config`: the reverse of `config` for a config that belongs.
 
