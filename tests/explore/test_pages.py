@@ -17,6 +17,7 @@ import pytest
 
 import maskwright
 from finetune.test_command import table
+from laws import test_templates as reports
 from maskwright.ask.analysis.heads import one_text
 from maskwright.ask.analysis.hidden_states import ProbedModel
 from maskwright.ask.predict.language_model import load
@@ -154,7 +155,9 @@ def test_masks_are_filled_as_in_python(chromium: Any, address: str, model: Path)
     opened = load(model, precision="float32")
     with Visit(chromium, address) as visit:
         page = visit.open(page="fill", model=0, hide="")
-        page.locator(".tokens button").nth(2).press("Enter")
+        page.locator(".tokens button").nth(1).press("ArrowRight")
+        assert page.evaluate("document.activeElement.ariaLabel").endswith("token 3")
+        page.keyboard.press("Enter")
         page.wait_for_selector("figure svg")
         names = page.locator("figure svg title").all_text_contents()
         shown = [name.rpartition(": ")[2] for name in names[:3]]
@@ -390,7 +393,7 @@ def test_a_page_in_a_notebook(chromium: Any, model: Path, models: dict[str, Path
 
 @pytest.mark.parametrize(("width", "dark"), [(400, True), (1280, False)])
 def test_no_serious_findings_of_axe(
-    width: int, dark: bool, chromium: Any, address: str, site: Site
+    width: int, dark: bool, chromium: Any, address: str, site: Site, tmp_path: Path
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     drawn = {
@@ -409,6 +412,12 @@ def test_no_serious_findings_of_axe(
             serious = [each for each in findings if each["impact"] in ("serious", "critical")]
             assert not serious, [(e["id"], e["nodes"][0]["html"][:120]) for e in serious]
         assert visit.wrong == []
+        for name in ("run", "finetuning", "comparison", "doctor", "attention", "curation"):
+            page.set_content(reports.PAGES[f"{name}.html"](tmp_path / name, "words"))
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, name
+            findings = axe.Axe().run(page).response["violations"]
+            serious = [each for each in findings if each["impact"] in ("serious", "critical")]
+            assert not serious, [(name, e["id"], e["nodes"][0]["html"][:120]) for e in serious]
 
 
 def test_a_text_is_cut_as_it_was_learned(chromium: Any, address: str, site: Site) -> None:

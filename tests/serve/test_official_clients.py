@@ -180,6 +180,9 @@ def adapted(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
 
 def test_an_adapter_is_named_as_a_model_is(adapted: TasksServer) -> None:
     _, _, listed = adapted.ask("GET", "/v1/models")
+    _, _, served = adapted.ask("GET", "/docs/served.json")
+    assert [model["name"] for model in served["models"]] == [m["id"] for m in listed["data"]]
+    assert "/v1/chat/completions" in served["unanswered"]  # refused by every model
     assert [each["id"] for each in listed["data"]] == ["base", "sound", "colour"]
     text, path = {"inputs": TEXTS[0]}, "/models/base/pipeline/text-classification"
     for name, labels in (("sound", {"meow", "woof"}), ("colour", {"red", "blue"})):

@@ -820,6 +820,9 @@ def test_F111_pages_have_no_sink_and_a_policy(plain: Served) -> None:
         assert not re.search(sinks, text), name
     script = plain.get("/docs/docs.js")
     assert script.status == 200 and "javascript" in script.headers["content-type"]
+    served = plain.get("/docs/served.json").json
+    assert {model["name"] for model in served["models"]} == set(plain.get("/ready").json["models"])
+    assert served["unanswered"] == []  # its dialects are those of this test
     error = plain.post("/ask/predict", {"inputs": TEXT, "model": "<script>alert(1)</script>"})
     assert error.headers["content-type"] == "application/json"
 

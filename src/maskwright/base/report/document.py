@@ -382,10 +382,16 @@ def require_new(*targets: Path, do: str = "choose another --out") -> None:
 
 
 def reserve(folder: Path | str | None, name: str = NAME) -> None:
-    """Refuse a folder (None: there is none) that has a result already, or cannot be written."""
+    """Refuse a folder (None: there is none) that has a result already, or cannot be written. None
+    is created: what is refused later leaves no empty folder."""
     if folder is not None:
-        require_new(Path(folder) / name, Path(folder) / PAGE)
-        commit.probe_writable(Path(folder))
+        path = Path(folder)
+        require_new(path / name, path / PAGE)
+        missing = [parent for parent in (path, *path.parents) if not parent.exists()]
+        commit.probe_writable(path)
+        for created in missing:
+            with contextlib.suppress(OSError):  # another process may use it by now
+                created.rmdir()
 
 
 def publish(

@@ -46,7 +46,13 @@ from maskwright.base.version import VERSION
 from maskwright.ship.explore.corruption import QueryableModel
 from maskwright.ship.explore.server import HEADERS, LARGEST, file_response, question_response
 from maskwright.ship.explore.site import Site, SiteModel
-from maskwright.ship.serve.dialects.base.messages import IGNORED, misfit, render
+from maskwright.ship.serve.dialects.base.messages import (
+    IGNORED,
+    ModelReference,
+    all_references,
+    misfit,
+    render,
+)
 from maskwright.ship.serve.errors import QUOTED, Refusal, of_error
 from maskwright.ship.serve.host import Host
 
@@ -187,12 +193,14 @@ class Application:
         pages = explorer_routes(host)
         self.routers.append((pages, render))
         self.app.include_router(pages)
+        conditions: dict[str, Callable[[ModelReference], bool]] = {}
         for dialect in _dialects() if dialects is None else dialects:
+            conditions |= getattr(dialect, "RESPONDS", {})
             router = dialect.routes(host)
             self.routers.append((router, dialect.render))
             self.app.include_router(router)
         self._paths: dict[str, PathInfo] = {}
-        server_routes = _own_routes(host, self.app)
+        server_routes = _own_routes(host, self.app, conditions)
         self.routers.append((server_routes, render))
         self.app.include_router(server_routes)
         # By the id of the route: schemas of the bodies of routes that can be called directly.
@@ -305,7 +313,11 @@ def _dialects() -> list[Any]:
     return [catalogue.load("serve.dialects", n) for n in catalogue.names("serve.dialects")]
 
 
-def _own_routes(host: Host, app: FastAPI) -> APIRouter:
+def _own_routes(
+    host: Host, app: FastAPI, conditions: Mapping[str, Callable[[ModelReference], bool]]
+) -> APIRouter:
+    """Return the routes of the server itself; `conditions` say by path which models a route of a
+    dialect answers for."""
     router = APIRouter()
 
     @router.get("/health", response_class=PlainTextResponse, tags=["server"])
@@ -346,6 +358,24 @@ def _own_routes(host: Host, app: FastAPI) -> APIRouter:
     @router.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         return _asset("docs.html", "text/html")
+
+    @router.get("/docs/served.json", include_in_schema=False)
+    async def served() -> dict[str, Any]:
+        """The served models, and the paths that none of them answers."""
+        models = all_references(host) if host.ready else []
+        answered = {path: any(map(test, models)) for path, test in conditions.items()}
+        return {
+            "models": [
+                {
+                    "name": model.called,
+                    "what": model.engine.describe(),
+                    "task": None if model.task_type is None else model.task_type.task,
+                    "abilities": list(model.engine.abilities),
+                }
+                for model in models
+            ],
+            "unanswered": [path for path, is_answered in answered.items() if not is_answered],
+        }
 
     @router.get("/docs/{name}", include_in_schema=False)
     async def asset(name: str) -> Response:

@@ -26,6 +26,7 @@ class Shell {
       place("page").focus();
     });
     engine.told = (number, read, all) => this.#read(number, read, all);
+    document.addEventListener("keydown", betweenTokens);
     window.addEventListener("hashchange", () => {
       if (location.hash.slice(1) === write(this.state)) return;
       this.state = state();
@@ -210,6 +211,17 @@ function link(change, state) {
   } catch {
     // some browsers allow a hundred changes in half a minute; the next one has all of the state
   }
+}
+
+/** Left and right go from a token to the next one that can be pressed, in any text of tokens. */
+function betweenTokens(event) {
+  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], list = event.target.closest?.("ul.tokens, ul.pieces");
+  if (!step || !list || event.defaultPrevented) return;
+  const stops = [...list.querySelectorAll("button, a, [tabindex='0']")];
+  const next = stops[stops.indexOf(event.target) + step];
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
 }
 
 function write(state) {

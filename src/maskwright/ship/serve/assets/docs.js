@@ -42,16 +42,29 @@ function shown(path, method, route, all) {
     box.append(element("pre",
       "curl " + location.origin + path + " -H 'Content-Type: application/json' -d '" + quoted + "'"));
     box.append(element("pre", JSON.stringify(content.schema, null, 2)));
+    box.querySelectorAll("pre").forEach((part) => { part.tabIndex = 0; });
   } else {
     box.append(element("pre", "curl " + location.origin + path));
   }
   return box;
 }
 
-fetch("/openapi.json").then((answer) => answer.json()).then((page) => {
+function model(served) {
+  const box = document.createElement("li");
+  box.append(element("strong", served.name), element("div", served.what, "what"));
+  if (served.task) box.append(element("div", "Trained for " + served.task.replaceAll("-", " ")));
+  box.append(element("div", "Answers " + served.abilities.map((name) => name.replaceAll("_", " ")).join(", ")));
+  return box;
+}
+
+const asked = ["/openapi.json", "/docs/served.json"].map((path) => fetch(path).then((answer) => answer.json()));
+Promise.all(asked).then(([page, served]) => {
   const all = (page.components && page.components.schemas) || {};
+  document.getElementById("models").replaceChildren(...served.models.map(model));
   const place = document.getElementById("routes");
+  const unanswered = new Set(served.unanswered);
   for (const [path, methods] of Object.entries(page.paths)) {
+    if (unanswered.has(path) || unanswered.has(path.replace("/{model}/", "/"))) continue;
     for (const [method, route] of Object.entries(methods)) {
       place.append(shown(path, method, route, all));
     }

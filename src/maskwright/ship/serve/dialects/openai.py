@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -357,3 +357,11 @@ def _usage(prompt: int, completion: int) -> dict[str, int]:
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
     }
+
+
+# Routes that only some models answer (`dialects/tei.py`); chat is always refused.
+RESPONDS: dict[str, Callable[[ModelReference], bool]] = {
+    **dict.fromkeys(("/v1/embeddings", "/embeddings"), lambda model: model.makes_vectors),
+    "/v1/completions": lambda model: "generate" in model.engine.abilities,
+    **dict.fromkeys(("/v1/chat/completions", "/v1/responses"), lambda model: False),
+}

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -91,3 +92,10 @@ def _described(model: ModelReference) -> dict[str, Any]:
         "max_body_bytes": model.host.limits.max_body_bytes,
         "findings": [vars(finding) for finding in predictor.findings],
     }
+
+
+# Routes that only some models answer (`dialects/tei.py`).
+RESPONDS: dict[str, Callable[[ModelReference], bool]] = dict.fromkeys(
+    ("/v1/predict", "/v1/task", "/v1/models/{model}/task"),
+    lambda model: model.task_type is not None,
+)

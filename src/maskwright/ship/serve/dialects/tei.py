@@ -491,3 +491,20 @@ HANDLERS: dict[str, tuple[Any, Handler]] = {
     "/invocations": (dict[str, Any], own),
     "/": (dict[str, Any], own),
 }
+
+
+def _reranks(model: ModelReference) -> bool:
+    if "embed_all" in model.engine.abilities or isinstance(model.task_type, SparseEmbeddingTask):
+        return True
+    return model.scores_whole_texts and model.takes_pairs and num_outputs(model.task()) == 1
+
+
+# Routes that only some models answer; /docs shows those that a served model answers.
+RESPONDS: dict[str, Callable[[ModelReference], bool]] = {
+    **dict.fromkeys(("/v1/rerank", "/v2/rerank", "/rerank"), _reranks),
+    "/embed": lambda model: model.makes_vectors,
+    "/embed_all": lambda model: bool({"embed", "embed_all"} & {*model.engine.abilities}),
+    "/embed_sparse": lambda model: isinstance(model.task_type, SparseEmbeddingTask),
+    "/similarity": lambda model: model.makes_vectors,
+    "/predict": lambda model: model.scores_whole_texts,
+}
