@@ -7,9 +7,10 @@
     model = maskwright.load("runs/reviews")
     model.predict(["What a film!"])
 
-The functions are those of `maskwright.api`, named as the verbs of the command line are;
-`dir(maskwright)` lists them. They are imported when they are first used, because they load torch.
-`maskwright.errors` has the exceptions, `maskwright.plugins` what extensions import.
+The functions are those of `maskwright.api`, named as the verbs of the command line are.
+`__init__.pyi` has their signatures. They are imported when they are first used, because they load
+torch. `TextClassifier` is an estimator of scikit-learn, `maskwright.errors` has the exceptions, and
+`maskwright.plugins` what extensions import.
 
 The packages, each of which imports only from those before it:
 
@@ -24,41 +25,11 @@ The packages, each of which imports only from those before it:
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from maskwright.base import privacy, threads
 from maskwright.base.calls import checked
 from maskwright.base.version import VERSION
-
-if TYPE_CHECKING:
-    from maskwright.api import adapt as adapt
-    from maskwright.api import attention as attention
-    from maskwright.api import bench as bench
-    from maskwright.api import compare as compare
-    from maskwright.api import connect as connect
-    from maskwright.api import curate as curate
-    from maskwright.api import doctor as doctor
-    from maskwright.api import evaluate as evaluate
-    from maskwright.api import experiment as experiment
-    from maskwright.api import explore as explore
-    from maskwright.api import export as export
-    from maskwright.api import fill_mask as fill_mask
-    from maskwright.api import finetune as finetune
-    from maskwright.api import generate as generate
-    from maskwright.api import import_vectors as import_vectors
-    from maskwright.api import load as load
-    from maskwright.api import neighbours as neighbours
-    from maskwright.api import plan as plan
-    from maskwright.api import predict as predict
-    from maskwright.api import pretrain as pretrain
-    from maskwright.api import probe as probe
-    from maskwright.api import quickstart as quickstart
-    from maskwright.api import resume as resume
-    from maskwright.api import serve as serve
-    from maskwright.api import show as show
-    from maskwright.api import tokenizer as tokenizer
-    from maskwright.api import tokens as tokens
-    from maskwright.ask.estimator import TextClassifier as TextClassifier
 
 privacy.turn_off_reports()
 __version__ = VERSION

@@ -39,11 +39,11 @@ from maskwright.ask.evaluate.text import TextEvaluation, evaluate_text
 from maskwright.ask.predict.explanation import Explanation
 from maskwright.ask.predict.file import predict_file, write_whole
 from maskwright.ask.predict.language_model import LanguageModel, load
-from maskwright.ask.predict.predictor import Answer, OnBad
+from maskwright.ask.predict.predictor import Answer
 from maskwright.ask.predict.remote import RemoteModel, connect
 from maskwright.ask.predict.write import write_predictions
 from maskwright.ask.results import TrainedModel, of_finetuning, of_pretraining
-from maskwright.base.calls import RECIPE_SETTINGS, Function, takes
+from maskwright.base.calls import RECIPE_SETTINGS, Function, keywords_of, takes
 from maskwright.base.errors import Note, UsageError, ignore
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.storage.files import next_run_folder
@@ -69,7 +69,6 @@ from maskwright.learn.recipes.base.find import (
     with_text,
 )
 from maskwright.learn.recipes.base.recipe import Recipe
-from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.train.records import logging_to
 from maskwright.model.checkpoint.pretrained import load as load_pretrained
 from maskwright.model.checkpoint.pretrained import save as save_pretrained
@@ -101,66 +100,16 @@ from maskwright.text.curate.why import why
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions, how_read
 from maskwright.text.tokenizer.splits import encode_sampled
 
-__all__ = [
-    "Explanation",
-    "LanguageModel",
-    "RemoteModel",
-    "TrainedModel",
-    "adapt",
-    "attention",
-    "bench",
-    "compare",
-    "connect",
-    "curate",
-    "curate_files",
-    "doctor",
-    "encode_sampled",
-    "evaluate",
-    "evaluate_against",
-    "evaluate_file",
-    "evaluate_pairs",
-    "evaluate_retrieval",
-    "evaluate_text",
-    "experiment",
-    "explore",
-    "export",
-    "export_model",
-    "fill_mask",
-    "find",
-    "finetune",
-    "finetune_file",
-    "finetune_recipe",
-    "generate",
-    "generate_text",
-    "how_read",
-    "import_vectors",
-    "load",
-    "load_pretrained",
-    "merge_adapter",
-    "neighbours",
-    "override",
-    "plan",
-    "predict",
-    "predict_file",
-    "pretrain",
-    "probe",
-    "quickstart",
-    "read_finetuning",
-    "resume",
-    "save_pretrained",
-    "see",
-    "serve",
-    "show",
-    "show_tokens",
-    "tokenizer",
-    "tokenizer_of",
-    "tokens",
-    "train_and_report",
-    "why",
-    "with_text",
-    "write_predictions",
-    "write_whole",
-]
+__all__ = ["Explanation", "LanguageModel", "RemoteModel", "TrainedModel", "adapt", "attention"]
+__all__ += ["bench", "compare", "connect", "curate", "curate_files", "doctor", "encode_sampled"]
+__all__ += ["evaluate", "evaluate_against", "evaluate_file", "evaluate_pairs", "evaluate_retrieval"]
+__all__ += ["evaluate_text", "experiment", "explore", "export", "export_model", "fill_mask", "find"]
+__all__ += ["finetune", "finetune_file", "finetune_recipe", "generate", "generate_text", "how_read"]
+__all__ += ["import_vectors", "load", "load_pretrained", "merge_adapter", "neighbours", "override"]
+__all__ += ["plan", "predict", "predict_file", "pretrain", "probe", "quickstart", "read_finetuning"]
+__all__ += ["resume", "save_pretrained", "see", "serve", "show", "show_tokens", "tokenizer"]
+__all__ += ["tokenizer_of", "tokens", "train_and_report", "why", "with_text", "write_predictions"]
+__all__ += ["write_whole"]
 
 
 ModelSource = LanguageModel | PathLike[str] | str
@@ -522,35 +471,21 @@ def compare(
         return compare_recipes(loaded, out, budget=budget, seeds=seeds, data=data, stream=stream)
 
 
+@takes(keywords_of(LanguageModel.predict))
 def predict(
     model: ModelSource,
     examples: Any,
     *,
-    top: int | None = None,
-    on_bad: OnBad = "strict",
-    labels: Sequence[str] | None = None,
-    hypothesis: str | None = None,
-    task: str | None = None,
-    long: LongText = "as_trained",
-    threshold: float | None = None,
     base: Path | str | None = None,
     precision: Precision = "auto",
     device: str = "auto",
     engine: str = TORCH,
+    **keywords: Any,
 ) -> list[Answer]:
     """As `LanguageModel.predict`; a folder is opened for it, with `base`, `precision`, `device` and
     `engine` as in `load`. Of the rows of a file: `predict_file` and `write_predictions`."""
     opened = _opened(model, base=base, precision=precision, device=device, engine=engine)
-    return opened.predict(
-        examples,
-        top=top,
-        on_bad=on_bad,
-        labels=labels,
-        hypothesis=hypothesis,
-        task=task,
-        long=long,
-        threshold=threshold,
-    )
+    return opened.predict(examples, **keywords)
 
 
 def fill_mask(

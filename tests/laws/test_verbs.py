@@ -4,11 +4,13 @@ called (test_imports)."""
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.laws import stub
 
 import maskwright
 from maskwright import api
@@ -41,6 +43,18 @@ def test_a_verb_has_explicit_keywords_and_says_what_it_does(verb: str) -> None:
     kinds = {each.kind for each in found.parameters.values()}
     assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
     assert len(function.__doc__) > 20 and found.return_annotation is not inspect.Signature.empty
+
+
+def test_editors_see_the_signatures_with_all_keywords() -> None:
+    """The stub is up to date: python tests/laws/stub.py writes it."""
+
+    def functions(text: str) -> set[str]:
+        nodes = ast.parse(text).body
+        return {ast.dump(node) for node in nodes if isinstance(node, ast.FunctionDef)}
+
+    saved = stub.STUB.read_text(encoding="utf-8")
+    assert functions(saved) == functions(stub.stub())
+    assert functions(saved.replace("lr: ", "lrr: ")) != functions(stub.stub())
 
 
 def test_fine_tuning_takes_all_that_a_recipe_says(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def of_pretraining(checkpoint: Path, run: Path) -> TrainedModel:
     metrics = {
         name: value
         for name, value in evaluations[-1].items()
-        if name != "step" and isinstance(value, int | float)
+        if name not in ("step", "targets") and isinstance(value, int | float)
     }
     run_record = json.loads((run / RUN).read_bytes())
     loss, lines = (

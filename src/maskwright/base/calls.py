@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
+import textwrap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -60,6 +62,7 @@ RECIPE_SETTINGS: Mapping[str, Keyword] = {
         ),
     )
 }
+INDENTED: Any = {"initial_indent": " " * 8, "subsequent_indent": " " * 12}
 PLACEHOLDER = "        keywords:"
 PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -81,16 +84,29 @@ def takes(keywords: Mapping[str, Keyword]) -> Callable[[Function], Function]:
             for name, k in added.items()
         ]
         function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        lines = "\n".join(f"        {name}: {k.description}" for name, k in added.items())
+        lines = "\n".join(
+            textwrap.fill(f"{name}: {k.description}", 100, **INDENTED) for name, k in added.items()
+        )
         doc = (function.__doc__ or "").splitlines()
         if not any(line.startswith(PLACEHOLDER) for line in doc):
-            doc += ["    Also:", PLACEHOLDER]
+            doc += ["", "    Also:", PLACEHOLDER]
         function.__doc__ = "\n".join(
             lines if line.startswith(PLACEHOLDER) else line for line in doc
         )
         return function
 
     return decorate
+
+
+def keywords_of(function: Callable[..., Any]) -> dict[str, Keyword]:
+    """Return the keywords of a function, with their lines of its docstring."""
+    lines = re.findall(r"^ {12}(\w+): (.*(?:\n {16}.*)*)", function.__doc__ or "", re.MULTILINE)
+    described = {name: " ".join(text.split()) for name, text in lines}
+    return {
+        p.name: Keyword(str(p.annotation), p.default, described.get(p.name, ""))
+        for p in inspect.signature(function).parameters.values()
+        if p.kind is p.KEYWORD_ONLY
+    }
 
 
 def checked(function: Function) -> Function:
@@ -127,7 +143,7 @@ def checked(function: Function) -> Function:
 
     if names:
         shown = ", ".join(f"`{alias}` for `{name}`" for alias, name in names.items())
-        call.__doc__ = f"{function.__doc__}\n    Other names: {shown}.\n"
+        call.__doc__ = f"{function.__doc__}\n\n    Other names: {shown}.\n"
     return call  # type: ignore[return-value]
 
 

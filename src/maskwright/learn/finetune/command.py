@@ -72,7 +72,7 @@ from maskwright.text.tables.rows import TRAIN, UNKNOWN
 _DESCRIPTIONS = lines_of(FinetuneRecipe)
 FINETUNE_KEYWORDS = {
     field.name: Keyword(
-        str(field.type),
+        str(field.type).replace("dict[str, tuple[str, ...]]", "Mapping[str, str | Sequence[str]]"),
         {} if field.default is dataclasses.MISSING else field.default,
         _DESCRIPTIONS.get(field.name, ""),
     )
