@@ -38,18 +38,8 @@ __version__ = VERSION
 VERBS = (
     *("adapt", "attention", "bench", "compare", "connect", "curate", "doctor", "evaluate"),
     *("experiment", "explore", "export", "fill_mask", "finetune", "generate", "import_vectors"),
-    *(
-        "load",
-        "neighbours",
-        "plan",
-        "predict",
-        "pretrain",
-        "probe",
-        "quickstart",
-        "resume",
-        "serve",
-    ),
-    *("show", "tokenizer", "tokens"),
+    *("load", "neighbours", "plan", "predict", "pretrain", "probe", "quickstart", "resume"),
+    *("serve", "show", "tokenizer", "tokens"),
 )
 MODULES = ("api", "errors", "plugins")
 ESTIMATOR = "TextClassifier"  # which imports scikit-learn
