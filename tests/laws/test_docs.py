@@ -34,11 +34,11 @@ SESSIONS = [
     ("docs/curation.md",),
     ("docs/compare-objectives.md",),
 ]
-# They wait for a person, or need a cluster, a package of their own or a network; names in capitals
-# stand for the user's files.
+# They wait for a person, or need a cluster, a package of their own, a network or TREC; names in
+# capitals stand for the user's files.
 SKIPPED = re.compile(
     r"maskwright (explore|serve)\b|--(engine ray|to openvino|download)\b"
-    r"|\b(MINILM|MODEL|FILE|DATA)\b"
+    r"|\b(MINILM|MODEL|FILE|DATA)\b|--data trec\b"
 )
 # What makes a command short: options are removed and appended by verb.
 FEW_STEPS = (
