@@ -210,11 +210,17 @@ def build_objective(member: Member, options: dict[str, Any], tokenizer: Tokenize
 
 
 @cache
+def _outlines(family_name: str) -> list[TransformerConfig]:
+    """Return the configs of a family, of a few layers."""
+    return list(map(slender, architectures(family(family_name), VOCABULARY.size)))
+
+
+@cache
 def _fitting_configs(name: str) -> list[TransformerConfig]:
     """Return one config of each family that the objective fits, given all special tokens."""
     fitting_configs = []
     for family_name in catalogue.names("families"):
-        configs = list(map(slender, architectures(family(family_name), VOCABULARY.size)))
+        configs = _outlines(family_name)
         if not configs:  # it reads no texts
             continue
         fit = first_fitting(member_of(name), configs, VOCABULARY)
@@ -459,7 +465,7 @@ def _effective_settings(name: str) -> list[Setting]:
 
 
 def _trial_batch(member: Member, options: dict[str, Any]) -> Any:
-    """Return the fields of a corrupted trial batch as lists; None if the options are invalid."""
+    """Return the fields of a corrupted trial batch as bytes; None if the options are invalid."""
     rows = numbered(example(member.spec.rows, TRIAL_LENGTHS))
     try:
         configs = _fitting_configs(member.name)[:1]
@@ -470,7 +476,13 @@ def _trial_batch(member: Member, options: dict[str, Any]) -> Any:
     except MaskwrightError:
         return None
     values = [getattr(batch, batch_field.name) for batch_field in dataclasses.fields(batch)]
-    return [None if value is None else value.tolist() for value in values]
+    return [None if value is None else _content(value) for value in values]
+
+
+def _content(value: Any) -> tuple[tuple[int, ...], bytes]:
+    """Return shape and bytes of a tensor or array, which are compared faster than lists."""
+    array = np.asarray(value)
+    return array.shape, array.tobytes()
 
 
 def _pooled(value: Any, pool: dict[tuple[int, ...], int]) -> Any:
