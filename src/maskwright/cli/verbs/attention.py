@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--sentence",
         default=None,
         metavar="TEXT",
-        help="a text whose attention weights are drawn",
+        help="a text whose strongest head is named",
     )
     parser.add_argument(
         "--tree",
