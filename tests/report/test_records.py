@@ -45,7 +45,9 @@ def test_runs_and_results_below_a_folder(
     make_result(run / "within")  # a part of the run
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "results.json").write_text("{")
-    assert [record.folder for record in records_below(tmp_path)] == [result, run]
+    records = list(records_below(tmp_path))
+    assert [record.folder for record in records] == [result, run, tmp_path / "damaged"]
+    assert records[2].kind == "damaged" and records[2].verdict
     assert read_record(tmp_path) is None, "the control"
     assert cli.main(["runs", str(tmp_path)]) == 0
     shown = capsys.readouterr().out

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 from maskwright.base.catalogue import install_command, missing_packages, require_packages
-from maskwright.base.errors import StorageError, UsageError, shorten
+from maskwright.base.errors import StorageError, UsageError
 from maskwright.base.terminal import shell_word
 
 NAME = re.compile(r"(?!.*(--|\.\.))[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
@@ -58,20 +58,12 @@ def download(name: str) -> Path:
     """Download a model unless its newest revision is cached; returns its folder.
 
     Raises:
-        UsageError: not a name on the hub, no such model there, or one that needs a login.
+        UsageError: no such model, or one that needs a login.
         StorageError: the hub cannot be reached, or the disk is full.
     """
-    if NAME.fullmatch(name) is None:
-        raise UsageError(
-            "not the name of a model on the Hugging Face hub",
-            where="--download",
-            found=repr(shorten(name)),
-            wanted="ORGANISATION/NAME",
-        )
-    hub = require_packages("downloading a model", "huggingface_hub", where="--download")
-    errors = require_packages("downloading a model", "huggingface_hub.errors")
+    hub = require_packages("downloading a model", "huggingface_hub", "huggingface_hub.errors")
+    errors, patterns = hub.errors, {"allow_patterns": FILES, "ignore_patterns": OTHER_FORMATS}
     try:
-        patterns = {"allow_patterns": FILES, "ignore_patterns": OTHER_FORMATS}
         folder = Path(hub.snapshot_download(name, **patterns))
     except (errors.RepositoryNotFoundError, errors.GatedRepoError, errors.HFValidationError):
         raise UsageError(

@@ -23,16 +23,8 @@ DEEPEST = 4  # levels of folders below the one that is listed
 
 @dataclass(frozen=True)
 class FolderRecord:
-    """What a run or a result recorded.
-
-    Attributes:
-        kind: RUN or RESULT.
-        about: the recipe of a run, or the task and the method of a result.
-        verdict: in a sentence; "" without one.
-        metrics: by name, as text; of results with intervals.
-        basis: what must be equal in records that are compared, by name.
-        tokenizer: the hash of a run's tokenizer.
-    """
+    """What a run or a result recorded: `about` is the recipe, or the task and the method; metrics
+    of results have intervals; `basis` is what must be equal in records that are compared."""
 
     folder: Path
     kind: str
@@ -65,18 +57,18 @@ def read_record(folder: Path) -> FolderRecord | None:
 
 
 def records_below(folder: Path) -> Iterator[FolderRecord]:
-    """Yield the records in a folder and in the folders below it; not those within a record, and
-    none that is damaged."""
+    """Yield the records in a folder and below it, not those within a record; a damaged one has the
+    damage as verdict."""
     for path, names, _ in os.walk(folder):
         names.sort()
         try:
             record = read_record(Path(path))
-        except DataError:
-            record = None
-        if record is not None or len(Path(path).relative_to(folder).parts) >= DEEPEST:
-            names.clear()
+        except DataError as error:
+            record = FolderRecord(Path(path), "damaged", "damaged", error.what, {}, {})
         if record is not None:
             yield record
+        if record is not None or len(Path(path).relative_to(folder).parts) >= DEEPEST:
+            names.clear()
 
 
 def _of_run(folder: Path) -> FolderRecord:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 
 from maskwright.base.catalogue import require_packages
@@ -28,19 +27,10 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.cli import main
 
     top = main.parser()
-    for action in _actions(top):
+    verbs = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction)).choices
+    for action in (action for verb in verbs.values() for action in verb._actions):
         if names := usual_values(action):
             action.choices = list(names)
         elif action.type is Path or action.dest in ("text", "file"):
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
+            action.complete = shtab.FILE
     print(shtab.complete(top, shell=a.shell))
-
-
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield the arguments of a parser and of its verbs."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for verb in action.choices.values():
-                yield from _actions(verb)
-        else:
-            yield action

@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from maskwright.base.errors import UsageError, near
+from maskwright.base.errors import UsageError
 from maskwright.cli.options import add_base, add_fields, add_model, require_existing
 
 SUMMARY = "write a model in a form that other programs load, and prove it by reading it again"
@@ -25,7 +25,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
     add_model(parser, "the folder of a model, a run or a fine-tuning")
     parser.add_argument(
-        "--to", required=True, metavar="TARGET", help=f"one of {', '.join(targets())}"
+        "--to",
+        required=True,
+        choices=targets(),
+        metavar="TARGET",
+        help=f"one of {', '.join(targets())}",
     )
     parser.add_argument("--out", type=Path, default=None, metavar="DIR", help="the folder to make")
     add_base(parser)
@@ -39,10 +43,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     from maskwright.ship.export.target import target, targets
 
-    if a.to not in targets():
-        raise UsageError(
-            "there is no such target", where="--to", found=repr(a.to), wanted=near(a.to, targets())
-        )
     require_existing(a.model, "model", a.command)
     all_options = {
         field.name for name in targets() for field in dataclasses.fields(target(name).Options)

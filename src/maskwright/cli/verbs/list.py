@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base import catalogue, threads
-from maskwright.base.errors import MaskwrightError, UsageError, near
+from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.base.storage.files import write_file
 from maskwright.base.terminal import counted
 from maskwright.base.version import VERSION
@@ -44,9 +44,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "room",
         nargs="?",
-        usual=ROOMS,
-        help="what to list, with descriptions (default: the names of all); of recipes and models "
-        "with the time that training takes on this machine",
+        metavar="room",
+        choices=ROOMS,
+        help=f"one of {', '.join(ROOMS)}, with descriptions (default: the names of all); recipes and "
+        "models with the time that training takes on this machine",
     )
     parser.add_argument(
         "--refresh", action="store_true", help="measure this machine again for recipes and models"
@@ -54,13 +55,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    if a.room is not None and a.room not in ROOMS:
-        raise UsageError(
-            "there is no such list",
-            found=repr(a.room),
-            wanted=near(a.room, ROOMS),
-            do="maskwright list",
-        )
     if a.refresh and a.room not in COSTS:
         raise UsageError("option has no effect here", where="--refresh", do="leave it out")
     if a.room == "steps":
@@ -95,14 +89,8 @@ def _costs(refresh: bool) -> dict[str, Any]:
     """Return the tables of `cost_tables`; they are kept in the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     path = Path(cache).expanduser() / "maskwright" / "costs.json"
-    names = catalogue.names("recipes")
-    about = [
-        VERSION,
-        version("torch"),
-        os.cpu_count(),
-        os.environ.get("CUDA_VISIBLE_DEVICES"),
-        names,
-    ]
+    machine = os.cpu_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    about = [VERSION, version("torch"), *machine, *catalogue.names("recipes")]
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if saved["about"] == about and not refresh:
@@ -111,7 +99,7 @@ def _costs(refresh: bool) -> dict[str, Any]:
     from maskwright.learn.pretrain.cost_tables import tables
 
     measured = {"about": about, "day": time.strftime("%Y-%m-%d"), **tables()}
-    with contextlib.suppress(OSError, MaskwrightError):  # it is measured again
+    with contextlib.suppress(OSError, MaskwrightError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, json.dumps(measured).encode())
     return measured
@@ -134,6 +122,5 @@ def _about(seconds: float) -> str:
     """Return a rough duration, such as `200 days`."""
     for unit, size in (("year", 31_557_600), ("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= 2 * size:
-            amount = int(float(f"{seconds / size:.2g}"))
-            return counted(amount, unit)
+            return counted(int(float(f"{seconds / size:.2g}")), unit)
     return "1 minute" if seconds else "-"

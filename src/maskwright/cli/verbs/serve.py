@@ -115,23 +115,18 @@ def do(a: argparse.Namespace) -> None:
     limits = Limits(**given_options(a, Limits))
     from maskwright.ship.serve.command import serve
 
+    same = "host port unix_socket keys insecure precision engine"
     serve(
         a.models,
         names=names,
         adapters=adapters,
-        host=a.host,
-        port=a.port,
-        unix_socket=a.unix_socket,
         token=a.token or None,
-        keys=a.keys,
-        insecure=a.insecure,
         allowed_hosts=a.allowed_host,
         allowed_origins=a.allowed_origin,
         limits=limits,
-        precision=a.precision,
-        engine=a.engine,
         log=None if a.quiet else sys.stdout,
         say=printer(sys.stderr),
+        **{name: getattr(a, name) for name in same.split()},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from maskwright.base.errors import UsageError, near
+from maskwright.base.errors import UsageError
 from maskwright.base.terminal import shell_word
 from maskwright.cli import options
 
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vocabulary", type=int, default=8192, help="its size (default 8192)")
     parser.add_argument(
         "--wordpiece",
-        metavar="HOW",
+        choices=tuple(WORDPIECE),
         help="how WordPiece is trained: floored (frequent pairs first; the default) or published "
         "(by likelihood alone)",
     )
@@ -55,14 +55,6 @@ def do(a: argparse.Namespace) -> None:
             do="leave --wordpiece out, or say --kind wordpiece",
         )
     method = a.wordpiece or "floored"
-    if method not in WORDPIECE:
-        raise UsageError(
-            "no such WordPiece training",
-            where="--wordpiece",
-            found=repr(method),
-            wanted=near(method, WORDPIECE),
-            do=f"choose one of: {', '.join(WORDPIECE)}",
-        )
     read = how_read(a.read)
     read.require_only("reading")
     out = a.out or options.next_run_folder("tokenizer")
