@@ -39,7 +39,7 @@ OPTIONS = {
     """,
     "tokenizer": "--kind --lowercase --out --read --text --vocabulary --wordpiece",
     "tokens": "model pair passage --beside --read --text",
-    "pretrain": f"recipe --log --minutes --out --set --steps --text {SHORT}",
+    "pretrain": f"recipe --dry-run --log --minutes --out --set --steps --text {SHORT}",
     "adapt": f"model --minutes --out --set --text {SHORT}",
     "plan": "--disk --memory --recipe --set --text --time --write-recipe",
     "resume": "run --set",

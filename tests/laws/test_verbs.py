@@ -84,7 +84,7 @@ def test_keywords_are_checked_before_any_work(keywords: dict[str, Any], wanted: 
 
 def test_the_command_line_and_python_have_the_same_keywords() -> None:
     """Options of a verb are keywords of the function; the exceptions do something else there."""
-    elsewhere = {"debug", "threads", "help", "moved", "version", "download"}
+    elsewhere = {"debug", "threads", "help", "moved", "version", "download", "dry_run"}
     for verb in ("pretrain", "adapt", "finetune", "evaluate", "compare", "doctor"):
         options = {
             option.removeprefix("--").replace("-", "_")

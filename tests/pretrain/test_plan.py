@@ -31,7 +31,8 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         names.append(recipe.name)
         return estimate(recipe, PER_FLOP)
 
-    stores: Any = SimpleNamespace(held_out=SimpleNamespace(vocabulary_size=100, path=tmp_path))
+    store = SimpleNamespace(vocabulary_size=100, path=tmp_path, num_documents=3, num_tokens=9)
+    stores: Any = SimpleNamespace(train=(store,), held_out=store)
     sample = contextlib.nullcontext(TextSample(stores, TOKENS, True))
     monkeypatch.setattr(planning, "sampled", lambda recipe: sample)
     monkeypatch.setattr(planning, "measure", measure)
@@ -52,6 +53,7 @@ def test_the_largest_model_that_reads_enough_is_planned(
     limit = 60.0 * {"6min": 6, "2h": 120, "40h": 2400}[time]
     assert 0.9 * limit < planned.seconds <= limit
     assert planned.passes == pytest.approx(planned.tokens / TOKENS)
+    assert planned.documents == pytest.approx(TOKENS / 3)
     assert ("note:" in log.getvalue()) is (planned.passes > planning.MOST_PASSES)
     assert {run.recipe.objective.name for run in others} >= {"causal", "replaced-token"}
     with pytest.raises(Exception, match=str(target)):  # nothing is overwritten, or measured for it

@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from maskwright.base.errors import UsageError
+from maskwright.base.errors import UsageError, near
 from maskwright.cli.options import add_base, add_fields, add_model, require_existing
 
 SUMMARY = "write a model in a form that other programs load, and prove it by reading it again"
@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         required=True,
-        choices=targets(),
+        usual=targets(),
         metavar="TARGET",
         help=f"one of {', '.join(targets())}",
     )
@@ -43,6 +43,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     from maskwright.ship.export.target import target, targets
 
+    if a.to not in targets():
+        raise UsageError(
+            "there is no such target", where="--to", found=repr(a.to), wanted=near(a.to, targets())
+        )
     require_existing(a.model, "model", a.command)
     all_options = {
         field.name for name in targets() for field in dataclasses.fields(target(name).Options)

@@ -46,8 +46,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="room",
         choices=ROOMS,
-        help=f"one of {', '.join(ROOMS)}, with descriptions (default: the names of all); recipes and "
-        "models with the time that training takes on this machine",
+        help=f"one of {', '.join(ROOMS)}, with descriptions (default: the names of all); recipes "
+        "and models with the time that training takes on this machine",
     )
     parser.add_argument(
         "--refresh", action="store_true", help="measure this machine again for recipes and models"

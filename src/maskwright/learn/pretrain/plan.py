@@ -60,6 +60,7 @@ class PlannedRun:
     Attributes:
         tokens: that the run reads.
         passes: how often it reads the whole text; NaN if the text is not known.
+        documents: of the whole text; of a long text an estimate.
         disk: bytes of stores and checkpoints.
         loss: held-out loss in nats per target (low, expected, high); None if it is not predicted.
     """
@@ -69,6 +70,7 @@ class PlannedRun:
     cost: StepCost
     tokens: float
     passes: float
+    documents: float
     disk: float
     loss: tuple[float, float, float] | None
 
@@ -112,8 +114,12 @@ def plan(
         document.require_new(write_recipe, do="choose another --write-recipe")
     plans = _plans(recipe, None if budget is None else budget.minutes, memory, disk)
     rows = [run.cells for run in plans]
-    say(for_terminal({"title": recipe.name, "head": HEAD, "rows": rows, "note": NOTE}))
     planned = plans[0]
+    title = recipe.name
+    if not math.isnan(planned.passes):
+        words = count(planned.tokens / planned.passes)
+        title += f", on {count(planned.documents)} documents of {words} tokens"
+    say(for_terminal({"title": title, "head": HEAD, "rows": rows, "note": NOTE}))
     if planned.passes > MOST_PASSES:
         message = f"the text has {count(planned.tokens / planned.passes)} tokens, so each is read "
         message += f"{planned.passes:.0f} times"
@@ -226,12 +232,15 @@ def _planned(name: str, recipe: Recipe, cost: StepCost, sample: TextSample) -> P
     tokens_each = {"steps": cost.tokens, "tokens": 1, "flops": 1 / max(1, cost.flops)}
     tokens = budget.total * tokens_each.get(budget.unit, 60 / cost.seconds_per_token)
     store = sample.tokens * (2 if sample.prepared.held_out.vocabulary_size < 1 << 16 else 4)
+    stores = (*sample.prepared.train, sample.prepared.held_out)
+    sum_of_tokens = max(1, sum(s.num_tokens for s in stores))
     return PlannedRun(
         name=name,
         recipe=recipe,
         cost=cost,
         tokens=tokens,
         passes=tokens / sample.tokens if sample.tokens else math.nan,
+        documents=sum(s.num_documents for s in stores) * sample.tokens / sum_of_tokens,
         disk=store + checkpoint_bytes(cost.parameters, recipe, sample.prepared.held_out.path),
         loss=expected_loss(recipe.objective.name, cost.parameters, tokens, cost.unigram_loss),
     )
