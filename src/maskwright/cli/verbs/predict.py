@@ -184,8 +184,8 @@ def do(a: argparse.Namespace) -> None:
     if a.server is not None:
         token = a.server_token or os.environ.get("MASKWRIGHT_TOKEN")
         server = RemoteServer(a.server, token, None if a.model is None else str(a.model))
-    same = "also hypothesis task top base long engine threshold uncertain"
-    keywords: dict[str, Any] = {name: getattr(a, name) for name in same.split()}
+    arguments_passed = "also hypothesis task top base long engine threshold uncertain"
+    keywords: dict[str, Any] = {name: getattr(a, name) for name in arguments_passed.split()}
     keywords |= {"columns": columns, "labels": labels, "read": read, "server": server}
     keywords |= {"all_scores": a.scores == "all", "say": printer(sys.stderr)}
     stream = sys.stdin.buffer if text is None else io.BytesIO(os.fsencode(text))

@@ -115,7 +115,7 @@ def do(a: argparse.Namespace) -> None:
     limits = Limits(**given_options(a, Limits))
     from maskwright.ship.serve.command import serve
 
-    same = "host port unix_socket keys insecure precision engine"
+    arguments_passed = "host port unix_socket keys insecure precision engine"
     serve(
         a.models,
         names=names,
@@ -126,7 +126,7 @@ def do(a: argparse.Namespace) -> None:
         limits=limits,
         log=None if a.quiet else sys.stdout,
         say=printer(sys.stderr),
-        **{name: getattr(a, name) for name in same.split()},
+        **{name: getattr(a, name) for name in arguments_passed.split()},
     )
 
 
