@@ -41,19 +41,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    from maskwright.ship.export.target import target, targets
+    from maskwright.ship.export.target import target, target_keywords, targets
 
     if a.to not in targets():
         raise UsageError(
             "there is no such target", where="--to", found=repr(a.to), wanted=near(a.to, targets())
         )
     require_existing(a.model, "model", a.command)
-    all_options = {
-        field.name for name in targets() for field in dataclasses.fields(target(name).Options)
-    }
     target_options = {field.name for field in dataclasses.fields(target(a.to).Options)}
     option_values: dict[str, Any] = {
-        n: getattr(a, n) for n in all_options if getattr(a, n) is not None
+        n: getattr(a, n) for n in target_keywords() if getattr(a, n) is not None
     }
     if foreign_options := sorted(option_values.keys() - target_options):
         names = [f"--{name.replace('_', '-')}" for name in sorted(target_options)]

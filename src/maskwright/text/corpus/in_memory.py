@@ -30,7 +30,7 @@ from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.base.storage.files import os_errors_refused
 
 MISSING = {"NAType", "NaTType"}  # classes of pandas
-TEMPORARY = "maskwright-data-"  # how the names of temporary folders begin
+TEMPORARY = ".maskwright-data-"  # how the names of temporary folders begin
 TABLES = "a table of pandas, polars, pyarrow or datasets, columns by name, a list of mappings"
 TEXTS = 'a column of texts (frame["text"]), a generator of texts, mappings {"text": …}'
 
@@ -59,7 +59,10 @@ def as_files(
         return
     tables = data if _is_parts(data) else {"": data}
     rows = {name: rows_of(table, argument, texts=texts) for name, table in tables.items()}
-    with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
+    disk = None  # that of the output folder, so that the file is moved without copying
+    if kept_beside is not None:
+        disk = next(path for path in kept_beside.absolute().parents if path.is_dir())
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=disk) as folder:
         path = Path(folder) / ("data.jsonl" if "" in tables else "data")
         digests = [_write(path / f"{n}.jsonl" if n else path, table) for n, table in rows.items()]
         kept = None
