@@ -18,11 +18,9 @@ from maskwright.model.families.base.family import (
     Coordinate,
     Fields,
     head_field,
-    head_rules,
-    heads,
 )
 from maskwright.model.families.base.weights import Rule
-from maskwright.model.nn.config import Tokens, TransformerConfig
+from maskwright.model.nn.config import TransformerConfig
 
 MODEL_TYPE = "albert"
 PAPERS = ["https://arxiv.org/abs/1909.11942"]
@@ -50,6 +48,12 @@ HEADS = {
     "span": ("qa_outputs",),
     "choice": ("classifier",),
 }
+VOCABULARY_HEAD = {
+    "transform": "predictions.dense",
+    "norm_name": "predictions.LayerNorm",
+    "projection": "predictions.decoder",
+    "bias": "predictions.bias",
+}
 
 COORDINATES: dict[str, Coordinate] = {
     **post_norm.COORDINATES,
@@ -72,16 +76,16 @@ DEFAULTS: dict[str, Any] = {
 
 
 def _sized(count: int, width: int, num_heads: int, dropout: float) -> dict[str, Any]:
-    return {
-        **DEFAULTS,
-        "num_hidden_layers": count,
-        "hidden_size": width,
-        "num_attention_heads": num_heads,
-        "intermediate_size": 4 * width,
-        "embedding_size": 128,
-        "hidden_dropout_prob": dropout,
-        "attention_probs_dropout_prob": dropout,
-    }
+    return post_norm.sized(
+        count,
+        width,
+        vocab_size=30000,
+        num_attention_heads=num_heads,
+        embedding_size=128,
+        hidden_act="gelu_new",
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
 
 
 SIZES = {
@@ -131,27 +135,14 @@ def config(fields: Fields) -> TransformerConfig:
             found=token_width,
             wanted="another width than hidden_size",
         )
+    encoder = replace(encoder, weights_of=(0,) * len(encoder.blocks))
     rate = {"dropout": fields.rate("classifier_dropout_prob", 0.1)}
-    return TransformerConfig(
-        width=width,
-        tokens=Tokens(vocabulary=fields.integer("vocab_size", 30000), width=token_width),
-        encoder=replace(encoder, weights_of=(0,) * len(encoder.blocks)),
-        vocabulary_head=post_norm.vocabulary_head(architecture, fields, encoder),
-        pooler=post_norm.pooler(architecture, fields),
-        heads=heads(architecture, fields, dict.fromkeys(("pair", "classifier", "choice"), rate)),
+    options = dict.fromkeys(("pair", "classifier", "choice"), rate)
+    return post_norm.model(
+        fields, DEFAULTS, architecture, encoder, options, token_width=token_width
     )
 
 
 def weights(config: TransformerConfig) -> list[Rule]:
     """Every tensor of an ALBERT."""
-    return [
-        *post_norm.body(config, PREFIX, NAMES),
-        *post_norm.vocabulary_rules(
-            config,
-            transform="predictions.dense",
-            norm_name="predictions.LayerNorm",
-            projection="predictions.decoder",
-            bias="predictions.bias",
-        ),
-        *head_rules(config, HEADS),
-    ]
+    return post_norm.weights(config, PREFIX, NAMES, VOCABULARY_HEAD, HEADS)

@@ -15,11 +15,9 @@ from maskwright.model.families.base.family import (
     Coordinate,
     Fields,
     head_field,
-    head_rules,
-    heads,
 )
 from maskwright.model.families.base.weights import Rule
-from maskwright.model.nn.config import Tokens, TransformerConfig
+from maskwright.model.nn.config import TransformerConfig
 
 MODEL_TYPE = "bert"
 PAPERS = ["https://arxiv.org/abs/1810.04805", "https://arxiv.org/abs/1908.08962"]
@@ -73,22 +71,11 @@ def config(fields: Fields) -> TransformerConfig:
     """Hugging Face `bert` config -> our config."""
     architecture = fields.architecture(ARCHITECTURES)
     encoder = post_norm.encoder(fields, BASE)
-    width = fields.integer("hidden_size", 768)
     rate = {"dropout": fields.rate("classifier_dropout", encoder.embeddings.dropout)}
-    return TransformerConfig(
-        width=width,
-        tokens=Tokens(vocabulary=fields.integer("vocab_size", 30522), width=width),
-        encoder=encoder,
-        vocabulary_head=post_norm.vocabulary_head(architecture, fields, encoder),
-        pooler=post_norm.pooler(architecture, fields),
-        heads=heads(architecture, fields, {"classifier": rate, "choice": rate}),
-    )
+    options = {"classifier": rate, "choice": rate}
+    return post_norm.model(fields, BASE, architecture, encoder, options)
 
 
 def weights(config: TransformerConfig) -> list[Rule]:
     """Every tensor of a BERT."""
-    return [
-        *post_norm.body(config, PREFIX, post_norm.NAMES),
-        *post_norm.vocabulary_rules(config, **post_norm.HEAD),
-        *head_rules(config, HEADS),
-    ]
+    return post_norm.weights(config, PREFIX, post_norm.NAMES, post_norm.HEAD, HEADS)

@@ -19,12 +19,10 @@ from maskwright.model.families.base.family import (
     Coordinate,
     Fields,
     head_field,
-    head_rules,
-    heads,
 )
 from maskwright.model.families.base.sliding_window import with_blocks
 from maskwright.model.families.base.weights import Rule
-from maskwright.model.nn.config import BlockSparse, RandomBlocks, Tokens, TransformerConfig
+from maskwright.model.nn.config import BlockSparse, RandomBlocks, TransformerConfig
 
 MODEL_TYPE = "big_bird"
 PAPERS = ["https://arxiv.org/abs/2007.14062"]
@@ -97,17 +95,10 @@ def config(fields: Fields) -> TransformerConfig:
         sparse=fields.choice("attention_type", TYPES, "block_sparse"),
     )
     embeddings = replace(encoder.embeddings, scaled=fields.flag("rescale_embeddings", False))
-    width, rate = fields.integer("hidden_size", 768), encoder.embeddings.dropout
-    inner, head_rate = (
-        encoder.attention_blocks[0].feed_forward,
-        fields.rate("classifier_dropout", rate),
-    )
+    block, rate = encoder.attention_blocks[0], encoder.embeddings.dropout
+    inner, head_rate = block.feed_forward, fields.rate("classifier_dropout", rate)
     dense = {"transform": inner.activation, "reads_pooler": False}
-    layer = {
-        "transform": inner.activation,
-        "inner": inner.width,
-        "norm": encoder.attention_blocks[0].norm,
-    }
+    layer = {"transform": inner.activation, "inner": inner.width, "norm": block.norm}
     options: dict[str, dict[str, Any]] = {
         "sequence": {**dense, "input_dropout": head_rate, "dropout": head_rate},
         "pair": {},
@@ -115,20 +106,11 @@ def config(fields: Fields) -> TransformerConfig:
         "span": {**layer, "input_dropout": rate},
         "choice": {"dropout": rate},
     }
-    return TransformerConfig(
-        width=width,
-        tokens=Tokens(vocabulary=fields.integer("vocab_size", 50358), width=width),
-        encoder=with_blocks(replace(encoder, embeddings=embeddings), blocks),
-        vocabulary_head=post_norm.vocabulary_head(architecture, fields, encoder),
-        pooler=post_norm.pooler(architecture, fields),
-        heads=heads(architecture, fields, options),
-    )
+    encoder = with_blocks(replace(encoder, embeddings=embeddings), blocks)
+    return post_norm.model(fields, BASE, architecture, encoder, options)
 
 
 def weights(config: TransformerConfig) -> list[Rule]:
     """Every tensor of a BigBird."""
-    return [
-        *post_norm.body(config, PREFIX, {**post_norm.NAMES, "pooler": "pooler"}),
-        *post_norm.vocabulary_rules(config, **post_norm.HEAD),
-        *head_rules(config, HEADS),
-    ]
+    names = {**post_norm.NAMES, "pooler": "pooler"}
+    return post_norm.weights(config, PREFIX, names, post_norm.HEAD, HEADS)

@@ -16,7 +16,6 @@ from maskwright.model.families.base.family import (
     Coordinate,
     Fields,
     head_field,
-    head_rules,
     heads,
 )
 from maskwright.model.families.base.weights import Rule
@@ -41,6 +40,11 @@ HEADS = {
     "token": ("classifier",),
     "span": ("qa_outputs",),
     "choice": ("classifier", "pre_classifier"),
+}
+VOCABULARY_HEAD = {
+    "transform": "vocab_transform",
+    "norm_name": "vocab_layer_norm",
+    "projection": "vocab_projector",
 }
 
 COORDINATES: dict[str, Coordinate] = {
@@ -127,13 +131,4 @@ def config(fields: Fields) -> TransformerConfig:
 
 def weights(config: TransformerConfig) -> list[Rule]:
     """Every tensor of a DistilBERT."""
-    return [
-        *post_norm.body(config, PREFIX, NAMES),
-        *post_norm.vocabulary_rules(
-            config,
-            transform="vocab_transform",
-            norm_name="vocab_layer_norm",
-            projection="vocab_projector",
-        ),
-        *head_rules(config, HEADS),
-    ]
+    return post_norm.weights(config, PREFIX, NAMES, VOCABULARY_HEAD, HEADS)

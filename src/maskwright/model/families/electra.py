@@ -18,11 +18,9 @@ from maskwright.model.families.base.family import (
     Coordinate,
     Fields,
     head_field,
-    head_rules,
-    heads,
 )
 from maskwright.model.families.base.weights import Rule
-from maskwright.model.nn.config import Tokens, TransformerConfig
+from maskwright.model.nn.config import TransformerConfig
 
 MODEL_TYPE = "electra"
 PAPERS = ["https://arxiv.org/abs/2003.10555"]
@@ -46,6 +44,11 @@ HEADS = {
     "span": ("qa_outputs",),
     "choice": ("classifier", "sequence_summary.summary"),
 }
+VOCABULARY_HEAD = {
+    "transform": "generator_predictions.dense",
+    "norm_name": "generator_predictions.LayerNorm",
+    "projection": "generator_lm_head",
+}
 
 COORDINATES: dict[str, Coordinate] = {
     **post_norm.COORDINATES,
@@ -63,24 +66,13 @@ DEFAULTS = {
 }
 
 
-def _sized(count: int, width: int, token_width: int) -> dict[str, Any]:
-    return {
-        **DEFAULTS,
-        "num_hidden_layers": count,
-        "hidden_size": width,
-        "num_attention_heads": width // 64,
-        "intermediate_size": 4 * width,
-        "embedding_size": token_width,
-    }
-
-
 SIZES = {
-    "small": _sized(12, 256, 128),
-    "base": _sized(12, 768, 768),
-    "large": _sized(24, 1024, 1024),
-    "small-generator": _sized(12, 256, 128),
-    "base-generator": _sized(12, 256, 768),
-    "large-generator": _sized(24, 256, 1024),
+    "small": post_norm.sized(12, 256, embedding_size=128),
+    "base": post_norm.sized(12, 768, embedding_size=768),
+    "large": post_norm.sized(24, 1024, embedding_size=1024),
+    "small-generator": post_norm.sized(12, 256, embedding_size=128),
+    "base-generator": post_norm.sized(12, 256, embedding_size=768),
+    "large-generator": post_norm.sized(24, 256, embedding_size=1024),
 }
 
 
@@ -97,27 +89,12 @@ def config(fields: Fields) -> TransformerConfig:
         "token": {"dropout": rate},
         "choice": {"transform": "gelu", "dropout": fields.rate("summary_last_dropout", 0.1)},
     }
-    return TransformerConfig(
-        width=fields.integer("hidden_size", 256),
-        tokens=Tokens(
-            vocabulary=fields.integer("vocab_size", 30522),
-            width=fields.integer("embedding_size", 128),
-        ),
-        encoder=encoder,
-        vocabulary_head=post_norm.vocabulary_head(architecture, fields, encoder, "gelu"),
-        heads=heads(architecture, fields, options),
+    token_width = fields.integer("embedding_size", 128)
+    return post_norm.model(
+        fields, DEFAULTS, architecture, encoder, options, transform="gelu", token_width=token_width
     )
 
 
 def weights(config: TransformerConfig) -> list[Rule]:
     """Every tensor of an ELECTRA."""
-    return [
-        *post_norm.body(config, PREFIX, post_norm.NAMES),
-        *post_norm.vocabulary_rules(
-            config,
-            transform="generator_predictions.dense",
-            norm_name="generator_predictions.LayerNorm",
-            projection="generator_lm_head",
-        ),
-        *head_rules(config, HEADS),
-    ]
+    return post_norm.weights(config, PREFIX, post_norm.NAMES, VOCABULARY_HEAD, HEADS)

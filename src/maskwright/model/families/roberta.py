@@ -9,20 +9,10 @@ the masked-language head is always `gelu`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from maskwright.model.families.base import post_norm
-from maskwright.model.families.base.family import (
-    Architecture,
-    Coordinate,
-    Fields,
-    head_field,
-    head_rules,
-    heads,
-    look,
-)
+from maskwright.model.families.base.family import Architecture, Coordinate, Fields, head_field
 from maskwright.model.families.base.weights import Rule
-from maskwright.model.nn.config import Tokens, TransformerConfig
+from maskwright.model.nn.config import TransformerConfig
 
 MODEL_TYPE = "roberta"
 PAPERS = ["https://arxiv.org/abs/1907.11692", "https://arxiv.org/abs/1910.01108"]
@@ -39,76 +29,30 @@ ARCHITECTURES = {
     "RobertaForQuestionAnswering": Architecture(heads=(("span", "span"),), labels=2),
     "RobertaForMultipleChoice": Architecture(pooler=True, heads=(("choice", "choice"),), labels=1),
 }
-HEADS = {
-    "sequence": ("classifier.out_proj", "classifier.dense"),
-    "token": ("classifier",),
-    "span": ("qa_outputs",),
-    "choice": ("classifier",),
-}
-
-POSITIONS = "encoder.embeddings.positions"
 COORDINATES: dict[str, Coordinate] = {
-    **post_norm.COORDINATES,
-    **post_norm.POOLER,
-    "max_position_embeddings": lambda c: (
-        look(c, f"{POSITIONS}.offset") + look(c, f"{POSITIONS}.length")
-    ),
-    "pad_token_id": lambda c: look(c, f"{POSITIONS}.offset") - 1,
+    **post_norm.ROBERTA_COORDINATES,
     "classifier_dropout": head_field("dropout", "classifier"),
 }
 CONSTANTS = post_norm.CONSTANTS
 DEFAULTS = {**post_norm.DEFAULTS, "vocab_size": 50265}
-
-
-def _sized(count: int, width: int) -> dict[str, Any]:
-    return {
-        **DEFAULTS,
-        "num_hidden_layers": count,
-        "hidden_size": width,
-        "num_attention_heads": width // 64,
-        "intermediate_size": 4 * width,
-        "max_position_embeddings": 514,
-        "type_vocab_size": 1,
-        "layer_norm_eps": 1e-5,
-        "pad_token_id": 1,
-    }
-
-
-SIZES = {"base": _sized(12, 768), "large": _sized(24, 1024), "distil": _sized(6, 768)}
+LONG = {**post_norm.ROBERTA_SIZE, "max_position_embeddings": 514}
+SIZES = {
+    "base": post_norm.sized(12, 768, **LONG),
+    "large": post_norm.sized(24, 1024, **LONG),
+    "distil": post_norm.sized(6, 768, **LONG),
+}
 
 
 def config(fields: Fields) -> TransformerConfig:
     """Hugging Face `roberta` config -> our config."""
     architecture = fields.architecture(ARCHITECTURES)
-    padding = fields.integer("pad_token_id", 1, smallest=0)
-    encoder = post_norm.encoder(fields, DEFAULTS, offset=padding + 1)
-    width, dropout = fields.integer("hidden_size", 768), encoder.embeddings.dropout
-    rate = fields.rate("classifier_dropout", dropout)
-    options: dict[str, dict[str, Any]] = {
-        "sequence": {"transform": "tanh", "input_dropout": rate, "dropout": rate},
-        "token": {"dropout": rate},
-        "choice": {"dropout": dropout},
-    }
-    return TransformerConfig(
-        width=width,
-        tokens=Tokens(vocabulary=fields.integer("vocab_size", 50265), width=width),
-        encoder=encoder,
-        vocabulary_head=post_norm.vocabulary_head(architecture, fields, encoder, "gelu"),
-        pooler=post_norm.pooler(architecture, fields),
-        heads=heads(architecture, fields, options),
-    )
+    encoder = post_norm.roberta_encoder(fields, DEFAULTS)
+    dropout = encoder.embeddings.dropout
+    options = post_norm.roberta_head_options(fields.rate("classifier_dropout", dropout), dropout)
+    return post_norm.model(fields, DEFAULTS, architecture, encoder, options, transform="gelu")
 
 
 def weights(config: TransformerConfig) -> list[Rule]:
     """Every tensor of a RoBERTa."""
-    return [
-        *post_norm.body(config, PREFIX, post_norm.NAMES),
-        *post_norm.vocabulary_rules(
-            config,
-            transform="lm_head.dense",
-            norm_name="lm_head.layer_norm",
-            projection="lm_head.decoder",
-            bias="lm_head.bias",
-        ),
-        *head_rules(config, HEADS),
-    ]
+    heads = post_norm.ROBERTA_HEAD, post_norm.ROBERTA_HEADS
+    return post_norm.weights(config, PREFIX, post_norm.NAMES, *heads)

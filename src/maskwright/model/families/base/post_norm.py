@@ -18,7 +18,10 @@ from maskwright.model.families.base.family import (
     Fields,
     bare,
     head_field,
+    head_rules,
     head_width,
+    heads,
+    look,
     projection_rules,
     tied,
 )
@@ -32,6 +35,7 @@ from maskwright.model.nn.config import (
     Learned,
     Norm,
     Stack,
+    Tokens,
     TransformerConfig,
     VocabularyHead,
     layers,
@@ -152,6 +156,36 @@ def stack(
     return Stack(embeddings=embeddings, blocks=blocks, weights_of=weights_of)
 
 
+def model(
+    fields: Fields,
+    defaults: Mapping[str, Any],
+    architecture: Architecture,
+    encoder: Stack,
+    head_options: Mapping[str, Mapping[str, Any]],
+    *,
+    transform: Activation | None = None,
+    token_width: int | None = None,
+) -> TransformerConfig:
+    """The encoder with its tokens, pooler and heads.
+
+    Args:
+        defaults: values of the keys that the config leaves out.
+        head_options: fields of the heads, by name or kind.
+        transform: the activation of the masked-language head; None: that of the blocks.
+        token_width: of the token table; None: that of the model.
+    """
+    width = fields.integer("hidden_size", defaults["hidden_size"])
+    vocabulary = fields.integer("vocab_size", defaults["vocab_size"])
+    return TransformerConfig(
+        width=width,
+        tokens=Tokens(vocabulary=vocabulary, width=token_width or width),
+        encoder=encoder,
+        vocabulary_head=vocabulary_head(architecture, fields, encoder, transform),
+        pooler=pooler(architecture, fields),
+        heads=heads(architecture, fields, head_options),
+    )
+
+
 def vocabulary_head(
     architecture: Architecture, fields: Fields, stack: Stack, transform: Activation | None = None
 ) -> VocabularyHead | None:
@@ -217,6 +251,24 @@ def body(config: TransformerConfig, prefix: str, names: Mapping[str, str]) -> li
     return rules
 
 
+def weights(
+    config: TransformerConfig,
+    prefix: str,
+    names: Mapping[str, str],
+    head: Mapping[str, str],
+    head_names: Mapping[str, tuple[str, ...]],
+) -> list[Rule]:
+    """Every tensor.
+
+    Args:
+        prefix, names: see `body`.
+        head: the arguments of `vocabulary_rules`.
+        head_names: the names of the layers of each head, as `head_rules` takes them.
+    """
+    rules = [*body(config, prefix, names), *vocabulary_rules(config, **head)]
+    return [*rules, *head_rules(config, head_names)]
+
+
 def vocabulary_rules(
     config: TransformerConfig,
     *,
@@ -243,3 +295,49 @@ def vocabulary_rules(
         # Untied, the newer generation adds its own and the older one `bias`: both are written.
         rules.append(Rename(own_bias, f"{ours}.bias", copies=(bias,)))
     return [*rules, *projection_rules(config, f"{projection}.weight")]
+
+
+# ------------------------------------------------------------------------------ RoBERTa
+# What RoBERTa changed, and Longformer kept: positions are counted from the row after the padding
+# token's id, and whole texts are classified by a dense layer of their own.
+ROBERTA_HEADS = {
+    "sequence": ("classifier.out_proj", "classifier.dense"),
+    "token": ("classifier",),
+    "span": ("qa_outputs",),
+    "choice": ("classifier",),
+}
+ROBERTA_HEAD = {
+    "transform": "lm_head.dense",
+    "norm_name": "lm_head.layer_norm",
+    "projection": "lm_head.decoder",
+    "bias": "lm_head.bias",
+}
+POSITIONS = "encoder.embeddings.positions"
+ROBERTA_COORDINATES: dict[str, Coordinate] = {
+    **COORDINATES,
+    **POOLER,
+    "max_position_embeddings": lambda c: (
+        look(c, f"{POSITIONS}.offset") + look(c, f"{POSITIONS}.length")
+    ),
+    "pad_token_id": lambda c: look(c, f"{POSITIONS}.offset") - 1,
+}
+ROBERTA_SIZE = {
+    "vocab_size": 50265,
+    "type_vocab_size": 1,
+    "layer_norm_eps": 1e-5,
+    "pad_token_id": 1,
+}
+
+
+def roberta_encoder(fields: Fields, defaults: Mapping[str, Any]) -> Stack:
+    """`encoder` with the rows of positions that stand before the first one."""
+    return encoder(fields, defaults, offset=fields.integer("pad_token_id", 1, smallest=0) + 1)
+
+
+def roberta_head_options(head_rate: float, choice_rate: float) -> dict[str, dict[str, Any]]:
+    """The fields of the heads with a rate of dropout for most, and one for choices."""
+    return {
+        "sequence": {"transform": "tanh", "input_dropout": head_rate, "dropout": head_rate},
+        "token": {"dropout": head_rate},
+        "choice": {"dropout": choice_rate},
+    }
