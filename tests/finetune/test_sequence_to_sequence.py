@@ -191,7 +191,7 @@ def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str
     for target in ("", "a red hat and a tall old tree", "a red"):
         rows = [RewriteExample("the cat sat", target, "")]
         encoded, tokenizer = asked("t5", models, 64, rows, kind)
-        objective = kind.objective(loaded.model, special_tokens.vocabulary(tokenizer))
+        objective = kind.objective(loaded.model, special_tokens.vocabulary(tokenizer), "head")
         answers.add(finished(kind.steps(objective, encoded, collation))[0])
     assert len(answers) == 1
     # Negative control: nothing settled, what is asked does tell.

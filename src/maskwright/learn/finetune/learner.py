@@ -514,7 +514,8 @@ class Learner(BaseLearner):
     ) -> TrainingResult:
         task_type, collation = self.task_type, self.collation
         vocabulary = special_tokens.vocabulary(self.frame.words)
-        objective = task_type.objective(model, vocabulary, self.frame.long, encoded_parts[TRAIN])
+        train = encoded_parts[TRAIN]
+        objective = task_type.training_objective(model, vocabulary, self.frame.long, train)
         if isinstance(objective, Supervised):
             objective.options = replace(
                 objective.options,
@@ -522,7 +523,6 @@ class Learner(BaseLearner):
                 label_smoothing=settings.label_smoothing,
                 temperature=settings.temperature,
             )
-        train = encoded_parts[TRAIN]
         examples = train.examples
         if self.soft_targets:
             targets = np.stack([self.soft_targets[row] for row in train.rows])

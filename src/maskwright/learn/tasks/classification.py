@@ -45,6 +45,7 @@ from maskwright.learn.tasks.base.task_type import (
     Extent,
     Mistake,
     Outputs,
+    ReadOutputs,
     Scores,
     TaskMetrics,
     TaskReport,
@@ -197,22 +198,19 @@ class Classification(TaskType):
         return () if self.problem == "multi" else 0
 
     # ------------------------------------------------------------------------ head
-    def objective(
-        self,
-        model: Transformer,
-        vocabulary: Vocabulary,
-        long: Long = "head",
-        train: Encoded | None = None,
+    def training_objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
     ) -> Objective:
-        """For training of regression, on standardised targets. A new head of several labels starts
-        with their frequencies, as hundreds of steps would only learn that most labels are rare (Lin
-        et al. 2017, arXiv:1708.02002, section 4.1)."""
+        """Regression is trained on standardised targets. A new head of several labels starts with
+        their frequencies, as hundreds of steps would only learn that most labels are rare (Lin et
+        al. 2017, arXiv:1708.02002, section 4.1)."""
         from maskwright.model.objectives.modules.supervised import Standardised, Supervised
 
-        objective = super().objective(model, vocabulary, long)
-        if train is not None and self.problem == "multi" and isinstance(objective, Supervised):
+        objective = self.objective(model, vocabulary, long)
+        assert isinstance(objective, Supervised)
+        if self.problem == "multi":
             objective.start_at(self._targets(train.rows).mean(0))
-        if train is None or self.problem != "number" or not isinstance(objective, Supervised):
+        if self.problem != "number":
             return objective
         targets = self._truth(train.rows)
         # A mean cannot be folded into a head without bias.
@@ -245,9 +243,7 @@ class Classification(TaskType):
             return (expit(outputs.astype(np.float64)) >= self.thresholds).astype(np.int64)
         return self._values(outputs)
 
-    def calibrate(
-        self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False
-    ) -> Self:
+    def calibrate(self, encoded: Encoded, read: ReadOutputs, *, final: bool = False) -> Self:
         """Choose a temperature at the end, and a threshold for each of several labels."""
         if len(encoded.rows) < calibration.LEAST_ROWS or self.problem == "number":
             return self

@@ -121,13 +121,7 @@ class EmbeddingTask(TaskType):
     alone = "text"
     pipeline = "sentence-similarity"
 
-    def objective(
-        self,
-        model: Transformer,
-        vocabulary: Vocabulary,
-        long: Long = "head",
-        train: Encoded | None = None,
-    ) -> Contrast:
+    def objective(self, model: Transformer, vocabulary: Vocabulary, long: Long) -> Contrast:
         from maskwright.model.objectives.modules.supervised import Contrast
 
         if "cls" in self.poolings and model.config.decoder is not None:

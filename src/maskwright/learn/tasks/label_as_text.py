@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
@@ -33,6 +33,7 @@ from maskwright.learn.tasks.base.task_type import (
     Encoded,
     Mistake,
     Outputs,
+    ReadOutputs,
     TaskMetrics,
     TaskReport,
     TaskType,
@@ -124,9 +125,7 @@ class ClassAsText(TaskAsText):
     def metrics(self, rows: Sequence[Any], answers: Answers) -> TaskMetrics:
         return _with_unread(super().metrics(rows, answers), np.asarray(answers) < 0)
 
-    def calibrate(
-        self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False
-    ) -> Self:
+    def calibrate(self, encoded: Encoded, read: ReadOutputs, *, final: bool = False) -> Self:
         tokenizer = encoded.way_back.frame.tokenizer
         max_tokens = max(map(len, tokenizer.encode_batch([name.strip() for name in self.labels])))
         return self.with_options({"longest": max_tokens + 2})  # with begin and end tokens
@@ -221,9 +220,7 @@ class NumberAsText(TaskAsText):
         numbers = np.asarray(answers, np.float64)
         return np.where(np.isnan(numbers), float(self.options.get("usual", 0.0)), numbers)
 
-    def calibrate(
-        self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False
-    ) -> Self:
+    def calibrate(self, encoded: Encoded, read: ReadOutputs, *, final: bool = False) -> Self:
         usual = float(np.mean([row.label for row in encoded.rows]))
         return super().calibrate(encoded, read, final=final).with_options({"usual": usual})
 

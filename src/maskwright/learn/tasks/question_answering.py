@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -44,7 +44,7 @@ from maskwright.learn.tasks.base.task_type import (
     Encoded,
     Extent,
     Mistake,
-    Outputs,
+    ReadOutputs,
     Scores,
     TaskMetrics,
     TaskReport,
@@ -519,9 +519,7 @@ class QuestionAnswering(TaskType):
         words = not self.within_words
         return windows.predictions(outputs, longest=self.longest_answer, words=words)
 
-    def calibrate(
-        self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False
-    ) -> Self:
+    def calibrate(self, encoded: Encoded, read: ReadOutputs, *, final: bool = False) -> Self:
         longest = max(LONGEST_ANSWER, encoded.way_back.counts.longest)
         task_type = self if longest == LONGEST_ANSWER else self.with_options({"longest": longest})
         if all(row.answers for row in encoded.rows):

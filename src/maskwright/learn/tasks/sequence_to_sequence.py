@@ -7,7 +7,7 @@ Decoding is greedy during training; afterwards beam search is used unless it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ from maskwright.learn.tasks.base.task_type import (
     Encoded,
     Mistake,
     Outputs,
+    ReadOutputs,
     TaskMetrics,
     TaskReport,
     text,
@@ -123,9 +124,7 @@ class SequenceToSequenceTask(TextGeneration):
         return RewriteExample(text(values[0], "source", where), "", where)
 
     # ------------------------------------------------------------------------ decoding
-    def calibrate(
-        self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False
-    ) -> Self:
+    def calibrate(self, encoded: Encoded, read: ReadOutputs, *, final: bool = False) -> Self:
         """Finally choose beam search, unless greedy decoding is better on the validation rows, as
         it may be for an undertrained model."""
         calibrated = super().calibrate(encoded, read)

@@ -33,7 +33,7 @@ from maskwright.learn.tasks.base.task_type import (
     Encoded,
     Extent,
     Mistake,
-    Outputs,
+    ReadOutputs,
     Scores,
     TaskMetrics,
     TaskReport,
@@ -487,9 +487,7 @@ class Tagging(TaskType):
         names = np.array([*self.labels, missing_tag], dtype=object)[numbers]
         return [names[start:stop].tolist() for start, stop in itertools.pairwise(bounds)]
 
-    def calibrate(
-        self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False
-    ) -> Self:
+    def calibrate(self, encoded: Encoded, read: ReadOutputs, *, final: bool = False) -> Self:
         """Set the tag of words without a token: "outside", or the most frequent tag if that is no
         label."""
         if OUTSIDE in self.labels:

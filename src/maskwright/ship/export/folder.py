@@ -292,7 +292,9 @@ def vectors_of(answers: Predictor | None) -> Vectors | None:
     if answers is None or not answers.task_type.alone:
         return None
     tokenizer = answers.frame.tokenizer
-    objective = answers.task_type.objective(answers.model, special_tokens.vocabulary(tokenizer))
+    objective = answers.task_type.objective(
+        answers.model, special_tokens.vocabulary(tokenizer), "head"
+    )
     if isinstance(objective, SparseContrast):
         return None  # its graph has the scores, which other libraries turn into weights
     assert isinstance(objective, Contrast)

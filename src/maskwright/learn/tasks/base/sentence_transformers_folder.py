@@ -593,14 +593,8 @@ class FolderEmbeddingTask(EmbeddingTask):
         unit = any(isinstance(layer, Unit) for layer in behind) if plain else None
         return {**super().decoding, "unit": unit}
 
-    def objective(
-        self,
-        model: Transformer,
-        vocabulary: Vocabulary,
-        long: Long = "head",
-        train: Encoded | None = None,
-    ) -> Contrast:
-        contrast = super().objective(model, vocabulary, long, train)
+    def objective(self, model: Transformer, vocabulary: Vocabulary, long: Long) -> Contrast:
+        contrast = super().objective(model, vocabulary, long)
         contrast.top = self.top.to(model.device)
         return contrast
 
@@ -618,13 +612,7 @@ class SparseEmbeddingTask(FolderEmbeddingTask):
     def decoding(self) -> dict[str, Any]:
         return {**super().decoding, "unit": None}
 
-    def objective(
-        self,
-        model: Transformer,
-        vocabulary: Vocabulary,
-        long: Long = "head",
-        train: Encoded | None = None,
-    ) -> Contrast:
+    def objective(self, model: Transformer, vocabulary: Vocabulary, long: Long) -> Contrast:
         return SparseContrast(model, self.weighting)
 
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:

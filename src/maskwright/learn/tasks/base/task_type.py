@@ -59,6 +59,7 @@ PROBLEMS: dict[Label, Problem] = {"classes": "single", "several": "multi", "numb
 Scores = NDArray[np.float32]
 Outputs = NDArray[Any]  # scores, or texts
 Answers = Sequence[Any] | NDArray[Any]  # one for each row
+ReadOutputs = Callable[["TaskType"], Outputs]  # computes them with the options of a task type
 
 
 @dataclass(frozen=True)
@@ -340,20 +341,19 @@ class TaskType(ABC):
         return values if len(values) > 1 else values[0]
 
     # ------------------------------------------------------------------------ model
-    def objective(
-        self,
-        model: Transformer,
-        vocabulary: Vocabulary,
-        long: Long = "head",
-        train: Encoded | None = None,
-    ) -> Objective:
-        """The objective around `model`; `long` as in a `Frame`; `train`: the rows to train on, if
-        it is for training."""
+    def objective(self, model: Transformer, vocabulary: Vocabulary, long: Long) -> Objective:
+        """The objective around `model`; `long` as in a `Frame`."""
         from maskwright.model.objectives.modules.supervised import Supervised
 
         poolings: dict[str, ChunkPooling] = {"vectors-max": "max", APART: "differences"}
         pooling = poolings.get(long, "mean")
         return Supervised(model, Options(problem=self.problem, pieces=pooling), vocabulary)
+
+    def training_objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
+    ) -> Objective:
+        """The `objective` with what its training takes from the rows to train on."""
+        return self.objective(model, vocabulary, long)
 
     def steps(self, objective: Objective, encoded: Encoded, collation: Collation) -> Steps[Outputs]:
         """Compute the outputs of the model for `encoded` rows, as a generator that can be abandoned
@@ -365,9 +365,7 @@ class TaskType(ABC):
         return scores(objective, encoded.examples, collation)
 
     # ------------------------------------------------------------------------ decoding
-    def calibrate(
-        self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False
-    ) -> Self:
+    def calibrate(self, encoded: Encoded, read: ReadOutputs, *, final: bool = False) -> Self:
         """The task type with the options that are chosen on validation data, such as a threshold.
 
         Args:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import string
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,7 +27,14 @@ from numpy.typing import NDArray
 from maskwright.base.errors import ConfigError, DataError, IncompatibleError, UsageError, near
 from maskwright.learn.tasks.base.choices import PROMPT, TASKS, Long
 from maskwright.learn.tasks.base.encode import Cuts, Frame, fit, room_of
-from maskwright.learn.tasks.base.task_type import Answers, Encoded, Extent, Outputs, TaskType
+from maskwright.learn.tasks.base.task_type import (
+    Answers,
+    Encoded,
+    Extent,
+    Outputs,
+    ReadOutputs,
+    TaskType,
+)
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.objectives.base.spec import usual_for
 from maskwright.model.opening import special_tokens
@@ -143,13 +150,7 @@ class TextGeneration(TaskType):
     def wanted(self, row: Any) -> str:
         """The target text; any text for a row without a label."""
 
-    def objective(
-        self,
-        model: Transformer,
-        vocabulary: Vocabulary,
-        long: Long = "head",
-        train: Encoded | None = None,
-    ) -> Objective:
+    def objective(self, model: Transformer, vocabulary: Vocabulary, long: Long) -> Objective:
         member = usual_for("decoder" if len(model.config.stacks) == 1 else "parallel")
         return member.build(model, member.options(), vocabulary)
 
@@ -216,9 +217,7 @@ class TextGeneration(TaskType):
     def answers(self, encoded: Encoded, outputs: Outputs) -> Answers:
         return [str(output) for output in outputs]
 
-    def calibrate(
-        self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False
-    ) -> Self:
+    def calibrate(self, encoded: Encoded, read: ReadOutputs, *, final: bool = False) -> Self:
         plan: WritingPlan = encoded.way_back
         return self.with_options({"longest": int(ROOM * plan.longest) + 1})
 
