@@ -1,8 +1,8 @@
 """The config.json of a model folder, and what it says of names, shapes and use.
 
-Shapes follow from the config alone, so a hostile or mistyped `config.json` can be rejected by its
-memory requirement before any tensor exists, and the header of a file can be checked before its data
-is read.
+Shapes are those of a network without memory (PyTorch's meta device), so a hostile or mistyped
+`config.json` can be rejected by its memory requirement before any number exists, and the header of
+a file can be checked before its data is read.
 
 The table `maskwright` has the conventions of using a model:
 
@@ -19,11 +19,13 @@ with the names of a family or with our own. Files suit both generations of trans
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from maskwright.base import catalogue
@@ -34,183 +36,26 @@ from maskwright.model.checkpoint.fine_tuned import BAG_OF_WORDS
 from maskwright.model.checkpoint.safe_read import write_json
 from maskwright.model.families.base.family import TOKEN_IDS, Family, family, family_of
 from maskwright.model.families.base.weights import Carrier, Rename, Rule, carriers
-from maskwright.model.nn.characters import SYMBOLS
-from maskwright.model.nn.config import (
-    Attention,
-    Block,
-    CharacterTokens,
-    FeedForward,
-    Learned,
-    Norm,
-    Patches,
-    Recurrent,
-    Relative,
-    Stack,
-    SubwordTokens,
-    TransformerConfig,
-    layer_widths,
-)
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.transformer import Transformer
 from maskwright.text.images.processor import FILE as PROCESSOR
 from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 # ------------------------------------------------------------------------------ shapes
 Shape = tuple[int, ...]
-Shapes = dict[str, Shape]
 
 
-def parameter_shapes(config: TransformerConfig) -> Shapes:
+@functools.lru_cache(maxsize=8)
+def parameter_shapes(config: TransformerConfig) -> Mapping[str, Shape]:
     """Return {name: shape} of all parameters of `Transformer(config)`."""
-    tokens = config.tokens
-    shapes: Shapes = {"tokens.weight": (tokens.vocabulary, tokens.width)}
-    if isinstance(tokens, Patches):
-        shapes = _linear("tokens", tokens.width, tokens.num_values, True)
-        vectors = ("cls", "mask") if tokens.mask else ("cls",)
-        shapes |= {f"tokens.{name}.weight": (1, tokens.width) for name in vectors}
-    if isinstance(tokens, CharacterTokens):
-        shapes = _characters("tokens", tokens)
-    if isinstance(tokens, SubwordTokens):
-        shapes = {"tokens.spelling": (tokens.vocabulary * (1 + tokens.longest),)}
-        shapes["tokens.table.weight"] = (tokens.vocabulary, tokens.width)
-        shapes["tokens.subwords.weight"] = (tokens.buckets, tokens.width)
-    for name, stack in config.stacks.items():
-        shapes |= _stack(name, stack, tokens.width, config.width)
-    if config.pooler:
-        shapes |= _linear("pooler", config.width, config.width, True)
-    shapes |= _vocabulary_head(config)
-    for head in config.heads:
-        name, width = f"heads.{head.name}", config.width * head.num_poolings
-        if head.transform is not None:
-            has_bias = head.norm is None or head.norm.bias
-            shapes |= _linear(f"{name}.transform", head.inner or width, width, has_bias)
-        if head.inner is not None:
-            shapes |= _linear(f"{name}.down", width, head.inner, True)
-        if head.norm is not None:
-            shapes |= _norm(f"{name}.norm", width, head.norm)
-        shapes |= _linear(name, head.labels, width, head.bias)
-        if head.over is not None:
-            shapes |= _stack(f"{name}.over", head.over, width, width)
-        if head.layer_mix:
-            blocks = list(config.stacks.values())[-1].blocks
-            shapes |= {f"{name}.mix.weights": (len(blocks) + 1,), f"{name}.mix.scale": (1,)}
-    return shapes
+    with torch.device("meta"):
+        network = Transformer(config)
+    return {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
 
 
 def num_parameters(config: TransformerConfig) -> int:
     return sum(math.prod(shape) for shape in parameter_shapes(config).values())
-
-
-def _stack(name: str, stack: Stack, token_width: int, width: int) -> Shapes:
-    entry = stack.embeddings
-    shapes: Shapes = {}
-    if isinstance(entry.positions, Learned):
-        rows = entry.positions.length + entry.positions.offset
-        shapes[f"{name}.embeddings.position.weight"] = (rows, token_width)
-    if entry.segments:
-        shapes[f"{name}.embeddings.segment.weight"] = (entry.segments, token_width)
-    if entry.norm is not None:
-        shapes |= _norm(f"{name}.embeddings.norm", token_width, entry.norm)
-    inputs, widths = token_width * (1 + entry.twice), layer_widths(stack, width)
-    if inputs != width:
-        shapes |= _linear(f"{name}.embeddings.project", width, inputs, True)
-    for layer in sorted(set(stack.weights_of)):
-        block = stack.blocks[layer]
-        if isinstance(block, Recurrent):
-            shapes |= _recurrent(f"{name}.blocks.{layer}", block, widths[layer])
-        else:
-            shapes |= _block(f"{name}.blocks.{layer}", block, width)
-    for block in stack.attention_blocks:  # all layers share one table (`model/nn/stack.py`)
-        if isinstance(relative := block.attention.positions, Relative):
-            shapes[f"{name}.relative.weight"] = (relative.buckets, block.attention.heads)
-    if stack.final_norm:
-        shapes |= _norm(f"{name}.final_norm", width, stack.attention_blocks[-1].norm)
-    return shapes
-
-
-def _characters(name: str, config: CharacterTokens) -> Shapes:
-    channels, size = sum(config.filters), config.character_width
-    shapes = _linear(name, config.width, channels, True)
-    shapes[f"{name}.spelling"] = (config.vocabulary * (1 + config.longest),)
-    shapes[f"{name}.characters.weight"] = (SYMBOLS, size)
-    for number, count in enumerate(config.filters):
-        shapes |= _linear(f"{name}.filters.{number}", count, (number + 1) * size, True)
-    for number in range(config.highways):
-        shapes |= _linear(f"{name}.highways.{number}", 2 * channels, channels, True)
-    return shapes
-
-
-def _recurrent(name: str, layer: Recurrent, inputs: int) -> Shapes:
-    shapes: Shapes = {}
-    gates = 4 * layer.cells
-    for direction in range(layer.directions):
-        cells = f"{name}.directions.{direction}"
-        shapes[f"{cells}.input"] = (gates, inputs // layer.directions)
-        shapes |= {f"{cells}.state": (gates, layer.width), f"{cells}.bias": (gates,)}
-        if layer.width < layer.cells:
-            shapes[f"{cells}.project"] = (layer.width, layer.cells)
-    return shapes
-
-
-def _block(name: str, block: Block, width: int) -> Shapes:
-    shapes = _attention(f"{name}.attention", block.attention, width)
-    if block.attention_norm:
-        shapes |= _norm(f"{name}.attention_norm", width, block.norm)
-    if block.cross_attention is not None:
-        shapes |= _attention(f"{name}.cross_attention", block.cross_attention, width)
-        shapes |= _norm(f"{name}.cross_attention_norm", width, block.norm)
-    shapes |= _feed_forward(f"{name}.feed_forward", block.feed_forward, width)
-    return shapes | _norm(f"{name}.feed_forward_norm", width, block.norm)
-
-
-def _attention(name: str, attention: Attention, width: int) -> Shapes:
-    inner = attention.heads * attention.head_width
-    shapes: Shapes = {}
-    keys = attention.num_key_heads * attention.head_width
-    for projection, rows in (("query", inner), ("key", keys), ("value", keys)):
-        shapes |= _linear(f"{name}.{projection}", rows, width, attention.bias)
-    if attention.global_tokens is not None:
-        for projection in ("query_global", "key_global", "value_global"):
-            shapes |= _linear(f"{name}.{projection}", inner, width, attention.bias)
-    return shapes | _linear(f"{name}.output", width, inner, attention.bias)
-
-
-def _feed_forward(name: str, forward: FeedForward, width: int) -> Shapes:
-    shapes = _linear(f"{name}.up", forward.width, width, forward.bias)
-    if forward.gated:
-        shapes |= _linear(f"{name}.gate", forward.width, width, forward.bias)
-    return shapes | _linear(f"{name}.down", width, forward.width, forward.bias)
-
-
-def _vocabulary_head(config: TransformerConfig) -> Shapes:
-    head, tokens = config.vocabulary_head, config.tokens
-    shapes: Shapes = {}
-    if head is None:
-        return shapes
-    width = config.width if head.transform is None else tokens.width
-    if head.transform is not None:
-        has_bias = head.norm is None or head.norm.bias
-        shapes |= _linear("vocabulary_head.transform", width, config.width, has_bias)
-    if head.norm is not None:
-        shapes |= _norm("vocabulary_head.norm", width, head.norm)
-    if not head.tied:
-        shapes["vocabulary_head.weight"] = (tokens.vocabulary, width)
-    if head.bias:
-        shapes["vocabulary_head.bias"] = (tokens.vocabulary,)
-    return shapes
-
-
-def _linear(name: str, rows: int, columns: int, bias: bool) -> Shapes:
-    shapes: Shapes = {f"{name}.weight": (rows, columns)}
-    if bias:
-        shapes[f"{name}.bias"] = (rows,)
-    return shapes
-
-
-def _norm(name: str, width: int, norm: Norm) -> Shapes:
-    shapes: Shapes = {f"{name}.weight": (width,)}
-    if norm.kind == "layer" and norm.bias:
-        shapes[f"{name}.bias"] = (width,)
-    return shapes
 
 
 # ------------------------------------------------------------------------------ conventions
