@@ -203,7 +203,8 @@ def test_where_a_device_would_have_to_be_waited_for_nothing_is_read_back() -> No
     """On "meta" there is nothing to be read: whatever asks for a number fails."""
     hidden, weight, bias, targets = (x.detach().to("meta") for x in inputs() if x is not None)
     uniforms, wanted = torch.rand(200, device="meta"), (True, True, True)
-    total, *_, gradients = kernel._chunks(hidden, weight, bias, targets, uniforms, 0.1, 190, wanted)
+    arguments = kernel._Inputs(hidden, weight, bias, targets, uniforms, 0.1, 190)
+    total, *_, gradients = kernel._chunks(arguments, wanted)
     assert total.shape == () and [len(g) for g in gradients] == [200, 331, 331]
 
 

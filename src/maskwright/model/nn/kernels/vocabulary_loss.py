@@ -34,7 +34,7 @@ scores of both are held at once, and the gradient is PyTorch's.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -179,6 +179,19 @@ def vocabulary_sample(
     return _fused(hidden, weight, bias, targets, uniforms)
 
 
+class _Inputs(NamedTuple):
+    """What a loss is computed from, in the type of the products; only the first `real` rows
+    count."""
+
+    hidden: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    targets: Tensor
+    uniforms: Tensor | None
+    z_loss: float
+    real: int
+
+
 def _fused(
     hidden: Tensor,
     weight: Tensor,
@@ -211,24 +224,16 @@ def _fused(
         hidden, targets = F.pad(hidden, (0, 0, 0, spare)), F.pad(targets, (0, spare))
         uniforms = None if uniforms is None else F.pad(uniforms, (0, spare))
     weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
+    inputs = _Inputs(hidden, weight, bias, targets, uniforms, z_loss, count)
     if is_plain() or len(weight) < min(_FEW, weight.shape[1]):
-        return _whole(hidden, weight, bias, targets, uniforms, z_loss, count)
-    total, losses, drawn = _VocabularyLoss.apply(
-        hidden, weight, bias, targets, uniforms, z_loss, count
-    )
+        return _whole(inputs)
+    total, losses, drawn = _VocabularyLoss.apply(*inputs)
     return total, losses, drawn
 
 
-def _whole(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    targets: Tensor,
-    uniforms: Tensor | None,
-    z_loss: float,
-    count: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The same with all scores (n, V) at once; of the rows only the first `count` count."""
+def _whole(inputs: _Inputs) -> tuple[Tensor, Tensor, Tensor]:
+    """The same with all scores (n, V) at once."""
+    hidden, weight, bias, targets, uniforms, z_loss, count = inputs
     wide = torch.promote_types(weight.dtype, torch.float32)
     scores = F.linear(hidden, weight, bias).to(wide)[:count]
     losses = F.cross_entropy(scores, targets[:count], reduction="none")
@@ -244,22 +249,12 @@ def _whole(
 
 class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        targets: Tensor,
-        uniforms: Tensor | None,
-        z_loss: float,
-        count: int,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        with torch.autocast(hidden.device.type, enabled=False):
-            total, losses, drawn, gradients = _chunks(
-                hidden, weight, bias, targets, uniforms, z_loss, count, ctx.needs_input_grad
-            )
-        ctx.gradients, ctx.z_loss, ctx.count = gradients, z_loss, count
-        ctx.save_for_backward(hidden, weight, bias, targets)
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+        inputs = _Inputs(*arguments)
+        with torch.autocast(inputs.hidden.device.type, enabled=False):
+            total, losses, drawn, gradients = _chunks(inputs, ctx.needs_input_grad)
+        ctx.gradients, ctx.z_loss, ctx.real = gradients, inputs.z_loss, inputs.real
+        ctx.save_for_backward(*inputs[:4])
         ctx.mark_non_differentiable(losses, drawn)
         return total, losses, drawn
 
@@ -270,24 +265,17 @@ class _VocabularyLoss(torch.autograd.Function):
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:  # a second backward pass through a graph that was retained
             hidden, weight, bias, targets = ctx.saved_tensors
-            *_, gradients = _chunks(
-                hidden, weight, bias, targets, None, ctx.z_loss, ctx.count, ctx.needs_input_grad
-            )
+            inputs = _Inputs(hidden, weight, bias, targets, None, ctx.z_loss, ctx.real)
+            *_, gradients = _chunks(inputs, ctx.needs_input_grad)
         return *(None if g is None else g.mul_(outer[0]) for g in gradients), *[None] * 4
 
 
 def _chunks(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    targets: Tensor,
-    uniforms: Tensor | None,
-    z_loss: float,
-    real: int,
-    needs_gradient: tuple[bool, ...],
+    inputs: _Inputs, needs_gradient: tuple[bool, ...]
 ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor | None, Tensor | None, Tensor | None]]:
-    """The total of the first `real` targets, their losses (N,), drawn ids (N,), none without
-    `uniforms`, and the total's gradients for those inputs that want one."""
+    """The total, the losses of the targets, drawn ids, none without `uniforms`, and the total's
+    gradients for those inputs that want one."""
+    hidden, weight, bias, targets, uniforms, z_loss, real = inputs
     count, size = targets.numel(), weight.shape[0]
     wide = torch.promote_types(weight.dtype, torch.float32)
     step = max(1, min(count, max(64, BUFFER_BYTES // (weight.itemsize * size))))
