@@ -31,7 +31,7 @@ def model(name: str) -> Transformer:
 
 def with_tokens_in_front(network: Transformer, front: torch.Tensor) -> None:
     """A prefix of the keys and values that the tokens `front` (P) have."""
-    cache = KVCache.of(network.config, 1, len(front))
+    cache = KVCache.of(network.config.decoder, 1, len(front))
     network.decode(front[None], cache=cache)
     adapter = attach(Prefix(length=len(front)), network, generator())
     with torch.no_grad():
@@ -86,7 +86,8 @@ def test_a_network_may_make_it() -> None:
     network = model("bert")
     adapter = attach(Prefix(length=COUNT, hidden=6), network, generator())
     fronts = [branch for _, branch in adapter.places()]
-    assert all(isinstance(f, PrefixKV) and f.values().shape == (1, 2, COUNT, 24) for f in fronts)
+    assert all(isinstance(f, PrefixKV) and len(f.layers) == 1 for f in fronts)
+    assert {front.of_layer(0).shape for front in fronts} == {(2, COUNT, 24)}
     names = list(adapter.state())
     assert len([n for n in names if n.endswith("maker.table")]) == 1  # one table for all layers
     network.encode(TOKENS).square().sum().backward()
@@ -143,7 +144,7 @@ def test_a_prompt_in_a_cache_is_refused() -> None:
     network = model("gpt2")
     attach(PromptTuning(length=COUNT), network, generator())
     with pytest.raises(IncompatibleError, match="cache"):
-        network.decode(TOKENS, cache=KVCache.of(network.config, 2, 20))
+        network.decode(TOKENS, cache=KVCache.of(network.config.decoder, 2, 20))
 
 
 @pytest.mark.parametrize("settings", [Prefix, PromptTuning])

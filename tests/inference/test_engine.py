@@ -107,7 +107,7 @@ def test_padding_selection_and_cache(name: str) -> None:
     assert torch.allclose(ready.decode(tokens, memory=memory), wanted, **NEAR)
     some = ready.decode(tokens, memory=memory, at=at)
     assert torch.allclose(some, wanted.flatten(0, 1)[at], **NEAR)
-    cache = KVCache.of(network.config, 2, 16)
+    cache = KVCache.of(network.config.decoder, 2, 16)
     steps = [ready.decode(t, memory=memory, cache=cache) for t in tokens.split([7, 1, 4], 1)]
     assert torch.allclose(torch.cat(steps, 1), wanted, **NEAR)
 

@@ -28,11 +28,10 @@ from maskwright.model.nn.mask import (
     reach,
     real,
     same_document,
-    sees_all,
     window,
 )
 from maskwright.model.nn.transformer import Transformer
-from nn.points import DECODERS, ENCODERS, PAIRS, VOCABULARY, model_of, tokens
+from nn.points import DECODERS, ENCODERS, PAIRS, VOCABULARY, model_of, sees_all, tokens
 
 ROWS, LENGTH = 2, 12
 DOCUMENTS = torch.tensor([[1] * 5 + [2] * 4 + [3] * 3, [1] * 3 + [2] * 6 + [0] * 3])

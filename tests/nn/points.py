@@ -25,10 +25,18 @@ from maskwright.model.nn.config import (
     VocabularyHead,
 )
 from maskwright.model.nn.initialise import build
+from maskwright.model.nn.mask import AttentionMask
 from maskwright.model.nn.transformer import Transformer
 
 WIDTH, VOCABULARY, LENGTH = 16, 31, 24
 LAYER_NORM, RMS = Norm(eps=1e-5), Norm(kind="rms", eps=1e-6)
+
+
+def sees_all(marked: torch.Tensor) -> AttentionMask:
+    """The mask of queries that are global tokens (B, Q): each sees every key."""
+    return AttentionMask(
+        lambda row, query, key: marked[row, query] & (key >= 0), "sees_all", marked.shape[0]
+    )
 
 
 def attention(pattern: str = "bidirectional", **fields: object) -> Attention:

@@ -19,10 +19,10 @@ from maskwright.model.nn.mask import (
     reach,
     real,
     same_document,
-    sees_all,
     visible_of,
     window,
 )
+from nn.points import sees_all
 
 DOCUMENTS = torch.tensor([[1, 1, 1, 2, 2, 2, 2, 0], [1, 1, 2, 2, 3, 3, 3, 3]], dtype=torch.int32)
 KEEP = torch.tensor([[True] * 6 + [False] * 2, [True] * 8])

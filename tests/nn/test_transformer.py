@@ -127,7 +127,7 @@ def test_a_cache_changes_nothing(name: str) -> None:
         seen = real(torch.tensor([[True] * 6, [True] * 4 + [False] * 2]))
         memory = model.encode(tokens(2, 6, seed=2), visible=seen)
         facts = {"memory": memory, "memory_visible": seen}
-    cache = KVCache.of(model.config, rows=2, capacity=12)
+    cache = KVCache.of(model.config.decoder, rows=2, capacity=12)
     whole = model.decode(ids, **facts)
     steps = [model.decode(part, cache=cache, **facts) for part in ids.split([5, 1, 1, 3, 2], 1)]
     torch.testing.assert_close(torch.cat(steps, 1), whole, atol=1e-5, rtol=1e-5)
@@ -161,7 +161,6 @@ MEMORY = torch.zeros(3, 2, WIDTH)
         ("pre-norm decoder", lambda m: m.decode(tokens(), memory=MEMORY), "decode(memory=...)"),
         ("post-norm encoder", lambda m: m.head("pairs", torch.zeros(1, WIDTH)), "heads"),
         ("pre-norm decoder", lambda m: m.pool(torch.zeros(1, WIDTH)), "pooler"),
-        ("post-norm encoder", lambda m: KVCache.of(m.config, rows=1, capacity=4), "decoder"),
     ],
 )
 def test_what_a_model_lacks_is_refused(

@@ -34,12 +34,16 @@ def seen(mask: Int[Tensor, "B K"]) -> AttentionMask:
     return visible
 
 
-class OneStack(nn.Module):
-    """The encoder, or a decoder without one, on whole texts, followed by the reader `read`."""
+class _Stacks(nn.Module):
+    """Stacks of a network, whose states `read` maps to the outputs."""
 
     def __init__(self, network: Transformer, read: nn.Module) -> None:
         super().__init__()
         self.network, self.read = network, read
+
+
+class OneStack(_Stacks):
+    """The encoder, or a decoder without one, on whole texts."""
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -50,12 +54,8 @@ class OneStack(nn.Module):
         return self.read(states, attention_mask)
 
 
-class ImageStack(nn.Module):
-    """The encoder on images, normalised pixels (B, C, H, W), followed by the reader `read`."""
-
-    def __init__(self, network: Transformer, read: nn.Module) -> None:
-        super().__init__()
-        self.network, self.read = network, read
+class ImageStack(_Stacks):
+    """The encoder on images, normalised pixels (B, C, H, W)."""
 
     def forward(self, pixel_values: Tensor) -> object:
         patches = self.network.config.tokens
@@ -67,12 +67,12 @@ class ImageStack(nn.Module):
         return self.read(states, torch.ones(states.shape[:2], dtype=torch.int64))
 
 
-class BothStacks(nn.Module):
+class BothStacks(_Stacks):
     """An encoder, and a decoder on the same text shifted by one behind the id `start`."""
 
     def __init__(self, network: Transformer, read: nn.Module, start: int) -> None:
-        super().__init__()
-        self.network, self.read, self.start = network, read, start
+        super().__init__(network, read)
+        self.start = start
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> object:
         visible = seen(attention_mask)
@@ -87,13 +87,9 @@ class BothStacks(nn.Module):
         return self.read(states, attention_mask)
 
 
-class Decoder(nn.Module):
+class Decoder(_Stacks):
     """A decoder without an encoder, after a past. The mask is for past and new positions;
     `prefix_length` is the number of initial positions of each row with bidirectional attention."""
-
-    def __init__(self, network: Transformer, read: nn.Module) -> None:
-        super().__init__()
-        self.network, self.read = network, read
 
     def forward(
         self,
@@ -114,14 +110,10 @@ class Decoder(nn.Module):
         return (*self.read(states, attention_mask), *cache.present)
 
 
-class MemoryDecoder(nn.Module):
+class MemoryDecoder(_Stacks):
     """The decoder of an encoder-decoder, after a past, without padding. The keys and values of the
     first positions of the memory may be in the past: only the rest of the memory is projected,
     which is all of it at the first step and nothing thereafter."""
-
-    def __init__(self, network: Transformer, read: nn.Module) -> None:
-        super().__init__()
-        self.network, self.read = network, read
 
     def forward(
         self,
@@ -177,12 +169,14 @@ class _GraphCache(KVCache):
 
 # ------------------------------------------------------------------------------ readers
 # Each reader maps states (B, T, D) and the mask (B, T) to a tuple of outputs.
-class States(nn.Module):
-    """The states, and the pooler output of models with a pooler."""
-
+class _Reader(nn.Module):
     def __init__(self, network: Transformer) -> None:
         super().__init__()
         self.network = network
+
+
+class States(_Reader):
+    """The states, and the pooler output of models with a pooler."""
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         if self.network.pooler is None:
@@ -190,25 +184,21 @@ class States(nn.Module):
         return states, self.network.pool(states[:, 0])
 
 
-class VocabularyScores(nn.Module):
+class VocabularyScores(_Reader):
     """Scores over the vocabulary at every position."""
-
-    def __init__(self, network: Transformer) -> None:
-        super().__init__()
-        self.network = network
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         return (self.network.logits(states),)
 
 
-class HeadScores(nn.Module):
+class HeadScores(_Reader):
     """The scores of a head: (B, L) of whole texts, (B, T, L) of tokens or (B, T) with one label,
     twice (B, T) of spans. With `last`, whole texts are represented by their last token, not by
     their first."""
 
     def __init__(self, network: Transformer, name: str, *, last: bool) -> None:
-        super().__init__()
-        self.network, self.name, self.last = network, name, last
+        super().__init__(network)
+        self.name, self.last = name, last
         self.config = next(head for head in network.config.heads if head.name == name)
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:

@@ -193,12 +193,7 @@ class EncodedExamples:
         texts = (numbers[order][:, None] * size + np.arange(size)).reshape(-1)
         rows = row_of_text.reshape(-1, size)[order].reshape(-1)
         begins = _begins(rows, self.texts.lengths[texts], width)
-        if self.places is None:
-            score_rows = numbers[order]
-            pooled = begins + (self.texts.lengths[texts] - 1 if collation.last else 0)
-            fields = {"labels": self.labels[score_rows], "pooled": pooled}
-        else:
-            score_rows, fields = self._at_places(texts, begins, self.places)
+        score_rows, fields = self._score_fields(numbers[order], texts, begins, collation)
         return self._packed(texts, rows, width, collation, fields), score_rows
 
     def without_end(self, token: int) -> EncodedExamples:
@@ -242,12 +237,7 @@ class EncodedExamples:
         lengths = self.texts.lengths[numbers]
         rows, width = np.zeros(len(numbers), np.int64), int(lengths.sum())
         begins = first_places(lengths)
-        if self.places is None:
-            score_rows = numbers
-            pooled = begins + (lengths - 1 if collation.last else 0)
-            fields = {"labels": self.labels[score_rows], "pooled": pooled}
-        else:
-            score_rows, fields = self._at_places(numbers, begins, self.places)
+        score_rows, fields = self._score_fields(numbers, numbers, begins, collation)
         return self._packed(numbers, rows, width, collation, fields), score_rows
 
     def of_answers(
@@ -353,11 +343,20 @@ class EncodedExamples:
             decoder_fields["targets"] = torch.from_numpy(decoder_texts.tokens)
         return Batch(**{**vars(batch), **decoder_fields})
 
-    def _at_places(
-        self, texts: NDArray[np.int64], begins: NDArray[np.int64], predicted: Sequences
+    def _score_fields(
+        self,
+        numbers: NDArray[np.int64],
+        texts: NDArray[np.int64],
+        begins: NDArray[np.int64],
+        collation: Collation,
     ) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
-        """Return the indices of the places of `texts`, which begin at the flat positions `begins`,
-        and the fields of a batch that refer to them."""
+        """Return what scores are of: the examples `numbers`, or the indices of the places of
+        `texts`, which begin at the flat positions `begins`; and the fields of a batch that refer to
+        them."""
+        predicted = self.places
+        if predicted is None:
+            pooled = begins + (self.texts.lengths[texts] - 1 if collation.last else 0)
+            return numbers, {"labels": self.labels[numbers], "pooled": pooled}
         counts = predicted.lengths[texts]
         score_rows = _members(predicted, texts)
         index = np.repeat(begins, counts) + predicted.tokens[score_rows]

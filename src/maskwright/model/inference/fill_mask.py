@@ -32,6 +32,7 @@ from maskwright.model.inference.text_generation import (
     TextWithGaps,
     gapped,
     non_text_ids,
+    require_length,
     require_room,
     spans,
 )
@@ -176,7 +177,8 @@ def encoded(
     pieces = _pieces(words, mask_token, text)
     ids = _joined(pieces, words.mask)
     if not windows:
-        _require_room(config, text, len(words.frame(ids)[0]))
+        count, remedy = len(words.frame(ids)[0]), "shorten the text around the hole"
+        require_length(text, count, config.longest, remedy)
     return TextWithMasks(text, pieces, list(_windows(words, ids, config.longest)))
 
 
@@ -310,18 +312,6 @@ def _joined(pieces: Sequence[Sequence[int]], sign: int) -> list[int]:
     for piece in pieces[1:]:
         ids += [sign, *piece]
     return ids
-
-
-def _require_room(config: TransformerConfig, text: str, count: int) -> None:
-    longest = config.longest
-    if longest is not None and count > longest:
-        raise UsageError(
-            "the text is longer than the model reads",
-            where=text[:60],
-            found=f"{count} tokens",
-            wanted=f"at most {longest}",
-            do="shorten the text around the hole",
-        )
 
 
 def _scores(

@@ -135,7 +135,7 @@ class GrowingRows:
         layers = self.stack.layers
         fronts = [layer.attention.front(len(contexts), n) for n, layer in enumerate(layers)]
         self.front = 0 if fronts[0] is None else fronts[0].shape[3]
-        self.cache = KVCache.of_stack(
+        self.cache = KVCache.of(
             self.stack.config,
             len(contexts),
             self.front + capacity,

@@ -166,7 +166,8 @@ class PreparedStack:
         start = 0 if cache is None else cache.length
         x = self.module.embeddings(vectors, positions, segments, start).to(self.dtype)
         count = x.shape[1]
-        contexts = self._contexts(x, visible, prefix, positions, start, trace, global_tokens)
+        facts_of_sight = (visible, prefix, positions, start, x, trace, global_tokens)
+        contexts = [self.module._sight(kind, *facts_of_sight) for kind in self.attentions]
         memory_context = None
         if memory is not None:
             facts = bidirectional if memory_visible is None else memory_visible
@@ -199,19 +200,6 @@ class PreparedStack:
             return selection.pick(x)
         return x if at is None else x.reshape(-1, x.shape[-1]).index_select(0, at)
 
-    def _contexts(
-        self,
-        x: Tensor,
-        visible: AttentionMask | None,
-        prefix: Tensor | None,
-        positions: Tensor | None,
-        start: int,
-        trace: Trace | None,
-        global_tokens: Tensor | None,
-    ) -> list[AttentionContext]:
-        facts = (visible, prefix, positions, start, x, trace, global_tokens)
-        return [self.module._sight(attention, *facts) for attention in self.attentions]
-
     def ragged(
         self,
         vectors: Tensor,
@@ -222,14 +210,7 @@ class PreparedStack:
     ) -> Tensor:
         """Return hidden states (N, D) of concatenated rows (N, E); with `position`, those of that
         position of each row (R, D)."""
-        x = torch.cat(
-            [
-                self.module.embeddings(group_vectors, None, kind).flatten(0, 1)
-                for group_vectors, kind in zip(
-                    cut(vectors, groups), cut(segments, groups), strict=True
-                )
-            ]
-        ).to(self.dtype)
+        x = self.embedded(vectors, segments, groups)
         contexts = self.contexts(x, groups, global_tokens)
         for number, layer in enumerate(self.layers):
             at = position if number == len(self.layers) - 1 else None
@@ -237,6 +218,14 @@ class PreparedStack:
         if position is not None and not self.layers:
             x = x[places_of(groups, position, x.device)]
         return x if self.final_norm is None else self.final_norm(x)
+
+    def embedded(
+        self, vectors: Tensor, segments: Tensor | None, groups: Sequence[RowGroup]
+    ) -> Tensor:
+        """Return the input (N, D) of the first layer for concatenated rows (N, E)."""
+        rows = zip(cut(vectors, groups), cut(segments, groups), strict=True)
+        embed = self.module.embeddings
+        return torch.cat([embed(x, None, kind).flatten(0, 1) for x, kind in rows]).to(self.dtype)
 
     def contexts(
         self,
@@ -248,7 +237,10 @@ class PreparedStack:
         with the `global_tokens` of each group."""
         marks = [None] * len(groups) if global_tokens is None else global_tokens
         by_group = [
-            self._contexts(group, None, None, None, 0, None, marked)
+            [
+                self.module._sight(kind, None, None, None, 0, group, None, marked)
+                for kind in self.attentions
+            ]
             for group, marked in zip(cut(x, groups), marks, strict=True)
         ]
         return [
@@ -440,15 +432,8 @@ class Prepared:
         **facts: Any,
     ) -> Tensor:
         """As `Transformer.decode`, with its arguments; a `cache` has this network's `dtype`."""
-        if self.decoder is None or self.config.decoder is None:
-            raise ConfigError("this model has no decoder", where="decoder", do="use encode")
-        crosses = any(b.cross_attention is not None for b in self.config.decoder.attention_blocks)
-        if crosses != (memory is not None):
-            raise ConfigError(
-                "a decoder with cross-attention needs a memory, and only such a decoder",
-                where="decode(memory=...)",
-                found="no memory" if memory is None else "a memory",
-            )
+        self.network.require_decoder(with_memory=memory is not None)
+        assert self.decoder is not None
         facts["memory"] = None if memory is None else memory.to(self.dtype)
         return self.decoder(self.network.token_vectors(tokens), **facts)
 

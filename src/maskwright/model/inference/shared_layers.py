@@ -33,7 +33,7 @@ from maskwright.model.inference.blocks import (
     Product,
     finished,
 )
-from maskwright.model.inference.prepared import Place, Prepared, PreparedStack, cut, read_layer
+from maskwright.model.inference.prepared import Place, Prepared, PreparedStack, read_layer
 from maskwright.text.store.rows import spread
 
 Key = tuple[object, ...]
@@ -126,14 +126,8 @@ class SharedLayers:
         ):
             vectors = self.networks[member].network.token_vectors(tokens[None, span])[0]
             kinds = None if segments is None else segments[span]
-            embed = self.stacks[member].module.embeddings
-            embedded += [
-                embed(group_vectors, None, kind).flatten(0, 1)
-                for group_vectors, kind in zip(
-                    cut(vectors, groups), cut(kinds, groups), strict=True
-                )
-            ]
-        return torch.cat(embedded).to(self.stacks[0].dtype)
+            embedded.append(self.stacks[member].embedded(vectors, kinds, groups))
+        return torch.cat(embedded)
 
 
 class SharedEngine:

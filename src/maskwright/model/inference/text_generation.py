@@ -354,11 +354,16 @@ def non_text_ids(model: Model) -> set[int]:
 def require_room(model: Model, ids: Sequence[int], text: str, do: str) -> None:
     """Raise a `UsageError` if the ids exceed the model's context."""
     longest = model.config.longest if model.num_stacks == 2 else trained_length(model.config)
-    if longest is not None and len(ids) > longest:
+    require_length(text, len(ids), longest, do)
+
+
+def require_length(text: str, count: int, longest: int | None, do: str) -> None:
+    """Raise a `UsageError` if a text has more than `longest` tokens; None: there is no limit."""
+    if longest is not None and count > longest:
         raise UsageError(
             "the text is longer than the model reads",
             where=text[:60],
-            found=f"{len(ids)} tokens",
+            found=f"{count} tokens",
             wanted=f"at most {longest}",
             do=do,
         )

@@ -1,7 +1,7 @@
 """Attention, and the keys and values that it keeps.
 
 The cache holds keys and values that were computed before, in buffers of a fixed capacity.
-`KVCache.of(config, rows, capacity)` allocates once; each `decode(..., cache=cache)` writes the new
+`KVCache.of(stack, rows, capacity)` allocates once; each `decode(..., cache=cache)` writes the new
 positions behind the old ones and reads all of them as a view, without copying. What the encoder's
 memory gives to cross-attention is computed on the first step and kept. Rows leave, or take each
 other's places, within the same buffers.
@@ -32,9 +32,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from maskwright.base.errors import ConfigError, DataError
+from maskwright.base.errors import DataError
 from maskwright.model.nn.block_sparse import BlockSight
-from maskwright.model.nn.config import Attention, Stack, TransformerConfig
+from maskwright.model.nn.config import Attention, Stack
 from maskwright.model.nn.kernels.dropout import dropout as drop
 from maskwright.model.nn.kernels.dropout import dropped_product, softmax
 from maskwright.model.nn.kernels.linear import Linear, scaled_product
@@ -61,21 +61,6 @@ class KVCache:
 
     @classmethod
     def of(
-        cls,
-        config: TransformerConfig,
-        rows: int,
-        capacity: int,
-        *,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str = "cpu",
-    ) -> KVCache:
-        """Empty buffers for `config.decoder`."""
-        if config.decoder is None:
-            raise ConfigError("only a decoder has a cache", where="decoder", found=None)
-        return cls.of_stack(config.decoder, rows, capacity, dtype=dtype, device=device)
-
-    @classmethod
-    def of_stack(
         cls,
         stack: Stack,
         rows: int,

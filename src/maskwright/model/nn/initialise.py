@@ -25,7 +25,7 @@ from maskwright.model.nn.attention import AttentionModule
 from maskwright.model.nn.characters import SpelledVectors
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.recurrent import LSTMCells
-from maskwright.model.nn.stack import LayerMix, StackModule
+from maskwright.model.nn.stack import LayerMix
 from maskwright.model.nn.transformer import HeadModule, Transformer, VocabularyHeadModule
 
 Distribution = Literal["truncated", "normal", "fan_in", "uniform"]
@@ -95,7 +95,7 @@ def initialise(
     draw = _Draw(distribution, deviation, generator)
     shrink = _branch_ends(model) if scaled_residual else {}
     spread = _query_widths(model)
-    tables = {id(stack.relative) for stack in _stacks(model)}
+    tables = {id(stack.relative) for stack in (model.encoder, model.decoder) if stack is not None}
     for name, module in sorted(model.named_modules()):
         if isinstance(module, SpelledVectors):
             numbers = range(module.config.vocabulary)  # until a tokenizer says what stands there
@@ -177,10 +177,6 @@ class _Draw:
             drawn[far] = again
             far = far[again.abs() > 2]
         weight.copy_(drawn.mul_(deviation).view(weight.shape))
-
-
-def _stacks(model: Transformer) -> list[StackModule]:
-    return [stack for stack in (model.encoder, model.decoder) if stack is not None]
 
 
 def _branch_ends(model: Transformer) -> dict[str, float]:

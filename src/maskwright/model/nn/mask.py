@@ -270,13 +270,6 @@ def window(num_before: int, num_after: int) -> AttentionMask:
     )
 
 
-def sees_all(marked: Bool[Tensor, "B Q"]) -> AttentionMask:
-    """The query is a global token, which sees every key."""
-    return AttentionMask(
-        lambda row, query, key: marked[row, query] & (key >= 0), "sees_all", marked.shape[0]
-    )
-
-
 def same_document(
     documents: Int[Tensor, "B Q"], keys: Int[Tensor, "B K"] | None = None
 ) -> AttentionMask:
@@ -328,7 +321,7 @@ def pattern(
     marked: Bool[Tensor, "B K"] | None = None,
 ) -> AttentionMask:
     """The pattern that a config's `Attention` names, with its window and the `marked` global
-    tokens as keys; as queries, these see all (`sees_all`)."""
+    tokens as keys; as queries, these see all."""
     mask = causal if name == "causal" else bidirectional
     mask = mask if limits is None else mask & window(*limits)
     return mask if marked is None else mask.with_global_keys(marked)

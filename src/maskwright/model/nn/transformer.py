@@ -24,6 +24,7 @@ et al. 2019, arXiv:1910.10781).
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -400,15 +401,8 @@ class Transformer(nn.Module):
             cache: what was decoded before; `tokens` are then the positions that follow, and
                 `visible` speaks of all positions, old and new.
         """
-        if self.decoder is None or self.config.decoder is None:
-            raise ConfigError("this model has no decoder", where="decoder", do="use encode")
-        crosses = any(b.cross_attention is not None for b in self.config.decoder.attention_blocks)
-        if crosses != (memory is not None):
-            raise ConfigError(
-                "a decoder with cross-attention needs a memory, and only such a decoder",
-                where="decode(memory=...)",
-                found="no memory" if memory is None else "a memory",
-            )
+        self.require_decoder(with_memory=memory is not None)
+        assert self.decoder is not None
         return self.decoder(
             self.token_vectors(tokens),
             positions=positions,
@@ -421,6 +415,22 @@ class Transformer(nn.Module):
             trace=trace,
             at=at,
         )
+
+    def require_decoder(self, *, with_memory: bool) -> None:
+        """Check that there is a decoder, and that it reads a memory if, and only if, it gets one.
+
+        Raises:
+            ConfigError: it is not so.
+        """
+        if self.config.decoder is None:
+            raise ConfigError("this model has no decoder", where="decoder", do="use encode")
+        crosses = any(b.cross_attention is not None for b in self.config.decoder.attention_blocks)
+        if crosses != with_memory:
+            raise ConfigError(
+                "a decoder with cross-attention needs a memory, and only such a decoder",
+                where="decode(memory=...)",
+                found="a memory" if with_memory else "no memory",
+            )
 
     @torch.no_grad()
     def word_vectors(self, count: int) -> Float[Tensor, "V W"]:
@@ -528,33 +538,14 @@ class Transformer(nn.Module):
         return head(hidden if texts is None else head.together(hidden, texts, pooling))
 
     # -------------------------------------------------------------------------------- looking in
-    def hidden_states(
-        self,
-        tokens: TokensOrVectors,
-        *,
-        positions: Int[Tensor, "#B T"] | None = None,
-        segments: Int[Tensor, "B T"] | None = None,
-        visible: AttentionMask | None = None,
-        memory: Float[Tensor, "B S D"] | None = None,
-        memory_visible: AttentionMask | None = None,
-    ) -> list[Float[Tensor, "B T D"]]:
+    def hidden_states(self, tokens: TokensOrVectors, **facts: Any) -> list[Float[Tensor, "B T D"]]:
         """The embeddings' output and each layer's, the last after the final norm; of the decoder
-        where there is a memory or no encoder, else of the encoder."""
+        where there is a `memory` or no encoder, else of the encoder. `facts` are further arguments
+        of `decode` or `encode`."""
         trace = Trace()
-        if memory is not None or self.encoder is None:
-            self.decode(
-                tokens,
-                positions=positions,
-                segments=segments,
-                visible=visible,
-                memory=memory,
-                memory_visible=memory_visible,
-                trace=trace,
-            )
-        else:
-            self.encode(
-                tokens, positions=positions, segments=segments, visible=visible, trace=trace
-            )
+        reads_memory = facts.get("memory") is not None
+        states_of = self.decode if reads_memory or self.encoder is None else self.encode
+        states_of(tokens, trace=trace, **facts)
         return trace.hidden
 
     @property

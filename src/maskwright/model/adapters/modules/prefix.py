@@ -82,12 +82,8 @@ class PrefixKV(AdapterModule):
         assert isinstance(module, AttentionModule)
         return PrefixHandle(module, self)
 
-    def values(self) -> Float[Tensor, "layers 2 P inner"]:
-        """Return the keys and values of all layers."""
-        return self.prefix if self.maker is None else self.maker() @ self.last.mT
-
     def of_layer(self, index: int) -> Float[Tensor, "2 P inner"]:
-        """Return the keys and values of the layer at `index` only."""
+        """Return the keys and values of the layer at `index`."""
         return self.prefix[index] if self.maker is None else self.maker() @ self.last[index].mT
 
     def before(

@@ -124,9 +124,9 @@ class Objective(nn.Module, abc.ABC):
     def forward(self, batch: Batch) -> Loss:
         """Compute the sum over this batch of each part of the loss."""
 
-    @abc.abstractmethod
     def target_states(self, batch: Batch) -> Tensor:
         """Return the hidden states (N, D) from which the targets are predicted."""
+        return encode_targets(self.product, batch)
 
     def work(self, batch: Batch) -> list[NetworkWork]:
         """Return the work of each network on `batch`."""
@@ -170,9 +170,6 @@ class TokenPrediction(Objective):
         """Compute the part from the hidden states (N, D) at the targets."""
         assert batch.targets is not None
         return Part(token_loss(self.product, states, batch.targets))
-
-    def target_states(self, batch: Batch) -> Tensor:
-        return encode_targets(self.product, batch)
 
 
 @dataclass(frozen=True, kw_only=True)

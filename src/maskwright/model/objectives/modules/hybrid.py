@@ -19,7 +19,6 @@ from maskwright.model.objectives.base.objective import (
     Objective,
     Part,
     Vocabulary,
-    encode_targets,
 )
 from maskwright.model.objectives.hybrid import SPEC, Options
 from maskwright.model.objectives.modules.masked import Masked
@@ -87,9 +86,6 @@ class Hybrid(Objective):
     def sorts(self, batch: Batch) -> dict[str, Tensor]:
         causal = _is_causal(batch)
         return {"masked": ~causal, "causal": causal}
-
-    def target_states(self, batch: Batch) -> Tensor:
-        return encode_targets(self.product, batch)
 
 
 def _is_causal(batch: Batch) -> Tensor:

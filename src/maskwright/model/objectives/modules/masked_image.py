@@ -18,7 +18,6 @@ from maskwright.model.objectives.base.objective import (
     Objective,
     Part,
     Vocabulary,
-    encode_targets,
 )
 from maskwright.model.objectives.masked_image import Options
 from maskwright.text.images.processor import ImageProcessor
@@ -71,9 +70,6 @@ class MaskedImage(Objective):
         assert batch.targets is not None
         predicted = self.target_scores(self.target_states(batch))
         return Loss({self.name: Part((predicted.float() - batch.targets).abs().sum())})
-
-    def target_states(self, batch: Batch) -> Tensor:
-        return encode_targets(self.product, batch)
 
     def target_scores(self, states: Tensor) -> Tensor:
         return self.product.head(self.head, states)
