@@ -23,7 +23,6 @@ from maskwright.base.terminal import Say, printer, shell_word
 from maskwright.model.batch import Batch
 from maskwright.model.inference.prepared import prepare
 from maskwright.model.nn.config import Patches
-from maskwright.model.opening import folders
 from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model
 from maskwright.text.corpus.files import Paths
@@ -119,7 +118,7 @@ def attention(
     num_layers, num_heads = head_measures.means["entropy"].shape
     return write(
         out,
-        subject,
+        subject.path,
         "attention.html",
         _results_json(head_measures, relations, num_skipped),
         say,
@@ -272,9 +271,12 @@ def _report_on_image(opened: Model, out: Path, image: str, say: Say) -> Path:
         for layer, head in shown
     ]
     figures = {"image": image, "heads": maps.tolist(), "rollout": flow.tolist()}
-    page = document.render(
+    return write(
+        out,
+        opened.path,
         "image_attention.html",
-        name=folders.called(opened.path),
+        figures,
+        say,
         kind="What heads look at",
         verdict=f"What the position of {Path(image).name} looks at",
         tiles=[
@@ -287,8 +289,6 @@ def _report_on_image(opened: Model, out: Path, image: str, say: Say) -> Path:
         heads=pictures,
         left_out=len(names) - len(shown),
     )
-    document.publish(out, document.NAME, figures, page, say)
-    return out / document.PAGE
 
 
 def rollout(weights: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -27,11 +27,11 @@ BY_LAYER = partial(Chart, across="layer", say="{:.2f}".format, width=560, height
 
 
 def write(
-    out: Path, subject: ProbedModel, template: str, figures: dict[str, Any], say: Say, **shown: Any
+    out: Path, model: Path, template: str, figures: dict[str, Any], say: Say, **shown: Any
 ) -> Path:
-    """Write `figures` as JSON, and the page rendered from `template` with the variables `shown`,
-    to `out`. Returns the path of the page."""
-    page = document.render(template, name=folders.called(subject.path), **shown)
+    """Write `figures` as JSON, and the page of the `model` rendered from `template` with the
+    variables `shown`, to `out`. Returns the path of the page."""
+    page = document.render(template, name=folders.called(model), **shown)
     document.publish(out, document.NAME, figures, page, say)
     return out / document.PAGE
 
@@ -85,7 +85,7 @@ def show_layers(subject: ProbedModel, out: Path, probed: layers.LayerProbe, say:
     by_layer = BY_LAYER(title, lines, list(probed.baselines.items()), marks=marks)
     return write(
         out,
-        subject,
+        subject.path,
         "probe.html",
         {**plain(probed), "selectivity": selectivity, "gravity": probed.gravity},
         say,
@@ -166,7 +166,7 @@ def show_pooling(
     by_layer = BY_LAYER(title, lines, [("TF-IDF", compared.words)], marks=marks)
     return write(
         out,
-        subject,
+        subject.path,
         "probe.html",
         plain(compared),
         say,
@@ -231,7 +231,7 @@ def show_senses(
     )
     return write(
         out,
-        subject,
+        subject.path,
         "probe.html",
         plain(senses),
         say,

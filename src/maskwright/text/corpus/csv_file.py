@@ -119,17 +119,12 @@ def mutilated(file: str, first_line: int, last_line: int, gap: int) -> DataError
 
 
 def broken(
-    error: csv.Error,
-    file: str,
-    first_line: int,
-    last_line: int,
-    limit: int,
-    raw: str,
-    separator: str,
+    error: csv.Error, file: str, lines: tuple[int, int], limit: int, raw: str, separator: str
 ) -> DataError:
-    """Convert an error of Python's csv parser; `raw` is the text of the row."""
-    message = str(error)
-    lines = f"the row of lines {first_line} to {last_line}: " if last_line > first_line else ""
+    """Convert an error of Python's csv parser for the row of these first and last `lines`; `raw` is
+    its text."""
+    (first_line, last_line), message = lines, str(error)
+    where = f"the row of lines {first_line} to {last_line}: " if last_line > first_line else ""
     quotes = BACKSLASH if escaped(raw, separator) else f"correct the row, {PLAIN_QUOTES}"
     if "field limit" in message:
         return DataError(
@@ -160,7 +155,7 @@ def broken(
     return DataError(
         "a quote is in the wrong place",
         where=line_in(file, last_line),
-        found=f"{lines}{message}",
+        found=f"{where}{message}",
         wanted='"…" around a whole field, a quote inside it doubled',
         do=f"{quotes}, {OR_SKIP}",
     )
@@ -482,15 +477,8 @@ def _parse_rows(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[Parsed]
                 fault = error.fault
                 reader, lines_fed = _reader(feed, source, ledger), feed.fed
             else:
-                fault = broken(
-                    error,
-                    source.shown,
-                    line,
-                    last_line,
-                    limit,
-                    feed.raw(line, last_line),
-                    separator_of(source, ledger),
-                )
+                raw, separator = feed.raw(line, last_line), separator_of(source, ledger)
+                fault = broken(error, source.shown, (line, last_line), limit, raw, separator)
             ledger.reject(
                 fault,
                 file=source.shown,

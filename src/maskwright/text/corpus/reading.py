@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, TextIO
 
 from maskwright.base.errors import ConfigError, DataError, Finding, OutputError, StorageError, near
@@ -437,12 +436,7 @@ class Ledger:
                 ) from error
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._rejects = None
         self._open.close()  # also after an error, which often says to look at the list
 
@@ -533,11 +527,7 @@ class Ledger:
             )
 
 
-def line_in(file: str, line: int, offset: int | None = None, column: object = None) -> str:
+def line_in(file: str, line: int, offset: int | None = None) -> str:
     """Return the `where` of an error, such as `notes.txt, line 12, byte 340`."""
     where = f"{file}, line {line}"
-    if offset is not None:
-        where += f", byte {offset}"
-    if column is not None:
-        where += f", column {column}"
-    return where
+    return where if offset is None else f"{where}, byte {offset}"

@@ -11,9 +11,10 @@ Values of several tokenizers are only comparable on the same documents.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import islice
 
 from maskwright.base.errors import Finding
@@ -83,14 +84,7 @@ class TokenCounts:
     unknown: int
 
     def __add__(self, other: TokenCounts) -> TokenCounts:
-        return TokenCounts(
-            self.documents + other.documents,
-            self.bytes + other.bytes,
-            self.words + other.words,
-            self.tokens + other.tokens,
-            self.letters + other.letters,
-            self.unknown + other.unknown,
-        )
+        return TokenCounts(*map(operator.add, astuple(self), astuple(other)))
 
     @property
     def fertility(self) -> float:

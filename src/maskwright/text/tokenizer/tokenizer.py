@@ -124,6 +124,9 @@ class Tokenizer:
         special_ids: ids that text never gives, and that of the unknown token.
         starts_word, ends_word: bool by id; a word begins at a token that starts one, and after a
             token that ends one (`words.py`).
+        emitted: the id for unknown text, None if there is none.
+        alphabet: the characters that a text may have, of a byte vocabulary the signs of bytes; None
+            if any text can be encoded.
         fingerprint: SHA-256 of the canonical `tokenizer.json`.
         learned_from: how much text it was trained on, where it was trained in this process.
     """
@@ -166,8 +169,8 @@ class Tokenizer:
             self.vocabulary, marks_of(self._plain, self.kind), self.special_ids, self.unknown
         )
         emitted = unknown_of(self._plain["model"], checked.tokens)
-        self._emitted = None if emitted is None else self._numbers[emitted]
-        self._alphabet = self._closed_alphabet()
+        self.emitted = None if emitted is None else self._numbers[emitted]
+        self.alphabet = self._closed_alphabet()
         self._counts: UnknownText | None = None
 
     def _name_roles(self, checked: CheckedFile, settings: Sequence[dict[str, Any]]) -> None:
@@ -195,10 +198,10 @@ class Tokenizer:
         special = [self.vocabulary[i] for i in self.special_ids]
         self.sentinels = tuple(self._numbers[token] for token in roles.sentinels(special))
 
-    def _closed_alphabet(self) -> set[str] | None:
+    def _closed_alphabet(self) -> frozenset[str] | None:
         """Return the characters of a vocabulary that drops others silently; None for a vocabulary
         with an unknown token or all bytes."""
-        if self._emitted is not None or self.kind == "wordpiece":
+        if self.emitted is not None or self.kind == "wordpiece":
             return None
         ordinary = [t for i, t in enumerate(self.vocabulary) if i not in self.special_ids]
         model = self._plain["model"]
@@ -206,8 +209,8 @@ class Tokenizer:
             return None
         affixed = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
         if affixed or self.kind == "unigram":
-            return set().union(*ordinary)
-        single_characters = {token for token in ordinary if len(token) == 1}
+            return frozenset().union(*ordinary)
+        single_characters = frozenset(token for token in ordinary if len(token) == 1)
         return (
             None
             if self.kind == "byte-bpe" and byte_alphabet().keys() <= single_characters
@@ -305,17 +308,6 @@ class Tokenizer:
         return copy.deepcopy(self._plain)
 
     # -------------------------------------------------------------------------- what is unknown
-    @property
-    def alphabet(self) -> frozenset[str] | None:
-        """The characters that a text may have, of a byte vocabulary the signs of bytes; None if any
-        text can be encoded."""
-        return None if self._alphabet is None else frozenset(self._alphabet)
-
-    @property
-    def emitted(self) -> int | None:
-        """The id for unknown text, None if there is none."""
-        return self._emitted
-
     def counting(self) -> tuple[Tokenizer, UnknownText]:
         """Return a copy of the tokenizer, and its counts of unknown text, which it updates."""
         counting_tokenizer = copy.copy(self)
@@ -382,14 +374,14 @@ class Tokenizer:
         if self._counts is None:
             return
         self._counts.add_special(texts)
-        has_unknown = [self._emitted is not None and bool((i == self._emitted).any()) for i in ids]
+        has_unknown = [self.emitted is not None and bool((i == self.emitted).any()) for i in ids]
         pairs = list(zip(texts, has_unknown, strict=True))
         self._counts.add_known([text for text, unknown in pairs if not unknown])
         unsure = [text for text, unknown in pairs if unknown and self._counts.wants(text)]
         encodings = itertools.chain.from_iterable(backend.encodings(self._backend, unsure, True))
         for text, encoding in zip(unsure, encodings, strict=True):
             spans = zip(encoding.ids, encoding.offsets, strict=True)
-            self._counts.add(text, [span for i, span in spans if i == self._emitted])
+            self._counts.add(text, [span for i, span in spans if i == self.emitted])
 
     def words(self, text: str) -> list[str]:
         """Return the words of the normalised text, which are tokenized one by one."""
@@ -418,16 +410,16 @@ class Tokenizer:
 
     def _require_known(self, texts: Sequence[str]) -> None:
         """Raise an `IncompatibleError` if a text has characters that would be dropped silently."""
-        if self._alphabet is None:
+        if self.alphabet is None:
             return
         for number, text in enumerate(texts):
             with backend.unicode_errors([text], number):
                 letters = set(self.normalise(text))
             if self.kind == "byte-bpe":
-                missing = {c for c in letters if not self._alphabet.issuperset(spell_bytes(c))}
+                missing = {c for c in letters if not self.alphabet.issuperset(spell_bytes(c))}
             else:
                 spaces = self.kind == "character"
-                missing = {c for c in letters - self._alphabet if spaces or not c.isspace()}
+                missing = {c for c in letters - self.alphabet if spaces or not c.isspace()}
             if missing:
                 raise IncompatibleError(
                     "characters that the vocabulary does not have, and no unknown token for them",

@@ -14,7 +14,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import IO, Protocol
 from zlib import crc32
 
@@ -87,12 +86,7 @@ class Sample:
     def __enter__(self) -> Sample:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for file in self._shelves.values():
             file.close()
         self._shelves.clear()
