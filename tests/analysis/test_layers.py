@@ -264,7 +264,7 @@ def test_the_command_of_texts_that_begin_alike(model: Path, tmp_path: Path) -> N
     (tmp_path / "texts.csv").write_text("\n".join(classes) + "\n")
     page = probe(model, tmp_path / "texts", data=tmp_path / "texts.csv", items=100, stream=said)
     text = page.read_text()
-    assert "as 100% of the texts begin with “the”" in text and "nan" not in text
+    assert "as 100 % of the texts begin with “the”" in text and "nan" not in text
     found = json.loads((tmp_path / "texts" / "results.json").read_text())
     assert found["selectivity"] == [None] * 3 and found["control"][0]["value"] is None
 

@@ -33,6 +33,8 @@ from maskwright.learn.finetune.command import FINETUNE_KEYWORDS, finetune_recipe
 from maskwright.learn.finetune.recipe import FinetuneRecipe
 from maskwright.learn.finetune.result import FinetuneResult
 from maskwright.text.corpus.in_memory import as_files, column_names, column_values, rows_of
+from maskwright.text.tables.labelled_texts import PAIR, TEXT
+from maskwright.text.tables.shapes import shape_for
 
 LABEL = "label"
 # Settings of files, and of what is no estimator.
@@ -106,14 +108,15 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         labelled = [{**row, LABEL: names[n]} for row, n in zip(rows, numbers, strict=True)]
         settings = {name: getattr(self, name) for name in PARAMETERS}
         settings = {name: value for name, value in settings.items() if value is not None}
-        pair = "pair-" if "second" in rows[0] else ""
+        shape = shape_for(PAIR if "second" in rows[0] else TEXT, "classes")
+        assert shape is not None
         folder = tempfile.mkdtemp(prefix="maskwright-fit-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         out, results = Path(folder) / "result", list[FinetuneResult]()
         with as_files(labelled, "X") as path:
             recipe = FinetuneRecipe(
                 **{"model": str(Path(self.model)), "data": str(path), **settings},
-                task=f"{pair}classification",
+                task=shape.name,
             )
             stream = sys.stdout if self.verbose else io.StringIO()
             path = finetune_recipe(recipe, out, stream=stream, on_result=results.append)
