@@ -3,7 +3,7 @@
 The network, the objective and the optimizer are the recipe's own; rows come from a sample of its
 text. If a whole microbatch takes too long, fewer rows are computed and the time is scaled by
 tokens; phases of other lengths are scaled by their operations. Memory is what weights and
-activations need by their sizes, with factors fitted to the peaks of twelve recorded runs (14 %).
+activations need by their sizes, with factors fitted to the peaks of recorded runs (docs/plan.md).
 """
 
 from __future__ import annotations
