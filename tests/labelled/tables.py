@@ -15,6 +15,7 @@ from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.layout import Dataset, Task
 from maskwright.text.tables.prepare import build
+from maskwright.text.tables.reading_options import TableReadingOptions
 from maskwright.text.tables.rows import Row, Table
 from maskwright.text.tables.survey import survey
 
@@ -65,7 +66,7 @@ def write_parquet(
 
 def understood(table: Table, **choices: Any) -> tuple[Task, Dataset]:
     task = infer(table)
-    return task, build(table, task, **choices)
+    return task, build(table, task, read=TableReadingOptions(**choices))
 
 
 def sizes(table: Table | Dataset) -> dict[str, int]:
@@ -84,7 +85,7 @@ def finding_names(examples: Dataset) -> set[str]:
 
 def loaded(path: Path, **choices: Any) -> Dataset:
     table = load(path)
-    return build(table, infer(table), **choices)
+    return build(table, infer(table), read=TableReadingOptions(**choices))
 
 
 def refusal(kind: type[MaskwrightError], act: Callable[[], object]) -> MaskwrightError:

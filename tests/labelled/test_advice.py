@@ -59,7 +59,7 @@ def follow(
     for role, name in columns:
         roles.setdefault(role, []).append(name)
     try:
-        return prepare(path, columns=roles or None, task=task, **vars(how_read(read))), []
+        return prepare(path, columns=roles or None, task=task, read=how_read(read)), []
     except MaskwrightError as error:
         met = [f"{error.what}: {error.do}"]
     if len(read) + len(columns) + (task is not None) > 5:

@@ -16,6 +16,7 @@ from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build, prepare
+from maskwright.text.tables.reading_options import TableReadingOptions, how_read
 from maskwright.text.tables.rows import Table
 from maskwright.text.tables.shapes import shapes
 from maskwright.text.tables.splits import split_dataset
@@ -69,7 +70,7 @@ def understand(table: Table, reading: ReadingOptions, kind: str | None) -> str:
     """What became of the table: its task, or the first words of the refusal."""
     try:
         task = infer(table, task=kind)
-        examples = build(table, task, reading=reading)
+        examples = build(table, task, read=TableReadingOptions(reading))
         assert survey(examples).tables()
     except MaskwrightError as error:
         assert error.what and (error.found is not None or error.wanted)
@@ -133,7 +134,7 @@ ANSWERS = st.fixed_dictionaries(
 def test_a_translation_that_the_first_row_lacks(tmp_path: Path) -> None:
     rows = [{"id": n, "translation": {"en": f"word {n}", "de": f"Wort {n}"}} for n in range(30)]
     path = write_rows(tmp_path / "rows.jsonl", [{"id": 99}, *rows])
-    made = prepare(path, reading=ReadingOptions(on_bad="skip", max_bad_fraction=0.5))
+    made = prepare(path, read=how_read(["on_bad=skip", "max_bad_fraction=0.5"]))
     assert made.task.name == "sequence-to-sequence" and len(made.dropped) == 1
 
 
@@ -149,11 +150,11 @@ def test_names_of_classes_in_another_encoding(tmp_path: Path) -> None:
 def test_what_only_running_text_is_read_by(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "r.jsonl", [{"text": f"a {n}", "label": n % 2} for n in range(30)])
     with pytest.raises(UsageError, match="--column ROLE=NAME"):
-        prepare(path, reading=ReadingOptions(column="body"))
+        prepare(path, read=how_read("column=body"))
 
 
 def test_a_missing_label_is_the_same_number_however_it_is_written() -> None:
     labels = ("0.0", "1.0", "-1.0")
     table = table_of(*({"text": f"a {n}", "label": labels[n % 3]} for n in range(60)))
-    made = build(table, infer(table, no_label="-1"), no_label="-1")
+    made = build(table, infer(table, no_label="-1"), read=how_read("no_label=-1"))
     assert made.labels.names == ("0", "1") and made.unlabelled == 20

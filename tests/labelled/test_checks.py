@@ -19,6 +19,7 @@ from maskwright.text.tables.infer import infer
 from maskwright.text.tables.labels import learn
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import build
+from maskwright.text.tables.reading_options import TableReadingOptions
 from maskwright.text.tables.rows import Table
 
 Row = dict[str, Any]
@@ -165,8 +166,8 @@ every = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 def made(case: Case, no_label: str | None = None, /, **parts: list[Row]) -> Dataset:
-    table = table_of(**parts)
-    return build(table, infer(table, None, case.task, no_label), no_label=no_label)
+    table, read = table_of(**parts), TableReadingOptions(no_label=no_label)
+    return build(table, infer(table, None, case.task, no_label), read=read)
 
 
 def names(case: Case, no_label: str | None = None, /, **parts: list[Row]) -> set[str]:
@@ -314,7 +315,7 @@ def test_one_value_in_two_spellings_is_refused_or_joined(
     table = of_labels(labels)
     error = refusal(DataError, lambda: build(table, infer(table)))
     assert "column 'label'" in str(error.where) and "fold_labels=true" in str(error.do)
-    examples = build(table, infer(table), fold_labels=True)
+    examples = build(table, infer(table), read=TableReadingOptions(fold_labels=True))
     assert examples.labels.names == joined and "labels-joined" in finding_names(examples)
 
 
@@ -375,7 +376,7 @@ def test_two_schemes_of_tags_in_one_file_are_refused_or_made_one(other: list[str
     table = of_tags(BIO, other)
     error = refusal(DataError, lambda: build(table, infer(table)))
     assert "column 'tags'" in str(error.where) and "repair_tags=true" in str(error.do)
-    repaired = build(table, infer(table), repair_tags=True)
+    repaired = build(table, infer(table), read=TableReadingOptions(repair_tags=True))
     assert repaired.labels.names == ("O", "B-PER", "I-PER")
     assert {row.tags for row in repaired.parts["train"]} == {(1, 2, 2, 0)}
     assert "tags-changed" in finding_names(repaired)

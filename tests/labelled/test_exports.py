@@ -12,11 +12,11 @@ import pytest
 from labelled.tables import findings, refusal, write
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.text.corpus.files import find
-from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.files import load
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.read import read_rows
+from maskwright.text.tables.reading_options import how_read
 
 SIZE = 40
 MARK = {"start": 3, "end": 8, "text": "Berun"}
@@ -259,8 +259,8 @@ def test_trees_of_spacy_2_are_sentences(tmp_path: Path) -> None:
     assert made.task.name == "tagging" and made.labels.names == ("O", "U-PER")
     file = wrote(tmp_path, [document(n, "U-PER" if n != 5 else "-") for n in range(SIZE)])
     assert "item 6" in str(refusal(DataError, lambda: prepare(file)).where)
-    skip = ReadingOptions(on_bad="skip", max_bad_fraction=1.0)
-    assert len(every(prepare(file, reading=skip))) == SIZE - 1
+    skip = how_read(["on_bad=skip", "max_bad_fraction=1.0"])
+    assert len(every(prepare(file, read=skip))) == SIZE - 1
 
 
 NO_FLAG = {"A": 1, "B": 1}, {"A": 1}

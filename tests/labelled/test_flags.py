@@ -20,6 +20,7 @@ from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import build
+from maskwright.text.tables.reading_options import TableReadingOptions, how_read
 from maskwright.text.tables.rows import Table
 
 SETS = ((0,), (1, 3), (), (2,), (0, 1, 2, 3))
@@ -129,7 +130,7 @@ def test_one_list_that_is_none_of_flags_is_a_bad_row(odd: Any) -> None:
     table = column(lambda n: odd if n == 7 else hot(n))
     task = infer(table)
     assert task.flags == 4 and refused(table).where == "all.jsonl, line 8, column 'labels'"
-    left = build(table, task, reading=SKIP)
+    left = build(table, task, read=TableReadingOptions(SKIP))
     assert len(left.parts["all"]) == 39 and len(left.labels) == 4
 
 
@@ -187,11 +188,11 @@ def test_one_cell_that_is_no_flag_makes_no_other_task(odd: Any, values: Any) -> 
     assert task.columns.roles["label"] == ("rude", "loud", "false")
     error = refused(table)
     assert error.where == "all.jsonl, line 8, column 'loud'"
-    left = build(table, task, reading=SKIP)
+    left = build(table, task, read=TableReadingOptions(SKIP))
     assert len(left.parts["all"]) == 39 and left.task.name == "multi-label"
     if odd == -1:
         assert "--read no_label=-1" in str(error.do)
-        made = build(table, infer(table, no_label="-1"), no_label="-1")
+        made = build(table, infer(table, no_label="-1"), read=how_read("no_label=-1"))
         assert made.unlabelled == 1 and len(made.parts["all"]) == 39
 
 
@@ -247,7 +248,7 @@ def test_words_for_nothing_switch_no_task(
     table = column(lambda n: odd if n % every == 1 else cell(n), name, rows=60)
     task = infer(table)
     assert task.name == kind and refused(table)
-    left = build(table, task, reading=replace(SKIP, max_bad_fraction=0.9))
+    left = build(table, task, read=TableReadingOptions(replace(SKIP, max_bad_fraction=0.9)))
     assert left.task.name == kind and len(left.dropped) == len(range(1, 60, every))
     assert kind == "regression" or left.labels.names == ("0", "1", "2")
 
@@ -270,7 +271,7 @@ def test_a_fraction_among_classes_is_asked_about() -> None:
     table = column(lambda n: 0.5 if n == 3 else n % 2, "label")
     assert "line 4" in str(refusal(DataError, lambda: infer(table)).where)
     task = infer(table, task="classification")
-    assert len(build(table, task, reading=SKIP).labels) == 2
+    assert len(build(table, task, read=TableReadingOptions(SKIP)).labels) == 2
     # The controls: fractions that come often, and a column that is called a score.
     assert infer(column(lambda n: n % 5 / 2, "label")).name == "regression"
     assert infer(column(lambda n: 0.5 if n == 3 else n % 5, "score")).name == "regression"
@@ -336,7 +337,9 @@ def test_what_is_no_list_among_lists(tmp_path: Path) -> None:
     task = infer(table)
     error = refusal(DataError, lambda: build(table, task))
     assert "in.csv, line 9, column 'labels'" in str(error.where)
-    left = build(table, task, reading=ReadingOptions(on_bad="skip", max_bad_fraction=0.1))
+    left = build(
+        table, task, read=TableReadingOptions(ReadingOptions(on_bad="skip", max_bad_fraction=0.1))
+    )
     assert len(left.parts["all"]) == 39 and left.labels.names == ("a", "c", "it's, c")
 
 

@@ -14,6 +14,7 @@ from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.layout import Task
 from maskwright.text.tables.prepare import build
+from maskwright.text.tables.reading_options import how_read
 from maskwright.text.tables.rows import Table
 
 MANY = range(40)
@@ -321,7 +322,7 @@ def test_labels_that_are_not_known_say_nothing_of_the_task() -> None:
     table = table_of(*({"text": sentence(n), "mark": mark} for n, mark in enumerate(marks)))
     assert infer(table).name == "regression", "also before the rows are left out"
     assert infer(table, None, "regression", no_label="n/a").name == "regression"
-    made = build(table, infer(table, no_label="n/a"), no_label="n/a")
+    made = build(table, infer(table, no_label="n/a"), read=how_read("no_label=n/a"))
     assert made.task.name == "regression"
     assert made.unlabelled == 25 and len(made.parts["all"]) == 175
 

@@ -32,6 +32,7 @@ from maskwright.text.tables.cell_values import group_name, is_empty
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build, prepare
+from maskwright.text.tables.reading_options import TableReadingOptions, how_read
 from maskwright.text.tables.rows import Table
 
 SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=0.5)
@@ -168,7 +169,7 @@ def test_rows_left_out_are_listed_beside_those_of_the_file(tmp_path: Path) -> No
     rows = "".join(json.dumps(row) + "\n" for row in texts(0, 1, None, 1))
     path, rejects = write(tmp_path / "a.jsonl", rows + "nonsense\n" + rows), tmp_path / "rejects"
     table = load(path, reading=SKIP, rejects=rejects)
-    assert sizes(build(table, infer(table), reading=SKIP)) == {"all": 6}
+    assert sizes(build(table, infer(table), read=TableReadingOptions(SKIP))) == {"all": 6}
     listed = [json.loads(line) for line in rejects.read_text().splitlines()]
     empty = "the label is empty"
     assert [(entry["line"], entry["reason"]) for entry in listed] == [
@@ -216,15 +217,15 @@ def test_F77_spans_are_repaired_where_that_is_asked_for(tmp_path: Path) -> None:
     text = "".join(f"Ada{n} I-PER\nL. I-PER\nsaw O\nRome I-LOC\nOslo B-LOC\n\n" for n in range(40))
     path = write(tmp_path / "eng.conll", text)
     assert "repair_tags=true" in str(refusal(DataError, lambda: prepare(path)).do)
-    made = prepare(path, repair_tags=True)
+    made = prepare(path, read=how_read("repair_tags=true"))
     (row,) = {e.tags for e in made.parts["train"]}
     assert [made.labels.names[n] for n in row] == ["B-PER", "I-PER", "O", "B-LOC", "B-LOC"]
     assert made.repaired == 2 * 40
     write(path, text.replace("I-", "B-").replace("L. B", "L. I"))
-    assert prepare(path, repair_tags=True).repaired == 0, "the control: nothing to repair"
+    assert prepare(path, read=how_read("repair_tags=true")).repaired == 0, "nothing to repair"
     plain = write_rows(tmp_path / "a.jsonl", texts(0, 1, 0, 1))
     with pytest.raises(UsageError):
-        prepare(plain, repair_tags=True)
+        prepare(plain, read=how_read("repair_tags=true"))
 
 
 def test_rows_without_a_label_are_left_out_where_that_is_said(tmp_path: Path) -> None:
@@ -235,7 +236,7 @@ def test_rows_without_a_label_are_left_out_where_that_is_said(tmp_path: Path) ->
     assert "-1" in plain.labels.names
     (advice,) = (line for line in findings(plain) if "-1" in line)
     assert "--read no_label=-1" in advice
-    made = prepare(path, no_label="-1")
+    made = prepare(path, read=how_read("no_label=-1"))
     assert set(made.labels.names) == {"0", "1", "2"}
     assert made.unlabelled == 20 and sum(sizes(made).values()) == 60
     assert "rows-without-label" in finding_names(made)

@@ -12,10 +12,10 @@ import pytest
 
 from labelled.tables import loaded, refusal, table_of, understood, write, write_parquet
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.marked_text import are_marked_spans, tag_words, words_in
 from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.reading_options import how_read
 
 TEXT = "Ann Lee, of New York."
 
@@ -181,7 +181,7 @@ def test_places_count_the_text_as_given(before: str, name: str, tmp_path: Path) 
         lines = "\n".join(json.dumps(row, ensure_ascii=name == "a.jsonl") for row in rows)
         # Raw: control characters without escapes.
         write(path, lines if name == "a.jsonl" else lines.replace("\\u001b", "\x1b"))
-    made = prepare(path, reading=ReadingOptions(on_nul="strip"))
+    made = prepare(path, read=how_read("on_nul=strip"))
     assert sorted(map(sorted, tagged_words(made))) == sorted(map(sorted, RIGHT))
     assert all(row.widened == 0 for row in made.parts["train"])
 

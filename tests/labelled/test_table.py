@@ -77,13 +77,13 @@ def test_a_folder_knows_its_parts_and_its_names(tmp_path: Path) -> None:
     assert table.columns == ["text", "label"]
 
 
-def test_parts_by_folder_and_parts_by_path(tmp_path: Path) -> None:
+def test_parts_by_folder(tmp_path: Path) -> None:
     root = tmp_path / "set"
     for part in ("training", "val"):
         write_rows(root / part / "part.jsonl", ROWS)
-    by_path = load(train=root / "training", validation=root / "val/part.jsonl")
-    assert list(load(root).parts) == list(by_path.parts) == ["train", "validation"]
-    assert values(by_path, "train") == EXPECTED
+    table = load(root)
+    assert list(table.parts) == ["train", "validation"]
+    assert values(table, "train") == EXPECTED
 
 
 def test_a_folder_without_parts_is_one_table(tmp_path: Path) -> None:
@@ -155,10 +155,7 @@ def test_F58_nothing_to_read_is_said(tmp_path: Path) -> None:
 
 
 def test_what_is_not_clear_about_the_paths(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "a" / "train.jsonl", ROWS)
-    assert "both" in str(refusal(UsageError, lambda: load(path, train=path)).found)
-    assert refusal(UsageError, load).found == "no path"
-    assert "train=FILE" in str(refusal(UsageError, lambda: load(test=path)).do)
+    write_rows(tmp_path / "a" / "train.jsonl", ROWS)
     with pytest.raises(UsageError) as missing:
         load(tmp_path / "a" / "tran.jsonl")
     assert "'train.jsonl'" in str(missing.value.wanted)

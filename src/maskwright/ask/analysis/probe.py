@@ -73,7 +73,7 @@ def probe(
         return show_senses(subject, out, word or word_senses.WORD, data, columns, say)
     examples = _pairs(data, columns, task, read)
     if examples is None:
-        examples = prepare(data, columns=columns, task=task, division=DIVISION, **vars(read))
+        examples = prepare(data, columns=columns, task=task, division=DIVISION, read=read)
     for line in (
         *examples.task.lines(),
         *(finding.line() for finding in left_out_findings(examples)),
@@ -102,7 +102,7 @@ def _pairs(
         return None  # `prepare` reports the error
     if not _is_alike(pair_task):
         return None
-    return build(loaded, pair_task, no_label=read.no_label, reading=read.reading)
+    return build(loaded, pair_task, read=read)
 
 
 def _is_alike(task: Task) -> bool:

@@ -179,14 +179,7 @@ def doctor(
     embed = None if engine is None else engine.embedder(None).vectors
     table = load(data, header=read.header, reading=read.reading)
     inferred = infer(table, as_names(columns), task, read.no_label)
-    dataset = build(
-        table,
-        inferred,
-        fold_labels=read.fold_labels,
-        repair_tags=read.repair_tags,
-        no_label=read.no_label,
-        reading=read.reading,
-    )
+    dataset = build(table, inferred, read=read)
     subject = Subject(dataset, table)
     source = "a bag of words" if model is None else f"embeddings of {model}"
     predicted = out_of_fold(subject, embed, source)

@@ -311,11 +311,11 @@ def read_training_data(folder: Path | str, evaluated: Path | str) -> TrainingDat
     home, saved_recipe, fault = _result_folder(Path(folder)), None, "are not recorded"
     try:
         saved_recipe = recipe.read(home / recipe.NAME)
-        is_there, reading = Path(saved_recipe.data).exists(), vars(saved_recipe.read)
+        is_there, read = Path(saved_recipe.data).exists(), saved_recipe.read
         columns, task = saved_recipe.columns or None, saved_recipe.task
         fault = f"({saved_recipe.data}) {'have changed' if is_there else 'are not there'}"
         for path in filter(Path.exists, map(Path, (saved_recipe.data, evaluated))):
-            data = prepare(path, columns=columns, task=task, division=None, **reading)
+            data = prepare(path, columns=columns, task=task, division=None, read=read)
             data = divide(data, 0 if saved_recipe.curve else saved_recipe.folds)
             if recipe.hash_rows(data) == saved_recipe.made_from.get("data"):
                 return TrainingData(home, saved_recipe, data)
@@ -420,10 +420,7 @@ def rows_for(
     examples = build(
         part_table,
         task,
-        fold_labels=read.fold_labels,
-        repair_tags=read.repair_tags,
-        no_label=read.no_label,
-        reading=read.reading,
+        read=read,
         classes=task_type.labels,
         values=model.values,
         assume=bool(task_type.options.get(UNTOLD)),

@@ -147,11 +147,11 @@ def finetune_recipe(
         say(Finding("length-lowered", message).line())
     examples = prepare(
         data,
-        columns=recipe.columns or None,
+        columns=recipe.columns,
         task=recipe.task,
+        read=recipe.read,
         division=None,
         rejects=None if dry else out / REJECTS,
-        **vars(recipe.read),
     )
     # A label curve has parts of its own at each number of labels.
     examples = divide(examples, 0 if recipe.curve else recipe.folds)

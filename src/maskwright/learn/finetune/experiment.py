@@ -243,7 +243,7 @@ def experiment(
     compared = _combine([*map(str, models)], {**settings, "data": str(data)}, out, methods)
     commit.require_own(out, ANSWERS)
     recipe = compared[0].recipe
-    reading = {"columns": recipe.columns or None, "task": recipe.task, **vars(recipe.read)}
+    reading: dict[str, Any] = {"columns": recipe.columns, "task": recipe.task, "read": recipe.read}
     dataset = divide(prepare(Path(data), division=None, **reading), recipe.folds)
     compared = [_with_seeds(combination, dataset, seeds) for combination in compared]
     saved = {c.name: _saved(c, dataset, out) for c in compared}

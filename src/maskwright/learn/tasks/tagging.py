@@ -608,7 +608,7 @@ class Tagging(TaskType):
                     scores.f1,
                     scores.gold,
                 )
-                for name, scores in tags.score(predicted_entities, true_entities).by_type.items()
+                for name, scores in tags.score(predicted_entities, true_entities).items()
             ]
             return classes_table(figures, "Rows are the entities of that kind in the file.")
         numbers = {name: n for n, name in enumerate(self.labels)}

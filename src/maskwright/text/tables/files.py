@@ -3,7 +3,6 @@
     one file                     -> the part "all", divided later (splits.py)
     a folder with train…, dev…   -> the parts by the files' names, train-00000-of-00002.parquet or
                                     my_set/train/part1.jsonl; `labels.json` names the classes
-    train=, validation=, test=   -> the parts as given
 
 Files without a part form one table; if other files have a part, they are not read, and a finding
 lists them. `read.py` reads one file.
@@ -13,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, combinations
+from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -21,7 +20,7 @@ from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.base.storage.files import write_file
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.storage.strict_json import parse
-from maskwright.text.corpus.files import IgnoredFiles, Source, find
+from maskwright.text.corpus.files import Source, find
 from maskwright.text.corpus.reading import Counts, ReadingOptions
 from maskwright.text.tables.cell_values import as_integer
 from maskwright.text.tables.formats import text_files
@@ -34,9 +33,7 @@ from maskwright.text.tables.rows import (
     DEFAULT_READING,
     LABEL,
     PARTS,
-    TEST,
     TRAIN,
-    VALIDATION,
     Names,
     Row,
     Table,
@@ -44,18 +41,11 @@ from maskwright.text.tables.rows import (
 
 # Also read if only a data file next to it was named.
 NAMES_NEAR = "labels.json"
-# (class names by column, the file that holds them).
-ClassNames = tuple[dict[str, Names], str]
-# (sources by part; class names and their file; files without a part; ignored files).
-PartSources = tuple[dict[str, list[Source]], ClassNames, list[str], IgnoredFiles]
 
 
 def load(
-    data: Path | str | Sequence[Path | str] | None = None,
+    data: Path | str | Sequence[Path | str],
     *,
-    train: Path | str | None = None,
-    validation: Path | str | None = None,
-    test: Path | str | None = None,
     header: Sequence[str] = (),
     reading: ReadingOptions = DEFAULT_READING,
     rejects: Path | str | None = None,
@@ -64,35 +54,18 @@ def load(
     """Read labelled files into memory.
 
     Args:
-        data: files or folders; not together with the other three.
-        train, validation, test: a file or a folder for each part.
+        data: files or folders.
         header: the names of the columns of csv and tsv files that have no header row.
         reading: encoding, separator, limits, and the policy for bad rows.
         rejects: where to list dropped rows of all parts (with `on_bad="skip"`); None for no list.
         learned: whether a folder must contain training data.
 
     Raises:
-        UsageError: no path, or data and parts; a missing path; files whose parts are unclear.
+        UsageError: a missing path; files whose parts are unclear.
         DataError: bad rows, an empty part, columns that differ between the parts.
     """
     _refuse_running_text(reading)
-    path_or_none = {TRAIN: train, VALIDATION: validation, TEST: test}
-    path_by_split = {split: path for split, path in path_or_none.items() if path is not None}
-    if (data is None) == (not path_by_split):
-        raise UsageError(
-            "the data are named twice, or not at all",
-            found="both" if path_by_split else "no path",
-            wanted="one file or folder (data=…), or train=… with validation=… and test=…",
-            do="give one of the two",
-        )
-    if path_by_split and TRAIN not in path_by_split:
-        raise UsageError(
-            "no training data",
-            found=f"only {', '.join(path_by_split)}",
-            wanted="a path for train",
-            do="give train=FILE, too",
-        )
-    if (images := _load_images(path_by_split if data is None else data, learned)) is not None:
+    if (images := _load_images(data, learned)) is not None:
         if header:
             raise UsageError(
                 "option has no effect here",
@@ -102,11 +75,12 @@ def load(
                 do="leave it out",
             )
         return images
-    sources, class_names, unassigned_files, ignored = (
-        _find_parts(path_by_split) if data is None else _find_data(data, learned)
-    )
-    names, names_file = class_names
-    loose = False
+    all_files, ignored = find(data, text_files.sources)
+    data_files, names, names_files = separate_class_names(all_files)
+    names_file, loose = ", ".join(names_files), False
+    sources = {ALL: data_files} if _is_one_file(data) else by_part(data_files, learned=learned)
+    assigned = {source.shown for files in sources.values() for source in files}
+    unassigned_files = [source.shown for source in data_files if source.shown not in assigned]
     if not names_file and _is_one_file(data):
         names, names_file = _names_near(Path(data))
         loose = bool(names)
@@ -135,31 +109,19 @@ def load(
     return table
 
 
-def _load_images(
-    data: Mapping[str, Path | str] | Path | str | Sequence[Path | str], learned: bool
-) -> Table | None:
-    """Return the images of a path, or of a path for each part, as a table; None if one of them has
-    no images.
+def _load_images(data: Path | str | Sequence[Path | str], learned: bool) -> Table | None:
+    """Return the images of a path as a table; None if it has no images.
 
     Raises:
         UsageError: the folder has parts, and no training data.
         Others: as `find_images`.
     """
-    paths = data if isinstance(data, Mapping) else {ALL: data}
-    rows: dict[str, list[Row]] = {}
-    counts = {split: Counts() for split in paths}
-    for split, path in paths.items():
-        images = find_images(Path(path)) if isinstance(path, str | Path) else None
-        if images is None:
-            return None
-        by_split = (
-            images[0] if not isinstance(data, Mapping) else {split: [*chain(*images[0].values())]}
-        )
-        rows |= by_split
-        counts[split].ignored.add(images[1])
-    first_counts = next(iter(counts.values()))
-    counts = {split: counts.get(split, Counts()) for split in rows}
-    counts[next(iter(counts))].ignored = first_counts.ignored
+    images = find_images(Path(data)) if isinstance(data, str | Path) else None
+    if images is None:
+        return None
+    rows, ignored = images
+    counts = {split: Counts() for split in rows}
+    counts[next(iter(counts))].ignored.add(ignored)
     for split, split_rows in rows.items():
         counts[split].documents = len(split_rows)
         files = dict.fromkeys(row.file for row in split_rows)
@@ -168,7 +130,7 @@ def _load_images(
     if learned and TRAIN not in rows and rows.keys() != {ALL}:
         raise UsageError(
             "the folder has no training data",
-            where=next(iter(paths.values())),
+            where=data,
             found=", ".join(rows),
             wanted="a folder train with one folder for each class",
             do="rename the folder, or name it alone: --data FOLDER",
@@ -188,23 +150,13 @@ def _refuse_running_text(reading: ReadingOptions) -> None:
             )
 
 
-def _find_data(data: Path | str | Sequence[Path | str], learned: bool) -> PartSources:
-    """Find the sources of one or more paths, assigned to parts by the names of files."""
-    all_files, ignored = find(data, text_files.sources)
-    files, names, names_files = separate_class_names(all_files)
-    sources = {ALL: files} if _is_one_file(data) else by_part(files, learned=learned)
-    assigned = {source.shown for files in sources.values() for source in files}
-    unassigned = [source.shown for source in files if source.shown not in assigned]
-    return sources, (names, ", ".join(names_files)), unassigned, ignored
-
-
-def _is_one_file(data: Path | str | Sequence[Path | str] | None) -> TypeGuard[Path | str]:
+def _is_one_file(data: Path | str | Sequence[Path | str]) -> TypeGuard[Path | str]:
     return isinstance(data, str | Path) and not Path(data).is_dir()
 
 
-def _names_near(file: Path) -> ClassNames:
-    """Read class names from a `labels.json` next to `file`; empty if it holds none, as it may
-    belong to other data."""
+def _names_near(file: Path) -> tuple[dict[str, Names], str]:
+    """Return class names by column from a `labels.json` next to `file`, and its name; empty if it
+    holds none, as it may belong to other data."""
     labels_file = file.parent / NAMES_NEAR
     if file.name == NAMES_NEAR or not labels_file.is_file():
         return {}, ""
@@ -214,23 +166,6 @@ def _names_near(file: Path) -> ClassNames:
     except MaskwrightError:
         return {}, ""
     return names or {}, source.shown
-
-
-def _find_parts(path_by_split: Mapping[str, Path | str]) -> PartSources:
-    """Find the sources of one path for each part."""
-    files_by_split, ignored = {}, IgnoredFiles()
-    for split, path in path_by_split.items():
-        found_files, ignored_files = find(path, text_files.sources)
-        files_by_split[split] = separate_class_names(found_files)
-        ignored.add(ignored_files)
-    sources = {split: files for split, (files, _, _) in files_by_split.items()}
-    names = {
-        column: of_column
-        for _, class_names, _ in files_by_split.values()
-        for column, of_column in class_names.items()
-    }
-    names_files = [file for _, _, files in files_by_split.values() for file in files]
-    return sources, (names, ", ".join(dict.fromkeys(names_files))), [], ignored
 
 
 def _check_columns(table: Table) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.terminal import counted
-from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables import splits
 from maskwright.text.tables.cell_values import (
     ALIKE,
@@ -33,9 +32,9 @@ from maskwright.text.tables.labelled_texts import (
 )
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Task
+from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.rows import (
     ALL,
-    DEFAULT_READING,
     Example,
     Row,
     Table,
@@ -61,10 +60,7 @@ def build(
     table: Table,
     task: Task,
     *,
-    fold_labels: bool = False,
-    repair_tags: bool = False,
-    no_label: str | None = None,
-    reading: ReadingOptions = DEFAULT_READING,
+    read: TableReadingOptions = DEFAULT_OPTIONS,
     classes: Sequence[str] = (),
     values: Sequence[int] | None = None,
     assume: bool = False,
@@ -74,10 +70,7 @@ def build(
     Args:
         table: the rows of all parts.
         task: the inferred task.
-        fold_labels: join labels that differ only by case or white space.
-        repair_tags: change the first tag of a span from I- to B-.
-        no_label: the value that stands for an unknown label; such rows are left out.
-        reading: whether bad rows raise or are left out (`on_bad`), and how many may be bad.
+        read: whether bad rows raise or are left out, and which labels and tags are changed.
         classes: the class names of an existing model in their order; empty to learn them.
         values: the number of each class in the training data of that model; None if its labels
             were names.
@@ -90,12 +83,13 @@ def build(
     """
     vocabulary, changed_tags, unlabelled_rows = None, 0, 0
     layout = task.columns.layout
-    if missing_values := {*layout.ignored, *([] if no_label is None else [no_label])} - {*classes}:
+    no_label = [] if read.no_label is None else [read.no_label]
+    if missing_values := {*layout.ignored, *no_label} - {*classes}:
         table, unlabelled_rows = _labelled(table, task, missing_values)
     table, findings = layout.prepare(table, task, classes)
     for finding in findings:
         table.note(finding)
-    if repair_tags:
+    if read.repair_tags:
         if (repaired_table_and_count := layout.repair(table, task)) is None:
             raise UsageError(
                 "only tags of words are repaired",
@@ -107,11 +101,11 @@ def build(
         table, changed_tags = repaired_table_and_count
     if task.shape.has_classes:
         if classes:
-            vocabulary = match_model_classes(classes, values, table, task, fold_labels, assume)
+            vocabulary = match_model_classes(classes, values, table, task, read.fold_labels, assume)
         else:
-            vocabulary = learn_classes(table, task, fold_labels, reading)
+            vocabulary = learn_classes(table, task, read.fold_labels, read.reading)
 
-    def read(row: Row) -> tuple[Row, Example]:
+    def example_of(row: Row) -> tuple[Row, Example]:
         _require_fields(row, task.columns)
         return row, layout.read(row, task, vocabulary)
 
@@ -125,7 +119,7 @@ def build(
                 continue
             if hidden is not None and means_nothing(hidden):
                 raise no_answers(split, rows, task.columns, hidden)
-        rows_and_examples, bad_rows = usable(rows, read, reading)
+        rows_and_examples, bad_rows = usable(rows, example_of, read.reading)
         examples_by_split[split] = [example for _, example in rows_and_examples]
         if "group" in task.columns.roles:
             group_values = [value_of(row, task.columns["group"]) for row, _ in rows_and_examples]
@@ -146,7 +140,7 @@ def build(
         groups,
         repaired=changed_tags,
         unlabelled=unlabelled_rows,
-        folded=_folded_count(table, task, vocabulary) if fold_labels else 0,
+        folded=_folded_count(table, task, vocabulary) if read.fold_labels else 0,
         rejects=next(iter(table.rejects.values()), None),
     )
 
@@ -288,51 +282,26 @@ def _refuse_one_answer(examples: Sequence[Example], rows: Sequence[Row], columns
 
 
 def prepare(
-    data: Path | str | Sequence[Path | str] | None = None,
+    data: Path | str | Sequence[Path | str],
     *,
-    train: Path | str | None = None,
-    validation: Path | str | None = None,
-    test: Path | str | None = None,
-    header: Sequence[str] = (),
     columns: Mapping[str, str | Sequence[str]] | None = None,
     task: str | None = None,
-    fold_labels: bool = False,
-    repair_tags: bool = False,
-    no_label: str | None = None,
+    read: TableReadingOptions = DEFAULT_OPTIONS,
     division: SplitOptions | None = splits.DEFAULT,
-    reading: ReadingOptions = DEFAULT_READING,
     rejects: Path | str | None = None,
 ) -> Dataset:
     """Load labelled files as a dataset with all parts; `task.lines()` describes the inference.
 
     Args:
-        data, train, validation, test, header, reading, rejects: as for `files.load`.
+        data, rejects: as for `files.load`.
         columns: role -> column, for roles that must not be guessed; `group` keeps rows together.
         task: name of the task; None to infer it.
-        fold_labels: join labels that differ only by case or white space.
-        no_label: the value that stands for an unknown label; such rows are left out.
-        repair_tags: change the first tag of a span from I- to B-.
+        read: how the files are read, and which labels and tags are changed.
         division: how to sample parts that did not come as files; None: only the parts of the files.
 
     Raises:
         UsageError, DataError: as the steps do, with file, line and remedy.
     """
-    table = load(
-        data,
-        train=train,
-        validation=validation,
-        test=test,
-        header=header,
-        reading=reading,
-        rejects=rejects,
-    )
-    inferred = infer(table, columns, task, no_label)
-    dataset = build(
-        table,
-        inferred,
-        fold_labels=fold_labels,
-        repair_tags=repair_tags,
-        no_label=no_label,
-        reading=reading,
-    )
+    table = load(data, header=read.header, reading=read.reading, rejects=rejects)
+    dataset = build(table, infer(table, columns, task, read.no_label), read=read)
     return dataset if division is None else splits.split_dataset(dataset, division)

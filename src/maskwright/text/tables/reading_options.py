@@ -24,7 +24,15 @@ SPELLED = {"tab": "\t", "\\t": "\t"}
 
 @dataclass(frozen=True)
 class TableReadingOptions:
-    """What `tasks.prepare` takes by these names, all of them: `prepare(data, **vars(read))`."""
+    """How labelled files are read, and which labels and tags are changed.
+
+    Attributes:
+        reading: encoding, separator, limits, and the policy for bad rows.
+        header: the names of the columns of files without a header row.
+        fold_labels: join labels that differ only by case or white space.
+        repair_tags: change the first tag of a span from I- to B-.
+        no_label: the value that stands for an unknown label; such rows are left out.
+    """
 
     reading: ReadingOptions = field(default_factory=ReadingOptions)
     header: tuple[str, ...] = ()

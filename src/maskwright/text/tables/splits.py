@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import ConfigError, DataError, Finding, UsageError
+from maskwright.base.errors import DataError, Finding, UsageError
 from maskwright.base.randomness import key, uniforms
 from maskwright.base.terminal import counted
 from maskwright.text.tables.columns import GROUPS
@@ -90,11 +90,7 @@ def findings(dataset: Dataset) -> Iterator[Finding]:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions:
-    """How one table is divided; checked when it is made.
-
-    Raises:
-        ConfigError: naming the field.
-    """
+    """How one table is divided."""
 
     validation: float = 0.1
     """Share of the rows to choose by."""
@@ -102,23 +98,6 @@ class SplitOptions:
     """Share of the rows to report on."""
     seed: int = 0
     """Another seed, another division."""
-
-    def __post_init__(self) -> None:
-        for name in ("validation", "test"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(
-                    "the share is out of range",
-                    where=name,
-                    found=getattr(self, name),
-                    wanted="at least 0 and below 1",
-                )
-        if self.validation + self.test >= 1:
-            raise ConfigError(
-                "nothing is left for training",
-                where="validation, test",
-                found=f"{self.validation} and {self.test}",
-                wanted="a sum below 1",
-            )
 
 
 DEFAULT = SplitOptions()
@@ -163,9 +142,7 @@ def split_dataset(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset
     )
 
 
-def draw_examples(
-    dataset: Dataset, count: int, seed: int = 0, *, balanced: bool = False
-) -> Dataset:
+def draw_examples(dataset: Dataset, count: int, seed: int = 0) -> Dataset:
     """Return the dataset with only `count` of the training rows; see `draw_rows`.
 
     Raises:
@@ -173,7 +150,7 @@ def draw_examples(
     """
     rows = dataset.parts[TRAIN]
     texts, classes = [e.whole_text for e in rows], _classes_of(rows)
-    indices = draw_rows(texts, classes, count, seed, balanced=balanced)
+    indices = draw_rows(texts, classes, count, seed)
     groups = dict(dataset.groups)
     if TRAIN in groups:
         groups[TRAIN] = [groups[TRAIN][i] for i in indices]
@@ -236,20 +213,15 @@ def _empty_part_error(
 
 
 def draw_rows(
-    texts: Sequence[str],
-    classes: Sequence[Hashable],
-    count: int,
-    seed: int = 0,
-    *,
-    balanced: bool = False,
+    texts: Sequence[str], classes: Sequence[Hashable], count: int, seed: int = 0
 ) -> list[int]:
-    """Sample the indices of `count` rows; for a smaller count the result is a prefix of this one.
+    """Sample the indices of `count` rows in proportion to the classes; for a smaller count the
+    result is a prefix of this one.
 
     Args:
         texts, classes: the text and the class of each training row.
         count: number of rows to sample.
         seed: another seed gives another sample.
-        balanced: take equally many rows of each class, while it has some; else proportionally.
 
     Raises:
         UsageError: `count` is below 1 or above the number of rows.
@@ -272,8 +244,7 @@ def draw_rows(
         start = float(_uniform_numbers("draw", seed, [hash_of(f"class {name}")])[0])
         indices.sort(key=lambda i: (copy_numbers[i], row_numbers[i]))  # repeated texts come last
         for rank, i in enumerate(indices):
-            turn = rank + start
-            ranked.append((turn if balanced else turn / len(indices), str(name), i))
+            ranked.append(((rank + start) / len(indices), str(name), i))
     return [index for _, _, index in sorted(ranked)[:count]]
 
 

@@ -49,7 +49,6 @@ class PartSurvey:
     Attributes:
         rows: number of rows.
         classes: number of rows (of tokens for tagging) of every class of the task.
-        values: (lowest, mean, highest) target of a regression; None for other tasks.
         words: lengths in words.
         copies: number of rows whose text occurred before with the same label.
         contradictions: for each text with different labels, the locations of its rows.
@@ -57,7 +56,6 @@ class PartSurvey:
 
     rows: int
     classes: dict[str, int]
-    values: tuple[float, float, float] | None
     words: Lengths
     copies: int
     contradictions: list[tuple[str, ...]]
@@ -150,12 +148,9 @@ def _survey_part(dataset: Dataset, rows: Sequence[Example]) -> PartSurvey:
         if different > 1 and not same_text[0].answers_may_differ:
             contradictions.append(tuple(e.where for e in same_text))
         copies += len(same_text) - different
-    labels = [e.answer for e in rows]
-    numeric = dataset.labels is None and bool(rows) and isinstance(labels[0], float)
     return PartSurvey(
         rows=len(rows),
         classes=_classes(dataset, rows),
-        values=(min(labels), float(np.mean(labels)), max(labels)) if numeric else None,
         words=_lengths([len(text.replace(BETWEEN, " ").split()) for text in texts]),
         copies=copies,
         contradictions=contradictions,

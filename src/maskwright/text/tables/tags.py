@@ -25,12 +25,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from maskwright.base.errors import ConfigError, DataError, Finding, IncompatibleError, near
+from maskwright.base.errors import DataError, Finding
 
 OUTSIDE = "O"
 ALSO = {"L": "E", "U": "S", "M": "I", "W": "S"}
 PREFIXES = "BIES" + "".join(ALSO)
-SCHEMES = ("BIO", "IOB1", "IOB2", "IOBES")
 Scheme = Literal["BIO", "IOB1", "IOB2", "IOBES"]
 
 
@@ -87,12 +86,8 @@ def write(entities: Iterable[Entity], length: int, scheme: Scheme) -> list[str]:
     """Encode entities, which must not overlap, as the tags of `length` words.
 
     Raises:
-        ConfigError: no such scheme.  DataError: entities overlap or extend beyond the words.
+        DataError: entities overlap or extend beyond the words.
     """
-    if scheme not in SCHEMES:
-        raise ConfigError(
-            "no such scheme of tags", found=repr(scheme), wanted=near(scheme, SCHEMES)
-        )
     tags = [OUTSIDE] * length
     previous = Entity(0, 0, "")
     for entity in sorted(entities):
@@ -336,23 +331,14 @@ class EntityScore:
         return 2 * self.correct / (self.gold + self.predicted) if self.correct else 0.0
 
 
-@dataclass(frozen=True)
-class TagScore:
-    """Scores over all entities and by type, and the accuracy of the tags of words."""
-
-    overall: EntityScore
-    by_type: dict[str, EntityScore]
-    accuracy: float
-
-
-def score(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> TagScore:
-    """Return precision, recall and F1 of entities, micro-averaged over all sentences.
+def score(
+    predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]
+) -> dict[str, EntityScore]:
+    """Return the score of each type of entities, over all sentences.
 
     Raises:
-        IncompatibleError: the numbers of sentences, or of words in a sentence, differ.
-        DataError: no words, or a tag that is not the tag of an entity.
+        DataError: a tag that is not the tag of an entity.
     """
-    tag_accuracy = accuracy(predicted, golds)
     counts: dict[str, Counter[str]] = {name: Counter() for name in ("gold", "predicted", "correct")}
     for number, (predicted_tags, gold_tags) in enumerate(zip(predicted, golds, strict=True), 1):
         predicted_entities = set(entities(predicted_tags, f"prediction {number}"))
@@ -364,39 +350,7 @@ def score(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) ->
         ):
             counts[name].update(entity.entity_type for entity in group)
     types = sorted(counts["gold"].keys() | counts["predicted"].keys())
-    return TagScore(
-        EntityScore(*(counts[name].total() for name in counts)),
-        {
-            entity_type: EntityScore(*(counts[name][entity_type] for name in counts))
-            for entity_type in types
-        },
-        tag_accuracy,
-    )
-
-
-def accuracy(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> float:
-    """Return the share of words with the right tag, for tags of any kind.
-
-    Raises:
-        IncompatibleError: numbers of sentences or of words differ.  DataError: there are no words.
-    """
-    if len(predicted) != len(golds):
-        raise IncompatibleError(
-            "predictions and gold tags differ in number of sentences",
-            found=len(predicted),
-            wanted=len(golds),
-        )
-    correct = words = 0
-    for number, (predicted_tags, gold_tags) in enumerate(zip(predicted, golds, strict=True), 1):
-        if len(predicted_tags) != len(gold_tags):
-            raise IncompatibleError(
-                "words and tags differ in number",
-                where=f"sentence {number}",
-                found=len(predicted_tags),
-                wanted=len(gold_tags),
-            )
-        correct += sum(a == b for a, b in zip(predicted_tags, gold_tags, strict=True))
-        words += len(gold_tags)
-    if not words:
-        raise DataError("there are no words to score")
-    return correct / words
+    return {
+        entity_type: EntityScore(*(counts[name][entity_type] for name in counts))
+        for entity_type in types
+    }
