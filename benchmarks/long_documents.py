@@ -40,9 +40,9 @@ from typing import Any
 
 import numpy as np
 
+from maskwright.api import finetune_file
 from maskwright.base import catalogue
 from maskwright.base.metrics.seeds import over_seeds
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base.choices import LONG
 from maskwright.model.opening.folders import model_folder
 

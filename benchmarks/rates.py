@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.tasks import TASKS
+from maskwright.api import finetune_file
 from maskwright.base.randomness import key, permute
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.result import RESULTS
 from maskwright.learn.pretrain.text import resolve
 

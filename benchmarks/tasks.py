@@ -19,8 +19,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from maskwright.api import finetune_file
 from maskwright.base.errors import MaskwrightError
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.pretrain.text import resolve
 
 # Folder, and what finetune has to be told.

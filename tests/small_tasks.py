@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import torch
 
+from maskwright.api import finetune_file
 from maskwright.base.storage.files import write_file
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
 from maskwright.learn.tasks.base.encode import frame_of
 from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
@@ -131,9 +131,8 @@ def table(path: Path, kind: str, count: int = 200) -> Path:
 
 def finetuned(model: Path | str, data: Path | str, out: Path | str, **settings: Any) -> Path:
     """Fine-tune one seed on drawn parts, without a word if no `stream` is given."""
-    return finetune_file(
-        model, data, out, **{"seeds": 1, "folds": 0, "stream": io.StringIO(), **settings}
-    )
+    settings = {"seeds": 1, "folds": 0, "stream": io.StringIO(), **settings}
+    return Path(finetune_file(model, data, out, **settings))
 
 
 def write_pooling(folder: Path) -> None:

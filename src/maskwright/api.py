@@ -49,7 +49,7 @@ from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.storage.files import next_run_folder
 from maskwright.base.terminal import printer
 from maskwright.learn import quickstart_task
-from maskwright.learn.finetune.command import FINETUNE_KEYWORDS, finetune_file, finetune_recipe
+from maskwright.learn.finetune.command import FINETUNE_KEYWORDS, finetune_recipe
 from maskwright.learn.finetune.experiment import experiment as compare_methods
 from maskwright.learn.finetune.recipe import FinetuneRecipe
 from maskwright.learn.finetune.recipe import override as override_finetuning
@@ -372,6 +372,9 @@ def finetune(
         recipe = dataclasses.replace(recipe, data=one_path(path, "data"))
         folder = finetune_recipe(recipe, out, stream=stream, dry=dry_run, on_result=results.append)
     return of_finetuning(folder, out, results[0] if results else None)
+
+
+finetune_file = finetune
 
 
 @_on_device

@@ -23,11 +23,11 @@ from checkpoint.small import SMALL
 from conformance import test_adapters as adapters
 from conformance import test_families as families
 from conformance import test_objectives as objectives
+from maskwright.api import finetune_file
 from maskwright.ask.predict.predictor import load
 from maskwright.base import catalogue
 from maskwright.base.errors import DataError, UsageError
 from maskwright.cli import main as cli
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.pretrain import checkpoints, run
 from maskwright.learn.recipes.base.recipe import FamilyModel, ObjectiveChoice
 from maskwright.model.checkpoint import pretrained

@@ -13,8 +13,8 @@ import maskwright
 from curate.folders import write_rows
 from curate.in_process import InProcess, batch_of, run
 from finetune.test_command import table
+from maskwright.api import finetune_file
 from maskwright.base.errors import CheckpointError, ConfigError, DataError, IncompatibleError
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.text.curate.curation import Options, curate
 from maskwright.text.curate.recipe import make
 from maskwright.text.curate.steps import classifier, perplexity

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import maskwright
+from maskwright.api import finetune_file
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import load
@@ -19,7 +20,6 @@ from maskwright.ask.predict.shared_encoder import load_shared
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.cli.show import show
 from maskwright.learn.finetune import command
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.model.opening.open import open_model, open_weights
 from maskwright.ship.export.run import export_model
 from serve.servers import server

@@ -20,6 +20,7 @@ import torch
 
 from checkpoint.small import saved
 from labelled.tables import write_rows
+from maskwright.api import finetune_file
 from maskwright.ask.predict import write as write_module
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import load
@@ -39,7 +40,6 @@ from maskwright.cli.main import main
 from maskwright.learn.finetune import command as finetune_command
 from maskwright.learn.finetune import learner, result
 from maskwright.learn.finetune import recipe as recipe_of
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.cross_validation import DIVISION
 from maskwright.learn.finetune.label_curve import (
     NOT_KNOWN,

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from labelled.tables import write_rows
+from maskwright.api import finetune_file
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import UsageError
 from maskwright.base.metrics.row_metrics import ArrayMetric, RepeatedMetric
 from maskwright.learn.finetune import learner
 from maskwright.learn.finetune.bag_of_words_learner import BagOfWordsLearner
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.cross_validation import FoldOutputs, divide, fold, join_folds
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.text.tables.prepare import prepare

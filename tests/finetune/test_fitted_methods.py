@@ -19,12 +19,12 @@ from scipy.stats import spearmanr
 
 import maskwright
 from labelled.tables import write_rows
+from maskwright.api import finetune_file
 from maskwright.ask.predict.predictor import load
 from maskwright.base import catalogue
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.cli.main import main
 from maskwright.learn.finetune import learner
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.conclusion import AS_IT_IS
 from maskwright.learn.finetune.method import FITTED, Method, names
 from maskwright.learn.finetune.methods import contrastive

@@ -14,10 +14,10 @@ import pytest
 
 from finetune.test_command import table
 from finetune.test_fitted_methods import parts
+from maskwright.api import finetune_file
 from maskwright.base.errors import DataError, StoppedError, UsageError
 from maskwright.learn.finetune import command, cross_validation, learner, method_selection, run
 from maskwright.learn.finetune.bag_of_words_learner import BagOfWordsLearner
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.cross_validation import FoldOutputs, fold
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.recipe import FinetuneRecipe, read

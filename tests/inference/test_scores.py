@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from finetune.test_command import table
+from maskwright.api import finetune_file
 from maskwright.ask.predict.predictor import load
 from maskwright.learn.finetune import learner
-from maskwright.learn.finetune.command import finetune_file
 
 TEXTS = ["the cat sat on the mat", "a dog", "the big red hat", "one cat and a dog ran", "a dog"]
 

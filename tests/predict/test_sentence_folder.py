@@ -18,11 +18,11 @@ import transformers
 from safetensors.torch import save_file
 from torch import Tensor
 
+from maskwright.api import finetune_file
 from maskwright.ask.predict import language_model
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.similarities import compared
 from maskwright.ship.serve.dialects.base.messages import embeddings_of, similarities_to
@@ -373,7 +373,7 @@ def test_what_is_learned_further_keeps_it(
     folder, said = written(bare, tmp_path / "m", **settings), io.StringIO()
     before = sentence_transformers_folder.read(folder)
     made = finetune_file(folder, pairs, tmp_path / "out", task="matching", stream=said, **COMMON)
-    after = sentence_transformers_folder.read(made)
+    after = sentence_transformers_folder.read(Path(made))
     assert before is not None and after is not None
     for name in ("prompts", "default_prompt", "include_prompt", "lower", "length"):
         assert getattr(after, name) == getattr(before, name), name

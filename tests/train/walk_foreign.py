@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import foreign
+from maskwright.api import finetune_file
 from maskwright.ask.predict.language_model import load as open_model
 from maskwright.ask.predict.predictor import load
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.pretrain.checkpoints import read_journal
 from maskwright.learn.train import loop, state
 from maskwright.model.device.choices import Precision

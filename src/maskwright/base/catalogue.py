@@ -28,7 +28,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from maskwright.base.errors import UsageError, near
+from maskwright.base.errors import UsageError, unknown
 from maskwright.base.memory import is_shortage
 
 
@@ -47,9 +47,7 @@ def load(set_name: str, name: str) -> ModuleType:
     modules = _modules(set_name)
     if name not in modules:
         singular = {"families": "family"}.get(set_name, set_name.rpartition(".")[2][:-1])
-        raise UsageError(
-            f"no {singular} of that name", found=repr(name), wanted=near(name, modules)
-        )
+        raise unknown(f"no {singular} of that name", name, modules)
     return importlib.import_module(modules[name])
 
 

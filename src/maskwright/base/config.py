@@ -30,7 +30,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from maskwright.base.errors import ConfigError, MaskwrightError, UsageError, near
+from maskwright.base.errors import ConfigError, MaskwrightError, UsageError, near, unknown
 from maskwright.base.terminal import shell_word
 
 T = TypeVar("T")
@@ -108,13 +108,8 @@ def _read(hint: Any, plain: Any, path: str, usual: Any = None) -> Any:
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         if plain not in typing.get_args(hint):
-            choices = [str(a) for a in typing.get_args(hint)]
-            raise ConfigError(
-                "not one of the choices",
-                where=path,
-                found=repr(plain),
-                wanted=near(str(plain), choices),
-            )
+            choices = map(str, typing.get_args(hint))
+            raise unknown("not one of the choices", plain, choices, where=path, kind=ConfigError)
         return plain
     if origin in (typing.Union, types.UnionType):
         return _read_union(hint, plain, path, usual)
@@ -163,12 +158,8 @@ def _read_union(hint: Any, plain: Any, path: str, usual: Any) -> Any:
         usually = _by_fields(plain, configs) if tag == "type" else next(iter(configs))
         name = plain.get(tag, default_name or usually)
         if not isinstance(name, str) or name not in configs:
-            raise ConfigError(
-                "which kind is meant",
-                where=joined(path, tag),
-                found=repr(name),
-                wanted=near(str(name), configs),
-            )
+            where = joined(path, tag)
+            raise unknown("which kind is meant", name, configs, where=where, kind=ConfigError)
         body = {k: v for k, v in plain.items() if k != "type"}
         return from_plain(configs[name], body, path, usual if name == default_name else None)
     errors = []

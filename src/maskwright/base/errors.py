@@ -1,17 +1,5 @@
 """What a user is told of faults: exceptions, and findings of checks.
 
-    MaskwrightError
-      UsageError          the command line or a path given by the user        exit 64
-      ConfigError         a recipe, a config.json, a field out of range       exit 64
-      DataError           text, rows, token stores                            exit 65
-      TokenizerError      a tokenizer file, or training one                   exit 65
-      CheckpointError     a checkpoint that is incomplete, foreign or damaged exit 65
-      IncompatibleError   two valid inputs that do not fit each other         exit 65
-      ResourceError       memory, device                                      exit 69
-      OutputError         the output path cannot be written                   exit 73
-      StorageError        reading or writing failed                           exit 74
-      StoppedError        stopped, and `maskwright resume` can continue       exit 75
-
 Besides its first line, a message has up to four parts: where (path, line, field), found, wanted and
 do (what the user can do). The command line prints it without a traceback. Control characters in
 names and values are escaped.
@@ -93,7 +81,7 @@ class UsageError(MaskwrightError):
 
 
 class ConfigError(MaskwrightError):
-    """A recipe or a config.json."""
+    """A recipe, a config.json, or a field out of range."""
 
     kind, exit_code = "E-CONFIG", 64
 
@@ -141,7 +129,7 @@ class StorageError(MaskwrightError):
 
 
 class StoppedError(MaskwrightError):
-    """Stopped in good order; the run can be resumed."""
+    """Stopped in good order; `maskwright resume` can continue."""
 
     kind, exit_code = "E-STOPPED", 75
 
@@ -167,6 +155,19 @@ def near(name: str, choices: Iterable[str], limit: int = 3) -> str:
         return "there are none to choose from"
     listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     return f"choose one of: {listed}"
+
+
+def unknown(
+    what: str,
+    name: object,
+    choices: Iterable[str],
+    *,
+    where: object = None,
+    do: str | None = None,
+    kind: type[MaskwrightError] = UsageError,
+) -> MaskwrightError:
+    """Return the error for a name that is none of the choices, with those most similar to it."""
+    return kind(what, where=where, found=repr(name), wanted=near(str(name), choices), do=do)
 
 
 def near_path(path: Path) -> str | None:

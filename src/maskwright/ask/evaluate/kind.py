@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from maskwright.base.errors import UsageError, near
+from maskwright.base.errors import UsageError, unknown
 from maskwright.text.tables import rows
 
 PARTS = ("all", "choosing", "reporting")  # of minimal pairs
@@ -53,9 +53,8 @@ def kind_of(model: Path, data: Path | None, options: Mapping[str, Any]) -> str:
 
 def _require_part(part: str | None, choices: Collection[str]) -> None:
     if part is not None and part not in choices:
-        message, remedy = "no such part of the data", "leave it out for the usual part"
-        suggestion = near(part, choices)
-        raise UsageError(message, where="--part", found=repr(part), wanted=suggestion, do=remedy)
+        remedy = "leave it out for the usual part"
+        raise unknown("no such part of the data", part, choices, where="--part", do=remedy)
 
 
 def is_retrieval_folder(path: Path) -> bool:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from maskwright.ask.evaluate.kind import PARTS
 from maskwright.base.config import canonical_json, fingerprint
-from maskwright.base.errors import DataError, UsageError, near
+from maskwright.base.errors import DataError, UsageError, unknown
 from maskwright.base.metrics import seeds
 from maskwright.base.metrics.intervals import wilson
 from maskwright.base.metrics.seeds import Interval
@@ -151,9 +151,7 @@ def select_part(
         UsageError: an unknown part.  DataError: a paradigm without a pair in this part.
     """
     if part_name not in PARTS:
-        raise UsageError(
-            "no such part of the pairs", found=repr(part_name), wanted=near(part_name, PARTS)
-        )
+        raise unknown("no such part of the pairs", part_name, PARTS)
     if part_name == "all":
         return list(paradigms)
     chosen = []

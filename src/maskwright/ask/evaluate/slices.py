@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import UsageError, near, shorten
+from maskwright.base.errors import UsageError, shorten, unknown
 from maskwright.base.metrics.intervals import LEVEL, RESAMPLES, Estimate
 from maskwright.base.metrics.paired import holm
 from maskwright.base.metrics.row_metrics import ArrayMetric, SumMetric
@@ -133,12 +133,7 @@ def values_of(
         UsageError: there is no such column, or no value of it has enough rows.
     """
     if not has_column(column, columns):
-        raise UsageError(
-            "no such column to evaluate by",
-            where="--by",
-            found=repr(column),
-            wanted=near(column, columns),
-        )
+        raise unknown("no such column to evaluate by", column, columns, where="--by")
     by_place = {row.where: value_of(row, column) for row in rows}
     values = [group_name(by_place.get(example.where)) or "(empty)" for example in examples]
     most = max(Counter(values).values())

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from maskwright.ask.predict.predictor import TaskPredictor
-from maskwright.base.errors import UsageError, near
+from maskwright.base.errors import UsageError, unknown
 
 WORD = re.compile(r"\w+(?:['’\-]\w+)*")
 COLOURS = {True: "31,119,180", False: "230,125,30"}  # for and against the label
@@ -70,9 +70,7 @@ def explain(predictor: TaskPredictor, text: str, label: str | None) -> Explanati
     predictor.require_probabilities("explain")
     labels = predictor.task_type.labels
     if label is not None and label not in labels:
-        raise UsageError(
-            "no such label", where="label", found=repr(label), wanted=near(label, labels)
-        )
+        raise unknown("no such label", label, labels, where="label")
     spans = [match.span() for match in WORD.finditer(text)]
     if not spans:
         raise UsageError("the text has no words", where="explain", found=repr(text)[:80])

@@ -57,6 +57,7 @@ from maskwright.base.storage.files import (
     refusal,
     remove_folder,
     require_own,
+    require_space,
     temporaries_of,
 )
 from maskwright.base.storage.lock import Lock
@@ -279,15 +280,7 @@ def _write_all(
     try:
         if os.path.lexists(stage.path):
             discard(stage.path, files)
-        free = files.free_bytes(target.parent)
-        if expected_bytes * SPARE > free:
-            raise StoppedError(
-                "not enough free space",
-                where=target.parent,
-                found=f"{free:,} bytes free",
-                wanted=f"{int(expected_bytes * SPARE):,} bytes",
-                do="free some space and start the same command again",
-            )
+        require_space(target.parent, expected_bytes * SPARE, files)
         files.mkdir(stage.path)
         write(stage)
         manifest = stage.finish()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,9 +12,9 @@ from typing import Any, TextIO
 import numpy as np
 
 from maskwright.base import catalogue
-from maskwright.base.calls import Keyword, takes
+from maskwright.base.calls import Keyword
 from maskwright.base.config import fingerprint, lines_of
-from maskwright.base.errors import DataError, Finding, MaskwrightError, UsageError, near
+from maskwright.base.errors import DataError, Finding, MaskwrightError, UsageError, unknown
 from maskwright.base.report import document
 from maskwright.base.terminal import Say, counted, printer
 from maskwright.learn.finetune.cross_validation import (
@@ -63,7 +62,6 @@ from maskwright.model.device import machine
 from maskwright.model.families.base.family import family
 from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model, open_weights
-from maskwright.text.corpus.in_memory import one_path
 from maskwright.text.tables import survey
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
@@ -79,32 +77,6 @@ FINETUNE_KEYWORDS = {
     for field in dataclasses.fields(FinetuneRecipe)
     if field.name not in ("model", "data", "made_from")
 }
-
-
-@takes(FINETUNE_KEYWORDS)
-def finetune_file(
-    model: Path | str,
-    data: Path | str,
-    out: Path | str,
-    *,
-    stream: TextIO | None = None,
-    **keywords: Any,
-) -> Path:
-    """Fine-tune `model` on the labelled rows of `data`, write the result to the new folder `out`
-    and return the model folder. Prints how the data was read before training.
-
-    Args:
-        stream: receives the messages; None: standard output.
-        keywords: the fields of a `FinetuneRecipe`, such as `seeds=1, method="lora"`.
-
-    Raises:
-        UsageError: a setting has an invalid value, or a folder or file does not exist.
-        ConfigError: an adapter does not know a setting, or not that value of it.
-        DataError: no task can be trained on the rows.
-        OutputError: `out` has other content.
-    """
-    recipe = FinetuneRecipe(model=os.fspath(model), data=one_path(data, "data"), **keywords)
-    return finetune_recipe(recipe, out, stream=stream)
 
 
 def finetune_recipe(
@@ -445,13 +417,8 @@ def _class_weights(
     has the weight 1."""
     if by_label is not None:
         for label in [label for label in by_label if label not in labels]:
-            raise DataError(
-                "a weight of no class of the data",
-                where=choice,
-                found=repr(label),
-                wanted=near(label, labels),
-                do="correct the label, or leave it out",
-            )
+            what, do = "a weight of no class of the data", "correct the label, or leave it out"
+            raise unknown(what, label, labels, where=choice, do=do, kind=DataError)
         return tuple(by_label.get(label, 1.0) for label in labels)
     rows = data.parts[TRAIN]
     classes = np.concatenate([np.atleast_1d(np.array(row.answer, np.int64)) for row in rows])

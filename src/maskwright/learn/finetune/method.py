@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from maskwright.base import catalogue
 from maskwright.base.config import from_plain, to_plain
-from maskwright.base.errors import ConfigError, UsageError, near
+from maskwright.base.errors import ConfigError, UsageError, unknown
 from maskwright.learn.tasks.base.choices import PROMPT
 from maskwright.model.adapters.base.settings import Settings as AdapterSettings
 from maskwright.model.nn.config import TransformerConfig
@@ -81,12 +81,7 @@ class Method:
             raise out_of_range("--head-rate", self.head_rate, "above 0")
         numbered = LAST.fullmatch(self.name) or REINIT.fullmatch(self.name)
         if self.name not in names() and not numbered:
-            raise UsageError(
-                "no such method",
-                where="--method",
-                found=repr(self.name),
-                wanted=near(self.name, names()),
-            )
+            raise unknown("no such method", self.name, names(), where="--method")
         adapter = self.name if self.fitted is None else self.fitted.adapter
         if self.adapter is None and _is_adapter(adapter):
             object.__setattr__(self, "adapter", adapter_settings(adapter))

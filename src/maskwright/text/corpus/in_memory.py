@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
-from maskwright.base.storage.files import os_errors_refused
+from maskwright.base.storage.files import new_file, os_errors_refused
 
 MISSING = {"NAType", "NaTType"}  # classes of pandas
 TEMPORARY = ".maskwright-data-"  # how the names of temporary folders begin
@@ -247,7 +247,7 @@ def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> str:
     """Write rows as JSON Lines; returns the SHA-256 of the file, in hex."""
     path.parent.mkdir(exist_ok=True)
     digest = hashlib.sha256()
-    with os_errors_refused(path), path.open("wb") as file:
+    with new_file(path) as file:
         for row in rows:
             line = json.dumps(row).encode() + b"\n"
             digest.update(line)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
-from maskwright.base.errors import DataError, UsageError, near
+from maskwright.base.errors import DataError, UsageError, near, unknown
 from maskwright.base.terminal import counted
 from maskwright.text.tables.columns import (
     ANSWERED,
@@ -120,12 +120,8 @@ def _check_given(requested: Mapping[str, tuple[str, ...]], described: Mapping[st
     multi_column = roles(lambda layout: (*layout.multi_column, *layout.joined))
     for role, names in requested.items():
         if role not in known_roles:
-            raise UsageError(
-                "no such role of a column",
-                found=repr(role),
-                wanted=near(role, known_roles),
-                do="correct the role: --column ROLE=NAME",
-            )
+            advice = "correct the role: --column ROLE=NAME"
+            raise unknown("no such role of a column", role, known_roles, do=advice)
         if len(names) > 1 and role not in multi_column:
             raise UsageError(
                 f"one column holds the {role}",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from maskwright.base import catalogue
-from maskwright.base.errors import UsageError, near
+from maskwright.base.errors import UsageError, unknown
 from maskwright.base.terminal import shell_word
 
 if TYPE_CHECKING:  # the command line asks here before anything heavy is loaded
@@ -67,12 +67,8 @@ def shape_of(task: str) -> Shape:
     """
     known_tasks = shapes()
     if task not in known_tasks:
-        raise UsageError(
-            "no such task",
-            found=repr(task),
-            wanted=near(task, known_tasks),
-            do=f"choose one of: {', '.join(known_tasks)}",
-        )
+        advice = f"choose one of: {', '.join(known_tasks)}"
+        raise unknown("no such task", task, known_tasks, do=advice)
     return known_tasks[task]
 
 
