@@ -11,10 +11,10 @@ from unittest.mock import AsyncMock, Mock
 import numpy as np
 import pytest
 
+from maskwright.model.inference.growing_text import Piece
 from maskwright.model.opening.special_tokens import end_of_text
 from maskwright.ship.serve.dialects.base import messages
 from maskwright.ship.serve.dialects.openai import CompletionsRequest, _CompletionsResponse
-from maskwright.ship.serve.host import Piece
 from serve.clients import TasksServer
 
 pytestmark = [

@@ -189,20 +189,15 @@ class Application:
             openapi_url=None,
             redirect_slashes=False,
         )
-        self.routers: list[tuple[APIRouter, Render]] = []
-        pages = explorer_routes(host)
-        self.routers.append((pages, render))
-        self.app.include_router(pages)
+        self.routers: list[tuple[APIRouter, Render]] = [(explorer_routes(host), render)]
         conditions: dict[str, Callable[[ModelReference], bool]] = {}
         for dialect in _dialects() if dialects is None else dialects:
             conditions |= getattr(dialect, "RESPONDS", {})
-            router = dialect.routes(host)
-            self.routers.append((router, dialect.render))
+            self.routers.append((dialect.routes(host), dialect.render))
+        self.routers.append((_own_routes(host, self.app, conditions), render))
+        for router, _ in self.routers:
             self.app.include_router(router)
         self._paths: dict[str, PathInfo] = {}
-        server_routes = _own_routes(host, self.app, conditions)
-        self.routers.append((server_routes, render))
-        self.app.include_router(server_routes)
         # By the id of the route: schemas of the bodies of routes that can be called directly.
         self._bodies: dict[int, TypeAdapter[Any]] = {
             id(route): TypeAdapter(body_type)
@@ -210,9 +205,8 @@ class Application:
             for route in router.routes
             if (body_type := _body_type(route)) is not None
         }
-        self.app.add_exception_handler(Refusal, self._refused)
-        self.app.add_exception_handler(MaskwrightError, self._refused)
-        self.app.add_exception_handler(Exception, self._refused)
+        for error in (Refusal, MaskwrightError, Exception):
+            self.app.add_exception_handler(error, self._refused)
         self.app.add_exception_handler(RequestValidationError, self._invalid)
         self.app.add_exception_handler(HTTPException, self._http)
 

@@ -7,7 +7,7 @@ may also be answered with the log-probabilities of its tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,13 +41,11 @@ class EncodedRows:
     """Some rows of a request, encoded.
 
     Attributes:
-        encoded: the encoding by the task; None if no task encoded them.
         lengths: the number of tokens of each row.
         windows: the number of windows of each row.
         truncated: whether each row was truncated.
     """
 
-    encoded: Encoded | None
     lengths: list[int]
     windows: list[int]
     truncated: list[bool]
@@ -80,6 +78,20 @@ def answering_as(
     return predictor
 
 
+def _each(
+    function: Callable[[Any, str], Any], rows: Sequence[Any], first_number: int, field: str
+) -> list[Any]:
+    """Return `function(row, its field in the request)` for each row; a refusal names the field."""
+    values = []
+    for number, row in enumerate(rows, start=first_number):
+        where = f"{field}[{number}]"
+        try:
+            values.append(function(row, where))
+        except Exception as error:
+            raise of_error(error, where) from error
+    return values
+
+
 def encode(
     predictor: TaskPredictor,
     rows: Sequence[Any],
@@ -87,7 +99,7 @@ def encode(
     long: LongText,
     field: str = "inputs",
     truncation_hint: str = "truncate",
-) -> EncodedRows:
+) -> tuple[Encoded, EncodedRows]:
     """Encode rows for a task.
 
     Args:
@@ -98,13 +110,7 @@ def encode(
     Raises:
         Refusal: a row has the wrong form, or is too long and may not be truncated.
     """
-    parsed_rows = []
-    for number, row in enumerate(rows, start=first_number):
-        where = f"{field}[{number}]"
-        try:
-            parsed_rows.append(predictor.row(row, where))
-        except Exception as error:
-            raise of_error(error, where) from error
+    parsed_rows = _each(predictor.row, rows, first_number, field)
     try:
         encoded = predictor.with_long_texts(long).encode(parsed_rows)
     except DataError as error:
@@ -116,7 +122,7 @@ def encode(
         column.tolist()
         for column in (encoded.extent.tokens, encoded.extent.windows, encoded.extent.cut > 0)
     )
-    return EncodedRows(encoded, tokens, windows, truncated)
+    return encoded, EncodedRows(tokens, windows, truncated)
 
 
 def encode_masked(
@@ -127,15 +133,15 @@ def encode_masked(
     Raises:
         Refusal: a text has no mask, or a target no token.
     """
-    masked_texts: list[MaskedText] = []
-    for number, text in enumerate(texts, start=first_number):
-        try:
-            masked_texts.append(masked_text(model, text, windows=True, targets=targets))
-        except Exception as error:
-            raise of_error(error, f"{field}[{number}]") from error
-    tokens = [masked.num_tokens for masked in masked_texts]
-    windows = [masked.num_windows for masked in masked_texts]
-    return masked_texts, EncodedRows(None, tokens, windows, [False] * len(texts))
+    masked_texts: list[MaskedText] = _each(
+        lambda text, _: masked_text(model, text, windows=True, targets=targets),
+        texts,
+        first_number,
+        field,
+    )
+    tokens = [text.num_tokens for text in masked_texts]
+    windows = [text.num_windows for text in masked_texts]
+    return masked_texts, EncodedRows(tokens, windows, [False] * len(texts))
 
 
 def encode_tokens(
@@ -159,7 +165,7 @@ def encode_tokens(
             reason, limit = "the text is too long; shorten it, or say truncate", late.lengths[role]
             raise Refusal("validation", reason, field=f"{field}[{number}]", limit=limit)
     lengths, cut = [len(row.ids) for row in rows], [row.cut > 0 for row in rows]
-    return rows, EncodedRows(None, lengths, [1] * len(rows), cut)
+    return rows, EncodedRows(lengths, [1] * len(rows), cut)
 
 
 def encode_prompts(
@@ -170,14 +176,11 @@ def encode_prompts(
     Raises:
         Refusal: a prompt exceeds the maximum length, or the model cannot score prompts.
     """
-    prompts: list[PromptTokens] = []
-    for number, text in enumerate(texts, start=first_number):
-        try:
-            prompts.append(prompt_tokens(model, text))
-        except Exception as error:
-            raise of_error(error, f"{field}[{number}]") from error
+    prompts: list[PromptTokens] = _each(
+        lambda text, _: prompt_tokens(model, text), texts, first_number, field
+    )
     lengths = [len(prompt.ids) for prompt in prompts]
-    return prompts, EncodedRows(None, lengths, [1] * len(texts), [False] * len(texts))
+    return prompts, EncodedRows(lengths, [1] * len(texts), [False] * len(texts))
 
 
 # ------------------------------------------------------------ on the device

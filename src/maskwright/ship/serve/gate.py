@@ -83,10 +83,10 @@ class Gate:
                     sender.closes = True
                 await response(scope, receive, sender)
         except _DisconnectedError:
-            self.host.metrics.disconnected()
+            self.host.metrics.count("disconnects")
         except Exception as error:
             self.log.failure(sender.request, error)
-            self.host.metrics.failed(error)
+            self.host.metrics.count("failures")
             if not sender.started:
                 failure = Refusal("backend", "the server failed; its log has the request's id")
                 await self.application.refusal(scope, failure)(scope, receive, sender)
@@ -96,10 +96,10 @@ class Gate:
             method = scope["method"] if scope["method"] in METHODS else "other"
             route, facts = getattr(scope.get("route"), "path", None), sender.facts
             seconds, refused = time.monotonic() - start, scope.get("mw_refused")
-            if refused is not None:
-                self.host.metrics.refused(refused)
             model = facts.get("served", "")
-            self.host.metrics.finished(sender.status, method == "POST", model, route or "", seconds)
+            self.host.metrics.finished(
+                sender.status, refused, method == "POST", model, route or "", seconds
+            )
             if sender.caller is not None:
                 sender.caller.use("tokens", facts.get("tokens", 0))
             self.log.line(
@@ -221,7 +221,7 @@ class Gate:
         except asyncio.CancelledError:
             if not disconnected.is_set() or answer_task.uncancel():
                 raise
-            self.host.metrics.disconnected()
+            self.host.metrics.count("disconnects")
             scope["mw_refused"] = "disconnected"
         finally:
             watch_task.cancel()

@@ -306,13 +306,11 @@ class GenerationScheduler:
             return jobs
 
     def _batch_of(self, job: GenerationJob) -> _GenerationBatch:
-        if job.prompt is None:
-            self._batches.append(_GenerationBatch(job.engine, is_single=True))
-            return self._batches[-1]
+        is_single = job.prompt is None
         for batch in self._batches:
-            if batch.engine.root is job.engine.root and not batch.is_single:
+            if batch.engine.root is job.engine.root and not (batch.is_single or is_single):
                 return batch
-        self._batches.append(_GenerationBatch(job.engine))
+        self._batches.append(_GenerationBatch(job.engine, is_single))
         return self._batches[-1]
 
     def _restart_separately(

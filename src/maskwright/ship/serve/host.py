@@ -42,12 +42,7 @@ from maskwright.model.inference.growing_text import Piece
 from maskwright.ship.serve import encoding
 from maskwright.ship.serve.encoding import EncodedRows, TaskPayload
 from maskwright.ship.serve.errors import Limits, Refusal, RequestBudget, of_error, texts_of
-from maskwright.ship.serve.generation import (
-    GeneratedText,
-    GenerationJob,
-    GenerationOptions,
-    GenerationScheduler,
-)
+from maskwright.ship.serve.generation import GenerationJob, GenerationOptions, GenerationScheduler
 from maskwright.ship.serve.metrics import EMBED, PREDICT, Metrics, Timings
 from maskwright.ship.serve.scheduler import (
     BatchOperation,
@@ -60,18 +55,6 @@ from maskwright.ship.serve.scheduler import (
     WaitingLine,
 )
 from maskwright.ship.serve.served_model import ServedModel, open_one, task_head
-
-__all__ = [
-    "GeneratedText",
-    "GenerationOptions",
-    "Host",
-    "HostResponse",
-    "Options",
-    "Piece",
-    "ServedModel",
-    "Truncation",
-]
-
 
 Truncation = bool | Literal["left", "right"]
 
@@ -167,8 +150,8 @@ WARM, WARM_SECONDS = "the", 600.0
 Encode = Callable[[Sequence[Any], int], tuple[Any, EncodedRows]]
 # ([(payload, encoded rows)], deadline) -> the result of each payload.
 Answer = Callable[[Sequence[tuple[Any, EncodedRows]], float], Awaitable[list[ItemResult]]]
-# (encoded rows, result of their payload) -> a value for each row.
-Finish = Callable[[EncodedRows, Any], Iterable[Any]]
+# (payload, its result) -> a value for each row.
+Finish = Callable[[Any, Any], Iterable[Any]]
 
 
 class Host:
@@ -301,12 +284,13 @@ class Host:
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
             pooled = engine.pooled("mean")
             predictor = encoding.answering_as(pooled, options.task_options, options.truncate)
-            encoded = encoding.encode(
-                predictor, _as_single_texts(predictor, rows), first_number, options.long_text
+            texts = _as_single_texts(predictor, rows)
+            encoded, encoded_rows = encoding.encode(
+                predictor, texts, first_number, options.long_text
             )
-            size = sum(encoded.lengths) * engine.model.config.width * BYTES_A_FIGURE
+            size = sum(encoded_rows.lengths) * engine.model.config.width * BYTES_A_FIGURE
             budget.take_answer(size, options.field)
-            return _encoded(encoded).examples, encoded
+            return encoded.examples, encoded_rows
 
         answer = self._read_by(engine, "states", encoding.read_states)
         return await self._answer(texts, options, encode, answer, lambda _, states: states, EMBED)
@@ -351,7 +335,7 @@ class Host:
             budget.take_answer(top * size, options.field)
             return (masked_texts, top), encoded
 
-        def finish(encoded: EncodedRows, holes: Any) -> list[Any]:
+        def finish(payload: Any, holes: Any) -> list[Any]:
             return [spelled_masks(model, *pair) for pair in holes]
 
         answer = self._read_by(engine, "masks", encoding.read_masks)
@@ -370,7 +354,7 @@ class Host:
             tokenized, encoded = encoding.encode_prompts(model, rows, first_number, options.field)
             return (tokenized, top), encoded
 
-        def finish(encoded: EncodedRows, scores: Any) -> list[Any]:
+        def finish(payload: Any, scores: Any) -> list[Any]:
             return [encoding.logprobs_of_prompt(model.tokenizer, *pair) for pair in scores]
 
         answer = self._read_by(engine, "prompts", encoding.read_prompts)
@@ -618,12 +602,12 @@ class Host:
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
             task_rows = rows if head == TASK else _as_single_texts(predictor, rows)
             hint = options.truncation_hint
-            encoded = encoding.encode(
+            encoded, encoded_rows = encoding.encode(
                 answering, task_rows, first_number, options.long_text, options.field, hint
             )
             # Scores are computed by the shared predictor, whose objective exists already.
-            payload = TaskPayload(answering if task_type.writes else predictor, _encoded(encoded))
-            return payload, encoded
+            payload = TaskPayload(answering if task_type.writes else predictor, encoded)
+            return payload, encoded_rows
 
         if task_type.writes:
             answer: Answer = partial(self._generate_answers, engine)
@@ -635,7 +619,7 @@ class Host:
             options,
             encode,
             answer,
-            lambda encoded, outputs: finish(task_type, _encoded(encoded), outputs),
+            lambda payload, outputs: finish(task_type, payload.encoded, outputs),
             PREDICT if head == TASK else EMBED,
         )
         return replace(response, fingerprint=engine.fingerprint)
@@ -672,11 +656,11 @@ class Host:
             )
             tokenised_at = time.monotonic()
             results = await answer(payloads, deadline)
-            encoded = [encoded_rows for _, encoded_rows in payloads]
             answers = await all_of(
-                self._run(light, lambda *args: list(finish(*args)), encoded_rows, result.value)
-                for light, encoded_rows, result in zip(lights, encoded, results, strict=True)
+                self._run(light, lambda *args: list(finish(*args)), payload, result.value)
+                for light, (payload, _), result in zip(lights, payloads, results, strict=True)
             )
+        encoded = [encoded_rows for _, encoded_rows in payloads]
         timings = Timings(
             total=time.monotonic() - started_at,
             tokenise=tokenised_at - started_at,
@@ -723,7 +707,7 @@ class Host:
             if result.late:
                 raise _deadline_refusal()
             if result.error is not None:
-                self.metrics.failed(result.error)
+                self.metrics.count("failures")
                 raise of_error(result.error, model=engine.name) from result.error
         return results
 
@@ -797,7 +781,7 @@ class Host:
         except Exception as error:
             refusal = of_error(error)
             if refusal.kind == "backend":
-                self.metrics.failed(error)
+                self.metrics.count("failures")
             raise refusal from error
 
     async def _submit_jobs(
@@ -865,11 +849,6 @@ def _is_light(rows: Sequence[Any]) -> bool:
     if len(rows) > LIGHT_ROWS:
         return False
     return sum(len(text) for row in rows for text in texts_of(row)) <= LIGHT_CHARACTERS
-
-
-def _encoded(rows: EncodedRows) -> Encoded:
-    assert rows.encoded is not None
-    return rows.encoded
 
 
 def _as_single_texts(predictor: TaskPredictor, rows: Sequence[Any]) -> list[Any]:

@@ -128,16 +128,14 @@ class Metrics:
         self.refusals: Counter[str] = Counter()
         self.statuses: Counter[int] = Counter()
         self.ignored: Counter[tuple[str, str]] = Counter()
-        self.failures = 0
-        self.disconnects = 0
-        self.reload_failures = 0
+        # Exported as `mw_NAME_total`.
+        names = ("tokens", "written_tokens", "failures", "reload_failures", "disconnects")
+        self.totals = dict.fromkeys(names, 0)
         self.questions = 0
         self.inputs: Counter[str] = Counter()  # by EMBED or PREDICT
         # By (model, route, status) and (model, route).
         self.requests: Counter[tuple[str, str, int]] = Counter()
         self.request_seconds: dict[tuple[str, str], Histogram] = {}
-        self.tokens = 0
-        self.written = 0
         self.histograms = {
             "mw_batch_tokens": Histogram(POWERS),
             "mw_batch_fill": Histogram(TENTHS),  # tokens / (rows × longest row)
@@ -152,11 +150,16 @@ class Metrics:
             self.histograms |= {f"te_{kind}_{suffix}": Histogram() for suffix in TEI_PARTS}
         self.gauges: dict[str, Callable[[], float]] = {}
 
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to one of the `totals`."""
+        with self._lock:
+            self.totals[name] += amount
+
     def batch(self, lengths: Sequence[int], seconds: float) -> None:
         """Count a batch of rows of these lengths."""
         tokens, rows = sum(lengths), len(lengths)
         with self._lock:
-            self.tokens += tokens
+            self.totals["tokens"] += tokens
             self.histograms["mw_batch_fill"].add(tokens / max(1, rows * max(lengths)))
             self.histograms["mw_batch_tokens"].add(tokens)
             self.histograms["mw_batch_rows"].add(rows)
@@ -179,18 +182,17 @@ class Metrics:
 
     def wrote(self, read: int, written: int) -> None:
         """Count the tokens of prompts and of generated texts."""
-        with self._lock:
-            self.tokens += read
-            self.written += written
+        self.count("tokens", read)
+        self.count("written_tokens", written)
 
-    def failed(self, error: BaseException) -> None:
+    def finished(
+        self, status: int, refused: str | None, asks: bool, model: str, route: str, seconds: float
+    ) -> None:
+        """Count a finished request; `status` 0: no response was sent; `refused`: the kind of its
+        refusal; `asks`: a model was used; `model` and `route` are empty where there is none."""
         with self._lock:
-            self.failures += 1
-
-    def finished(self, status: int, asks: bool, model: str, route: str, seconds: float) -> None:
-        """Count a finished request; `status` 0: no response was sent; `asks`: a model was used;
-        `model` and `route` are empty where there is none."""
-        with self._lock:
+            if refused is not None:
+                self.refusals[refused] += 1
             self.requests[model, route, status] += 1
             if model:
                 histogram = self.request_seconds.setdefault((model, route), Histogram())
@@ -199,24 +201,12 @@ class Metrics:
             if status:
                 self.statuses[status] += 1
 
-    def reload_failed(self) -> None:
-        with self._lock:
-            self.reload_failures += 1
-
-    def refused(self, kind: str) -> None:
-        with self._lock:
-            self.refusals[kind] += 1
-
     def ignored_fields(self, route: str, names: Collection[str]) -> None:
         """Count the fields of a body that were ignored; names are bounded in length and number."""
         with self._lock:
             for name in names:
                 is_known = (route, name) in self.ignored or len(self.ignored) < MOST_FIELDS
                 self.ignored[route, name if is_known and FIELD.fullmatch(name) else "other"] += 1
-
-    def disconnected(self) -> None:
-        with self._lock:
-            self.disconnects += 1
 
     def render(self) -> str:
         """Return all metrics in the text format of Prometheus."""
@@ -233,21 +223,14 @@ class Metrics:
             for (model, route, status), count in sorted(self.requests.items()):
                 labels = _labels(model=model, route=route, status=status or "none")
                 lines.append(f"mw_requests_total{{{labels[:-1]}}} {count}")
+            totals = dict[str, int]()
             for kind in (EMBED, PREDICT):
-                for name, count in (
-                    (f"te_{kind}_count", self.inputs[kind]),
-                    (f"te_{kind}_success", self.histograms[f"te_{kind}_duration"].count),
-                ):
-                    lines += [f"# TYPE {name} counter", f"{name} {count}"]
-            for name, count in (
-                ("mw_tokens_total", self.tokens),
-                ("mw_written_tokens_total", self.written),
-                ("mw_failures_total", self.failures),
-                ("mw_reload_failures_total", self.reload_failures),
-                ("mw_disconnects_total", self.disconnects),
-                ("te_request_count", self.questions),
-                ("te_request_success", self.histograms["mw_request_seconds"].count),
-            ):
+                totals[f"te_{kind}_count"] = self.inputs[kind]
+                totals[f"te_{kind}_success"] = self.histograms[f"te_{kind}_duration"].count
+            totals |= {f"mw_{name}_total": count for name, count in self.totals.items()}
+            totals["te_request_count"] = self.questions
+            totals["te_request_success"] = self.histograms["mw_request_seconds"].count
+            for name, count in totals.items():
                 lines += [f"# TYPE {name} counter", f"{name} {count}"]
             counters: tuple[tuple[str, str, Counter[Any]], ...] = (
                 ("mw_refusals_total", "reason", self.refusals),

@@ -211,7 +211,7 @@ class HttpConnection(H11Protocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._writing is None:
-            self._writing = self.loop.call_later(WRITE_SECONDS, self._abort)
+            self._writing = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -307,9 +307,6 @@ class HttpConnection(H11Protocol):
                 selector.register(self.transport.get_extra_info("socket"), selectors.EVENT_READ)
                 if not selector.select(0):
                     self.transport.close()
-
-    def _abort(self) -> None:
-        self.transport.abort()
 
 
 # ------------------------------------------------------------------------------ the process
@@ -517,7 +514,7 @@ class DrainingServer(uvicorn.Server):
                 try:
                     await asyncio.to_thread(read)
                 except Exception as error:
-                    self.host.metrics.reload_failed()
+                    self.host.metrics.count("reload_failures")
                     self.gate.log.line("reload-failed", subject=subject, error=str(error))
                     self.say(
                         f"the old {subject} stay, since the new ones could not be read\n{error}"

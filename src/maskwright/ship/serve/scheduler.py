@@ -18,6 +18,7 @@ a batch is formed when the device is free, unless the queue is configured to `li
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections import OrderedDict, deque
@@ -60,7 +61,7 @@ class QueueItem:
         key: items with equal keys can be batched.
         lengths: the number of tokens of each row.
         payload: the input of the computation.
-        deadline: time after which the result is useless; None: no deadline.
+        deadline: time after which the result is useless.
         arrived: time at which it was submitted.
         passed: number of batches of its key that overtook it with younger items.
         cancelled: whether the request was cancelled.
@@ -70,7 +71,7 @@ class QueueItem:
     key: Hashable
     lengths: Sequence[int]
     payload: Any = None
-    deadline: float | None = None
+    deadline: float = math.inf
     arrived: float = 0.0
     passed: int = 0
     cancelled: bool = False
@@ -176,7 +177,7 @@ class Queue:
 
     def take(self, now: float) -> QueuedBatch:
         """Remove and return the next batch, and the items that were cancelled or are late."""
-        dropped = [i for i in self._items.values() if i.cancelled or _is_late(i, now)]
+        dropped = [i for i in self._items.values() if i.cancelled or i.deadline <= now]
         for item in dropped:
             self.discard(item)
         if not self._items:
@@ -342,10 +343,6 @@ class FairShare:
         self._seconds[work] = self._seconds.get(work, 0.0) + seconds
 
 
-def _is_late(item: QueueItem, now: float) -> bool:
-    return item.deadline is not None and item.deadline <= now
-
-
 def _similar_lengths(certain: Sequence[QueueItem], free: Sequence[QueueItem]) -> list[QueueItem]:
     """Return the `free` items to add to the `certain` ones so that lengths stay similar: outliers
     are removed until the spread is at most `UNLIKE`."""
@@ -392,7 +389,6 @@ class ItemResult:
         value, error: the output of the computation, or the exception that was raised.
         waited, computed: seconds in the queue and on the device.
         late: whether the deadline passed in the queue.
-        together: the number of tokens of the batch.
     """
 
     value: Any = None
@@ -400,7 +396,6 @@ class ItemResult:
     waited: float = 0.0
     computed: float = 0.0
     late: bool = False
-    together: int = 0
 
 
 class SteppedWork(Protocol):
@@ -520,7 +515,7 @@ class Device:
         with self._changed:
             self.queue.note(operation, batch.tokens, computed)
         return [
-            (item, ItemResult(value, error, start - item.arrived, computed, False, batch.tokens))
+            (item, ItemResult(value, error, start - item.arrived, computed))
             for item, (value, error) in zip(batch.items, outputs, strict=True)
         ]
 

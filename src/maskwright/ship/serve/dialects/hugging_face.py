@@ -26,6 +26,7 @@ from maskwright.learn.tasks.base.aggregation import AggregationStrategy
 from maskwright.learn.tasks.base.task_type import TaskType
 from maskwright.learn.tasks.base.text_generation import for_task
 from maskwright.learn.tasks.base.zero_shot import HYPOTHESIS, hypotheses, label_logits
+from maskwright.model.inference.growing_text import Piece
 from maskwright.model.opening import folders
 from maskwright.ship.serve.dialects.base.messages import (
     LenientBody,
@@ -50,7 +51,8 @@ from maskwright.ship.serve.dialects.base.messages import (
     similarities_to,
 )
 from maskwright.ship.serve.errors import Refusal, of_error
-from maskwright.ship.serve.host import GenerationOptions, Host, Piece
+from maskwright.ship.serve.generation import GenerationOptions
+from maskwright.ship.serve.host import Host
 
 FINISHED = {"end": "eos_token", "stop": "stop_sequence", "length": "length"}
 TOKENS = 100
@@ -320,19 +322,17 @@ async def _written_texts(
 
 async def _tagged_words(model: ModelReference, body: Any, parameters: _TagFields) -> Reply:
     strategy, ignored = parameters.aggregation_strategy, parameters.ignore_labels
+    task_options: dict[str, Any] = {}
     if strategy is not None:
-        task_options: dict[str, Any] = {choices.AGGREGATION: strategy}
+        task_options |= {choices.AGGREGATION: strategy}
         task_options |= {} if ignored is None else {choices.IGNORED_LABELS: ignored}
-        predictions, responses = await _predictions(
-            model, body, parameters, task_options=task_options
-        )
-        return _like(body.inputs, predictions), responses
-    predictions, responses = await _predictions(model, body, parameters)
-    entity_lists = [
-        [e for e in entities if e.get("entity_group", e.get("entity")) not in (ignored or ())]
-        for entities in predictions
-    ]
-    return _like(body.inputs, entity_lists), responses
+    predictions, responses = await _predictions(model, body, parameters, task_options=task_options)
+    if strategy is None:
+        predictions = [
+            [e for e in entities if e.get("entity_group", e.get("entity")) not in (ignored or ())]
+            for entities in predictions
+        ]
+    return _like(body.inputs, predictions), responses
 
 
 async def _answers(model: ModelReference, body: Any, parameters: _AnswerFields) -> Reply:

@@ -23,6 +23,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
+from maskwright.model.inference.growing_text import Piece
 from maskwright.model.opening import special_tokens
 from maskwright.ship.serve.dialects.base.messages import (
     LenientBody,
@@ -43,7 +44,8 @@ from maskwright.ship.serve.dialects.base.messages import (
 )
 from maskwright.ship.serve.encoding import Logprobs, likeliest
 from maskwright.ship.serve.errors import Kind, Refusal
-from maskwright.ship.serve.host import GeneratedText, GenerationOptions, Host, HostResponse, Piece
+from maskwright.ship.serve.generation import GeneratedText, GenerationOptions
+from maskwright.ship.serve.host import Host, HostResponse
 
 STATUS: dict[Kind, int] = {"validation": 400, "model": 400}
 # Seeds have 31 bits, as in clients.

@@ -39,16 +39,11 @@ from maskwright.learn.tasks.base.add_head import num_outputs
 from maskwright.learn.tasks.base.choices import COMPARED, DIMENSIONS, NAME, PROMPTS, SKIPPED
 from maskwright.learn.tasks.base.similarities import compared, unit_vectors
 from maskwright.learn.tasks.base.task_type import UNTOLD, TaskType
+from maskwright.model.inference.growing_text import Piece
 from maskwright.ship.serve.errors import Refusal, of_error, texts_of
-from maskwright.ship.serve.host import (
-    Host,
-    HostResponse,
-    Options,
-    Piece,
-    ServedModel,
-    Truncation,
-)
+from maskwright.ship.serve.host import Host, HostResponse, Options, Truncation
 from maskwright.ship.serve.metrics import Timings
+from maskwright.ship.serve.served_model import ServedModel
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 
