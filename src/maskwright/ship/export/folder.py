@@ -24,6 +24,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -66,6 +67,7 @@ from maskwright.model.opening import special_tokens
 from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model
 from maskwright.ship.export.target import ABOUT, Report
+from maskwright.text.store.tokenize import file_pieces
 from maskwright.text.tokenizer.file.classes import portable
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
@@ -98,15 +100,9 @@ class GraphComparison:
     difference: float
     relative: float
     agreement: float
-    milliseconds: Mapping[str, float]
-    of_torch: Mapping[str, float]
+    milliseconds: dict[str, float]
+    of_torch: dict[str, float]
     bytes: int
-
-    def plain(self) -> dict[str, Any]:
-        """Return the attributes as JSON values."""
-        return {**vars(self), "milliseconds": dict(self.milliseconds)} | {
-            "of_torch": dict(self.of_torch)
-        }
 
 
 def compare_graph(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True) -> GraphComparison:
@@ -122,7 +118,7 @@ def compare_graph(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True)
     equal: list[NDArray[np.bool_]] = []
     for number, sizes in enumerate(_sizes(graph, COMPARED_SIZES)):
         inputs = graph.example(sizes, seed=number)
-        expected, actual = graph.run(inputs), run(_arrays(inputs))
+        expected, actual = graph.run(inputs), run(arrays(inputs))
         for port in graph.outputs:
             reference, exported = expected[port.name].numpy(), np.asarray(actual[port.name])
             if reference.shape != exported.shape:
@@ -144,11 +140,9 @@ def compare_graph(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True)
     if timed:
         for sizes in _sizes(graph, TIMED, longest=False):
             inputs = graph.example(sizes)
-            arrays, shape = _arrays(inputs), f"{sizes['batch']}×{sizes['length'] or 'image'}"
-            times[shape] = _milliseconds(lambda arrays=arrays: run(arrays))  # type: ignore[misc]
-            torch_times[shape] = _milliseconds(
-                lambda inputs=inputs: graph.run(inputs)  # type: ignore[misc]
-            )
+            shape = f"{sizes['batch']}×{sizes['length'] or 'image'}"
+            times[shape] = _milliseconds(partial(run, arrays(inputs)))
+            torch_times[shape] = _milliseconds(partial(graph.run, inputs))
     agreement = float(np.concatenate(equal).mean()) if equal else 1.0
     return GraphComparison(
         graph.name, worst(differences), worst(relative), agreement, times, torch_times, num_bytes
@@ -163,11 +157,7 @@ def _at_tokens(values: NDArray[Any], is_token: Tensor | None) -> NDArray[Any]:
 
 
 def require_equal(comparison: GraphComparison, where: object, tolerance: float = TOLERANCE) -> None:
-    """Check that the relative difference of an export is at most `tolerance`.
-
-    Raises:
-        CheckpointError: it is larger, or NaN.
-    """
+    """Raise a CheckpointError if the relative difference is above `tolerance`, or NaN."""
     if comparison.relative <= tolerance:  # False for NaN
         return
     raise CheckpointError(
@@ -245,7 +235,8 @@ def _sizes(
     return sizes
 
 
-def _arrays(inputs: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
+def arrays(inputs: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
+    """Return tensors as arrays, by the same names."""
     return {name: tensor.numpy() for name, tensor in inputs.items()}
 
 
@@ -405,10 +396,8 @@ def add_files(staging: commit.Staging, files: Sequence[Path], folder: str = "") 
     num_bytes = 0
     for file in files:
         name = f"{folder}/{file.name}" if folder else file.name
-        with staging.create(name) as target_file, file.open("rb") as source:
-            while chunk := source.read(1 << 22):
-                target_file.write(chunk)
-        num_bytes += target_file.bytes
+        staging.write_bytes(name, file_pieces(file))
+        num_bytes += file.stat().st_size
         file.unlink()
     return num_bytes
 
@@ -528,11 +517,8 @@ def write(
         Others: as `pretrained.save_files` and `open_model`.
     """
     comparisons: list[GraphComparison] = []
-    weight_differences: list[float] = []
 
     def fill(staging: commit.Staging) -> dict[str, Any]:
-        comparisons.clear()
-        weight_differences.clear()
         contents = pretrained.save_files(
             content.network, content.tokenizer, content.about, state=content.state
         )
@@ -541,14 +527,14 @@ def write(
         reopened = open_model(staging.path)
         reopened = replace(reopened, network=reopened.network.to("cpu").float().eval())
         check(staging.path)
-        weight_differences.append(_weight_difference(content, reopened, out))
-        comparisons.extend(_compare(content, reopened, size, out, note))
+        weight_difference = _weight_difference(content, reopened, out)
+        comparisons[:] = _compare(content, reopened, size, out, note)
         return {
             **about_source(source),
             "target": target,
             "dtype": str(content.dtype).removeprefix("torch."),
-            "largest_weight_difference": weight_differences[0],
-            "graphs": [comparison.plain() for comparison in comparisons],
+            "largest_weight_difference": weight_difference,
+            "graphs": [vars(comparison) for comparison in comparisons],
             **(about or {}),
         }
 
@@ -559,7 +545,7 @@ def write(
         target=target,
         folder=out,
         about=summary,
-        tables=[content_table(content, weight_differences[0], comparisons)],
+        tables=[content_table(content, summary["largest_weight_difference"], comparisons)],
         load=[f'maskwright.load("{out}")', *load],
     )
 
@@ -586,10 +572,8 @@ def _weight_difference(content: Content, reopened: Model, out: Path) -> float:
     for name, tensor in reread.items():
         if not torch.equal(tensor, written[name].float()):
             raise _not_equal(out, f"another {name}")
-    tokenizer, reread_tokenizer = content.tokenizer, reopened.words
-    if (None if tokenizer is None else tokenizer.fingerprint) != (
-        None if reread_tokenizer is None else reread_tokenizer.fingerprint
-    ):
+    tokenizers = (content.tokenizer, reopened.words)
+    if len({None if words is None else words.fingerprint for words in tokenizers}) > 1:
         raise _not_equal(out, "another tokenizer")
     return max(
         (float((reread[n] - master).abs().max()) for n, master in masters.items()), default=0.0

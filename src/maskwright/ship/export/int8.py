@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,7 @@ def quantise(
             do="export without --int8",
         )
     float32_session = Session(source)
-    inputs = [graph.example(sizes, seed=7) for sizes in _probe_sizes(graph)]
-    probes = [{name: tensor.numpy() for name, tensor in probe.items()} for probe in inputs]
+    probes = [folder.arrays(graph.example(sizes, seed=7)) for sizes in _probe_sizes(graph)]
     ports = [port for port in graph.outputs if folder.is_scored(port)] or [
         # The embeddings of texts if there are any, else the states.
         port
@@ -163,30 +163,18 @@ def quantise(
         criterion = "same answers" if folder.is_scored(ports[0]) else "cosine with float32"
         measure = f"{criterion}, ids by chance"
 
-    def mean_difference(session: Session) -> float:
+    def mean(measure: Callable[..., Any], session: Session) -> float:
         outputs = [session.run(probe) for probe in probes]
-        differences = [
-            np.abs(new[port.name] - old[port.name]).mean()
-            for new, old in zip(outputs, expected, strict=True)
-            for port in ports
-        ]
-        return float(np.mean(differences))
-
-    def mean_agreement(session: Session) -> float:
-        shares = [
-            _agreement(new[port.name], old[port.name], port)
-            for probe, old in zip(probes, expected, strict=True)
-            for new in [session.run(probe)]
-            for port in ports
-        ]
-        return float(np.mean(shares))
+        pairs = zip(outputs, expected, strict=True)
+        values = [measure(new[p.name], old[p.name], p) for new, old in pairs for p in ports]
+        return float(np.mean(values))
 
     def run_trial(left_out: Sequence[str]) -> QuantizationTrial:
         write_eight_bits(
             source, target, [name for name in names if name not in set(left_out)], narrow
         )
         session = Session(target)
-        figure, difference = mean_agreement(session), mean_difference(session)
+        figure, difference = mean(_agreement, session), mean(_difference, session)
         if rows is not None:
             figure, row_scores = rows.evaluate(graph, session.run)
             difference = float(np.abs(row_scores - float32_scores).mean())
@@ -203,7 +191,7 @@ def quantise(
     trials = [run_trial(())]
     harm: dict[str, float] = {}
     if trials[0].loss > budget and len(names) > 1:
-        harm = _harm_of_each(source, target, names, narrow, mean_difference)
+        harm = _harm_of_each(source, target, names, narrow, partial(mean, _difference))
         # Order by the effect per weight, since leaving out large products costs file size.
         order = sorted(names, key=lambda name: -harm[name] / product_sizes[name])
         trials += _fewest(order, run_trial, budget)
@@ -238,6 +226,10 @@ def _probe_sizes(graph: Graph) -> list[dict[str, int]]:
     past = 8 if "past" in graph.sizes and max_length > 16 else 0
     sizes = {"past": past, "memory": 12, "projected": 12 if past else 0, "choices": 2}
     return [{**sizes, "batch": b, "length": min(t, max_length - past)} for b, t in PROBES]
+
+
+def _difference(new: NDArray[Any], old: NDArray[Any], port: Port) -> Any:
+    return np.abs(new - old).mean()
 
 
 def _agreement(new: NDArray[Any], old: NDArray[Any], port: Port) -> float:
@@ -333,7 +325,9 @@ def scores(
     choices = examples.choices if len(graph.inputs[0].axes) == 3 else 1
     longest = lengths.reshape(-1, choices).max(1)
     text_outputs: list[NDArray[Any]] = [np.zeros(0)] * len(longest)
-    for batch in _length_batches(longest):
+    order = np.argsort(longest, kind="stable")
+    for begin in range(0, len(order), BATCH_SIZE):
+        batch = order[begin : begin + BATCH_SIZE]
         texts = (batch[:, None] * choices + np.arange(choices)).reshape(-1)
         inputs = _padded(graph, examples, [slices[text] for text in texts], collation.pad)
         if choices > 1:
@@ -345,13 +339,6 @@ def scores(
         return _at_places(text_outputs, examples)
     stacked = np.stack(text_outputs) if text_outputs else np.zeros((0, 1))
     return stacked.reshape(len(examples), -1).astype(np.float32)
-
-
-def _length_batches(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yield the indices of each batch, in the order of the lengths."""
-    order = np.argsort(lengths, kind="stable")
-    for begin in range(0, len(order), BATCH_SIZE):
-        yield order[begin : begin + BATCH_SIZE]
 
 
 def _padded(

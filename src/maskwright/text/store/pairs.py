@@ -119,11 +119,8 @@ class SentencePairs:
         """Return (starts, lengths) of A and of B for each row, and whether the label is 1."""
         draws = uniforms(key("pair", self._seed, epoch, numbers), 6)
         first_sentence, stop = self._first[numbers], self._stop[numbers]
-        cut = (
-            first_sentence
-            + 1
-            + (draws[:, 0] * np.maximum(1, stop - first_sentence - 1)).astype(np.int64)
-        )
+        num_cuts = np.maximum(1, stop - first_sentence - 1)
+        cut = first_sentence + 1 + (draws[:, 0] * num_cuts).astype(np.int64)
         coin = draws[:, 1] < 0.5
         if self._swaps:
             (a_start, a_stop), (b_start, b_stop) = self._swapped(

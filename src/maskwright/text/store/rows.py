@@ -106,11 +106,7 @@ def spread(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def check_indices(indices: NDArray[np.integer], size: int, description: str) -> NDArray[np.int64]:
-    """Return `indices` as int64.
-
-    Raises:
-        UsageError: an index outside range(size).
-    """
+    """Return `indices` as int64; raise a UsageError for one outside of range(size)."""
     numbers = np.asarray(indices, dtype=np.int64)
     if numbers.size and (numbers.min() < 0 or numbers.max() >= size):
         raise UsageError(

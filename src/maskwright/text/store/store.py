@@ -128,11 +128,7 @@ class TokenStore:
         return starts
 
     def require_sentences(self) -> None:
-        """Refuse a store that does not record where sentences start.
-
-        Raises:
-            IncompatibleError: it does not.
-        """
+        """Raise an IncompatibleError if the store does not record where sentences start."""
         if not len(self.sentences):
             raise IncompatibleError(
                 "the token store does not record where sentences start",

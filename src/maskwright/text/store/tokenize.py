@@ -330,7 +330,8 @@ class _Builder:
         facts = [read_manifest(shard, manifest=MANIFEST, error=DataError).about for shard in shards]
         bases = np.cumsum([0, *(f["tokens"] for f in facts)])
         for name in ("tokens.bin", "document_bytes.bin"):
-            stage.write_bytes(name, itertools.chain.from_iterable(_copy(s / name) for s in shards))
+            pieces = (file_pieces(shard / name) for shard in shards)
+            stage.write_bytes(name, itertools.chain.from_iterable(pieces))
         with stage.create("offsets.bin") as offsets, stage.create("sentences.bin") as sentences:
             offsets.write(_raw(np.zeros(1, np.int64)))
             for shard, base in zip(shards, bases, strict=False):
@@ -355,7 +356,8 @@ def _raw(array: NDArray[Any]) -> memoryview:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data
 
 
-def _copy(path: Path) -> Iterator[bytes]:
+def file_pieces(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file in pieces of `COPY_BYTES`."""
     with open(path, "rb") as file:
         while piece := file.read(COPY_BYTES):
             yield piece

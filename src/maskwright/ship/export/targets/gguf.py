@@ -386,11 +386,7 @@ def _require_read(
     tensors: dict[str, np.ndarray[Any, Any]],
     out: Path,
 ) -> None:
-    """Check that the file is read as what was written.
-
-    Raises:
-        CheckpointError: it is not.
-    """
+    """Raise a CheckpointError if the file is read as something else than what was written."""
     import gguf
     import numpy as np
 

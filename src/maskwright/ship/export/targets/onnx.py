@@ -140,7 +140,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
                     "inputs": [_port(port) for port in graph.inputs],
                     "outputs": [_port(port) for port in graph.outputs],
                     "longest": graph.longest,
-                    "measured": comparisons[graph.name].plain(),
+                    "measured": vars(comparisons[graph.name]),
                 }
                 for graph in graphs
             ],
@@ -148,7 +148,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         if options.int8:
             plain = {name: quantized.plain() for name, quantized in quantizations.items()}
             staging.write_json(QUANTIZATION, plain)
-            about["int8"] = [comparison.plain() for comparison in int8_comparisons.values()]
+            about["int8"] = [*map(vars, int8_comparisons.values())]
         return about
 
     documents = folder.documents(model, predictor)

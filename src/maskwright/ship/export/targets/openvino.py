@@ -81,8 +81,8 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
             **folder.about_source(model),
             "target": "openvino",
             "weights": "float16" if options.half else "float32",
-            "graphs": [comparison.plain() for comparison in comparisons.values()],
-            "bfloat16": [comparison.plain() for comparison in bfloat16_comparisons.values()],
+            "graphs": [*map(vars, comparisons.values())],
+            "bfloat16": [*map(vars, bfloat16_comparisons.values())],
         }
 
     documents = folder.documents(model, predictor)
