@@ -143,13 +143,9 @@ class HeadFirst:
 def save_head(out: Path, weights: dict[str, torch.Tensor]) -> None:
     """Save the `weights` of the head in the run folder `out`."""
     content = {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
-
-    def write(staging: commit.Staging) -> None:
-        staging.write_bytes(HEAD_WEIGHTS, files.chunks(content))
-
     commit.commit(
         out / HEAD_FOLDER,
-        write,
+        lambda staging: staging.write_bytes(HEAD_WEIGHTS, files.chunks(content)),
         about={"kind": "head"},
         expected_bytes=files.num_bytes(content),
         replace=True,

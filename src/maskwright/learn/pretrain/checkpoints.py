@@ -166,10 +166,8 @@ def cut_journal(folder: Path, step: int) -> int:
 def read_journal(folder: Path, name: str = METRICS) -> list[dict[str, Any]]:
     """Return the records of all complete lines of one of the two files."""
     path = folder / name
-    if not path.is_file():
-        return []
-    with path.open("rb") as lines:
-        records = [json.loads(line) for line in lines if _step(line) is not None]
+    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+    records = [json.loads(line) for line in lines if _step(line) is not None]
     return records if name != METRICS else [r for r in records if isinstance(r.get("kind"), str)]
 
 
@@ -394,8 +392,7 @@ def take_others(objective: nn.Module, checkpoint: Path) -> list[str]:
         return []
     require_as_saved(checkpoint / OTHERS)
     parameters = dict(objective.named_parameters())
-    file = files.open_file(checkpoint / OTHERS)
-    weights = {name: file.read(name) for name in file.entries}
+    weights = _tensors(checkpoint / OTHERS)
     if any(n not in parameters or parameters[n].shape != t.shape for n, t in weights.items()):
         return []
     for name, tensor in weights.items():
@@ -523,14 +520,11 @@ def usage_of(
     generates = config.decoder is not None and conventions.decoder_trained
     fills_spans = len(config.stacks) == 2 and generates and bool(tokenizer.sentinels)
     fills_spans &= tokenizer.mask is None or spec.usual_for == "sentinels"
-    if config.encoder is not None and tokenizer.mask is not None and not fills_spans:
-        gap_token = tokenizer.tokens([tokenizer.mask])[0]
-        return Usage("fill-mask", "fill-mask", f"{prompt} {gap_token}".strip())
+    gap = tokenizer.sentinels[0] if fills_spans else tokenizer.mask
+    if gap is not None and (config.encoder is not None or fills_spans):
+        return Usage("fill-mask", "fill-mask", f"{prompt} {tokenizer.tokens([gap])[0]}".strip())
     if not generates:
         return None
-    if fills_spans:
-        gap_token = tokenizer.vocabulary[tokenizer.sentinels[0]]
-        return Usage("fill-mask", "fill-mask", f"{prompt} {gap_token}".strip())
     tag = "text-generation" if config.encoder is None else "text2text-generation"
     return Usage(tag, "generate", prompt)
 

@@ -134,7 +134,7 @@ def prepare(
             consequence = "the run goes on with its tokens"
             say(Finding("other-text", message, listed(changes), consequence).line())
     else:
-        if pixels is None and not (folder / "data" / HELD_OUT / MANIFEST).is_file():
+        if pixels is None and not _is_store(folder, HELD_OUT):
             require_other_files(recipe.corpus)
             # Documents are spooled until the tokenizer, or the list of values, is complete.
             spooled = mixed_by_value or not isinstance(recipe.tokenizer, TokenizerFolder)
@@ -143,9 +143,7 @@ def prepare(
         texts = texts_of(recipe.corpus, folder, pixels)
     tokenizer_folder = folder / "tokenizer"
     if pixels is not None:
-        tokenizer_folder.mkdir(exist_ok=True)
-        processor_json = json.dumps(pixels.processor.to_json(), indent=2) + "\n"
-        document.write(tokenizer_folder / PROCESSOR, processor_json)
+        _write_record(tokenizer_folder / PROCESSOR, pixels.processor.to_json())
     elif not tokenizer_folder.is_dir():
         new_tokenizer = _make_tokenizer(recipe, texts, say)
         _record_tokenizer_files(folder, texts)
@@ -183,7 +181,7 @@ def prepare(
             "train": prepared.train_fingerprint,
             "held_out": held_out.fingerprint,
         }
-        document.write(provenance_file, json.dumps(provenance, indent=2) + "\n")
+        _write_record(provenance_file, provenance)
     return replace(prepared, provenance=_read_record(provenance_file))
 
 
@@ -199,9 +197,7 @@ def _training_stores(
         groups = groups or [[] for _ in names]
         return tuple(store_of(name, group) for name, group in zip(names, groups, strict=True))
     by_value = texts[0].by_value()
-    record = json.dumps({"column": corpus.mix_by, "values": by_value.values}, indent=2)
-    (folder / "data").mkdir(parents=True, exist_ok=True)
-    document.write(folder / "data" / VALUES, record + "\n")
+    _write_record(folder / "data" / VALUES, {"column": corpus.mix_by, "values": by_value.values})
     return tuple(
         store_of(f"{TRAIN}-{number}", texts, documents=by_value.of(value), lines=number == 0)
         for number, value in enumerate(by_value.values)
@@ -307,15 +303,10 @@ def _store(
         from_folder = isinstance(recipe.tokenizer, TokenizerFolder)
         remedy = OTHER_MODEL if from_folder else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
 
-        build_store(
-            documents,
-            encoder,
-            path,
-            sentences=recipe.needs_sentences,
-            read=lambda: _record_origin(
-                folder, name, texts, unknown.findings(remedy) if unknown else ()
-            ),
-        )
+        def record_origin() -> None:
+            _record_origin(folder, name, texts, unknown.findings(remedy) if unknown else ())
+
+        build_store(documents, encoder, path, sentences=recipe.needs_sentences, read=record_origin)
         for text in texts if lines else ():
             for line in text.report_lines(held_out=is_held_out):
                 say(line)
@@ -369,15 +360,13 @@ def _record_origin(
     if readings or unknown:
         findings = [finding for counts in readings for finding in counts.findings]
         origin = {
-            "files": {
-                name: digest for counts in readings for name, digest in counts.hashes.items()
-            },
+            "files": {n: digest for counts in readings for n, digest in counts.hashes.items()},
             "form": ", ".join(sorted({counts.form for counts in readings if counts.form})),
             "summary": "; ".join(counts.summary() for counts in readings),
             "notes": [finding.to_json() for finding in findings],
             "unknown": [finding.to_json() for finding in unknown],
         }
-        document.write(_origin_file(folder, name), json.dumps(origin, indent=2) + "\n")
+        _write_record(_origin_file(folder, name), origin)
 
 
 def _read_origin(folder: Path, name: str) -> dict[str, Any]:
@@ -462,9 +451,7 @@ def _provenance(corpus: Corpus, folder: Path) -> dict[str, Any]:
 def _record_tokenizer_files(folder: Path, texts: Sequence[CorpusText]) -> None:
     """Record the hashes of the tokenizer's training files, before the tokenizer is saved."""
     if files := {name: digest for text in texts for name, digest in text.hashes().items()}:
-        (folder / "data").mkdir(parents=True, exist_ok=True)
-        record = json.dumps({"files": files}, indent=2)
-        document.write(_origin_file(folder, TOKENIZER), record + "\n")
+        _write_record(_origin_file(folder, TOKENIZER), {"files": files})
 
 
 def _checked_files(record: dict[str, Any], path: Path) -> dict[str, str]:
@@ -546,6 +533,11 @@ def _describe_shares(corpus: Corpus, folder: Path, train: Sequence[TokenStore]) 
 
 def _percent(share: float) -> str:
     return f"{share:.0%}" if share == 0 or share >= 0.1 else f"{share:.1%}"
+
+
+def _write_record(path: Path, record: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document.write(path, json.dumps(record, indent=2) + "\n")
 
 
 def _read_record(path: Path) -> dict[str, Any]:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import Finding, IncompatibleError
-from maskwright.learn.pretrain.prepare import names_of
+from maskwright.learn.pretrain.prepare import PreparedCorpus, names_of
 from maskwright.learn.recipes.base.find import require_rows
-from maskwright.learn.recipes.base.recipe import Corpus, Folder, Recipe, shares
+from maskwright.learn.recipes.base.recipe import PAIRS, Corpus, Folder, Recipe, shares
 from maskwright.learn.train import loop
 from maskwright.learn.train.settings import Ramp
 from maskwright.learn.train.state import TrainState
@@ -129,10 +129,9 @@ def rows(
         if spec.text_length is not None:
             length = spec.text_length(recipe.objective.checked, length)
         return Windows(store, length, step=length)
-    if kind == "pairs":
-        return SentencePairs(store, length, seed=seed)
-    assert kind == "swapped-pairs"
-    return SentencePairs(store, length, seed=seed, negatives="swapped")
+    assert kind in PAIRS
+    swaps = kind == "swapped-pairs"
+    return SentencePairs(store, length, seed=seed, negatives="swapped" if swaps else "foreign")
 
 
 def _last_is_target(recipe: Recipe) -> bool:
@@ -150,6 +149,12 @@ def weights_of(corpus: Corpus, stores: Sequence[TokenStore]) -> tuple[float, ...
         return corpus.weights
     start_shares, end_shares = shares(corpus, [store.num_tokens for store in stores])
     return tuple(((start_shares + end_shares) / 2).tolist())
+
+
+def token_counts(recipe: Recipe, prepared: PreparedCorpus) -> NDArray[np.float64]:
+    """Return how often each id is among the training tokens, each store with its weight."""
+    shares = weights_of(recipe.corpus, prepared.train)
+    return held_out_loss.token_counts(prepared.train, shares)
 
 
 def mixture_of_run(

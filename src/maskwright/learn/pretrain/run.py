@@ -55,7 +55,7 @@ from maskwright.learn.pretrain.prepare import (
     text_changed,
     text_is_there,
 )
-from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, weights_of
+from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, token_counts
 from maskwright.learn.pretrain.session import (
     RUN,
     EvaluateHook,
@@ -63,6 +63,7 @@ from maskwright.learn.pretrain.session import (
     SaveHook,
     TrainingSession,
     held_out_by_value,
+    less_memory,
 )
 from maskwright.learn.recipes.base.find import read
 from maskwright.learn.recipes.base.recipe import (
@@ -78,7 +79,6 @@ from maskwright.model.checkpoint.pretrained import CONFIG
 from maskwright.model.checkpoint.safe_read import read_json
 from maskwright.model.device import machine
 from maskwright.model.device.step_cost import training_flops
-from maskwright.model.inference import held_out_loss
 from maskwright.model.inference.held_out_loss import evaluation_batches
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.opening.folders import has_checkpoint
@@ -96,10 +96,7 @@ AdjustRecipe = Callable[[Recipe, PreparedCorpus], Recipe]
 def flops_of_phases(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> list[float]:
     """Return the floating-point operations of matrix products, forward and backward, per token in
     each phase of the run, measured on held-out rows."""
-    shares = weights_of(recipe.corpus, prepared.train)
-    objective.use_corpus(
-        prepared.train, partial(held_out_loss.token_counts, prepared.train, shares)
-    )
+    objective.use_corpus(prepared.train, partial(token_counts, recipe, prepared))
     flops, start = list[float](), 0.0
     for phase in recipe.phases:
         rows = held_out_rows(recipe, prepared.held_out, phase.length)
@@ -577,7 +574,5 @@ def _out_of_memory(recipe: Recipe, error: Exception) -> ResourceError:
         where="training.microbatches",
         found=f"{training.batch // training.microbatches} rows of {recipe.rows.length} tokens "
         f"at once: {memory.describe_shortage(error)}",
-        do=f"--set training.microbatches={next_divisor} does the same work with less"
-        if next_divisor
-        else "choose a smaller model or shorter rows",
+        do=less_memory(next_divisor),
     )

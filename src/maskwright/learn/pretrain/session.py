@@ -46,9 +46,9 @@ from maskwright.learn.pretrain.rows import (
     check_length,
     held_out_rows,
     mixture_of_run,
+    token_counts,
     training_rows,
     untrained_positions,
-    weights_of,
 )
 from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import Folder, Recipe, frozen_part
@@ -112,9 +112,7 @@ class TrainingSession:
         self.machine, self.processes, self.stop = chosen, processes, stop
         has_saved = has_checkpoint(out)
         self.objective, family = _build_objective(recipe, out, prepared, chosen, has_saved, say)
-        shares = weights_of(recipe.corpus, prepared.train)
-        count = partial(held_out_loss.token_counts, prepared.train, shares)
-        self.objective.use_corpus(prepared.train, count)
+        self.objective.use_corpus(prepared.train, partial(token_counts, recipe, prepared))
         parameters = Parameters(self.objective, chosen.compute)
         self.optimizer = start_optimizer(recipe.training.optimizer, parameters)
         self.stages: HeadFirst | None = None
@@ -185,10 +183,7 @@ def _build_objective(
         return objective, family
     build.load_objective_state(objective, recipe.model, say)
     if "vocabulary_head" in recipe.model.new:
-        counts = held_out_loss.token_counts(
-            prepared.train, weights_of(recipe.corpus, prepared.train)
-        )
-        expect_frequencies(objective.product, counts)
+        expect_frequencies(objective.product, token_counts(recipe, prepared))
     return objective, family
 
 
@@ -213,16 +208,12 @@ def _run_json(session: TrainingSession) -> dict[str, Any]:
     """Return the content of run.json, which panel and report show, with the reference losses."""
     recipe, prepared, objective = session.recipe, session.prepared, session.objective
     sources = session.train_rows[-1], session.held_out_rows
-    size: dict[str, Any] = {
-        "rows": recipe.evaluation.rows,
-        "batch_rows": recipe.evaluation.batch,
-    }
+    of_image = getattr(objective.product.config.tokens, "per_image", 0)
+    size: dict[str, Any] = {"rows": recipe.evaluation.rows, "batch_rows": recipe.evaluation.batch}
     if recipe.objective.spec.predicts == "pixels":
         references = held_out_loss.pixel_lines(objective, *sources, **size)
     else:
-        counts = held_out_loss.token_counts(
-            prepared.train, weights_of(recipe.corpus, prepared.train)
-        )
+        counts = token_counts(recipe, prepared)
         references = held_out_loss.reference_lines(objective, counts, *sources, **size).to_json()
     return {
         "recipe": recipe.name,
@@ -232,11 +223,7 @@ def _run_json(session: TrainingSession) -> dict[str, Any]:
         "budget": config.to_plain(recipe.training.budget),
         "objective": recipe.objective.name,
         "predicts": recipe.objective.spec.predicts,
-        **(
-            {"image_tokens": of_image}
-            if (of_image := getattr(objective.product.config.tokens, "per_image", 0))
-            else {}
-        ),
+        **({"image_tokens": of_image} if of_image else {}),
         "token_parts": list(recipe.objective.spec.token_parts),
         "scored_by": recipe.objective.spec.scored_by,
         "ask": _usage_json(session),
@@ -254,10 +241,10 @@ def _usage_json(session: TrainingSession) -> dict[str, Any] | None:
     assert conventions is not None
     spec, tokenizer = session.recipe.objective.spec, session.prepared.words
     usage = None if tokenizer is None else usage_of(spec, network, tokenizer, conventions)
-    # Samples of encoder-decoder objectives show special tokens, so they are no prompts.
-    plain = not isinstance(session.objective, EncoderDecoder)
     if usage is None:
         return None
+    # Samples of encoder-decoder objectives show special tokens, so they are no prompts.
+    plain = not isinstance(session.objective, EncoderDecoder)
     return {"verb": usage.verb, "prompt": usage.prompt, "prompt_of_samples": plain}
 
 
@@ -322,17 +309,21 @@ def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Reci
     if needed(training.microbatches) <= available:
         return
     fitting = [n for n in recipe.divisors if needed(n) <= available]
-    remedy = "choose a smaller model or shorter rows"
-    if fitting:
-        remedy = f"--set training.microbatches={fitting[0]} does the same work with less"
     raise ResourceError(
         "the model and one microbatch do not fit into memory",
         where="training.microbatches" if needed(math.inf) <= available else "model",
         found=f"{num_parameters(architecture):,} parameters need {of_parameters:,} bytes to train, "
         f"the tokens of a microbatch at least {activations // training.microbatches:,}",
         wanted=f"at most the {available:,} bytes that are free",
-        do=remedy,
+        do=less_memory(next(iter(fitting), None)),
     )
+
+
+def less_memory(microbatches: int | None) -> str:
+    """Return what to do where the memory is too small; `microbatches`: a number that fits."""
+    if microbatches is None:
+        return "choose a smaller model or shorter rows"
+    return f"--set training.microbatches={microbatches} does the same work with less"
 
 
 # ------------------------------------------------------------------------------ hooks

@@ -95,7 +95,8 @@ class CorpusText:
         """
         if ranges := self.corpus.characters:
             return self._characters(ranges.tokenizer)
-        spool = Spool(self._folder, keep) if self.corpus.mix_by is None else self._by_value()
+        is_mixed = self.corpus.mix_by is not None
+        spool = ByValue(self.corpus, self._folder) if is_mixed else Spool(self._folder, keep)
         return self._part(held_out=False, keep=spool)
 
     def training(self) -> Iterator[Document]:
@@ -112,13 +113,10 @@ class CorpusText:
             DataError: values without weights, weights without values, too many values.
         """
         if not isinstance(by_value := self._kept.get(False), ByValue):
-            by_value = self._by_value()
+            by_value = ByValue(self.corpus, self._folder)
             for _ in self._part(held_out=False, keep=by_value):
                 pass
         return by_value
-
-    def _by_value(self) -> ByValue:
-        return ByValue(self.corpus, self._folder)
 
     def held_out(self) -> Iterator[Document]:
         if ranges := self.corpus.characters:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -327,12 +328,8 @@ def require_rows(recipe: Recipe) -> None:
 def _static_setting(recipe: Recipe) -> str:
     """Return the setting that keeps masks the same in every epoch; "" if it is not on."""
     path = recipe.objective.spec.static_option
-    if not path:
-        return ""
-    value = recipe.objective.checked
-    for name in path.split("."):
-        value = vars(value)[name]
-    return f"objective.options.{path}" if value else ""
+    is_on = bool(path) and attrgetter(path)(recipe.objective.checked)
+    return f"objective.options.{path}" if is_on else ""
 
 
 # ---------------------------------------------------------------------------- continued pretraining
@@ -356,15 +353,14 @@ def of_run(folder: Path, minutes: float) -> Recipe:
         optimizer=replace(recipe_of_run.training.optimizer, learning_rate=rate),
         schedule=CONTINUED_SCHEDULE,
     )
-    further = replace(
+    return replace(
         recipe_of_run,
+        name=f"{recipe_of_run.name}-further",
+        note=f"{recipe_of_run.note}, further",
         corpus=Corpus(),
         model=Folder(path=str(folder)),
         training=training,
         tokenizer=TokenizerFolder(path=str(folder)),
-    )
-    return replace(
-        further, name=f"{recipe_of_run.name}-further", note=f"{recipe_of_run.note}, further"
     )
 
 
