@@ -92,9 +92,7 @@ def run(step: Step, batch: CurationBatch) -> None:
         known = corpus.about(step.gather(corpus, opened), 0)
     outcome = step.apply(batch, opened, known)
     record = Record(["step"])
-    flow = record.take("step", Flow.of(batch), outcome)
-    if len(flow.batch):
-        record.count_remaining(flow)
+    record.take("step", Flow.of(batch), outcome)
     record.facts()
 
 

@@ -258,12 +258,7 @@ def terminal_lines(card: Card) -> list[str]:
         phrases = [f"{removed} ({_share_removed(step)})", by_rule]
         phrases += [f"changed: {changed}"] if changed else []
         lines.append(f"  {step['step']}: {'; '.join(filter(None, phrases))}")
-    tokens = f", {remaining['tokens']:,} tokens" if "tokens" in remaining else ""
-    lines.append(
-        f"output: {remaining['documents']:,} documents, {size(remaining['bytes'])}, "
-        f"{remaining['words']:,} words{tokens}"
-    )
-    return lines
+    return [*lines, f"output: {remaining['documents']:,} documents, {_amount(remaining)}"]
 
 
 def removed_by(step: Mapping[str, Any]) -> int:
@@ -286,14 +281,13 @@ def result_summary(card: Card) -> str:
     """Return the remaining documents, bytes, words and, if counted, tokens, as a phrase."""
     remaining = card["left"]
     share = remaining["documents"] / max(1, card["read"]["documents"])
-    phrases = [
-        f"{counted(remaining['documents'], 'document')} ({percent(share)})",
-        size(remaining["bytes"]),
-    ]
-    phrases.append(f"{remaining['words']:,} words")
-    if "tokens" in remaining:
-        phrases.append(f"{remaining['tokens']:,} tokens")
-    return ", ".join(phrases)
+    documents = counted(remaining["documents"], "document")
+    return f"{documents} ({percent(share)}), {_amount(remaining)}"
+
+
+def _amount(remaining: Mapping[str, Any]) -> str:
+    tokens = f", {remaining['tokens']:,} tokens" if "tokens" in remaining else ""
+    return f"{size(remaining['bytes'])}, {remaining['words']:,} words{tokens}"
 
 
 def file_table(card: Card) -> Table:
@@ -509,10 +503,13 @@ def _shown_facts(step: Mapping[str, Any]) -> dict[str, Any]:
 # ------------------------------------------------------------------------------ the data card
 def render_data_card(card: Card) -> str:
     """The data card in Markdown."""
+    columns = {"language": card["left"]["languages"], "license": card["left"]["licences"]}
+    named = {column: list(filter(None, counts))[:HEADED] for column, counts in columns.items()}
+    front = {column: names for column, names in named.items() if names}
     return document.render(
         "data_card.md",
         **_common(card),
-        front=_front(card),
+        front={"tags": ["curated corpus"], **front},
         made_by=card["made_by"],
         steps=[
             {**_shown_facts(step), "changes": step["changes"], "rules": rule_table(step)}
@@ -521,15 +518,6 @@ def render_data_card(card: Card) -> str:
         tokenizer=_tokenizer(card),
         contamination=contamination_lines(card),
     )
-
-
-def _front(card: Card) -> dict[str, Any]:
-    remaining = card["left"]
-    front: dict[str, Any] = {"tags": ["curated corpus"]}
-    for name, counts in (("language", remaining["languages"]), ("license", remaining["licences"])):
-        if names := [value for value in counts if value][:HEADED]:
-            front[name] = names
-    return front
 
 
 def _tokenizer(card: Card) -> str:
@@ -628,12 +616,7 @@ def _rule(step: Mapping[str, Any], name: str, unfolded: bool) -> dict[str, Any]:
 def _change(step: Mapping[str, Any], rule: str) -> dict[str, Any]:
     examples = step["change_examples"].get(rule, [])
     shown = [
-        {
-            "id": str(e["id"]),
-            "value": value_text(e["value"]),
-            "before": e["before"],
-            "after": e["after"],
-        }
-        for e in examples
+        {**plain, "before": example["before"], "after": example["after"]}
+        for example, plain in zip(examples, shown_examples(examples), strict=True)
     ]
     return {"rule": rule, "count": f"{step['changes'][rule]:,} changes", "examples": shown}

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -37,6 +37,7 @@ from maskwright.text.curate.engine.segment import CHANGED, REMOVED, records
 from maskwright.text.curate.engine.shards import PACKED, REJECTED, compressed
 from maskwright.text.curate.look import look, look_lines, plan, plan_lines, require
 from maskwright.text.curate.recipe import CurationRecipe, choose
+from maskwright.text.store.tokenize import file_pieces
 from maskwright.text.tables.reading_options import TableReadingOptions, how_read
 
 UNREADABLE = "unreadable.jsonl.gz"
@@ -161,29 +162,23 @@ def _require_apart(paths: Paths, out: Path) -> None:
 def _write(stage: Staging, pieces: Pieces, recipe: CurationRecipe, card: Mapping[str, Any]) -> None:
     """Write the files of the result."""
     for number, folder in enumerate(pieces.packed):
-        stage.write_bytes(f"text/{number:05}.jsonl.gz", _pieces_of(folder / PACKED))
+        stage.write_bytes(f"text/{number:05}.jsonl.gz", file_pieces(folder / PACKED))
     for names, folders in pieces.segments:
         for room, step in itertools.product((REMOVED, CHANGED), names):
             files = [path for folder in folders if (path := records(folder, room, step)).is_file()]
             if files:  # concatenated gzip members are one valid file
-                content = itertools.chain.from_iterable(map(_pieces_of, files))
+                content = itertools.chain.from_iterable(map(file_pieces, files))
                 stage.write_bytes(f"{room}/{step}.jsonl.gz", content)
     rejected = [path for folder in pieces.read.folders if (path := folder / REJECTED).is_file()]
     broken = [entry for facts in pieces.read.facts for entry in facts.get("broken", ())]
     if rejected or broken:
-        rows = itertools.chain.from_iterable(map(_pieces_of, rejected))
+        rows = itertools.chain.from_iterable(map(file_pieces, rejected))
         lines = (f"{json.dumps(entry)}\n".encode() for entry in broken)
         stage.write_bytes(UNREADABLE, compressed(itertools.chain(rows, lines)))
     stage.write_bytes("recipe.toml", recipe.to_toml().encode())
     stage.write_json("card.json", card)
     stage.write_bytes("card.md", render_data_card(card).encode("utf-8", "replace"))
     stage.write_bytes("page.html", render_page(card).encode("utf-8", "replace"))
-
-
-def _pieces_of(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while data := file.read(1 << 20):
-            yield data
 
 
 # ------------------------------------------------------------------------------ options of a user

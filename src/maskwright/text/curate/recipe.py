@@ -18,7 +18,6 @@ import inspect
 import itertools
 import json
 import textwrap
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Any
 
 from maskwright.base import catalogue, config
 from maskwright.base.config import refuse_other_kind, to_toml
-from maskwright.base.errors import ConfigError, Finding, UsageError, near
+from maskwright.base.errors import ConfigError, Finding, near
 from maskwright.text.curate.step import Step
 
 STEPS = "curate.steps"
@@ -223,17 +222,7 @@ def read_plain(path: Path) -> tuple[list[str], dict[str, Any]]:
         UsageError: the file does not exist.
         ConfigError: the file is not TOML, or has no list of steps.
     """
-    try:
-        plain = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError as error:
-        nearby = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
-        raise UsageError(
-            "no such recipe file", where=path, wanted=near(path.name, nearby) if nearby else None
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("the recipe cannot be read", where=path, found=error) from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError("not a TOML file", where=path, found=error) from error
+    plain = config.read_table(path)
     if "steps" not in plain:
         refuse_other_kind(plain, {"steps"}, path)
     steps = plain.pop("steps", None)

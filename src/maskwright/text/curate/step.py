@@ -173,9 +173,6 @@ class CurationBatch:
         """Return a column, or B times None if it does not exist."""
         return self.notes.get(name) or self._no_notes
 
-    def with_texts(self, texts: Sequence[str]) -> CurationBatch:
-        return replace(self, texts=texts)
-
     def with_notes(self, notes: Mapping[str, Sequence[str | None]]) -> CurationBatch:
         """Return the documents with added or replaced notes, keeping cached words and lines."""
         changed = replace(self, notes={**self.notes, **notes})
@@ -407,11 +404,8 @@ LANGUAGE, UNDECIDED = "language", "und"
 
 
 def check_shares(settings: object, *names: str, positive: bool = False) -> None:
-    """Refuse values outside of 0 to 1, with `positive` also 0; a setting may be None.
-
-    Raises:
-        ConfigError: naming the field.
-    """
+    """Raise a ConfigError for values outside of 0 to 1, with `positive` also for 0; a setting may
+    be None."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and (not 0.0 <= value <= 1.0 or (positive and not value)):
@@ -425,11 +419,7 @@ def check_shares(settings: object, *names: str, positive: bool = False) -> None:
 
 
 def check_counts(settings: object, *names: str) -> None:
-    """Refuse values below 0.
-
-    Raises:
-        ConfigError: naming the field.
-    """
+    """Raise a ConfigError for values below 0."""
     for name in names:
         value = getattr(settings, name)
         if value < 0:
@@ -438,11 +428,7 @@ def check_counts(settings: object, *names: str) -> None:
 
 
 def check_range(settings: object, low: str, high: str) -> None:
-    """Refuse an empty range.
-
-    Raises:
-        ConfigError: naming the lower field.
-    """
+    """Raise a ConfigError for an empty range."""
     least, most = getattr(settings, low), getattr(settings, high)
     if least > most:
         raise ConfigError(
@@ -455,11 +441,7 @@ def is_set(settings: object, name: str) -> bool:
 
 
 def require_one(settings: object, *names: str, example: str) -> None:
-    """Refuse settings of which none is set.
-
-    Raises:
-        ConfigError: naming the first field.
-    """
+    """Raise a ConfigError if none of the settings is set."""
     if not any(is_set(settings, name) for name in names):
         raise ConfigError(
             f"the setting {' or '.join(names)} is missing",
@@ -471,11 +453,7 @@ def require_one(settings: object, *names: str, example: str) -> None:
 
 
 def refuse_both(settings: object, name: str, alternative: str) -> None:
-    """Refuse two settings for one purpose.
-
-    Raises:
-        ConfigError: naming the second field.
-    """
+    """Raise a ConfigError if two settings for one purpose are set."""
     if is_set(settings, name) and is_set(settings, alternative):
         values = [f"{setting} = {getattr(settings, setting)!r}" for setting in (name, alternative)]
         raise ConfigError(
@@ -522,11 +500,7 @@ def shares(
 
 
 def require_kept_language(languages: Sequence[str], steps: Mapping[str, Step]) -> None:
-    """Refuse rules for languages none of which the recipe keeps.
-
-    Raises:
-        ConfigError: none of `languages` is kept.
-    """
+    """Raise a ConfigError for rules for languages none of which the recipe keeps."""
     by = next((name for name, step in steps.items() if LANGUAGE in step.NOTES), "")
     kept_languages = getattr(steps.get(by), "keep", ())
     if languages and kept_languages and not set(languages) & set(kept_languages):

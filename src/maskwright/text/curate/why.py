@@ -61,26 +61,27 @@ class Fate:
         """Describe the fate of the document, a line for each event."""
         yield self.place if self.id == self.place else f"{self.id} ({self.place})"
         for change in self.changes:
-            where = f", {change['where']}" if "where" in change else ""
-            shown_value = shorten(value_text(change["value"]), EXCERPT)
-            yield f"  changed by {change['step']}, rule {change['rule']}: {shown_value}{where}"
+            yield f"  changed by {_cause(change)}"
             if "before" in change:
                 yield f"    it was: {shorten(change['before'], EXCERPT)}"
         if self.removed is not None:
-            yield from self._removal_lines(self.removed)
+            limit = self.removed.get("wanted")
+            allowed = f"; allowed: {limit}" if limit else ""
+            yield f"  removed by {_cause(self.removed)}{allowed}"
+            if self.survivor is not None:
+                end = "is kept" if self.survivor.kept else "was itself removed"
+                yield f"  copy of {self.survivor.place}, which {end}:"
         elif self.kept is not None:
             yield f"  kept: {self.kept[0]}, line {self.kept[1]}"
         if self.text:
             yield f"  text: {shorten(self.text, EXCERPT)}"
 
-    def _removal_lines(self, record: dict[str, Any]) -> Iterator[str]:
-        allowed = f"; allowed: {record['wanted']}" if record.get("wanted") else ""
-        where = f", {record['where']}" if record.get("where") else ""
-        shown_value = shorten(value_text(record["value"]), EXCERPT)
-        yield f"  removed by {record['step']}, rule {record['rule']}: {shown_value}{where}{allowed}"
-        if self.survivor is not None:
-            end = "is kept" if self.survivor.kept else "was itself removed"
-            yield f"  copy of {self.survivor.place}, which {end}:"
+
+def _cause(record: dict[str, Any]) -> str:
+    """Return the step, rule, value and place of a record."""
+    where = f", {record['where']}" if record.get("where") else ""
+    shown_value = shorten(value_text(record["value"]), EXCERPT)
+    return f"{record['step']}, rule {record['rule']}: {shown_value}{where}"
 
 
 @dataclass(frozen=True)

@@ -235,11 +235,6 @@ def words_of(characters: Characters) -> Words:
     return Words(hashes, begins - origins, ends - origins, starts)
 
 
-def count_words(texts: Sequence[str]) -> int:
-    """Return the total number of words of texts."""
-    return int(word_counts(texts).sum())
-
-
 def word_counts(texts: Sequence[str]) -> NDArray[np.int64]:
     """Return (B,) the number of words of each text."""
     characters = characters_of(texts)

@@ -25,6 +25,7 @@ from maskwright.base.errors import Finding, Note
 from maskwright.base.memory import free_bytes
 from maskwright.base.storage.commit import commit_once
 from maskwright.base.storage.files import write_file
+from maskwright.text.curate.arrays.hashes import is_first
 from maskwright.text.curate.engine.daft_engine import DaftEngine, Progress
 from maskwright.text.curate.engine.shards import (
     CurationShard,
@@ -284,8 +285,8 @@ def repeated_rows(arrays: Mapping[str, NDArray[Any]], keys: Sequence[str]) -> pa
     """Return the rows (columns by name) whose keys occur at least twice, sorted by all columns."""
     import pyarrow as pa
 
-    by_key, is_first = _sort_groups([arrays[name] for name in keys])
-    counts = np.diff(np.append(np.flatnonzero(is_first), len(by_key)))
+    by_key, firsts = _sort_groups([arrays[name] for name in keys])
+    counts = np.diff(np.append(np.flatnonzero(firsts), len(by_key)))
     repeated = np.sort(by_key[np.repeat(counts > 1, counts)])
     output = {name: values[repeated] for name, values in arrays.items()}
     order = np.lexsort([*output.values()][::-1]) if len(repeated) else repeated
@@ -297,8 +298,8 @@ def summed_rows(arrays: Mapping[str, NDArray[Any]], keys: Sequence[str], least: 
     least `least`, sorted by the keys."""
     import pyarrow as pa
 
-    order, is_first = _sort_groups([arrays[name] for name in keys])
-    begins = np.flatnonzero(is_first)
+    order, firsts = _sort_groups([arrays[name] for name in keys])
+    begins = np.flatnonzero(firsts)
     groups = {name: arrays[name][order[begins]] for name in keys}
     sums = {
         name: np.add.reduceat(values[order], begins) if len(begins) else order
@@ -322,9 +323,4 @@ def _sort_groups(keys: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArr
         if len(ordered) and int(ordered.max()) - int(ordered.min()) < NARROW:
             ordered = (ordered - ordered.min()).astype(np.int16)
         order = order[np.argsort(ordered, kind="stable")]
-    is_first = np.zeros(len(order), np.bool_)
-    is_first[:1] = True
-    for values in keys:
-        ordered = values[order]
-        is_first[1:] |= ordered[1:] != ordered[:-1]
-    return order, is_first
+    return order, is_first(*(values[order] for values in keys))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from maskwright.base import errors
 from maskwright.base.catalogue import install_command, require_packages
@@ -31,6 +31,8 @@ from maskwright.base.storage.manifest import verify
 from maskwright.base.version import VERSION
 
 Function = Callable[..., None]
+# Called with the name of a phase of the work, and its total and finished units.
+Progress = Callable[[str, int, int], None]
 Runner = Literal["local", "ray"]
 # Tasks with less text run in this process, as worker processes take a second to start.
 INLINE_BYTES = 24 << 20
@@ -38,12 +40,6 @@ CONNECT_SECONDS = 10
 ATTEMPTS = 4  # of tasks that a cluster lost
 _INTACT: set[str] = set()  # folders that this process has verified, or writes itself
 _STARTED: list[Runner] = []  # Daft has one runner in a process
-
-
-class Progress(Protocol):
-    """A callback with the name of a phase of the work, and its total and finished units."""
-
-    def __call__(self, name: str, total: int, done: int) -> None: ...
 
 
 @dataclass(frozen=True)

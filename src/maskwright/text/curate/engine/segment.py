@@ -163,7 +163,6 @@ def _write(
             if not len(flow.batch):
                 break
         if len(flow.batch):
-            record.count_remaining(flow)
             if keeps_texts:
                 remaining.append(RemainingRows(flow.batch.rows, flow.batch.notes))
             else:
@@ -256,7 +255,7 @@ class Flow:
         sizes = self.sizes.copy()
         for index in changed:
             sizes[index] = utf8_size(texts[index])
-        return replace(self, batch=self.batch.with_texts(texts), sizes=sizes)
+        return replace(self, batch=replace(self.batch, texts=texts), sizes=sizes)
 
     @functools.cached_property
     def ranks(self) -> NDArray[np.int64]:
@@ -285,7 +284,6 @@ class Record:
         wordless: for each step the rules whose changes are recorded without the text before.
         removed, changed: the records, in order.
         steps: for each step its counts and examples, as in `facts.json`.
-        documents, bytes, sources: counts of the remaining documents.
     """
 
     names: list[str]
@@ -294,9 +292,6 @@ class Record:
     removed: list[dict[str, Any]] = field(default_factory=list)
     changed: list[dict[str, Any]] = field(default_factory=list)
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
-    documents: int = 0
-    bytes: int = 0
-    sources: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         counts = dict.fromkeys(("documents_in", "bytes_in", "documents_out", "bytes_out"), 0)
@@ -310,7 +305,7 @@ class Record:
         facts, batch, result, public = self.steps[name], flow.batch, flow, flow
         if name in self.private:
             texts = [NOT_SHOWN] * len(batch) if outcome.texts is None else outcome.texts
-            public = replace(flow, batch=batch.with_texts(texts))
+            public = replace(flow, batch=replace(batch, texts=texts))
         facts["documents_in"] += len(batch)
         facts["bytes_in"] += int(flow.sizes.sum())
         removals: dict[int, Removal] = {}
@@ -360,20 +355,10 @@ class Record:
         facts["bytes_out"] += int(result.sizes.sum())
         return result
 
-    def count_remaining(self, flow: Flow) -> None:
-        """Count the documents that remain after the segment."""
-        self.documents += len(flow.batch)
-        self.bytes += int(flow.sizes.sum())
-        self.sources.update(source or "" for source in flow.batch.note("source"))
-
     def facts(self) -> dict[str, Any]:
-        sources = sorted(self.sources.items(), key=lambda item: (-item[1], item[0]))
-        return {
-            "documents": self.documents,
-            "bytes": self.bytes,
-            "sources": dict(sources[:MOST_SOURCES]),
-            "steps": self.steps,
-        }
+        final = self.steps[self.names[-1]]
+        remaining = {"documents": final["documents_out"], "bytes": final["bytes_out"]}
+        return {**remaining, "steps": self.steps}
 
     def _count(self, rules: dict[str, Any], flow: Flow, reason: Removal) -> None:
         facts = rules.setdefault(

@@ -36,7 +36,7 @@ from maskwright.base.storage.strict_json import parse_object
 from maskwright.text.corpus.files import Source
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import Document, JsonText, ReadingOptions, as_text
-from maskwright.text.curate.arrays.segmentation import count_words
+from maskwright.text.curate.arrays.segmentation import word_counts
 from maskwright.text.curate.step import ID, NOTE, ROW, TEXT, CurationBatch
 
 if TYPE_CHECKING:
@@ -524,7 +524,7 @@ def _pack(stage: Staging, shard: Path, tokenizer: str) -> None:
     def lines() -> Iterator[bytes]:
         for batch in read_batches(shard):
             facts["documents"] += len(batch)
-            facts["words"] += count_words(batch.texts)
+            facts["words"] += int(word_counts(batch.texts).sum())
             if count_tokens is not None:
                 facts["tokens"] += count_tokens(batch.texts)
             for name, counter in counts.items():

@@ -5,6 +5,7 @@ rules hold in every language and need no list of words; see `perplexity` for wor
 from __future__ import annotations
 
 import functools
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from maskwright.text.curate.arrays.segmentation import (
     SPACE,
     SYMBOL,
     UPPER,
+    look_up,
 )
 from maskwright.text.curate.step import (
     CurationBatch,
@@ -119,7 +121,7 @@ class Settings(Step):
             breaks[:-2] |= lower[:-2] & ((classes[1:-1] & UPPER) != 0) & ~lower[2:]
         mixed = _has_flag(breaks, begins, ends - 1)
 
-        marks = _marks(points)
+        marks = look_up(points, _marks())
         consonants = (marks & CONSONANT) != 0
         if len(consonants) >= CONSONANTS:
             for _ in range(CONSONANTS - 1):
@@ -146,22 +148,17 @@ class Settings(Step):
         return tuple(np.where(judged, values, 0) for values in (counts, *flagged))
 
 
-def _marks(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """Return (N,) the bits `CONSONANT` and `HEXADECIMAL` of each character."""
-    low = np.minimum(points, 255).astype(np.uint8)
-    return np.frombuffer(low.tobytes().translate(_table()), np.uint8)
-
-
 @functools.cache
-def _table() -> bytes:
-    table = bytearray(256)
+def _marks() -> NDArray[np.uint8]:
+    """Return the bits `CONSONANT` and `HEXADECIMAL` of every code point."""
+    table = np.zeros(sys.maxunicode + 1, np.uint8)
     for mark, characters in (
         (CONSONANT, "bcdfghjklmnpqrstvwxz"),
         (HEXADECIMAL, "0123456789abcdef"),
     ):
         for point in {*characters.encode(), *characters.upper().encode()}:
             table[point] |= mark
-    return bytes(table)
+    return table
 
 
 def _has_flag(

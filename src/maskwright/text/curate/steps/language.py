@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,31 +158,12 @@ class Settings(Step):
         return Outcome(measures=measures, removals=removals, notes=notes)
 
 
-class Identifier(Protocol):
-    """A model that identifies languages.
-
-    Attributes:
-        languages: L language codes.
-        priors: (L,) log-probabilities of the languages.
-    """
-
-    @property
-    def languages(self) -> Sequence[str]: ...
-
-    @property
-    def priors(self) -> NDArray[np.float32]: ...
-
-    def scores(self, passages: Sequence[bytes]) -> NDArray[np.float32]:
-        """Return (P, L) log-likelihoods of each passage in each language, without priors; they are
-        comparable within a passage, and may be added over the passages of a text."""
-        ...
-
-
 @dataclass(frozen=True)
 class NaiveBayes:
     """The tables of py3langid.
 
     Attributes:
+        languages: L language codes.
         rows: (R * 256,) int32, by row + byte, the offset of the row of the next state.
         features: (R * 256,) int32, by row + byte, the n-gram that the next state completes, or -1.
         depth: the length of the longest n-gram.
@@ -197,6 +178,8 @@ class NaiveBayes:
     priors: NDArray[np.float32]
 
     def scores(self, passages: Sequence[bytes]) -> NDArray[np.float32]:
+        """Return (P, L) log-likelihoods of each passage in each language, without priors; they are
+        comparable within a passage, and may be added over the passages of a text."""
         import scipy.sparse
 
         data = np.frombuffer(b"\xff".join(passages) + b"\xff", np.uint8)
@@ -310,7 +293,7 @@ def _depth(moves: NDArray[np.uint32], rows: NDArray[np.int32]) -> int:
 
 @dataclass(frozen=True)
 class FastText:
-    """A fastText model that predicts labels such as `__label__en`."""
+    """A fastText model that predicts labels such as `__label__en`; as `NaiveBayes`."""
 
     languages: Sequence[str]
     model: Any
@@ -326,6 +309,9 @@ class FastText:
                 scores[n, columns[_code(name)]] = np.log(max(float(value), 1e-12))
         # Probabilities do not grow with the passage; scale them like those of naive Bayes.
         return scores * np.sqrt([[max(1, len(p))] for p in passages]).astype(np.float32)
+
+
+Identifier = NaiveBayes | FastText
 
 
 def open_fasttext(path: Path) -> FastText:
