@@ -59,9 +59,8 @@ def test_states_are_those_of_our_own_engine(
     path = graphs(network)
     monkeypatch.setattr(engine_network, "_graph", lambda ready, place: _copied(path, place))
     ready = prepare(network, precision="float32")
-    choice = with_engine(ready, name)
-    assert choice.name == name and isinstance(choice.network, EngineNetwork)
-    (said,) = choice.findings
+    computed, (said,) = with_engine(ready, name)
+    assert isinstance(computed, EngineNetwork) and computed.engine.name == name
     assert name in said.what and "cosine" in said.evidence
     count = sum(group.count * group.length for group in GROUPS)
     tokens = torch.randint(5, VOCABULARY.size, (count,), generator=torch.Generator().manual_seed(1))
@@ -69,10 +68,10 @@ def test_states_are_those_of_our_own_engine(
     exact = name != "onnxruntime-int8"
     for place in (None, "first", "last"):
         ours = ready.ragged(tokens, GROUPS, segments, place)  # type: ignore[arg-type]
-        found = choice.network.ragged(tokens, GROUPS, segments, place)  # type: ignore[arg-type]
+        found = computed.ragged(tokens, GROUPS, segments, place)  # type: ignore[arg-type]
         assert found.dtype == torch.float32 and found.shape == ours.shape
         assert torch.allclose(found, ours, atol=1e-5 if exact else 0.3), place
-        wrong = choice.network.ragged(tokens.flip(0), GROUPS, segments, place)  # type: ignore[arg-type]
+        wrong = computed.ragged(tokens.flip(0), GROUPS, segments, place)  # type: ignore[arg-type]
         assert not torch.allclose(wrong, ours, atol=0.3), "the control"
 
 
@@ -164,10 +163,10 @@ def test_the_engine_that_is_asked_for_answers_in_the_server(
 
     chosen: list[str] = []
 
-    def choice(ready: Prepared, name: str) -> engine_network.EngineChoice:
+    def choice(ready: Prepared, name: str) -> tuple[Prepared, tuple[Finding, ...]]:
         chosen.append(name)
         reads = EngineNetwork(ready, Scripted(name, ready.network, 0.0))
-        return engine_network.EngineChoice(reads, name, (Finding("engine", f"{name} answers"),))
+        return reads, (Finding("engine", f"{name} answers"),)
 
     monkeypatch.setattr(engine_network, "with_engine", choice)
     monkeypatch.setattr(choices, "missing_packages", lambda name: [])

@@ -117,9 +117,8 @@ def _read(hint: Any, plain: Any, path: str, usual: Any = None) -> Any:
         if isinstance(plain, str) and WORDS.fullmatch(plain):
             plain = [word.strip() for word in plain[1:-1].split(",")]
         if not isinstance(plain, list | tuple):
-            entries = (
-                [entry.strip() for entry in plain.split(",")] if isinstance(plain, str) else []
-            )
+            words = plain.split(",") if isinstance(plain, str) else []
+            entries = [word.strip() for word in words]
             raise ConfigError(
                 "not a list",
                 where=path,

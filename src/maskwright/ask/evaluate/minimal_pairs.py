@@ -141,10 +141,8 @@ def _paradigm(file: Path) -> Paradigm:
     return Paradigm(file.name.split(".jsonl")[0], tuple(good.values()), tuple(bad.values()))
 
 
-def select_part(
-    paradigms: Sequence[Paradigm], part_name: str, share: float = CHOOSING
-) -> list[Paradigm]:
-    """Select a part of the pairs: for model selection ("choosing": floor(share × pairs) of each
+def select_part(paradigms: Sequence[Paradigm], part_name: str) -> list[Paradigm]:
+    """Select a part of the pairs: for model selection ("choosing": the share `CHOOSING` of each
     paradigm, by a fixed random permutation), for reporting ("reporting": the others), or "all".
 
     Raises:
@@ -158,7 +156,7 @@ def select_part(
     for p in paradigms:
         count = len(p.good)
         order = permute(key("split", SPLIT_SEED), count, np.arange(count))
-        is_selected = (order < int(share * count)) == (part_name == "choosing")
+        is_selected = (order < int(CHOOSING * count)) == (part_name == "choosing")
         pair_indices = np.flatnonzero(is_selected).tolist()
         if not pair_indices:
             raise DataError(

@@ -242,8 +242,7 @@ def _measure(
         objective = member.build(model.network, options, special_tokens.vocabulary(model.tokenizer))
         if recipe is not None and recipe.objective.spec.usual_for is not None:
             return objective, partial(held_out_rows, recipe), finding
-        usual_length = min(model.config.longest or LONGEST, LONGEST)
-        length = usual_length
+        length = min(model.config.longest or LONGEST, LONGEST)
         if recipe is not None:  # of pieces, a row has more tokens than the model reads
             length = min(recipe.rows.length, model.config.longest or recipe.rows.length)
         if objective.is_language_model:

@@ -142,9 +142,8 @@ class Engine:
             shared = self.base.network(precision).engine
             if shared is not None and _one_stack(prepared.network, self.base.model.network):
                 return EngineNetwork(prepared, shared)
-        choice = with_engine(prepared, self.runtime)
-        self.runtime, self.runtime_findings = choice.name, choice.findings
-        return choice.network
+        network, self.runtime_findings = with_engine(prepared, self.runtime)
+        return network
 
     def restored(self) -> Model:
         """Return the opened folder after restoring all weights of its network for good."""

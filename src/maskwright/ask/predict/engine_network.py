@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -92,17 +91,9 @@ def is_plain(network: Transformer) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class EngineChoice:
-    """The network with the chosen engine, the engine's name, and findings about the choice."""
-
-    network: Prepared
-    name: str
-    findings: tuple[Finding, ...] = ()
-
-
-def with_engine(ready: Prepared, name: str) -> EngineChoice:
-    """Return the network with the engine `name`, which is warmed up and whose states are compared.
+def with_engine(ready: Prepared, name: str) -> tuple[Prepared, tuple[Finding, ...]]:
+    """Return the network with the engine `name`, which is warmed up and whose states are compared,
+    and findings about it.
 
     Raises:
         UsageError: the engine is unknown or not installed.
@@ -112,14 +103,14 @@ def with_engine(ready: Prepared, name: str) -> EngineChoice:
     """
     choices.require_engine(name)
     if name == TORCH:
-        return EngineChoice(ready, TORCH)
+        return ready, ()
     precision = str(ready.dtype).removeprefix("torch.")
     with engine.temporary() as folder:
         file = _graph(ready, Path(folder))
         loaded = engine.load(name, file, threads=torch.get_num_threads(), precision=precision)
         loaded.warm([(1, min(32, ready.config.longest or 32))])
         compared = _compare_states(ready, loaded)
-    return EngineChoice(EngineNetwork(ready, loaded), name, (compared,))
+    return EngineNetwork(ready, loaded), (compared,)
 
 
 def _graph(ready: Prepared, folder: Path) -> Path:

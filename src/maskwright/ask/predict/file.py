@@ -130,14 +130,12 @@ def predict_file(
     source: Path | str,
     stream: TextIO,
     *,
-    skip: int = 0,
     say: Say = quiet,
     **settings: Unpack[PredictionSettings],
 ) -> int:
     """Write the rows of `source` with their predictions to `stream`, as JSON Lines.
 
     Args:
-        skip: the number of rows to skip at the beginning.
         say: called with findings, such as the number of rows without a prediction.
         settings: see `PredictionSettings`.
 
@@ -150,7 +148,7 @@ def predict_file(
         DataError: a row lacks columns that are read.
     """
     model, counts = loaded(folder, say, settings), Counts()
-    count, num_bad = answer_rows(model, Path(source), stream, settings, skip, say, counts)
+    count, num_bad = answer_rows(model, Path(source), stream, settings, 0, say, counts)
     for finding in unanswered(num_bad, counts):
         say(finding.line())
     return count

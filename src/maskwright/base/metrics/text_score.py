@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import DataError, IncompatibleError
 from maskwright.base.metrics import squad_score
 from maskwright.base.metrics.row_metrics import RowMetric, SumMetric, means
 
@@ -29,25 +28,6 @@ BLEU_ORDER = 4
 CHRF_ORDER = 6
 CHRF_BETA = 2.0
 References = Sequence[Sequence[str]]
-
-
-def _checked(texts: Sequence[str], references: References) -> None:
-    if len(texts) != len(references):
-        raise IncompatibleError(
-            "texts and references are not of the same rows",
-            found=len(texts),
-            wanted=len(references),
-        )
-    if not len(texts):
-        raise DataError("there are no texts to score")
-    for number, text_references in enumerate(references):
-        if isinstance(text_references, str) or not text_references:
-            raise DataError(
-                "a text without a list of references",
-                where=f"text {number}",
-                found=repr(text_references)[:60],
-                wanted="one reference or more",
-            )
 
 
 # ------------------------------------------------------------------------------ ROUGE
@@ -95,7 +75,6 @@ def ngrams(words: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
 def _bleu_counts(texts: Sequence[str], references: References) -> NDArray[np.int64]:
     """Return (N, 10): matches and totals of 1 to 4 words as `mteval-v13a` splits them, length and
     reference length."""
-    _checked(texts, references)
     counts = np.zeros((len(texts), 2 * BLEU_ORDER + 2), np.int64)
     for row, text, text_references in zip(counts, texts, references, strict=True):
         words, golds = words_13a(text), [words_13a(reference) for reference in text_references]
@@ -157,17 +136,12 @@ def words_13a(text: str) -> list[str]:
 # ------------------------------------------------------------------------------ chrF
 def chrf(texts: Sequence[str], references: References) -> float:
     """Return the chrF2 of a corpus: characters without white space; precision and recall are means
-    over the orders that both sides have. The best of several references counts.
-
-    Raises:
-        IncompatibleError, DataError: as `row_metrics`.
-    """
+    over the orders that both sides have. The best of several references counts."""
     return _chrf(_chrf_counts(texts, references).sum(0))
 
 
 def _chrf_counts(texts: Sequence[str], references: References) -> NDArray[np.float64]:
     """Return (N, orders, 3): the counts of each text and its best reference."""
-    _checked(texts, references)
     return np.array(
         [
             max((_character_counts(text, reference) for reference in text_references), key=_chrf)
@@ -211,12 +185,8 @@ NAMES = ("chrf", "bleu", *MEASURES)
 
 
 def row_metrics(texts: Sequence[str], references: References) -> dict[str, RowMetric]:
-    """Return the scores of `NAMES`, with the rows that they are computed from.
-
-    Raises:
-        IncompatibleError: as many lists of references as texts are needed.
-        DataError: no texts, or a text without references.
-    """
+    """Return the scores of `NAMES` of one or more texts, each with one reference or more, with the
+    rows that they are computed from."""
     best_scores = _best_scores(texts, references)
     characters = _chrf_counts(texts, references).reshape(len(texts), -1)
     return {
@@ -236,7 +206,6 @@ def _bleu_of_sums(sums: NDArray[Any]) -> NDArray[np.float64]:
 
 def _best_scores(texts: Sequence[str], references: References) -> NDArray[np.float64]:
     """Return (N, measures): each of `MEASURES` for the best reference."""
-    _checked(texts, references)
     scores = np.zeros((len(texts), len(MEASURES)))
     for row, text, golds in zip(scores, texts, references, strict=True):
         row[:] = [max(score(text, gold) for gold in golds) for score in MEASURES.values()]

@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -330,13 +331,9 @@ class Learner(BaseLearner):
     def head_is_new(self) -> bool:
         """Whether the head is newly initialised, because the folder has none for these labels, or
         is a regression, into whose head the standardisation of other data is folded."""
-        requested, saved = (
-            (
-                c.pooler,
-                [(h.name, h.kind, h.labels, h.transform, h.norm, h.layer_mix) for h in c.heads],
-            )
-            for c in (self.config, self.loaded.config)
-        )
+        compared = attrgetter("name", "kind", "labels", "transform", "norm", "layer_mix")
+        configs = (self.config, self.loaded.config)
+        requested, saved = ((c.pooler, [*map(compared, c.heads)]) for c in configs)
         labels = self.task_type.labels
         has_other_labels = bool(labels) and tuple(self.loaded.about.labels) != labels
         if requested != saved or has_other_labels or self.task_type.problem == "number":
@@ -354,9 +351,8 @@ class Learner(BaseLearner):
         them with `scratch`."""
         generator = torch.Generator().manual_seed(torch_seed(key("init", seed)))
         model = initialise.build(self.config, generator, like=self.loaded.network)
-        fresh = (
-            [n for n, _ in model.named_parameters()] if scratch else reinitialised(method, model)
-        )
+        every_name = [name for name, _ in model.named_parameters()]
+        fresh = every_name if scratch else reinitialised(method, model)
         source, has_heads = self.loaded.network, not self.head_is_new
         loaded = load_matching(source, model, has_heads, fresh)
         if self.frame.long == HIERARCHICAL and not has_heads and not scratch:
@@ -527,9 +523,8 @@ class Learner(BaseLearner):
         if self.soft_targets:
             targets = np.stack([self.soft_targets[row] for row in train.rows])
             in_pieces = len(examples.labels) > len(targets)  # pieces that are examples
-            examples = replace(
-                examples, labels=targets[train.way_back[0]] if in_pieces else targets
-            )
+            targets = targets[train.way_back[0]] if in_pieces else targets
+            examples = replace(examples, labels=targets)
         encoded, number = encoded_parts.get(VALIDATION), 0
 
         def figure(learner: Objective) -> float:

@@ -156,12 +156,8 @@ class Method:
         if self.fitted is None and (self.adapter is None or not self.adapter.linear):
             return config
         trained = self.fitted is None  # what is fitted on the states has no mix of them to learn
-        heads = tuple(
-            replace(
-                head, transform=None, norm=None, bias=True, layer_mix=head.layer_mix and trained
-            )
-            for head in config.heads
-        )
+        linear: dict[str, Any] = {"transform": None, "norm": None, "bias": True}
+        heads = tuple(replace(h, **linear, layer_mix=h.layer_mix and trained) for h in config.heads)
         return replace(config, pooler=False, heads=heads)
 
     @property

@@ -197,12 +197,8 @@ class FinetuneRecipe:
     def seed_numbers(self) -> range:
         """The seeds that are tried: one where they make no difference, unless each also draws the
         labels of a curve."""
-        tried = (
-            SEEDS
-            if self.seed is None and (self.curve or all(m.seeded for m in self.methods))
-            else 1
-        )
-        count = tried if self.seeds is None else self.seeds
+        varies = self.seed is None and (self.curve or all(m.seeded for m in self.methods))
+        count = self.seeds or (SEEDS if varies else 1)
         first_seed = self.seed or 0
         return range(first_seed, first_seed + count)
 

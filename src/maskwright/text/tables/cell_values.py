@@ -185,9 +185,8 @@ def set_flags(cell: Any, row: Row, name: str, classes: Sequence[str] | int) -> l
     missing_names = sorted(set(classes) - cell.keys()) if is_flag_mapping(cell) else []
     if is_flag_mapping(cell) and not missing_names:
         return [key for key, value in cell.items() if value]
-    expected = (
-        f"also {', '.join(missing_names)}" if missing_names else 'such as {"sport": 1, "sea": 0}'
-    )
+    also = f"also {', '.join(missing_names)}"
+    expected = also if missing_names else 'such as {"sport": 1, "sea": 0}'
     raise cell_error("the cell has no flag for some classes", row, name, expected)
 
 

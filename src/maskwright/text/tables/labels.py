@@ -324,10 +324,7 @@ def _unknown_label_error(label: Label, row: Row, vocabulary: LabelVocabulary) ->
         expected += f" ({len(vocabulary)} classes: {_listed_names(names)})"
         do = "correct the row"
     else:
-        problem, expected = (
-            "the label is not in the label set",
-            _listed_names(list(map(repr, names))),
-        )
+        problem, expected = "the label is not in the label set", _listed_names([*map(repr, names)])
         do = f"correct the row ({near(str(label), names)})"
         if fixed == MODEL and all(any(c.isdigit() for c in name) for name in names):  # as LABEL_0
             fixed = ', or write the number of each name into a labels.json: {"NAME": 0, …}'

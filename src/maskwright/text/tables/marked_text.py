@@ -344,11 +344,8 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
         indices = [n for n, word in enumerate(word_spans) if word[0] < end and begin < word[1]]
         problem, expected, do = "", "", FIX_ROW
         if span.labels is not None:
-            problem = (
-                "a marked part with several labels"
-                if span.labels
-                else "a marked part without a label"
-            )
+            labels = "with several labels" if span.labels else "without a label"
+            problem = f"a marked part {labels}"
             expected = "one label for each part"
         elif not 0 <= begin < end <= len(text):
             problem, do = "a marked part that is not in the text", _advice(text, span)

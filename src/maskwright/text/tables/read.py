@@ -191,11 +191,8 @@ def _parquet_rows(opened: RegularFile, source: Source, ledger: Ledger) -> Iterat
 
 def _unlabelled_text_error(begin: str, source: Source) -> UsageError:
     """Return the error for a file without labels whose text begins with `begin`."""
-    shown, expected = (
-        f"lines of text in {source.path.name}",
-        ".csv, .tsv, .jsonl, .json, .parquet, ",
-    )
-    problem, expected = "plain text has no labels", f"{expected}.conll or .conllu"
+    problem, shown = "plain text has no labels", f"lines of text in {source.path.name}"
+    expected = ".csv, .tsv, .jsonl, .json, .parquet, .conll or .conllu"
     do = "make a table with a column for the text and one for the label, or a folder for each "
     do += "class; a file of words, with the tag of each behind it, is named .conll"
     lines = [line for line in begin.split("\n")[:LOOKED_AT] if line.strip()]

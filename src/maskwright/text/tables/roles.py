@@ -7,6 +7,7 @@ sampled, is never guessed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
@@ -85,16 +86,12 @@ def find_columns(
                 _refuse_row_as_header(table, columns)
             _check_parts(table, columns)
             return columns
-    if "group" in requested:
-        without_group = {role: names for role, names in requested.items() if role != "group"}
-        for by_content in (False, True):
-            for layout in tried:
-                search = ColumnSearch(
-                    table.first, statistics, without_group, by_content, len(tried) == 1
-                )
-                columns = _try_layout(layout, search)
-                if columns is not None and columns.roles.get("label") == requested["group"]:
-                    raise _label_as_group_error(requested["group"][0])
+    if group := requested.pop("group", None):
+        for by_content, layout in itertools.product((False, True), tried):
+            search = ColumnSearch(table.first, statistics, requested, by_content, len(tried) == 1)
+            columns = _try_layout(layout, search)
+            if columns is not None and columns.roles.get("label") == group:
+                raise _label_as_group_error(group[0])
     raise _unclear_roles_error(table, statistics, tried, partial_matches)
 
 

@@ -159,11 +159,8 @@ class Spelling:
         is_prefix = prefix in (PREFIXES.lower() if self.lower else PREFIXES)
         if len(tag) == 1 and is_prefix and not self.last:
             return prefix.upper(), ""
-        return (
-            (prefix.upper(), entity_type)
-            if is_prefix and entity_type and mark == self.mark
-            else None
-        )
+        is_tag = is_prefix and entity_type and mark == self.mark
+        return (prefix.upper(), entity_type) if is_tag else None
 
     def read(self, tag: str) -> str:
         """Convert a tag to the spelling of tags.py."""
@@ -179,11 +176,7 @@ class Spelling:
         prefix = prefix.lower() if self.lower else prefix
         if not entity_type:
             return prefix
-        return (
-            f"{entity_type}{self.mark}{prefix}"
-            if self.last
-            else f"{prefix}{self.mark}{entity_type}"
-        )
+        return self.mark.join((entity_type, prefix) if self.last else (prefix, entity_type))
 
 
 SPELLINGS = [
@@ -293,12 +286,8 @@ def findings(names: Sequence[str]) -> Iterator[Finding]:
         remedy = f"where it is outside, write {spelling.outside}"
         yield Finding("entity-of-kind-o", message, remedy=remedy)
     elif not spelling.usual:
-        first_tag = marked[0]
-        read = (
-            [f"{first_tag!r} as {spelling.read(first_tag)!r}"]
-            if first_tag != spelling.read(first_tag)
-            else []
-        )
+        first_tag, usual_tag = marked[0], spelling.read(marked[0])
+        read = [f"{first_tag!r} as {usual_tag!r}"] if first_tag != usual_tag else []
         outside = {spelling.outside} - {OUTSIDE} | spelling.empty
         read += [f"{name!r} as outside" for name in names if name in outside]
         if read:
