@@ -115,10 +115,7 @@ def of_pretraining(checkpoint: Path, run: Path) -> TrainedModel:
         if name not in ("step", "targets") and isinstance(value, int | float)
     }
     run_record = json.loads((run / RUN).read_bytes())
-    loss, lines = (
-        document.token_loss(evaluations[-1], run_record),
-        document.trivial_models(run_record),
-    )
-    comparison = document.standing(loss, lines, share=1.0)
+    loss = document.token_loss(evaluations[-1], run_record)
+    comparison = document.standing(loss, document.trivial_models(run_record), share=1.0)
     verdict = f"Loss {decimals(loss)} on held-out text{comparison and f', {comparison}'}."
     return TrainedModel(checkpoint, run, metrics, verdict)

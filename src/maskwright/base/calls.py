@@ -56,10 +56,7 @@ RECIPE_SETTINGS: Mapping[str, Keyword] = {
             *("precision", "training.precision", "str"),
             "float32, bfloat16, float16 (on a GPU) or auto",
         ),
-        (
-            *("device", "training.device", "str"),
-            "cpu, cuda, one of several as cuda:1, or auto",
-        ),
+        ("device", "training.device", "str", "cpu, cuda, one of several as cuda:1, or auto"),
     )
 }
 INDENTED: Any = {"initial_indent": " " * 8, "subsequent_indent": " " * 12}

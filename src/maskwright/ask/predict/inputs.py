@@ -32,13 +32,8 @@ from maskwright.text.corpus.in_memory import (
 WHERE = "predict"
 # Roles whose value is a list in each example.
 LISTS = ("tokens", "choices")
-OF_ONE_FOLDER = (
-    "base",
-    "engine",
-    "labels",
-    "task",
-    "uncertain",
-)  # settings of one model in a folder
+# Settings of one model in a folder.
+OF_ONE_FOLDER = ("base", "engine", "labels", "task", "uncertain")
 
 
 def require_effect(settings: Mapping[str, Any]) -> None:

@@ -168,12 +168,8 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[Label, str, str |
     if column.kind == "number":
         most_classes = FEW_SCORES if "text" in columns.roles else FEW_OF_PAIRS
         if column.integral and column.distinct <= most_classes and plain(column.name) not in SCORES:
-            return (
-                "classes",
-                f"{name} holds {column.distinct} different whole numbers, though "
-                "written with a point",
-                None,
-            )
+            numbers = f"{column.distinct} different whole numbers, though written with a point"
+            return "classes", f"{name} holds {numbers}", None
         notation = "written with a point" if column.integral else "with fractions"
         return "number", f"{name} holds numbers {notation}", None
     if are_spaced_flags(rows, column.name):
