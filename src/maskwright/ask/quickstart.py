@@ -77,10 +77,7 @@ def _held_out(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> T
         build.objective(usual_recipe, network, prepared.tokenizer)
         for network in (model, build.model(reseeded, model.config))
     ]
-    size: dict[str, Any] = {
-        "rows": recipe.evaluation.rows,
-        "batch_rows": recipe.evaluation.batch,
-    }
+    size: dict[str, Any] = {"rows": recipe.evaluation.rows, "batch_rows": recipe.evaluation.batch}
     figures, untrained = (held_out_loss.evaluate(o, source, **size) for o in objectives)
     counts = held_out_loss.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train))
     lines = held_out_loss.reference_lines(objectives[0], counts, train, source, **size)

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from maskwright.base.errors import Finding, IncompatibleError
 from maskwright.model.device import choices
-from maskwright.model.device.choices import TORCH
 from maskwright.model.graph import onnx
 from maskwright.model.graph.engines.base import engine
 from maskwright.model.graph.engines.base.engine import Runtime
@@ -102,8 +101,6 @@ def with_engine(ready: Prepared, name: str) -> tuple[Prepared, tuple[Finding, ..
         ResourceError: the engine cannot load the network.
     """
     choices.require_engine(name)
-    if name == TORCH:
-        return ready, ()
     precision = str(ready.dtype).removeprefix("torch.")
     with engine.temporary() as folder:
         file = _graph(ready, Path(folder))

@@ -223,12 +223,11 @@ def match_model_classes(
     if values is not None and class_names == tuple(map(str, values)):
         name_by_number = {}  # the model learned the classes as numbers, so names do not matter
     from_training = not name_by_number and values is not None
-    if not name_by_number:
-        name_by_number = (
-            dict(zip(values, class_names, strict=True))
-            if values is not None
-            else _assumed_names(table, column, class_names, by_number, row_by_number, assume)
-        )
+    if not name_by_number and values is not None:
+        name_by_number = dict(zip(values, class_names, strict=True))
+    elif not name_by_number:
+        numbers = by_number, row_by_number
+        name_by_number = _assumed_names(table, column, class_names, *numbers, assume)
     unknown = [n for n in row_by_number if name_by_number.get(n) not in class_names]
     if unknown and not from_training:  # else it is out of range, refused when read
         raise DataError(
