@@ -357,11 +357,7 @@ class ByValue:
         return self._spools[value]
 
     def require_shares(self) -> None:
-        """Check that every document has a weight and that every weight has documents.
-
-        Raises:
-            DataError: with the values concerned.
-        """
+        """Raise a DataError if a document has no weight, or a weight no document."""
         if self._lacking:
             problem, expected = f"{self._lacking:,} documents without a value", "a value for each"
             raise self._error(problem, expected, where=self._without[0])

@@ -107,22 +107,14 @@ class GenerationJob:
         self.ended = self.ended or piece.finished is not None
 
     async def finish(self) -> None:
-        """Wait until the job has ended.
-
-        Raises:
-            Refusal: the job failed.
-        """
+        """Wait until the job has ended; raise a Refusal if it failed."""
         while not self.ended:
             await self._changed.wait()
             self._changed.clear()
         self._raise()
 
     async def text(self) -> GeneratedText:
-        """Wait for the whole text and return it.
-
-        Raises:
-            Refusal: the job failed.
-        """
+        """Wait for the whole text and return it; raise a Refusal if the job failed."""
         await self.finish()
         generated = GeneratedText(prompt_tokens=self.prompt_tokens)
         for piece in self._pieces:

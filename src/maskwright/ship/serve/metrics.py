@@ -140,12 +140,9 @@ class Metrics:
             "mw_batch_tokens": Histogram(POWERS),
             "mw_batch_fill": Histogram(TENTHS),  # tokens / (rows × longest row)
             "mw_batch_rows": Histogram(POWERS),
-            "mw_batch_seconds": Histogram(),
-            "mw_request_seconds": Histogram(),
-            "mw_tokenise_seconds": Histogram(),
-            "mw_queue_seconds": Histogram(),
-            "mw_compute_seconds": Histogram(),
         }
+        for stage in ("batch", "request", "tokenise", "queue", "compute"):
+            self.histograms[f"mw_{stage}_seconds"] = Histogram()
         for kind in (EMBED, PREDICT):
             self.histograms |= {f"te_{kind}_{suffix}": Histogram() for suffix in TEI_PARTS}
         self.gauges: dict[str, Callable[[], float]] = {}

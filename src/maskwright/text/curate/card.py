@@ -214,14 +214,10 @@ def reading_findings(readings: Sequence[Mapping[str, Any]]) -> list[Finding]:
         by_name.setdefault(finding.name, {})[finding] = None
     findings = []
     for first_finding, *similar_findings in by_name.values():
-        more = (
-            f"the same in {counted(len(similar_findings), 'other file')}"
-            if similar_findings
-            else ""
-        )
-        findings.append(
-            replace(first_finding, evidence="; ".join(filter(None, (first_finding.evidence, more))))
-        )
+        evidence = [first_finding.evidence]
+        if similar_findings:
+            evidence.append(f"the same in {counted(len(similar_findings), 'other file')}")
+        findings.append(replace(first_finding, evidence="; ".join(filter(None, evidence))))
     ignored = (reading["ignored"].findings for reading in readings if "ignored" in reading)
     return findings + [finding for group in ignored for finding in group]
 

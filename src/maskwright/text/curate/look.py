@@ -355,11 +355,8 @@ def _shares(first_look: Look, recipe: CurationRecipe) -> list[Share]:
             # corpus has 1 / p times the share of copies if they come in pairs, otherwise less.
             high = min(1.0, high / first_look.part)
             share = math.sqrt(max(low, 1e-9) * high) if removed else share
-        shares.append(
-            Share(
-                step["step"], share, low, high, cut_bytes / first_look.card["steps"][0]["bytes_in"]
-            )
-        )
+        bytes_share = cut_bytes / first_look.card["steps"][0]["bytes_in"]
+        shares.append(Share(step["step"], share, low, high, bytes_share))
     return shares
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from maskwright.text.curate.arrays.hashes import BASE, mix, starts_of
 from maskwright.text.curate.arrays.segmentation import SPACE
 from maskwright.text.curate.step import CurationBatch, arrow_table
+from maskwright.text.store import BoolArray, FloatArray, IntArray, UintArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,22 +41,22 @@ LARGEST = np.uint64((1 << 24) - 1)
 class Units:
     """U units of B texts: (U,) hashes, and (B + 1,) the index of the first unit of each text."""
 
-    hashes: NDArray[np.uint64]
-    starts: NDArray[np.int64]
+    hashes: UintArray
+    starts: IntArray
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         return np.diff(self.starts)
 
-    def of(self, chosen: NDArray[np.bool_]) -> Units:
+    def of(self, chosen: BoolArray) -> Units:
         """Return the units of the texts where `chosen`, (B,), is true."""
         in_text = np.repeat(chosen, self.counts)
         return Units(self.hashes[in_text], starts_of(self.counts[chosen]))
 
-    def grams(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    def grams(self, size: int) -> tuple[UintArray, BoolArray]:
         """Return (U,) the hash of the n-gram that ends at each unit, and (U,) whether its text has
         `size` units up to there. Cached, since the same units are counted and scored."""
-        cache: dict[int, tuple[NDArray[np.uint64], NDArray[np.bool_]]]
+        cache: dict[int, tuple[UintArray, BoolArray]]
         cache = self.__dict__.setdefault("_grams", {})
         if size not in cache:
             gram_hashes = np.full(len(self.hashes), size, np.uint64)
@@ -95,12 +96,12 @@ class NgramModel:
         order: the size of the largest n-grams.
     """
 
-    table: NDArray[np.uint64]
+    table: UintArray
     total: int
     different: int
     order: int
 
-    def bits(self, units: Units) -> NDArray[np.float64]:
+    def bits(self, units: Units) -> FloatArray:
         """Return (B,) the mean of -log2 p over the units of each text; NaN without units."""
         before, _ = units.grams(1)
         counts = self._count(before)
@@ -115,7 +116,7 @@ class NgramModel:
             )
         return _means(-np.log2(p), units.starts)
 
-    def _count(self, grams: NDArray[np.uint64]) -> NDArray[np.float64]:
+    def _count(self, grams: UintArray) -> FloatArray:
         slots = self.table[_first(grams, len(self.table))]
         mismatched = np.flatnonzero(slots >> COUNT != grams >> COUNT)
         entries = self.table[_second(grams[mismatched], len(self.table))]
@@ -123,16 +124,16 @@ class NgramModel:
         return (slots & LARGEST).astype(np.float64)
 
 
-def _first(grams: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
+def _first(grams: UintArray, size: int) -> UintArray:
     return grams & np.uint64(size - 1)
 
 
-def _second(grams: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
+def _second(grams: UintArray, size: int) -> UintArray:
     with np.errstate(over="ignore"):
         return grams * BASE >> np.uint64(64 - (size - 1).bit_length())
 
 
-def _means(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+def _means(values: FloatArray, starts: IntArray) -> FloatArray:
     """Return (B,) the mean of each text's values, summed as integers, independently of order."""
     running_sums = starts_of(np.rint(values * (1 << 20)).astype(np.int64))
     counts = np.diff(starts)
@@ -158,8 +159,8 @@ class NgramCounts:
         often: for each size the count of each n-gram.
     """
 
-    grams: Sequence[NDArray[np.uint64]]
-    often: Sequence[NDArray[np.int64]]
+    grams: Sequence[UintArray]
+    often: Sequence[IntArray]
 
     def without(self, less: NgramCounts) -> NgramCounts:
         """Subtract `less`, the counts of some of the texts."""
@@ -204,7 +205,7 @@ def train(counts: NgramCounts) -> NgramModel:
     return NgramModel(table, total, different, len(counts.grams))
 
 
-def _ranked(hashes: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ranked(hashes: UintArray, count: IntArray) -> IntArray:
     """Return the indices of n-grams, sorted by descending count, then by hash."""
     order = np.argsort(hashes)
     # 16 bits are sorted by counting; the few larger counts are then sorted among themselves.

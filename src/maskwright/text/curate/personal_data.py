@@ -42,7 +42,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from maskwright.text.store import IntArray
 
 # ------------------------------------------------------------------- telephone and identity numbers
 REACH = 48  # characters before a number
@@ -381,7 +382,7 @@ def _plain_digits() -> dict[int, str]:
     }
 
 
-def _clusters(positions: NDArray[np.int64], size: int, least: int = 4) -> list[tuple[int, int]]:
+def _clusters(positions: IntArray, size: int, least: int = 4) -> list[tuple[int, int]]:
     """Return (begin, end) of each span with at least `least` positions near to each other."""
     runs = np.split(positions, np.flatnonzero(np.diff(positions) > GAP) + 1)
     return [

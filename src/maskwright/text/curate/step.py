@@ -33,6 +33,7 @@ from maskwright.text.curate.arrays.segmentation import (
     lines_of,
     words_of,
 )
+from maskwright.text.store import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +55,7 @@ class RuleMeasure:
     high: float | None = None
 
     @property
-    def outside(self) -> NDArray[np.bool_]:
+    def outside(self) -> BoolArray:
         """(B,) whether each document is removed."""
         is_outside = np.zeros(len(self.values), np.bool_)
         if self.low is not None:
@@ -136,7 +137,7 @@ class CurationBatch:
         values: for each document a JSON object of its notes that were no strings, or None.
     """
 
-    rows: NDArray[np.int64]
+    rows: IntArray
     ids: Sequence[str]
     texts: Sequence[str]
     notes: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
@@ -161,7 +162,7 @@ class CurationBatch:
         return lines_of(self.characters)
 
     @functools.cached_property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> IntArray:
         """(B,) the number of characters of each text."""
         return np.fromiter(map(len, self.texts), np.int64, len(self.texts))
 
@@ -190,7 +191,7 @@ class CurationBatch:
                 counts[name] = differ
         return counts
 
-    def take(self, chosen: NDArray[np.bool_]) -> CurationBatch:
+    def take(self, chosen: BoolArray) -> CurationBatch:
         """Return the documents where `chosen`, (B,), is true, keeping cached words."""
         if chosen.all():
             return self
@@ -206,7 +207,7 @@ class CurationBatch:
             selection.__dict__["words"] = self.words.of(chosen)
         return selection
 
-    def indices_in(self, table: pa.Table) -> NDArray[np.int64]:
+    def indices_in(self, table: pa.Table) -> IntArray:
         """Return, for each row of a table about these documents, the index of its document."""
         return np.searchsorted(self.rows, table.column("row").to_numpy())
 
@@ -375,7 +376,7 @@ class Tables(Protocol):
         Partitioned if the tables do not fit into memory."""
         ...
 
-    def among(self, key: str, values: NDArray[np.int64]) -> pa.Table:
+    def among(self, key: str, values: IntArray) -> pa.Table:
         """Return `document` and `key` of the rows whose `key` is one of the values."""
         ...
 
@@ -475,7 +476,7 @@ def without_effect(settings: object, name: str, reason: str) -> ConfigError:
     )
 
 
-def in_languages(batch: CurationBatch, languages: Sequence[str]) -> NDArray[np.bool_]:
+def in_languages(batch: CurationBatch, languages: Sequence[str]) -> BoolArray:
     """Return (B,) whether a rule for `languages` applies: the note `language` is one of them,
     undecided (`und`) or missing; or `languages` is empty."""
     if not languages:
@@ -485,14 +486,12 @@ def in_languages(batch: CurationBatch, languages: Sequence[str]) -> NDArray[np.b
     return np.fromiter((n in accepted for n in notes), np.bool_, len(batch))
 
 
-def where_applies(values: NDArray[np.generic], applies: NDArray[np.bool_]) -> NDArray[np.float64]:
+def where_applies(values: NDArray[np.generic], applies: BoolArray) -> FloatArray:
     """Return `values`, replaced by NaN, which passes every limit, where the rule does not apply."""
     return np.where(applies, values.astype(np.float64), np.nan)
 
 
-def shares(
-    numerators: NDArray[np.generic], denominators: NDArray[np.generic]
-) -> NDArray[np.float64]:
+def shares(numerators: NDArray[np.generic], denominators: NDArray[np.generic]) -> FloatArray:
     """Return `numerators` / `denominators`, 0 where the denominator is 0."""
     divisors = denominators.astype(np.float64)
     quotients = np.zeros(len(divisors))

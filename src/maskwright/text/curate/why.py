@@ -229,11 +229,8 @@ class _Lookup:
     def records(
         self, room: str, name: _DocumentPattern | None = None
     ) -> Iterator[tuple[Path, int, Any]]:
-        """Yield (file, line number, record) of the records of the folder `room` that may match.
-
-        Raises:
-            DataError: a file is damaged.
-        """
+        """Yield (file, line number, record) of the records of the folder `room` that may match;
+        raise a DataError if a file is damaged."""
         paths = (self.folder / room).glob("*.jsonl.gz")
         order = {f"{step}.jsonl.gz": rank for rank, step in enumerate(self.steps)}
         for path in sorted(paths, key=lambda p: (order.get(p.name, -1), p.name)):

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from maskwright.base.config import fingerprint
 from maskwright.base.errors import ConfigError, DataError, IncompatibleError, UsageError
 from maskwright.base.randomness import key, permute, uniforms
+from maskwright.text.store import BoolArray, FloatArray, IntArray
 from maskwright.text.store.rows import OrderedSource, Rows, RowSource, check_indices, join
 
 # Samples in a block of a `ScheduledMixture`, fewer in short runs; blocks of a run, so that their
@@ -54,7 +55,7 @@ class Loader:
         self.source, self.batch_rows, self.seed = source, batch_rows, seed
         self.fingerprint = fingerprint(["loader", 1, source.fingerprint, batch_rows, seed])
 
-    def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def take(self, begin: int, count: int) -> tuple[IntArray, IntArray]:
         """Return row numbers and epochs, (count,) each, of `count` samples from number `begin`."""
         if isinstance(self.source, OrderedSource):
             return self.source.take(begin, count)
@@ -62,7 +63,7 @@ class Loader:
         keys = key("shuffle", self.seed, epochs)
         return permute(keys, len(self.source), positions), epochs
 
-    def rows_of(self, indices: NDArray[np.int64], epochs: NDArray[np.int64]) -> Rows:
+    def rows_of(self, indices: IntArray, epochs: IntArray) -> Rows:
         """Return the rows with these numbers and epochs, in the given order."""
         groups = [np.flatnonzero(epochs == epoch) for epoch in np.unique(epochs)]
         chunks = [self.source.rows(indices[rows], int(epochs[rows[0]])) for rows in groups]
@@ -128,11 +129,8 @@ class Mixture:
 
 
 def _in_keyed_order(
-    sources: Sequence[RowSource],
-    owners: NDArray[np.integer],
-    counts: NDArray[np.int64],
-    seed: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    sources: Sequence[RowSource], owners: NDArray[np.integer], counts: IntArray, seed: int
+) -> tuple[IntArray, IntArray]:
     """Return the row and the epoch of draw number `counts` from the source `owners`, whose rows are
     drawn in a keyed order, all of them once before one is drawn again."""
     rows, epochs = np.zeros_like(counts), np.zeros_like(counts)
@@ -147,9 +145,9 @@ def _in_keyed_order(
 def _rows_of(
     sources: Sequence[RowSource],
     owners: NDArray[np.integer],
-    numbers: NDArray[np.int64],
-    epochs: NDArray[np.int64],
-    ids: NDArray[np.int64],
+    numbers: IntArray,
+    epochs: IntArray,
+    ids: IntArray,
 ) -> Rows:
     """Return the rows `numbers` of the sources `owners` in `epochs`, with `ids`, in this order."""
     chunks, positions = [], []
@@ -164,9 +162,7 @@ def _rows_of(
     return replace(join(chunks).take(np.argsort(np.concatenate(positions))), ids=ids)
 
 
-def _checked_length(
-    sources: Sequence[RowSource], weights: NDArray[np.float64], good: NDArray[np.bool_]
-) -> int:
+def _checked_length(sources: Sequence[RowSource], weights: FloatArray, good: BoolArray) -> int:
     """Return the row length of all sources."""
     if not sources or not good.all():
         raise ConfigError(
@@ -218,8 +214,8 @@ class ScheduledMixture:
     def __init__(
         self,
         sources: Sequence[RowSource],
-        begin: NDArray[np.float64],
-        end: NDArray[np.float64],
+        begin: FloatArray,
+        end: FloatArray,
         progress: Sequence[tuple[float, float]],
         *,
         seed: int = 0,
@@ -247,7 +243,7 @@ class ScheduledMixture:
     def __len__(self) -> int:
         return int(self._borders[-1])
 
-    def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def take(self, begin: int, count: int) -> tuple[IntArray, IntArray]:
         """Return row numbers and epochs of their sources, (count,) each, of `count` samples of the
         run from number `begin`."""
         owners, numbers = self._source(np.arange(begin, begin + count))
@@ -261,14 +257,14 @@ class ScheduledMixture:
         epochs = np.full_like(numbers, epoch)
         return _rows_of(self.sources, owners, numbers - self._borders[owners], epochs, numbers)
 
-    def realised(self, samples: int) -> NDArray[np.int64]:
+    def realised(self, samples: int) -> IntArray:
         """Return (K,) how many of the first `samples` of the run come from each source."""
         blocks, rest = divmod(samples, self._block)
         owners, _ = self._source(np.arange(blocks * self._block, blocks * self._block + rest))
         rest_counts = np.bincount(owners, minlength=len(self.sources))
         return self._rows_before(blocks)[blocks] + rest_counts
 
-    def _source(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _source(self, samples: IntArray) -> tuple[IntArray, IntArray]:
         """Return the source of each sample, and the number of rows of that source before it."""
         blocks, positions = np.divmod(samples, self._block)
         until = self._rows_before(int(blocks.max(initial=0)) + 1)
@@ -278,7 +274,7 @@ class ScheduledMixture:
         lower = np.where(owners > 0, edges[np.arange(len(owners)), owners - 1], 0)
         return owners, until[blocks, owners] + positions - lower
 
-    def _rows_before(self, block: int) -> NDArray[np.int64]:
+    def _rows_before(self, block: int) -> IntArray:
         """Return (at least block + 1, K) numbers of rows of each source before each block."""
         if len(self._before) <= block:
             numbers = np.arange(max(block, 2 * len(self._before)))

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from maskwright.base.config import fingerprint
 from maskwright.base.errors import DataError, IncompatibleError
 from maskwright.base.randomness import integers, key, uniforms
+from maskwright.text.store import BoolArray, FloatArray, IntArray
 from maskwright.text.store.rows import Rows, check_indices, spread
 from maskwright.text.store.store import TokenStore
 
@@ -113,9 +114,7 @@ class SentencePairs:
             pair_label=label.astype(np.int64),
         )
 
-    def _draw(
-        self, numbers: NDArray[np.int64], epoch: int
-    ) -> tuple[_Ranges, _Ranges, NDArray[np.bool_]]:
+    def _draw(self, numbers: IntArray, epoch: int) -> tuple[_Ranges, _Ranges, BoolArray]:
         """Return (starts, lengths) of A and of B for each row, and whether the label is 1."""
         draws = uniforms(key("pair", self._seed, epoch, numbers), 6)
         first_sentence, stop = self._first[numbers], self._stop[numbers]
@@ -138,9 +137,7 @@ class SentencePairs:
         b_start = b_start + (draws[:, 5] * (b_length - kept_b + 1)).astype(np.int64)
         return (a_start, kept_a), (b_start, kept_b), coin
 
-    def _foreign(
-        self, numbers: NDArray[np.int64], a_length: NDArray[np.int64], draws: NDArray[np.float64]
-    ) -> _Ranges:
+    def _foreign(self, numbers: IntArray, a_length: IntArray, draws: FloatArray) -> _Ranges:
         """Return the first sentence of B from another document, and the one after its last."""
         owner = self._owner[numbers]
         other_document = (draws[:, 2] * (self.store.num_documents - 1)).astype(np.int64)
@@ -152,11 +149,11 @@ class SentencePairs:
 
     def _swapped(
         self,
-        first_sentence: NDArray[np.int64],
-        cut: NDArray[np.int64],
-        stop: NDArray[np.int64],
-        coin: NDArray[np.bool_],
-        draws: NDArray[np.float64],
+        first_sentence: IntArray,
+        cut: IntArray,
+        stop: IntArray,
+        coin: BoolArray,
+        draws: FloatArray,
     ) -> tuple[_Ranges, _Ranges]:
         """Return (starts, stops) of A and of B, the parts of the chunk, swapped where `coin`."""
         start, end = self._bounds[first_sentence], self._bounds[stop]
@@ -166,14 +163,14 @@ class SentencePairs:
         b = np.where(coin, start, middle), np.where(coin, middle, end)
         return a, b
 
-    def _divide(self, short_fraction: float) -> tuple[NDArray[np.int64], ...]:
+    def _divide(self, short_fraction: float) -> tuple[IntArray, ...]:
         """Return chunks in order: first sentence, the one after the last, document, tokens to fill.
 
         All documents advance together, by one chunk per turn.
         """
         documents = np.arange(self.store.num_documents)
         first_sentences, document_ends = self._firsts[:-1].copy(), self._firsts[1:]
-        chunks: list[tuple[NDArray[np.int64], ...]] = [(np.zeros(0, np.int64),) * 4]
+        chunks: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 4]
         turn = 0
         while len(documents):
             keys = key("crop", self._seed, documents, turn)
@@ -220,12 +217,10 @@ class SentencePairs:
             )
 
 
-_Ranges = tuple[NDArray[np.int64], NDArray[np.int64]]
+_Ranges = tuple[IntArray, IntArray]
 
 
-def trim_pair(
-    a_length: NDArray[np.int64], b_length: NDArray[np.int64], room: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def trim_pair(a_length: IntArray, b_length: IntArray, room: int) -> tuple[IntArray, IntArray]:
     """Return two lengths after removing tokens from the longer, one by one, until both fit.
 
     Of equal lengths the second is shortened, as in BERT's script.

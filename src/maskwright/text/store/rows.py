@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from maskwright.base.config import fingerprint
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.base.randomness import key, permute
+from maskwright.text.store import BoolArray, IntArray
 from maskwright.text.store.store import TokenStore
 
 WINDOW = 1 << 16  # pieces that are packed together
@@ -35,15 +36,15 @@ WINDOW = 1 << 16  # pieces that are packed together
 class Rows:
     """A batch of rows before corruption; the module's docstring describes the fields."""
 
-    tokens: NDArray[np.int64]
-    positions: NDArray[np.int64]
+    tokens: IntArray
+    positions: IntArray
     documents: NDArray[np.int32]
-    special: NDArray[np.bool_]
-    starts_word: NDArray[np.bool_]
-    ids: NDArray[np.int64]
-    segments: NDArray[np.int64] | None = None
-    starts_sentence: NDArray[np.bool_] | None = None
-    pair_label: NDArray[np.int64] | None = None
+    special: BoolArray
+    starts_word: BoolArray
+    ids: IntArray
+    segments: IntArray | None = None
+    starts_sentence: BoolArray | None = None
+    pair_label: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -77,7 +78,7 @@ class RowSource(Protocol):
 class OrderedSource(RowSource, Protocol):
     """A source with its own order, which the loader does not shuffle."""
 
-    def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def take(self, begin: int, count: int) -> tuple[IntArray, IntArray]:
         """Return row numbers and epochs, (count,) each, of `count` samples of a run from number
         `begin`; a pure function."""
         ...
@@ -98,14 +99,14 @@ def join(chunks: Sequence[Rows]) -> Rows:
     return Rows(**joined)
 
 
-def spread(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
+def spread(lengths: NDArray[np.integer]) -> IntArray:
     """Return 0 … n-1 for each length n, concatenated: [2, 3] -> [0, 1, 0, 1, 2]."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) - np.repeat(ends - lengths, lengths)
 
 
-def check_indices(indices: NDArray[np.integer], size: int, description: str) -> NDArray[np.int64]:
+def check_indices(indices: NDArray[np.integer], size: int, description: str) -> IntArray:
     """Return `indices` as int64; raise a UsageError for one outside of range(size)."""
     numbers = np.asarray(indices, dtype=np.int64)
     if numbers.size and (numbers.min() < 0 or numbers.max() >= size):
@@ -165,7 +166,7 @@ class PackedDocuments:
             f"{self.fill:.1%} filled"
         )
 
-    def _bounds(self) -> NDArray[np.int64]:
+    def _bounds(self) -> IntArray:
         """Return where pieces begin in the tokens of the store, and where the last one stops."""
         return np.asarray(self.store.offsets)
 
@@ -230,7 +231,7 @@ class PackedSentences(PackedDocuments):
     kind = "packed-sentences"
     pieces = "sentences"
 
-    def _bounds(self) -> NDArray[np.int64]:
+    def _bounds(self) -> IntArray:
         self.store.require_sentences()
         return np.unique(np.concatenate([self.store.offsets, self.store.sentences]))
 
@@ -239,20 +240,20 @@ class PackedSentences(PackedDocuments):
 class _Plan:
     """Pieces in order of row and column; row r has pieces bounds[r] … bounds[r+1] - 1."""
 
-    bounds: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    columns: NDArray[np.int64]
+    bounds: IntArray
+    starts: IntArray
+    lengths: IntArray
+    columns: IntArray
 
 
-def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
+def best_fit(sizes: NDArray[np.integer], capacity: int) -> IntArray:
     """Return the bin of each size by best-fit decreasing; bins of `capacity` are numbered from 0.
 
     Pieces of equal size are placed together: the bins with the smallest sufficient gap take as many
     as fit. The time grows with the number of distinct sizes, not of pieces.
     """
     bins = np.empty(len(sizes), dtype=np.int64)
-    gaps: list[list[NDArray[np.int64]]] = [[] for _ in range(capacity + 1)]
+    gaps: list[list[IntArray]] = [[] for _ in range(capacity + 1)]
     num_bins = 0
     order = np.argsort(-sizes, kind="stable")
     for pieces in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
@@ -283,7 +284,7 @@ def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
     return bins
 
 
-def _arrange(offsets: NDArray[np.int64], length: int, frame: int, seed: int) -> _Plan:
+def _arrange(offsets: IntArray, length: int, frame: int, seed: int) -> _Plan:
     """Split documents into pieces, shuffle these, and pack them into rows window by window."""
     room = length - frame
     starts, lengths = _cut(np.asarray(offsets), room)
@@ -304,7 +305,7 @@ def _arrange(offsets: NDArray[np.int64], length: int, frame: int, seed: int) -> 
     return _Plan(bounds, starts, lengths, columns)
 
 
-def _cut(offsets: NDArray[np.int64], room: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _cut(offsets: IntArray, room: int) -> tuple[IntArray, IntArray]:
     """Return starts and lengths of all pieces, of at most `room` tokens each."""
     sizes = np.diff(offsets)
     counts = -(-sizes // room)
@@ -374,7 +375,7 @@ class Stream:
             ids=numbers,
         )
 
-    def _owners(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _owners(self, positions: IntArray) -> IntArray:
         """Return the document of each position (B, T) of the tape, ascending in each row."""
         first_owners = np.searchsorted(self._starts, positions[:, 0], "right") - 1
         last_owners = np.searchsorted(self._starts, positions[:, -1], "right") - 1

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.errors import DataError, IncompatibleError
 from maskwright.base.storage.commit import Manifest, read_manifest, verify
+from maskwright.text.store import BoolArray
 from maskwright.text.tokenizer.words import begins_word
 
 MANIFEST = "manifest.json"
@@ -111,18 +112,16 @@ class TokenStore:
         """Return the ids of document `index`, a view of `tokens`."""
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
-    def begins_word(
-        self, tokens: NDArray[np.integer], fresh: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
+    def begins_word(self, tokens: NDArray[np.integer], fresh: BoolArray) -> BoolArray:
         """Return where words begin in `tokens` (..., T), by the tables of the store."""
         return begins_word(tokens, fresh, self.starts_word, self.ends_word)
 
-    def begins_sentence(self, positions: NDArray[np.integer]) -> NDArray[np.bool_] | None:
+    def begins_sentence(self, positions: NDArray[np.integer]) -> BoolArray | None:
         """Return whether a sentence starts at each position of `tokens`; None if not recorded."""
         if not len(self.sentences):
             return None
         indices = np.searchsorted(self.sentences, positions)
-        starts: NDArray[np.bool_] = (
+        starts: BoolArray = (
             self.sentences[np.minimum(indices, len(self.sentences) - 1)] == positions
         )
         return starts

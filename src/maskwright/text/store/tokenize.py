@@ -37,6 +37,7 @@ from maskwright.base.storage.commit import (
     verify,
 )
 from maskwright.text.corpus.reading import Document
+from maskwright.text.store import BoolArray, IntArray
 from maskwright.text.store.store import FILES, KIND, MANIFEST, TokenStore, checked_cast
 
 SHARD_BYTES = 16 << 20
@@ -52,8 +53,8 @@ class Encoder(Protocol):
     vocabulary_size: int
     fingerprint: str
 
-    starts_word: NDArray[np.bool_]
-    ends_word: NDArray[np.bool_]
+    starts_word: BoolArray
+    ends_word: BoolArray
 
     def encode_batch(self, texts: Sequence[str]) -> Sequence[NDArray[np.integer]]: ...
 
@@ -193,8 +194,8 @@ class _EncodedShard:
 
     part_counts: list[int] = field(default_factory=list)
     tokens: list[NDArray[np.integer]] = field(default_factory=list)
-    sizes: list[NDArray[np.int64]] = field(default_factory=list)
-    marks: list[NDArray[np.int64]] = field(default_factory=list)
+    sizes: list[IntArray] = field(default_factory=list)
+    marks: list[IntArray] = field(default_factory=list)
 
 
 class _Builder:
@@ -279,9 +280,7 @@ class _Builder:
             counts.append(len(text_parts))
             yield from text_parts
 
-    def _encode_block(
-        self, block: list[Part]
-    ) -> tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.int64]]:
+    def _encode_block(self, block: list[Part]) -> tuple[NDArray[np.integer], IntArray, IntArray]:
         """Return the ids of a block, the tokens of each part, and positions of sentence starts."""
         texts = [text for text, _ in block]
         mark_indices: list[NDArray[np.integer]] = []

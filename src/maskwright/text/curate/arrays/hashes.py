@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.text.store import BoolArray, IntArray, UintArray
+
 BASE = np.uint64(0x9E3779B97F4A7C15)
 BLOCK = 1 << 16  # numbers that are summed at once, so that they fit the cache
 
 
-def mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix(bits: UintArray) -> UintArray:
     """Apply the finaliser of SplitMix64, variant 13: each input bit affects each output bit."""
     with np.errstate(over="ignore"):
         bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -36,7 +38,7 @@ class SpanHashes:
     def __init__(
         self,
         values: NDArray[np.unsignedinteger[Any]],
-        number_of: Callable[[NDArray[Any]], NDArray[np.uint64]] | None = None,
+        number_of: Callable[[NDArray[Any]], UintArray] | None = None,
     ) -> None:
         powers, self._inverse = _powers(1 << max(10, len(values).bit_length()))
         self._sums = sums = np.empty(len(values) + 1, np.uint64)
@@ -49,9 +51,7 @@ class SpanHashes:
                 terms[0] += sums[begin]
                 np.cumsum(terms, out=sums[begin + 1 : begin + 1 + len(block)])
 
-    def of(
-        self, begins: NDArray[np.integer[Any]], ends: NDArray[np.integer[Any]]
-    ) -> NDArray[np.uint64]:
+    def of(self, begins: NDArray[np.integer[Any]], ends: NDArray[np.integer[Any]]) -> UintArray:
         """Return the hashes of the spans `begins:ends`."""
         # BASE is odd, so it has an inverse, whose powers shift each span's sum to position 0.
         with np.errstate(over="ignore"):
@@ -59,7 +59,7 @@ class SpanHashes:
 
 
 @functools.lru_cache(maxsize=2)
-def _powers(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _powers(count: int) -> tuple[UintArray, UintArray]:
     """Return the first `count` powers of `BASE`, and of its inverse, modulo 2**64."""
     power_tables = []
     for base in (int(BASE), pow(int(BASE), -1, 1 << 64)):
@@ -78,7 +78,7 @@ class HashTable:
         values: (N,); None: the indices of `hashes`.
     """
 
-    def __init__(self, hashes: NDArray[np.uint64], values: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, hashes: UintArray, values: IntArray | None = None) -> None:
         self._hashes = hashes
         self._values = np.arange(len(hashes)) if values is None else values
         bits = min(26, max(12, len(hashes).bit_length() + 4))
@@ -89,7 +89,7 @@ class HashTable:
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def find(self, sought: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def find(self, sought: UintArray) -> tuple[IntArray, IntArray]:
         """Return (M,) the indices of `sought` that are in the table, and (M,) their values."""
         likely = np.flatnonzero(self._sieve[sought >> self._shift])
         entries = np.searchsorted(self._hashes, sought[likely]).clip(max=len(self) - 1)
@@ -97,20 +97,20 @@ class HashTable:
         return likely[equal], self._values[entries[equal]]
 
 
-def starts_of(counts: NDArray[np.integer[Any] | np.bool_]) -> NDArray[np.int64]:
+def starts_of(counts: NDArray[np.integer[Any] | np.bool_]) -> IntArray:
     """Return (N + 1,) the index of the first element of each of N groups, and their total size."""
     starts = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
     return starts
 
 
-def ranges(begins: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def ranges(begins: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]]) -> IntArray:
     """Return the concatenated ranges of `counts` whole numbers from each of `begins`."""
     starts = starts_of(counts)
     return np.arange(starts[-1]) + np.repeat(begins - starts[:-1], counts)
 
 
-def is_first(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+def is_first(*columns: NDArray[Any]) -> BoolArray:
     """Return (N,) whether each row differs from the row before it in one of the columns."""
     firsts = np.zeros(len(columns[0]), np.bool_)
     firsts[:1] = True
@@ -119,7 +119,7 @@ def is_first(*columns: NDArray[Any]) -> NDArray[np.bool_]:
     return firsts
 
 
-def true_runs(flags: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def true_runs(flags: BoolArray) -> tuple[IntArray, IntArray]:
     """Return begins and ends of the runs of true flags."""
     edges = np.flatnonzero(flags[1:] != flags[:-1]) + 1
     if flags[:1].any():
@@ -129,7 +129,7 @@ def true_runs(flags: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.i
     return edges[::2].copy(), edges[1::2].copy()
 
 
-def group_equal(values: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def group_equal(values: UintArray) -> tuple[IntArray, BoolArray]:
     """Sort hashes. Equal hashes stay in their order.
 
     Returns:

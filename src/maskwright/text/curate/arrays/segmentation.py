@@ -30,6 +30,7 @@ from maskwright.text.curate.arrays.hashes import (
     starts_of,
     true_runs,
 )
+from maskwright.text.store import BoolArray, IntArray, UintArray
 from maskwright.text.store.tokenize import SPACED_TERMINALS, WIDE_TERMINALS
 
 LINE_END = 0x0A
@@ -55,14 +56,14 @@ class Characters:
     """
 
     points: NDArray[np.uint32]
-    offsets: NDArray[np.int64]
+    offsets: IntArray
 
     @functools.cached_property
     def classes(self) -> NDArray[np.uint8]:
         """(N,) the class bits of each character: `SPACE`, `ALPHABETIC`, ..."""
         return classes_of(self.points)
 
-    def tokens(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def tokens(self) -> tuple[IntArray, IntArray]:
         """Return begins and ends of the runs of characters without white space."""
         return true_runs((self.classes & SPACE) == 0)
 
@@ -72,7 +73,7 @@ class Characters:
         return SpanHashes(self.points)
 
     @functools.cached_property
-    def letters_per_word(self) -> NDArray[np.int64]:
+    def letters_per_word(self) -> IntArray:
         """(B,) the letters per counted word: 1, but for scripts without spaces, where each letter
         is counted as a word, 2 in Chinese and Japanese, 4 in Thai and others."""
         unspaced = (self.classes & UNSPACED) != 0
@@ -83,13 +84,13 @@ class Characters:
         eastern = self.count(unspaced & (self.points >= EAST_ASIA))
         return np.where(letters * 4 > lengths, np.where(eastern * 2 >= letters, 2, 4), 1)
 
-    def count(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def count(self, chosen: BoolArray) -> IntArray:
         """(B,) the number of characters of each text where `chosen`, (N,), is true."""
         if len(self.offsets) == 1:
             return np.zeros(0, np.int64)
         return np.add.reduceat(chosen, self.offsets[:-1], dtype=np.int64)
 
-    def text_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def text_of(self, positions: IntArray) -> IntArray:
         """Return the index of the text of each position in `points`."""
         return np.searchsorted(self.offsets, positions, "right") - 1
 
@@ -106,7 +107,7 @@ def classes_of(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
     return look_up(points, _tables()[0])
 
 
-def case_fold(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
+def case_fold(points: NDArray[np.uint32]) -> UintArray:
     """Map each code point to a number that is equal for both cases of a letter, and for both
     apostrophes."""
     above = np.flatnonzero(points > 0xFF)
@@ -132,7 +133,7 @@ def look_up(points: NDArray[np.uint32], table: NDArray[np.uint8]) -> NDArray[np.
     return values
 
 
-def running_counts(flags: NDArray[np.bool_]) -> NDArray[np.int32]:
+def running_counts(flags: BoolArray) -> NDArray[np.int32]:
     """Return (N + 1,) the number of true flags before each position, in 32 bits for speed."""
     counts = np.zeros(len(flags) + 1, np.int32)
     np.cumsum(flags, dtype=np.int32, out=counts[1:])
@@ -140,7 +141,7 @@ def running_counts(flags: NDArray[np.bool_]) -> NDArray[np.int32]:
 
 
 @functools.cache
-def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
+def _tables() -> tuple[NDArray[np.uint8], UintArray]:
     """Return the class bits of every code point, and its number for `case_fold`."""
     size = sys.maxunicode + 1
     names = np.zeros(size, "U2")  # of the Unicode categories; "" after the last ideograph
@@ -185,18 +186,18 @@ class Words:
         starts: (B + 1,) int64; the words of text b are `starts[b]:starts[b + 1]`.
     """
 
-    hashes: NDArray[np.uint64]
-    begins: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    starts: NDArray[np.int64]
+    hashes: UintArray
+    begins: IntArray
+    ends: IntArray
+    starts: IntArray
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         """(B,) the number of words of each text."""
         return np.diff(self.starts)
 
     @functools.cached_property
-    def texts(self) -> NDArray[np.int64]:
+    def texts(self) -> IntArray:
         """(W,) the index of the text of each word."""
         return np.repeat(np.arange(len(self.starts) - 1), self.counts)
 
@@ -205,13 +206,13 @@ class Words:
         """Hashes of spans of words."""
         return SpanHashes(self.hashes)
 
-    def of(self, chosen: NDArray[np.bool_]) -> Words:
+    def of(self, chosen: BoolArray) -> Words:
         """The words of the texts where `chosen`, (B,), is true."""
         in_text = np.repeat(chosen, self.counts)
         starts = starts_of(self.counts[chosen])
         return Words(self.hashes[in_text], self.begins[in_text], self.ends[in_text], starts)
 
-    def shingles(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    def shingles(self, size: int) -> tuple[UintArray, IntArray]:
         """Hash every `size` consecutive words of each text: max(0, n - size + 1) for n words.
 
         Returns:
@@ -235,13 +236,13 @@ def words_of(characters: Characters) -> Words:
     return Words(hashes, begins - origins, ends - origins, starts)
 
 
-def word_counts(texts: Sequence[str]) -> NDArray[np.int64]:
+def word_counts(texts: Sequence[str]) -> IntArray:
     """Return (B,) the number of words of each text."""
     characters = characters_of(texts)
     return np.diff(np.searchsorted(_edges(characters)[0], characters.offsets))
 
 
-def _edges(characters: Characters) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _edges(characters: Characters) -> tuple[IntArray, IntArray]:
     """Return (W,) begins and (W,) ends of the words in `characters.points`."""
     points, classes = characters.points, characters.classes
     in_word = (classes & (ALPHABETIC | DIGIT)) != 0
@@ -259,8 +260,8 @@ def _edges(characters: Characters) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def _edges_by_letter(
-    inside: NDArray[np.bool_], single: NDArray[np.bool_], marks: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    inside: BoolArray, single: BoolArray, marks: BoolArray
+) -> tuple[IntArray, IntArray]:
     """Return begins and ends as `_edges`, where letters are words; (N,) flags of characters: inside
     a word, a letter of a script without spaces, a combining mark."""
     opening = inside.copy()
@@ -301,43 +302,43 @@ class Lines:
     """
 
     characters: Characters
-    begins: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    numbers: NDArray[np.int64]
+    begins: IntArray
+    ends: IntArray
+    starts: IntArray
+    numbers: IntArray
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         """(B,) the number of lines of each text."""
         return np.diff(self.starts)
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> IntArray:
         """(L,) the number of characters of each line."""
         return self.ends - self.begins
 
     @functools.cached_property
-    def texts(self) -> NDArray[np.int64]:
+    def texts(self) -> IntArray:
         """(L,) the index of the text of each line."""
         return np.repeat(np.arange(len(self.starts) - 1), self.counts)
 
     @functools.cached_property
-    def hashes(self) -> NDArray[np.uint64]:
+    def hashes(self) -> UintArray:
         """(L,) a hash of each line, equal for lines with equal characters."""
         return self.characters.hashes.of(self.begins, self.ends)
 
-    def total(self, values: NDArray[np.generic]) -> NDArray[np.int64]:
+    def total(self, values: NDArray[np.generic]) -> IntArray:
         """(B,) the sum of `values`, (L,), over the lines of each text."""
         return np.bincount(
             self.texts, values.astype(np.float64), minlength=len(self.starts) - 1
         ).astype(np.int64)
 
-    def ending_in(self, points: str) -> NDArray[np.bool_]:
+    def ending_in(self, points: str) -> BoolArray:
         """(L,) whether a line's last character is one of these."""
         last_points = self.characters.points[self.ends - 1]
         return np.isin(last_points, np.fromiter(map(ord, points), np.uint32, len(points)))
 
-    def count_positions(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def count_positions(self, positions: IntArray) -> IntArray:
         """(L,) the number of `positions` (ascending, in `characters.points`) in each line."""
         return np.searchsorted(positions, self.ends) - np.searchsorted(positions, self.begins)
 
@@ -357,9 +358,7 @@ def lines_of(characters: Characters) -> Lines:
     return Lines(characters, begins, ends, np.searchsorted(begins, offsets), numbers[nonblank])
 
 
-def _strip(
-    characters: Characters, begins: NDArray[np.int64], ends: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _strip(characters: Characters, begins: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
     """Move `begins` and `ends` past outer white space; a blank line becomes empty."""
     classes = characters.classes
     padded = (classes[begins] & SPACE) != 0
@@ -379,7 +378,7 @@ def _strip(
     return begins, ends
 
 
-def find_repeats(hashes: NDArray[np.uint64], texts: NDArray[np.int64]) -> NDArray[np.bool_]:
+def find_repeats(hashes: UintArray, texts: IntArray) -> BoolArray:
     """Return whether an equal hash occurs earlier in the same text.
 
     Args:
@@ -406,7 +405,7 @@ def _kinds_of_marks() -> NDArray[np.uint8]:
     return kinds
 
 
-def sentences_of(lines: Lines) -> NDArray[np.int64]:
+def sentences_of(lines: Lines) -> IntArray:
     """Return (L,) the number of sentences of each line. A sentence ends in `.`, `!`, `?` or the
     like, with following quotes and brackets, before white space, or at the end of the line."""
     points, classes = lines.characters.points, lines.characters.classes
@@ -428,7 +427,7 @@ def sentences_of(lines: Lines) -> NDArray[np.int64]:
     return lines.count_positions(stops) + ~(inside & (after[last_stops] >= lines.ends))
 
 
-def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[np.int64]]:
+def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], IntArray]:
     """Return at most `most` passages of each text, evenly spread, as UTF-8, and (P,) the index of
     the text of each. A passage of about `PASSAGE_BYTES` ends at a line end or blank if it can."""
     encoded = [_plain(text).encode("utf-8", "replace") for text in texts]

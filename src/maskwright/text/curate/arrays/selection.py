@@ -18,6 +18,7 @@ from maskwright.base import randomness
 from maskwright.base.errors import ConfigError, DataError
 from maskwright.text.curate.arrays.hashes import is_first
 from maskwright.text.curate.step import DOCUMENT, CorpusStep, CurationBatch, Tables, strings
+from maskwright.text.store import BoolArray, FloatArray, IntArray, UintArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,13 +107,13 @@ def encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def digests(data: Iterable[bytes], numbers: int = 1) -> NDArray[np.uint64]:
+def digests(data: Iterable[bytes], numbers: int = 1) -> UintArray:
     """Return (B, numbers) integers of 64 bits, the first one the highest: BLAKE2b of each item."""
     joined = b"".join(blake2b(item, digest_size=8 * numbers).digest() for item in data)
     return np.frombuffer(joined, ">u8").astype(np.uint64).reshape(-1, numbers)
 
 
-def hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
+def hashes(texts: Sequence[str]) -> UintArray:
     """Return (B,) 64 bits of BLAKE2b of each text, the lowest byte first."""
     return digests(map(encode, texts))[:, 0].byteswap()
 
@@ -125,7 +126,7 @@ def count_visible(text: str) -> int:
     return len(text) - blanks - wide
 
 
-def in_order(table: pa.Table, groups: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+def in_order(table: pa.Table, groups: IntArray | None = None) -> IntArray:
     """Return (R,) the indices of rows sorted by `ORDER`, the one to keep first, within groups.
 
     Args:
@@ -141,7 +142,7 @@ def in_order(table: pa.Table, groups: NDArray[np.int64] | None = None) -> NDArra
     return np.lexsort(keys[::-1])
 
 
-def rows_to_keep(table: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+def rows_to_keep(table: pa.Table, groups: IntArray) -> IntArray:
     """Return (R,) for each row of a table with the columns `ORDER` the row that its group keeps."""
     rows = in_order(table, groups)
     firsts = is_first(groups[rows])
@@ -150,7 +151,7 @@ def rows_to_keep(table: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.int64
     return kept_rows
 
 
-def ids_of(tables: Tables, documents: NDArray[np.int64]) -> pa.Array:
+def ids_of(tables: Tables, documents: IntArray) -> pa.Array:
     """Return (D,) the ids of documents, from the column `id` of the tables of a pass."""
     if not len(documents):
         return strings([])
@@ -163,7 +164,7 @@ def ids_of(tables: Tables, documents: NDArray[np.int64]) -> pa.Array:
 SAMPLE, LIMIT, BALANCE, PERPLEXITY = range(4)
 
 
-def draws(texts: Sequence[str], step: int, seed: int) -> NDArray[np.float64]:
+def draws(texts: Sequence[str], step: int, seed: int) -> FloatArray:
     """Return (B,) pseudo-random numbers in [0, 1) that depend on text, step and seed only."""
     keys = randomness.key("curate", step, seed, hashes(texts))
     return randomness.uniforms(np.atleast_1d(keys), 1)[:, 0]
@@ -179,7 +180,7 @@ def draw_columns(batch: CurationBatch, step: int, seed: int) -> dict[str, NDArra
     }
 
 
-def drawn_order(table: pa.Table) -> NDArray[np.int64]:
+def drawn_order(table: pa.Table) -> IntArray:
     """Return (D,) the documents of a table of `draw_columns`, in their random order."""
     return np.lexsort((table.column("place").to_numpy(), table.column("draw").to_numpy()))
 
@@ -192,11 +193,8 @@ def check_seed(seed: int) -> None:
 
 
 def fill_groups(
-    order: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    groups: NDArray[np.int64],
-    limits: NDArray[np.float64],
-) -> NDArray[np.bool_]:
+    order: IntArray, sizes: IntArray, groups: IntArray, limits: FloatArray
+) -> BoolArray:
     """Fill each group in order, up to the first document with which it would exceed its limit.
     Return (D,) whether each document is kept.
 

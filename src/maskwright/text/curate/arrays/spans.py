@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.curate.arrays.hashes import HashTable, is_first
 from maskwright.text.curate.arrays.segmentation import Lines, Words, characters_of, words_of
 from maskwright.text.curate.step import Change, CurationBatch
+from maskwright.text.store import BoolArray, IntArray
 
 LARGEST = 64 << 20  # bytes of a list
 SIEVE_BITS = 16
@@ -84,9 +84,9 @@ class Phrases:
 
     texts: Sequence[str]
     by_length: Sequence[tuple[int, HashTable]]
-    sieve: NDArray[np.bool_]
+    sieve: BoolArray
 
-    def find(self, words: Words) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def find(self, words: Words) -> tuple[IntArray, IntArray, IntArray]:
         """Find all occurrences, in the order of the words; of phrases that begin at the same word,
         only the longest. Spans are looked up by one hash, whatever the number of phrases.
 
@@ -111,11 +111,8 @@ class Phrases:
 
 
 def phrases_of(listed: Sequence[tuple[str, int, str]]) -> Phrases:
-    """Build `Phrases` from tuples (text, line, file), without those that are equal but for case.
-
-    Raises:
-        DataError: an entry has no word.
-    """
+    """Build `Phrases` from tuples (text, line, file), without those that are equal but for case;
+    raise a DataError for an entry without a word."""
     words = words_of(characters_of([text for text, _, _ in listed]))
     for (text, line, file), count in zip(listed, words.counts, strict=True):
         if not count:
@@ -143,9 +140,9 @@ class Spans:
     """Spans of words, as three arrays, (R,) int64: the index of the text in its batch, the first
     word and the word after the last, both counted from the first word of the text."""
 
-    texts: NDArray[np.int64]
-    begins: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    texts: IntArray
+    begins: IntArray
+    ends: IntArray
 
 
 def merge_spans(spans: Spans) -> Spans:
@@ -200,7 +197,7 @@ def cut_spans(batch: CurationBatch, spans: Spans) -> list[str]:
     return texts
 
 
-def remove_lines(texts: Sequence[str], lines: Lines, cut: NDArray[np.bool_]) -> list[str]:
+def remove_lines(texts: Sequence[str], lines: Lines, cut: BoolArray) -> list[str]:
     """Remove the lines where `cut`, (L,), is true. Return all B texts.
 
     Blank lines are removed at both ends of a text; a gap has no more than there were before it.
@@ -224,7 +221,7 @@ def remove_lines(texts: Sequence[str], lines: Lines, cut: NDArray[np.bool_]) -> 
     return shortened
 
 
-def line_changes(lines: Lines, rule: str, cut: NDArray[np.bool_]) -> list[Change]:
+def line_changes(lines: Lines, rule: str, cut: BoolArray) -> list[Change]:
     """Return a change for each text that loses lines: how many, and which, numbered from 1."""
     if not cut.any():
         return []

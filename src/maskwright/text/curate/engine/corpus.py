@@ -34,6 +34,7 @@ from maskwright.text.curate.engine.shards import (
     write_tables,
 )
 from maskwright.text.curate.step import DOCUMENT, ROW, CurationBatch, Pass
+from maskwright.text.store import BoolArray, IntArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -181,7 +182,7 @@ class ShardTables:
         """`Tables.read`."""
         return _joined(list(self._tables(columns)), columns or [DOCUMENT]).combine_chunks()
 
-    def among(self, key: str, values: NDArray[np.int64]) -> pa.Table:
+    def among(self, key: str, values: IntArray) -> pa.Table:
         """`Tables.among`. One table is in memory at a time."""
         import pyarrow as pa
 
@@ -310,7 +311,7 @@ def summed_rows(arrays: Mapping[str, NDArray[Any]], keys: Sequence[str], least: 
     return pa.table({name: values[enough] for name, values in {**groups, **sums}.items()})
 
 
-def _sort_groups(keys: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _sort_groups(keys: Sequence[NDArray[Any]]) -> tuple[IntArray, BoolArray]:
     """Sort rows by `keys`, the first key being the primary one; the sort is not stable.
 
     Returns:

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.base.config import fingerprint, to_plain
 from maskwright.base.storage.commit import Staging, commit_once
@@ -53,6 +52,7 @@ from maskwright.text.curate.step import (
     RuleMeasure,
     Step,
 )
+from maskwright.text.store import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -237,7 +237,7 @@ class Flow:
 
     batch: CurationBatch
     keys: list[str]
-    sizes: NDArray[np.int64]
+    sizes: IntArray
 
     @classmethod
     def of(cls, batch: CurationBatch) -> Flow:
@@ -258,17 +258,17 @@ class Flow:
         return replace(self, batch=replace(self.batch, texts=texts), sizes=sizes)
 
     @functools.cached_property
-    def ranks(self) -> NDArray[np.int64]:
+    def ranks(self) -> IntArray:
         """(B,) the rank of each key."""
         return np.argsort(np.argsort(np.array(self.keys)))
 
-    def least(self, count: int, chosen: NDArray[np.bool_] | None = None) -> list[int]:
+    def least(self, count: int, chosen: BoolArray | None = None) -> list[int]:
         """Return the indices of the `count` smallest keys, in ascending order of the keys; of the
         documents where `chosen`, if given."""
         indices = range(len(self.keys)) if chosen is None else np.flatnonzero(chosen).tolist()
         return heapq.nsmallest(count, indices, key=self.keys.__getitem__)
 
-    def take(self, chosen: NDArray[np.bool_]) -> Flow:
+    def take(self, chosen: BoolArray) -> Flow:
         if chosen.all():
             return self
         keys = [self.keys[index] for index in np.flatnonzero(chosen).tolist()]
@@ -412,7 +412,7 @@ class Record:
 
 
 def _border(
-    before: list[dict[str, Any]], flow: Flow, measure: RuleMeasure, values: NDArray[np.float64]
+    before: list[dict[str, Any]], flow: Flow, measure: RuleMeasure, values: FloatArray
 ) -> list[dict[str, Any]]:
     """Return `before`, the examples nearest to each limit on both sides, updated by this batch."""
     new = []
@@ -435,7 +435,7 @@ def _border(
     return nearest_examples(before + new) if new else before
 
 
-def _nearest(flow: Flow, distance: NDArray[np.float64], indices: NDArray[np.int64]) -> list[int]:
+def _nearest(flow: Flow, distance: FloatArray, indices: IntArray) -> list[int]:
     """Return the indices of the `BORDER` smallest distinct distances, ties resolved by key."""
     if not len(indices):
         return []

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.base.config import fingerprint, from_plain, to_plain
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
@@ -38,6 +37,7 @@ from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import Document, JsonText, ReadingOptions, as_text
 from maskwright.text.curate.arrays.segmentation import word_counts
 from maskwright.text.curate.step import ID, NOTE, ROW, TEXT, CurationBatch
+from maskwright.text.store import IntArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +108,7 @@ def base_of(path: Path) -> Path:
 class RemainingRows:
     """The remaining documents of a batch: (B,) their row numbers, and (B,) values of each note."""
 
-    rows: NDArray[np.int64]
+    rows: IntArray
     notes: Mapping[str, Sequence[str | None]]
 
 
@@ -151,7 +151,7 @@ def _added_notes(shard: Path) -> set[str]:
     return {name.removeprefix(NOTE) for name in schema.names if name.startswith(NOTE)}
 
 
-def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[CurationBatch]:
+def read_batches(path: Path, only: IntArray | None = None) -> Iterator[CurationBatch]:
     """Iterate over the batches of a file that `write_tables` or `write_left` wrote.
 
     Args:
@@ -350,11 +350,8 @@ def read_group(files: Sequence[str], reading: Mapping[str, Any], skip: bool, out
 
 
 def shards_of(folder: Path) -> tuple[list[CurationShard], dict[str, Any]]:
-    """Return the shards that `read_group` wrote, and its counts, findings and unreadable files.
-
-    Raises:
-        DataError: the folder is damaged.
-    """
+    """Return the shards that `read_group` wrote, and its counts, findings and unreadable files;
+    raise a DataError if the folder is damaged."""
     facts = read_facts(folder / SHARDS)
     fields = [(s["name"], s["key"], s["documents"], s["bytes"]) for s in facts["shards"]]
     return [CurationShard(folder / name, *rest) for name, *rest in fields], facts
@@ -467,11 +464,7 @@ def _batch(documents: Sequence[Document]) -> CurationBatch:
     notes: dict[str, list[str | None]] = {
         name: [document.notes.get(name) for document in documents] for name in names
     }
-    if "source" in notes:
-        files = [document.source for document in documents]
-        notes["source"] = [s or f for s, f in zip(notes["source"], files, strict=True)]
-    else:
-        notes["source"] = [document.source for document in documents]
+    notes["source"] = [document.notes.get("source") or document.source for document in documents]
     return CurationBatch(
         np.arange(len(documents), dtype=np.int64),
         [document.id for document in documents],

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError, Finding, near
@@ -34,6 +33,7 @@ from maskwright.text.curate.step import (
     strings,
     without_effect,
 )
+from maskwright.text.store import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,7 +135,7 @@ class Settings(CorpusStep):
         documents = table.column(DOCUMENT).to_numpy()
         return arrow_table(document=documents[~is_kept], wanted=np.floor(limits)[groups[~is_kept]])
 
-    def targets(self, domains: list[str], totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    def targets(self, domains: list[str], totals: FloatArray) -> FloatArray:
         """Return (G,) the largest size to keep of each domain, given the sizes `totals`, (G,)."""
         caps = np.array([self.caps.get(d, self.cap) for d in domains], object)
         available = np.minimum(totals, np.array([np.inf if m is None else m for m in caps], float))
@@ -187,11 +187,7 @@ class Settings(CorpusStep):
             )
 
     def _say(
-        self,
-        corpus: CorpusHandle,
-        domains: list[str],
-        totals: NDArray[np.float64],
-        remaining: NDArray[np.float64],
+        self, corpus: CorpusHandle, domains: list[str], totals: FloatArray, remaining: FloatArray
     ) -> None:
         """Report how much of each domain is kept, with a warning where it is less than half."""
         sizes = zip(domains, remaining, totals, strict=True)
@@ -222,5 +218,5 @@ class Settings(CorpusStep):
         return Outcome(removals=removals)
 
 
-def _sums(groups: NDArray[np.int64], sizes: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+def _sums(groups: IntArray, sizes: IntArray, count: int) -> FloatArray:
     return np.bincount(groups, sizes, count).astype(np.float64)

@@ -55,6 +55,7 @@ from maskwright.text.curate.step import (
     check_shares,
     shares,
 )
+from maskwright.text.store import BoolArray, FloatArray, IntArray, UintArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,7 +192,7 @@ class Settings(CorpusStep):
             edge=np.bincount(groups, edges, minlength=size).astype(np.int64),
         )
 
-    def _boilerplate(self, occurrences: pa.Table, document_count: int) -> NDArray[np.int64]:
+    def _boilerplate(self, occurrences: pa.Table, document_count: int) -> IntArray:
         """Return the keys of boilerplate lines, given the totals of `count_places`."""
         line, companion, _, documents_here, edge_here = (
             occurrences.column(name).to_numpy()
@@ -200,7 +201,7 @@ class Settings(CorpusStep):
         lines, rows = np.unique(line, return_inverse=True)
         is_total = companion == EVERY
 
-        def total(values: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[Any]:
+        def total(values: IntArray, chosen: BoolArray) -> NDArray[Any]:
             return np.bincount(rows[chosen], values[chosen].astype(float), len(lines))
 
         documents, edge = total(documents_here, is_total), total(edge_here, is_total)
@@ -237,8 +238,8 @@ class Settings(CorpusStep):
         )
 
     def _cut(
-        self, batch: CurationBatch, boilerplate_keys: NDArray[np.int64]
-    ) -> tuple[Sequence[str], list[Change], NDArray[np.float64]]:
+        self, batch: CurationBatch, boilerplate_keys: IntArray
+    ) -> tuple[Sequence[str], list[Change], FloatArray]:
         """Return the texts of a batch without boilerplate, the changes, and the share of each text
         that is left."""
         lines = batch.lines
@@ -257,7 +258,7 @@ class Settings(CorpusStep):
         remaining_shares = 1.0 - shares(lines.total(cut * lines.lengths), sizes)
         return remove_lines(batch.texts, lines, cut), changes, remaining_shares
 
-    def _phrase_lines(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _phrase_lines(self, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Return the text and the number of each line with a phrase of a notice."""
         lowered = [text.lower() for text in texts]
         joined = "\n".join(lowered)
@@ -271,14 +272,14 @@ class Settings(CorpusStep):
         owners = np.searchsorted(begins, hits, "right") - 1
         return owners, np.searchsorted(feeds, hits) - np.searchsorted(feeds, begins[owners])
 
-    def _notices(self, batch: CurationBatch) -> NDArray[np.bool_]:
+    def _notices(self, batch: CurationBatch) -> BoolArray:
         """Return (L,) whether each line has a phrase of a notice, and may be cut."""
         lines = batch.lines
         owners, numbers = self._phrase_lines(batch.texts)
         codes = lines.texts << 32 | lines.numbers
         return np.isin(codes, owners << 32 | numbers) & (lines.lengths <= self.max_line_length)
 
-    def _keys(self, lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def _keys(self, lines: Lines) -> tuple[IntArray, IntArray, IntArray]:
         """Return (L,) the key of each line; (T,) the keys of templates, and (T,) their lines."""
         short = lines.lengths <= self.max_line_length
         folded = FoldedCharacters(lines.characters, _covered(lines, short))
@@ -288,8 +289,8 @@ class Settings(CorpusStep):
         return line_keys, *template_keys(lines, folded, self.template_words, self.max_line_length)
 
     def _match_lines(
-        self, lines: Lines, boilerplate_keys: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+        self, lines: Lines, boilerplate_keys: IntArray
+    ) -> tuple[IntArray, BoolArray, BoolArray]:
         """Return (L,) the boilerplate key of each line: its own, or else the least of its
         templates; (L,) whether it has one; and (L,) whether it is its own."""
         line_keys, template_hashes, owner = self._keys(lines)
@@ -312,7 +313,7 @@ def _places_of(phrase: str, text: str) -> Iterator[int]:
 
 def template_keys(
     lines: Lines, folded: FoldedCharacters, least: int, longest: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[IntArray, IntArray]:
     """Return (T,) hashes of the templates (all words but one) of lines near an edge with at least
     `least` words and at most `longest` characters, and (T,) the line of each."""
     characters = lines.characters
@@ -344,11 +345,11 @@ def template_keys(
 
 
 @functools.cache
-def _weights() -> NDArray[np.uint64]:
+def _weights() -> UintArray:
     return mix(np.arange(1, MOST_WORDS + 1, dtype=np.uint64)) | np.uint64(1)
 
 
-def _covered(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _covered(lines: Lines, chosen: BoolArray) -> BoolArray:
     """Return (N,) whether each character is in one of the chosen lines."""
     steps = np.zeros(len(lines.characters.points) + 1, np.int8)
     steps[lines.begins[chosen]] = 1
@@ -359,7 +360,7 @@ def _covered(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
 class FoldedCharacters:
     """Hashes of sections without regard to case and white space, with a run of digits as one."""
 
-    def __init__(self, characters: Characters, covered: NDArray[np.bool_]) -> None:
+    def __init__(self, characters: Characters, covered: BoolArray) -> None:
         """Args: covered: (N,) whether a character may be in a section; others are skipped."""
         classes = characters.classes
         digit = (classes & DIGIT) != 0
@@ -368,26 +369,26 @@ class FoldedCharacters:
         self._place = running_counts(keep)
         self._hashes = SpanHashes(characters.points[keep], _numbers)
 
-    def hashes(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint64]:
+    def hashes(self, begins: IntArray, ends: IntArray) -> UintArray:
         """Return the hashes of sections that have white space on both sides."""
         return self._hashes.of(self._place[begins], self._place[ends])
 
 
-def _numbers(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
+def _numbers(points: NDArray[np.uint32]) -> UintArray:
     """Map each code point to a number that is equal for both cases, and 0 for digits."""
     numbers = case_fold(points)
     numbers *= (classes_of(points) & DIGIT) == 0
     return numbers
 
 
-def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def at_edge(lines: Lines, chosen: BoolArray) -> BoolArray:
     """Return (L,) whether a line and all lines before it, or after it, in its text are chosen. One
     other line, such as a title, is passed over if two chosen lines follow it."""
     texts, count = lines.texts, len(chosen)
     padded = np.concatenate([[False] * 2, chosen, [False] * 2])
     text_of = np.concatenate([[-1] * 2, texts, [-1] * 2])
 
-    def beside(step: int) -> NDArray[np.bool_]:
+    def beside(step: int) -> BoolArray:
         where = slice(2 + step, 2 + step + count)
         return padded[where] & (text_of[where] == texts)
 
@@ -398,9 +399,7 @@ def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return chosen & (in_head | _unbroken(allowed, lines.starts, texts, forwards=False))
 
 
-def _unbroken(
-    passed: NDArray[np.bool_], starts: NDArray[np.int64], texts: NDArray[np.int64], forwards: bool
-) -> NDArray[np.bool_]:
+def _unbroken(passed: BoolArray, starts: IntArray, texts: IntArray, forwards: bool) -> BoolArray:
     """Return (L,) whether `passed` is true for all lines of the text up to (or from) this one."""
     running = running_counts(~passed)
     if forwards:
@@ -408,9 +407,7 @@ def _unbroken(
     return running[:-1] == running[starts[texts + 1]]
 
 
-def _distinct(
-    keys: NDArray[np.int64], texts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _distinct(keys: IntArray, texts: IntArray) -> tuple[IntArray, IntArray]:
     """Return the distinct keys of each text, and their indices in `keys`."""
     with np.errstate(over="ignore"):
         pairs = keys.view(np.uint64) + mix(texts.astype(np.uint64))
@@ -419,7 +416,7 @@ def _distinct(
     return keys[first_rows], first_rows
 
 
-def _pairs(keys: NDArray[np.int64], texts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _pairs(keys: IntArray, texts: IntArray) -> IntArray:
     """Return (3, P) for ordered lines: key, key of a line within `REACH` in the same text, 0."""
     pair_blocks = [np.zeros((2, 0), np.int64)]
     for step in range(1, REACH + 1):
@@ -430,7 +427,7 @@ def _pairs(keys: NDArray[np.int64], texts: NDArray[np.int64]) -> NDArray[np.int6
     return np.concatenate([pairs, np.zeros((1, pairs.shape[1]), np.int64)])
 
 
-def _rest_buckets(batch: CurationBatch, edge: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _rest_buckets(batch: CurationBatch, edge: BoolArray) -> IntArray:
     """Return (B,) a bucket below `BUCKETS` of the text without the lines at an edge: of its least
     hash of five words, which is mostly equal for near copies; 0 if little text is left."""
     words, lines = batch.words, batch.lines

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.segmentation import TERMINALS, sentences_of
 from maskwright.text.curate.arrays.spans import (
@@ -38,6 +37,7 @@ from maskwright.text.curate.step import (
     require_kept_language,
     where_applies,
 )
+from maskwright.text.store import BoolArray
 
 SUMMARY = "C4's rules: whole sentences, words per line, curly brackets, policy lines, bad words"
 # Phrases by rule: those of the published code.
@@ -130,19 +130,14 @@ class Settings(Step):
         measures = []
         if self.min_num_sentences:
             sentences = lines.total(np.where(cut, 0, sentences_of(lines)))
-            measures.append(
-                RuleMeasure(
-                    "too_few_sentences", where_applies(sentences, applies), self.min_num_sentences
-                )
-            )
+            values = where_applies(sentences, applies)
+            measures.append(RuleMeasure("too_few_sentences", values, self.min_num_sentences))
         removals = []
         if self.curly_bracket:
             for index in np.flatnonzero(applies).tolist():
-                where = batch.texts[index].find(CURLY)
-                if where >= 0:
-                    removals.append(
-                        Removal(index, "curly_bracket", CURLY, f"character {where}", "none")
-                    )
+                if (position := batch.texts[index].find(CURLY)) >= 0:
+                    where = f"character {position}"
+                    removals.append(Removal(index, "curly_bracket", CURLY, where, "none"))
         for rule in ("lorem_ipsum", "bad_words"):
             if rule in opened:
                 removals += _removals(batch, rule, opened[rule], applies)
@@ -152,7 +147,7 @@ class Settings(Step):
 
     def _line_rules(
         self, batch: CurationBatch, opened: Mapping[str, Phrases]
-    ) -> Sequence[tuple[str, NDArray[np.bool_]]]:
+    ) -> Sequence[tuple[str, BoolArray]]:
         """Return (rule, (L,) whether it cuts each line), in the order of the published code."""
         lines = batch.lines
         points = batch.characters.points
@@ -179,19 +174,14 @@ class Settings(Step):
 
 
 def _removals(
-    batch: CurationBatch, rule: str, phrases: Phrases, applies: NDArray[np.bool_]
+    batch: CurationBatch, rule: str, phrases: Phrases, applies: BoolArray
 ) -> list[Removal]:
     """Return a removal for each document with a phrase, naming the first."""
     begins, _, numbers = phrases.find(batch.words)
     texts, first_matches = np.unique(batch.words.texts[begins], return_index=True)
-    return [
-        Removal(
-            text,
-            rule,
-            phrases.texts[numbers[at]],
-            f"character {batch.words.begins[begins[at]]}",
-            "none",
-        )
-        for text, at in zip(texts.tolist(), first_matches.tolist(), strict=True)
-        if applies[text]
-    ]
+    removals = []
+    for text, at in zip(texts.tolist(), first_matches.tolist(), strict=True):
+        if applies[text]:
+            where = f"character {batch.words.begins[begins[at]]}"
+            removals.append(Removal(text, rule, phrases.texts[numbers[at]], where, "none"))
+    return removals

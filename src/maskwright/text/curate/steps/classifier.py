@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.ask.curation_scores import class_names, model_files, probabilities
 from maskwright.base.errors import ConfigError, DataError, Finding, MaskwrightError, near
@@ -34,6 +33,7 @@ from maskwright.text.curate.step import (
     refuse_both,
     require_one,
 )
+from maskwright.text.store import BoolArray, FloatArray, IntArray, UintArray
 from maskwright.text.tables import files
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build
@@ -59,7 +59,7 @@ SOLVER: dict[str, Any] = dict(solver="liblinear", dual=True, random_state=0, tol
 FIXED = 1 << 24  # scale of weights, which are stored as integers
 
 # Hashed features of B texts by kind: (F,) columns, (B + 1,) the first feature of each text.
-Features = Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
+Features = Sequence[tuple[IntArray, IntArray]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,12 +184,12 @@ class LinearClassifier:
         slope, shift: the probability is logistic(slope * decision + shift).
     """
 
-    weights: NDArray[np.int64]
+    weights: IntArray
     bias: float
     slope: float
     shift: float
 
-    def probabilities(self, features: Features) -> NDArray[np.float64]:
+    def probabilities(self, features: Features) -> FloatArray:
         """Return (B,) the probability of the class of good texts, rounded to six decimals."""
         decisions = np.zeros(len(features[0][1]) - 1)
         for columns, starts in features:
@@ -243,7 +243,7 @@ def features_of(batch: CurationBatch) -> Features:
 
 
 def train_classifier(
-    batch: CurationBatch, good: NDArray[np.bool_]
+    batch: CurationBatch, good: BoolArray
 ) -> tuple[LinearClassifier, HeldOutScores]:
     """Train a classifier, and evaluate it by cross-validation.
 
@@ -269,13 +269,13 @@ def train_classifier(
     matrix = shares.multiply(rarity[None, :]).tocsr()[:, features]
     folds = _folds(keys, good)
 
-    def fit(strength: float, chosen: NDArray[np.bool_]) -> Any:
+    def fit(strength: float, chosen: BoolArray) -> Any:
         # Examples without a pattern do not converge; the metrics show that.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             return LogisticRegression(C=strength, **SOLVER).fit(matrix[chosen], good[chosen])
 
-    best: tuple[float, float, NDArray[np.float64]] | None = None
+    best: tuple[float, float, FloatArray] | None = None
     for strength in STRENGTHS:
         decisions = np.zeros(len(good))
         for fold in range(FOLDS):
@@ -303,7 +303,7 @@ def train_classifier(
     return linear, trial
 
 
-def _calibrated(decisions: NDArray[np.float64], good: NDArray[np.bool_]) -> tuple[float, float]:
+def _calibrated(decisions: FloatArray, good: BoolArray) -> tuple[float, float]:
     """Return slope and shift of Platt scaling, with smoothed targets (Platt 1999, section 2.2)."""
     from sklearn.linear_model import LogisticRegression
 
@@ -317,7 +317,7 @@ def _calibrated(decisions: NDArray[np.float64], good: NDArray[np.bool_]) -> tupl
     return float(regression.coef_[0, 0]), float(regression.intercept_[0])
 
 
-def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _logistic(values: FloatArray) -> FloatArray:
     return np.asarray(1 / (1 + np.exp(-np.clip(values, -50, 50))))
 
 
@@ -337,7 +337,7 @@ def _matrix(features: Features) -> Any:
     return total
 
 
-def _folds(keys: NDArray[np.uint64], good: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _folds(keys: UintArray, good: BoolArray) -> IntArray:
     """Return (B,) the fold of each example: classes evenly divided, equal texts together."""
     folds = np.zeros(len(keys), np.int64)
     for members in (good, ~good):
@@ -361,7 +361,7 @@ class LabelledTexts:
     `good`: (B,) whether each is good; `label`: the name of the class of good texts."""
 
     batch: CurationBatch
-    good: NDArray[np.bool_]
+    good: BoolArray
     label: str
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError, Finding, MaskwrightError
@@ -40,6 +39,7 @@ from maskwright.text.curate.step import (
     arrow_table,
     require_one,
 )
+from maskwright.text.store import BoolArray, IntArray, UintArray
 from maskwright.text.tables.files import separate_class_names
 from maskwright.text.tables.formats import text_files
 from maskwright.text.tables.read import read_rows
@@ -89,11 +89,7 @@ class Settings(CorpusStep):
         return [path for source in sources_of(self.evaluation) for path in source.paths]
 
     def open(self) -> Index:
-        """Return the index of the evaluation texts.
-
-        Raises:
-            DataError, StorageError, UsageError: a file cannot be read.
-        """
+        """Return the index of the evaluation texts; errors as those of `index_of`."""
         return opened_index(self)
 
     # -------------------------------------------------------------------------- passes
@@ -244,10 +240,10 @@ class TextSets:
         texts: indices of evaluation texts.
     """
 
-    starts: NDArray[np.int64]
-    texts: NDArray[np.int64]
+    starts: IntArray
+    texts: IntArray
 
-    def of(self, number: int) -> NDArray[np.int64]:
+    def of(self, number: int) -> IntArray:
         """Return the texts of the set `number`."""
         return self.texts[self.starts[number] : self.starts[number + 1]]
 
@@ -261,7 +257,7 @@ class TextSets:
             combinations: tuples of ascending indices of sets.
         """
         marked = np.zeros(int(self.texts.max(initial=-1)) + 1, np.bool_)
-        path: list[tuple[int, NDArray[np.int64]]] = []  # each set and the texts that it added
+        path: list[tuple[int, IntArray]] = []  # each set and the texts that it added
         sizes, total = [0] * len(combinations), 0
         for index in sorted(range(len(combinations)), key=combinations.__getitem__):
             combination = combinations[index]
@@ -300,7 +296,7 @@ class Index:
     sets: TextSets
     rows: dict[str, tuple[int, int]]
 
-    def matches(self, batch: CurationBatch) -> tuple[Spans, NDArray[np.int64]]:
+    def matches(self, batch: CurationBatch) -> tuple[Spans, IntArray]:
         """Return the spans of words that documents share with evaluation texts, and (R,) the set of
         texts of each."""
         words, boundaries = batch.words, boundaries_of(batch)
@@ -330,8 +326,8 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
         DataError, StorageError, UsageError: a file cannot be read.
     """
     texts: list[TextPlace] = []
-    hashes: dict[tuple[int, bool], list[NDArray[np.uint64]]] = {}
-    owners: dict[tuple[int, bool], list[NDArray[np.int64]]] = {}
+    hashes: dict[tuple[int, bool], list[UintArray]] = {}
+    owners: dict[tuple[int, bool], list[IntArray]] = {}
     row_counts: dict[str, tuple[int, int]] = {}
     for source in sources_of(paths):
         entries = list(read_texts(source))
@@ -365,9 +361,7 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
     return Index(texts, grams, sets, row_counts)
 
 
-def _runs(
-    hashes: NDArray[np.uint64], owners: NDArray[np.int64]
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+def _runs(hashes: UintArray, owners: IntArray) -> tuple[UintArray, IntArray, IntArray]:
     """Group owners by hash. Return (H,) the sorted distinct hashes, (H + 1,) the index of the first
     owner of each, and the distinct owners of each hash, ascending."""
     order = np.lexsort((owners, hashes))
@@ -377,9 +371,7 @@ def _runs(
     return hashes[starts[:-1]], starts, owners
 
 
-def _sets(
-    runs: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
-) -> tuple[TextSets, list[NDArray[np.int64]]]:
+def _sets(runs: Sequence[tuple[IntArray, IntArray]]) -> tuple[TextSets, list[IntArray]]:
     """Return the distinct sets of owners, and for each element of `runs`, pairs (starts, owners) as
     from `_runs`, the index of the set of each hash. Sets are compared by a 64-bit hash."""
     empty = np.zeros(0, np.int64)
@@ -401,7 +393,7 @@ def _sets(
     ]
 
 
-def boundaries_of(batch: CurationBatch) -> NDArray[np.bool_]:
+def boundaries_of(batch: CurationBatch) -> BoolArray:
     """Return (W + 1,) whether a line or sentence begins at each word, and True for the end."""
     words, characters = batch.words, batch.characters
     is_boundary = np.ones(len(words.hashes) + 1, np.bool_)
@@ -413,7 +405,7 @@ def boundaries_of(batch: CurationBatch) -> NDArray[np.bool_]:
 
 
 @functools.cache
-def _ends_a_sentence() -> NDArray[np.bool_]:
+def _ends_a_sentence() -> BoolArray:
     """Return, for every code point, whether it ends a sentence (is not in `WITHIN`)."""
     ends = np.ones(0x110000, np.bool_)
     ends[[ord(sign) for sign in WITHIN]] = False
@@ -430,9 +422,7 @@ def _opened_index(step: Settings, state: tuple[object, ...]) -> Index:
     return index_of(step.evaluation, step.overlap, step.shortest)
 
 
-def findings(
-    index: Index, documents: NDArray[np.int64], sets: NDArray[np.int64]
-) -> Iterator[Finding]:
+def findings(index: Index, documents: IntArray, sets: IntArray) -> Iterator[Finding]:
     """Yield a finding for each evaluation file: how many of its rows are in the corpus.
 
     Args:

@@ -31,6 +31,7 @@ from maskwright.text.curate.step import (
     check_shares,
     shares,
 )
+from maskwright.text.store import BoolArray, IntArray
 
 SUMMARY = "characters that are no language: symbols, random letters, keys at random, encoded bytes"
 # Consonants in a row that a word of few languages has.
@@ -104,7 +105,7 @@ class Settings(Step):
             measures=[RuleMeasure(rule, values, high=high) for rule, values, high in rules]
         )
 
-    def _words(self, batch: CurationBatch, few: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
+    def _words(self, batch: CurationBatch, few: BoolArray) -> tuple[IntArray, ...]:
         """Return four (B,) counts: words; mixed words; words with many consonants in a row; and
         hexadecimal words. All are 0 for documents that are too short to be judged."""
         words, size = batch.words, len(batch)
@@ -161,9 +162,7 @@ def _marks() -> NDArray[np.uint8]:
     return table
 
 
-def _has_flag(
-    flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _has_flag(flags: BoolArray, begins: IntArray, ends: IntArray) -> BoolArray:
     """Return whether each section has a true flag; sections are ordered and do not overlap."""
     is_hit = np.zeros(len(begins), np.bool_)
     positions = np.flatnonzero(flags)
@@ -172,9 +171,7 @@ def _has_flag(
     return is_hit
 
 
-def _count_flags(
-    flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
-) -> NDArray[np.int32]:
+def _count_flags(flags: BoolArray, begins: IntArray, ends: IntArray) -> NDArray[np.int32]:
     """Return the number of true flags of each section; no section is empty."""
     if not begins.size:
         return np.zeros(0, np.int32)

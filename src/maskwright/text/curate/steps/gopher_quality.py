@@ -34,6 +34,7 @@ from maskwright.text.curate.step import (
     shares,
     where_applies,
 )
+from maskwright.text.store import BoolArray, FloatArray, IntArray
 
 SUMMARY = "Gopher's quality rules: words, their length, symbols, bullets, ellipses, stop words"
 ENGLISH = ("the", "be", "to", "of", "and", "that", "have", "with")
@@ -156,9 +157,7 @@ class Settings(Step):
         stop_word_rule = RuleMeasure("gopher_enough_stop_words", stop_words, self.min_stop_words)
         return Outcome(measures=[*measures, stop_word_rule])
 
-    def _stop_words(
-        self, batch: CurationBatch, opened: Mapping[str, HashTable]
-    ) -> NDArray[np.float64]:
+    def _stop_words(self, batch: CurationBatch, opened: Mapping[str, HashTable]) -> FloatArray:
         """Return (B,) the distinct stop words of the document's language; NaN without a list."""
         words, stop_word_counts = batch.words, np.full(len(batch), np.nan)
         notes = batch.note(LANGUAGE)
@@ -207,13 +206,13 @@ class Settings(Step):
         return {**lists, **plain}
 
 
-def _ends_of_dots(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
+def _ends_of_dots(points: NDArray[np.uint32]) -> BoolArray:
     """Return (N,) whether each character is the last dot of a run of three or more."""
     dot = np.concatenate([[False] * 3, points == ord("."), [False]])
     return dot[3:-1] & dot[2:-2] & dot[1:-3] & ~dot[4:]
 
 
-def _tokens(batch: CurationBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _tokens(batch: CurationBatch) -> tuple[IntArray, IntArray]:
     """Return (B,) the number of tokens between white space, and (B,) of those with a letter."""
     characters = batch.characters
     letter = (characters.classes & ALPHABETIC) != 0

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.hashes import BASE, group_equal, is_first, mix, starts_of
 from maskwright.text.curate.arrays.segmentation import Words, find_repeats
@@ -32,6 +31,7 @@ from maskwright.text.curate.step import (
     shares,
     where_applies,
 )
+from maskwright.text.store import FloatArray, IntArray
 
 SUMMARY = "Gopher's repetition rules: lines, paragraphs and n-grams that occur again"
 TOP, DUPLICATED = (2, 3, 4), (5, 6, 7, 8, 9, 10)
@@ -125,7 +125,7 @@ class Settings(Step):
         return measures
 
 
-Shares = Mapping[int, NDArray[np.float64]]
+Shares = Mapping[int, FloatArray]
 
 
 def repeated_ngrams(
@@ -150,8 +150,8 @@ def repeated_ngrams(
     totals = sums[words.starts[1:]] - sums[words.starts[:-1]]
     text_ends = words.starts[words.texts + 1] if len(lengths) else lengths  # of each word's text
     empty = np.zeros(size)
-    tops: dict[int, NDArray[np.float64]] = dict.fromkeys(top, empty)
-    duplicates: dict[int, NDArray[np.float64]] = dict.fromkeys(duplicated, empty)
+    tops: dict[int, FloatArray] = dict.fromkeys(top, empty)
+    duplicates: dict[int, FloatArray] = dict.fromkeys(duplicated, empty)
 
     positions = np.arange(len(lengths))
     # The index of the text is part of the value, as equal n-grams of two texts are distinct.
@@ -183,12 +183,7 @@ def repeated_ngrams(
     return tops, duplicates
 
 
-def _largest(
-    texts: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    totals: NDArray[np.int64],
-) -> NDArray[np.float64]:
+def _largest(texts: IntArray, counts: IntArray, lengths: IntArray, totals: IntArray) -> FloatArray:
     """(B,) count * length / total of the most frequent n-gram of each text, ties by length."""
     order = np.lexsort((-lengths, -counts, texts))
     chosen = order[is_first(texts[order])]
@@ -198,12 +193,8 @@ def _largest(
 
 
 def _covered(
-    words: Words,
-    begins: NDArray[np.int64],
-    n: int,
-    lengths: NDArray[np.int64],
-    totals: NDArray[np.int64],
-) -> NDArray[np.float64]:
+    words: Words, begins: IntArray, n: int, lengths: IntArray, totals: IntArray
+) -> FloatArray:
     """(B,) the share of the words' characters covered by the n-grams that begin at `begins`."""
     edges = np.zeros(len(lengths) + 1, np.int64)
     np.add.at(edges, begins, 1)

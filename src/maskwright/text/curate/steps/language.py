@@ -30,6 +30,7 @@ from maskwright.text.curate.step import (
     check_shares,
     without_effect,
 )
+from maskwright.text.store import FloatArray, IntArray
 
 SUMMARY = "notes the language of each document, and keeps those in the languages you name"
 UNDECIDED, NO_LANGUAGE = "und", "zxx"  # ISO 639-2
@@ -220,7 +221,7 @@ class NaiveBayes:
 
 
 def _by_gram(
-    grams: NDArray[np.int32], owners: NDArray[np.int64], bits: int
+    grams: NDArray[np.int32], owners: IntArray, bits: int
 ) -> NDArray[np.unsignedinteger[Any]]:
     """Return the numbers `gram << bits | owner` in ascending order.
 
@@ -362,8 +363,8 @@ class Languages:
     """
 
     codes: Sequence[str]
-    probabilities: NDArray[np.float64]
-    other_shares: NDArray[np.float64]
+    probabilities: FloatArray
+    other_shares: FloatArray
     second: Sequence[str]
 
 

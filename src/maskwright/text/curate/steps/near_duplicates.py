@@ -46,6 +46,7 @@ from maskwright.text.curate.step import (
     check_shares,
     strings,
 )
+from maskwright.text.store import FloatArray, IntArray, UintArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,7 +137,7 @@ class Settings(OrderedStep):
     def _bands(self) -> list[str]:
         return [f"band_{number}" for number in range(self.bands)]
 
-    def _equal_sets(self, tables: Tables, documents: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _equal_sets(self, tables: Tables, documents: IntArray) -> IntArray:
         """Return (D,) for each document the index of the first one in order with the same set."""
         repeated = tables.repeated(["set"], [DOCUMENT, *ORDER])
         keys = repeated.column("set").to_numpy()
@@ -145,9 +146,7 @@ class Settings(OrderedStep):
         firsts[indices] = indices[rows_to_keep(repeated, np.cumsum(is_first(keys)))]
         return firsts
 
-    def _candidates(
-        self, tables: Tables, documents: NDArray[np.int64], equal: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _candidates(self, tables: Tables, documents: IntArray, equal: IntArray) -> IntArray:
         """Return (P, 2) the pairs that share a band, as indices into `documents`; of documents with
         equal sets only the first. One band is in memory at a time."""
         names = self._bands()
@@ -165,12 +164,8 @@ class Settings(OrderedStep):
         return pairs
 
     def _compared(
-        self,
-        corpus: CorpusHandle,
-        candidates: NDArray[np.int64],
-        documents: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        self, corpus: CorpusHandle, candidates: IntArray, documents: IntArray, sizes: IntArray
+    ) -> tuple[IntArray, FloatArray]:
         """Return (P, 2) the candidates whose exact similarity reaches the threshold, and (P,) the
         similarities; all numbers of documents are indices into `documents`."""
         pairs, similarities = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
@@ -185,11 +180,7 @@ class Settings(OrderedStep):
         return np.concatenate(pairs), np.concatenate(similarities)
 
     def _removals(
-        self,
-        tables: Tables,
-        documents: NDArray[np.int64],
-        pairs: NDArray[np.int64],
-        similarities: NDArray[np.float64],
+        self, tables: Tables, documents: IntArray, pairs: IntArray, similarities: FloatArray
     ) -> pa.Table:
         """Return the table of `gather`, given all links between documents."""
         used = np.unique(pairs)
@@ -220,7 +211,7 @@ class Settings(OrderedStep):
         return Outcome(removals=removals)
 
 
-def shingles_of(words: Words, size: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+def shingles_of(words: Words, size: int) -> tuple[UintArray, IntArray]:
     """Hash every `size` consecutive words; for a text with fewer words, all its words.
 
     Returns:
@@ -250,7 +241,7 @@ def shingles_of(words: Words, size: int) -> tuple[NDArray[np.uint64], NDArray[np
 
 
 def signatures(
-    hashes: NDArray[np.uint64], starts: NDArray[np.int64], count: int, block: int = BLOCK
+    hashes: UintArray, starts: IntArray, count: int, block: int = BLOCK
 ) -> NDArray[np.uint32]:
     """Return (count, B) MinHash values: the least value of each permutation over a text's shingles.
 
@@ -281,7 +272,7 @@ def multipliers(count: int) -> NDArray[np.uint32]:
     return (numbers >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
 
 
-def band_hashes(minima: NDArray[np.uint32], bands: int, rows: int) -> NDArray[np.uint64]:
+def band_hashes(minima: NDArray[np.uint32], bands: int, rows: int) -> UintArray:
     """Return (bands, B) a hash of the `rows` minima of each band.
 
     Args:
@@ -295,7 +286,7 @@ def band_hashes(minima: NDArray[np.uint32], bands: int, rows: int) -> NDArray[np
     return mix(combined)
 
 
-def set_hashes(hashes: NDArray[np.uint64], starts: NDArray[np.int64]) -> NDArray[np.uint64]:
+def set_hashes(hashes: UintArray, starts: IntArray) -> UintArray:
     """Return (B,) a hash of the multiset of shingles of each text. Texts with equal hashes have a
     Jaccard similarity of 1. Every text must have a shingle."""
     with np.errstate(over="ignore"):
@@ -307,9 +298,7 @@ def set_hashes(hashes: NDArray[np.uint64], starts: NDArray[np.int64]) -> NDArray
 SMALL, HUBS, NEXT = 24, 8, 2
 
 
-def pairs_in_buckets(
-    keys: NDArray[np.uint64], documents: NDArray[np.int64], order: NDArray[np.uint64]
-) -> NDArray[np.int64]:
+def pairs_in_buckets(keys: UintArray, documents: IntArray, order: UintArray) -> IntArray:
     """Return (P, 2) distinct pairs of documents of a bucket, the smaller number first.
 
     Args:
@@ -340,7 +329,7 @@ def pairs_in_buckets(
     return unique_pairs(np.concatenate(pair_blocks)) if pair_blocks else np.zeros((0, 2), np.int64)
 
 
-def unique_pairs(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+def unique_pairs(pairs: IntArray) -> IntArray:
     """Return (P, 2) the distinct pairs, sorted, the smaller number first."""
     low, high = pairs.min(axis=1), pairs.max(axis=1)
     codes = np.unique((low.astype(np.uint64) << np.uint64(32)) | high.astype(np.uint64))
@@ -348,7 +337,7 @@ def unique_pairs(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.stack([codes >> np.uint64(32), codes & mask], axis=1).astype(np.int64)
 
 
-def components(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def components(pairs: IntArray, count: int) -> IntArray:
     """Return (count,) the index of the connected component of each document."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -358,9 +347,7 @@ def components(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return connected_components(graph, directed=False)[1].astype(np.int64)
 
 
-def portions(
-    pairs: NDArray[np.int64], sizes: NDArray[np.int64], limit: int
-) -> list[NDArray[np.int64]]:
+def portions(pairs: IntArray, sizes: IntArray, limit: int) -> list[IntArray]:
     """Divide pairs into portions whose documents have a total size of at most about `limit`.
 
     Connected documents stay together if possible, so that a document is in few portions.
@@ -381,7 +368,7 @@ def portions(
     low, high = np.sort(block_of[pairs], axis=1).T
     codes = low * (block_of.max() + 1) + high
     order = np.argsort(codes, kind="stable")
-    portions: list[NDArray[np.int64]] = []
+    portions: list[IntArray] = []
     size_left = 0
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         size = int(sizes[np.unique(pairs[rows])].sum())
@@ -394,7 +381,7 @@ def portions(
     return portions
 
 
-def jaccards(pairs: NDArray[np.int64], sets: Any) -> NDArray[np.float64]:
+def jaccards(pairs: IntArray, sets: Any) -> FloatArray:
     """Return (P,) the Jaccard similarity of each pair of sets.
 
     Args:
@@ -414,11 +401,8 @@ def jaccards(pairs: NDArray[np.int64], sets: Any) -> NDArray[np.float64]:
 
 
 def closest_links(
-    pairs: NDArray[np.int64],
-    similarities: NDArray[np.float64],
-    kept_rows: NDArray[np.int64],
-    ranks: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    pairs: IntArray, similarities: FloatArray, kept_rows: IntArray, ranks: IntArray
+) -> tuple[IntArray, FloatArray]:
     """Return (D,) for each document the one that it is linked to, and (D,) their similarity: the
     kept one if they were compared, or else the most similar, ties by order."""
     links = np.concatenate([pairs, pairs[:, ::-1]])

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from maskwright.base.catalogue import require_packages
 from maskwright.text.curate.arrays.segmentation import Characters, characters_of
 from maskwright.text.curate.step import Change, CurationBatch, Outcome, Step, check_counts
+from maskwright.text.store import BoolArray, IntArray
 
 SUMMARY = "Unicode form, line ends, spaces, control characters, wrong encodings, blank lines"
 LINE_ENDS = "\r\v\f\x85\u2028\u2029"
@@ -204,7 +205,7 @@ def _replace(
 
 
 # ------------------------------------------------------------------------------ mojibake
-def find_suspicious(characters: Characters) -> NDArray[np.bool_]:
+def find_suspicious(characters: Characters) -> BoolArray:
     """Return (B,) whether each text has a trace of a wrong encoding."""
     positions = np.flatnonzero(characters.points >= 0x80)
     is_suspicious = np.zeros(len(characters.offsets) - 1, np.bool_)
@@ -236,7 +237,7 @@ def repair(text: str) -> tuple[str, Sequence[int]]:
     return "\n".join(rows), numbers
 
 
-def _traces(positions: NDArray[np.int64], bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def _traces(positions: IntArray, bits: NDArray[np.uint8]) -> BoolArray:
     """Return (P,) whether each ascending position of a character, with its bits of `_bits`, has a
     C1 character or begins a sequence of UTF-8 bytes."""
     is_trace = (bits & C1) != 0

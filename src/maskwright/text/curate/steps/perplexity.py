@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.ask.curation_scores import bits_per_token, model_files, require_scores
 from maskwright.base.config import require
@@ -49,6 +48,7 @@ from maskwright.text.curate.step import (
     strings,
     without_effect,
 )
+from maskwright.text.store import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,7 +146,7 @@ class Settings(CorpusStep):
         return {NO_NEAR_COPIES: why}
 
     # -------------------------------------------------------------------------- passes
-    def halves(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+    def halves(self, texts: Sequence[str]) -> BoolArray:
         """Return (B,) whether each text is in the second half."""
         return np.asarray(draws(texts, PERPLEXITY, self.seed) >= 0.5)
 
@@ -182,18 +182,18 @@ class Settings(CorpusStep):
         """Pass: return the bits per token of each document, by `model`, and its group."""
         return self._scores(batch, self._long(batch, bits_per_token(self.model, batch.texts)))
 
-    def _scores(self, batch: CurationBatch, bits: NDArray[np.float64]) -> pa.Table:
+    def _scores(self, batch: CurationBatch, bits: FloatArray) -> pa.Table:
         return arrow_table(row=batch.rows, bits=bits, group=self._groups(batch))
 
     def _groups(self, batch: CurationBatch) -> pa.Array:
         return strings([value or "" for value in batch.note(self.by)])
 
-    def bits(self, batch: CurationBatch, models: Sequence[NgramModel]) -> NDArray[np.float64]:
+    def bits(self, batch: CurationBatch, models: Sequence[NgramModel]) -> FloatArray:
         """Return (B,) the bits per word by the model of the other half; NaN for short texts."""
         halves = self.halves(batch.texts)
         return self._long(batch, crossed_bits(divide(units_of(batch), halves), halves, models))
 
-    def _long(self, batch: CurationBatch, bits: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _long(self, batch: CurationBatch, bits: FloatArray) -> FloatArray:
         return np.where(batch.lengths >= self.least_characters, bits, np.nan)
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
@@ -203,7 +203,7 @@ class Settings(CorpusStep):
             DataError: there is too little text to train on, or to compute limits from.
             UsageError, IncompatibleError, CheckpointError: the model cannot be used.
         """
-        reference: NDArray[np.float64] | None = None
+        reference: FloatArray | None = None
         if self.model:
             scores = corpus.map("model", self.model_pass).read()
         elif self.good:
@@ -221,7 +221,7 @@ class Settings(CorpusStep):
             document=scores.column(DOCUMENT), bits=bits, deviation=deviation, low=low, high=high
         )
 
-    def _of_good(self) -> tuple[list[NgramModel], NDArray[np.float64]]:
+    def _of_good(self) -> tuple[list[NgramModel], FloatArray]:
         """Return the two models of the good part, and (G,) the bits of its texts, each crossed."""
         batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
         halves = np.concatenate([self.halves(batch.texts) for batch in batches])
@@ -253,9 +253,7 @@ class Settings(CorpusStep):
         bits = crossed_bits(by_half, halves, train_all(counts))
         bits = np.where(table.column("long").to_numpy(), bits, np.nan)
         is_odd = deviations(bits, table.column("group").to_pylist()) > SPREAD
-        odd = [
-            units.of(is_odd[halves == half]) for units, half in zip(by_half, (0, 1), strict=True)
-        ]
+        odd = [units.of(is_odd[halves == half]) for half, units in enumerate(by_half)]
         counts = [
             all_counts.without(count_ngrams(units, self.order))
             for all_counts, units in zip(counts, odd, strict=True)
@@ -270,7 +268,7 @@ class Settings(CorpusStep):
         groups = strings([""] * sizes.num_rows)
         return arrow_table(document=sizes.column(DOCUMENT), bits=unknown, group=groups)
 
-    def limits(self, bits: NDArray[np.float64], good: bool) -> tuple[float | None, float | None]:
+    def limits(self, bits: FloatArray, good: bool) -> tuple[float | None, float | None]:
         """Return the least and the largest perplexity; None for a side limited by deviations.
 
         Args:
@@ -305,10 +303,7 @@ class Settings(CorpusStep):
         return bounds[0], bounds[1]
 
     def _finding(
-        self,
-        bits: NDArray[np.float64],
-        away: NDArray[np.float64],
-        limits: tuple[float | None, float | None],
+        self, bits: FloatArray, away: FloatArray, limits: tuple[float | None, float | None]
     ) -> Finding:
         """Return a finding about the limits; `away`: the deviations of the documents."""
         usable = bits[~np.isnan(bits)]
@@ -379,8 +374,8 @@ NARROWEST = 0.1  # least standard deviation, as many equal texts would make all 
 
 
 def deviations(
-    values: NDArray[np.float64], groups: Sequence[str], reference: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
+    values: FloatArray, groups: Sequence[str], reference: FloatArray | None = None
+) -> FloatArray:
     """Return (N,) the distance of each value from the median of its group, or of `reference` if it
     is not None, in robust standard deviations; NaN in groups of fewer than 20 values."""
     scaled = np.full(len(values), np.nan)
@@ -407,25 +402,21 @@ def _too_little() -> DataError:
     )
 
 
-def divide(units: Units, halves: NDArray[np.bool_]) -> tuple[Units, Units]:
+def divide(units: Units, halves: BoolArray) -> tuple[Units, Units]:
     """Return the units of the texts of both halves."""
     return units.of(~halves), units.of(halves)
 
 
 def train_all(counts: Sequence[NgramCounts]) -> list[NgramModel]:
-    """Train a model for each half.
-
-    Raises:
-        DataError: one of the halves has no text.
-    """
+    """Train a model for each half; raise a DataError if one of them has no text."""
     if not all(len(half.grams[0]) for half in counts):
         raise _too_little()
     return [train(half) for half in counts]
 
 
 def crossed_bits(
-    by_half: tuple[Units, Units], halves: NDArray[np.bool_], models: Sequence[NgramModel]
-) -> NDArray[np.float64]:
+    by_half: tuple[Units, Units], halves: BoolArray, models: Sequence[NgramModel]
+) -> FloatArray:
     """Return (B,) the bits per unit of texts, by the model of the other half.
 
     Args:

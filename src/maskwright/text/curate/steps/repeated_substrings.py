@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.base.config import require
 from maskwright.text.curate.arrays.hashes import HashTable, is_first, ranges
@@ -38,6 +37,7 @@ from maskwright.text.curate.step import (
     Outcome,
     arrow_table,
 )
+from maskwright.text.store import IntArray, UintArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -152,8 +152,8 @@ class Settings(OrderedStep):
         corpus: CorpusHandle,
         name: str,
         side_input: pa.Table,
-        involved: NDArray[np.int64],
-        ranks: NDArray[np.int64],
+        involved: IntArray,
+        ranks: IntArray,
     ) -> Spans:
         """Return the spans of repeated windows, but for the first of each by document rank."""
         table = corpus.map(name, self.windows, side_input).repeated(["window"], [DOCUMENT, "place"])
@@ -164,9 +164,7 @@ class Settings(OrderedStep):
         repeats = order[~is_first(windows[order])]
         return Spans(documents[repeats], positions[repeats], positions[repeats] + self.length)
 
-    def _ranks(
-        self, corpus: CorpusHandle, number: int, documents: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _ranks(self, corpus: CorpusHandle, number: int, documents: IntArray) -> IntArray:
         """Return (D,) the rank of each document in the order of these documents."""
         table = corpus.map(f"order-{number}", self.ordered, arrow_table(document=documents)).read(
             [DOCUMENT, *ORDER]
@@ -191,9 +189,7 @@ def gram_of(length: int) -> int:
     return max(1, length // 3)
 
 
-def runs_of(
-    words: Words, length: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+def runs_of(words: Words, length: int) -> tuple[UintArray, IntArray, IntArray]:
     """Return all windows of `length` words, as runs of neighbours whose fingerprint is the same
     k-gram: (R,) the fingerprints, the first word of each run and its number of windows."""
     gram = gram_of(length)
@@ -221,9 +217,7 @@ def runs_of(
     return hashes[positions[begins]], firsts[begins], np.diff(np.append(begins, len(firsts)))
 
 
-def portions(
-    counts: NDArray[np.int64], limit: int, groups: NDArray[np.uint64] | None = None
-) -> list[slice]:
+def portions(counts: IntArray, limit: int, groups: UintArray | None = None) -> list[slice]:
     """Return slices of rows whose counts add up to about `limit`, without splitting a group."""
     if not len(counts):
         return []

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
@@ -21,6 +20,7 @@ from maskwright.text.curate.step import (
     require_one,
     without_effect,
 )
+from maskwright.text.store import BoolArray, IntArray
 
 SUMMARY = "removes documents with words or phrases of your own lists"
 
@@ -104,11 +104,8 @@ class Settings(Step):
 
 
 def _inside(
-    firsts: NDArray[np.int64],
-    lasts: NDArray[np.int64],
-    outer_firsts: NDArray[np.int64],
-    outer_lasts: NDArray[np.int64],
-) -> NDArray[np.bool_]:
+    firsts: IntArray, lasts: IntArray, outer_firsts: IntArray, outer_lasts: IntArray
+) -> BoolArray:
     """Return (N,) whether each span of words (first, last) is within one of the outer spans."""
     if not outer_firsts.size:
         return np.zeros(len(firsts), np.bool_)
