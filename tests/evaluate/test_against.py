@@ -32,6 +32,7 @@ from maskwright.learn.finetune.tune import TrainingResult
 from maskwright.learn.tasks import sequence_to_sequence
 from maskwright.learn.tasks.base.task_type import Encoded, Extent, TaskMetrics, task_for
 from maskwright.text.tables.rows import Row, TextExample
+from report.test_page import opens_with
 from small_tasks import finetuned, table
 
 Models = tuple[Path, Path, Path]
@@ -71,7 +72,7 @@ def test_two_models_are_compared_row_by_row(
     content = json.loads((tmp_path / "out" / "comparison.json").read_text())
     verdict = content["verdict"]
     assert verdict["state"] == "good" and verdict["sentence"] in capsys.readouterr().out
-    assert verdict["sentence"] in (tmp_path / "out" / "report.html").read_text()
+    assert opens_with((tmp_path / "out" / "report.html").read_text(), verdict["sentence"])
     comparison, back = compared(pair), compared((bad, good, data))
     assert back.verdict.state == "no better" and back.gaps["accuracy"].value < 0
     counts = Counter(row.right for row in comparison.differing)

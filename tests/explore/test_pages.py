@@ -569,7 +569,7 @@ def test_masks_of_a_fine_tuned_model_are_those_it_reads_with(
         assert page.locator("rect.leaking").count() == 0
         page.get_by_label("Family, or model").select_option("gpt2")
         page.get_by_label("Objective").select_option("causal")
-        page.wait_for_selector("p[aria-live]:has-text('which it does not see')")
+        page.wait_for_selector("p[aria-live]:has-text('which is not visible to it')")
         assert page.locator("rect.leaking").count() == 0
         # The model before it was fine-tuned opens with what it was trained by.
         page = visit.open(page="masks", model=1)

@@ -16,6 +16,7 @@ from unittest.mock import Mock
 import pytest
 
 from maskwright.base.errors import DataError, StorageError, UsageError
+from maskwright.base.report.document import headline
 from maskwright.base.report.page import read_run, write_report
 from report.runs import RUN, evaluation, sample, train, whole_run, write_run
 
@@ -60,6 +61,12 @@ def plain(page: str) -> str:
     """What a reader reads."""
     body = page.split("</style>", 1)[1]
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def opens_with(page: str, verdict: str) -> bool:
+    """Whether a page shows the verdict, as a headline and the sentences behind it."""
+    shown = "".join(plain(page).split())
+    return all("".join(part.split()) in shown for part in headline(verdict))
 
 
 def test_a_whole_run_has_every_section(tmp_path: Path) -> None:

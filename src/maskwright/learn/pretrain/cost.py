@@ -21,7 +21,6 @@ import numpy as np
 import torch
 
 from maskwright.base.budget import Budget
-from maskwright.base.memory import resident
 from maskwright.base.terminal import quiet
 from maskwright.learn.pretrain import build
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
@@ -46,7 +45,7 @@ ENCODER_TARGETS = 0.15  # the share of the positions that an encoder predicts
 TRIAL_SHARE = 0.3  # of the seconds, from which on more rows are not tried
 # Bytes of each byte that is kept for the backward pass, of each score of a token, of a run besides.
 OF_ACTIVATIONS, OF_SCORES, OF_RUN = 2.5, 12, 28e6
-_resident = 0  # bytes of the process before its first measurement
+OF_PROCESS = 280e6  # bytes of Python with torch and this package
 
 
 @dataclass(frozen=True)
@@ -133,8 +132,6 @@ def measure(recipe: Recipe, sample: TextSample | None = None, *, seconds: float 
     if sample is None:
         with sampled(recipe) as sample:
             return measure(recipe, sample, seconds=seconds)
-    global _resident
-    _resident = _resident or resident()
     recipe, prepared = recipe if sample.complete else with_vocabulary(recipe), sample.prepared
     machine.use_threads(recipe.training.threads)
     chosen = machine.choose(recipe.training.precision, recipe.training.device)
@@ -237,14 +234,12 @@ def _memory(
     recipe: Recipe, architecture: TransformerConfig, compute: torch.dtype, targets: float
 ) -> int:
     """Return the peak bytes of a run; `targets`: per token."""
-    global _resident
-    _resident = _resident or resident()
     of_parameters, activations = training_bytes(architecture, compute, recipe)
     tokens = max(phase.batch * phase.length for phase in recipe.phases)
     head = architecture.vocabulary_head is not None
     scores = targets * tokens * architecture.tokens.vocabulary if head else 0.0
     at_once = (OF_ACTIVATIONS * activations + OF_SCORES * scores) / recipe.training.microbatches
-    return round(_resident + OF_RUN + of_parameters + at_once)
+    return round(OF_PROCESS + OF_RUN + of_parameters + at_once)
 
 
 def with_vocabulary(recipe: Recipe) -> Recipe:
