@@ -97,8 +97,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             raise UsageError("no model to fine-tune", where="model", do='name one: model="runs/…"')
         rows, labels = _rows(X), np.asarray(column_values(y))
         if len(rows) != len(labels) or labels.ndim != 1:
-            found = f"{len(rows):,} texts, labels of shape {labels.shape}"
-            raise UsageError("every text has one label", where="y", found=found, wanted="(n,)")
+            sizes = f"{len(rows):,} texts, labels of shape {labels.shape}"
+            raise UsageError("every text has one label", where="y", found=sizes, wanted="(n,)")
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         names = [str(label) for label in self.classes_]
         if clash := next((row for row in rows if LABEL in row), None):

@@ -153,16 +153,16 @@ def _clearest(measured: heads.Heads) -> str:
     )
 
 
-def _strongest(seen: heads.TextAttention) -> str:
+def _strongest(example: heads.TextAttention) -> str:
     """Name the largest weight between two different tokens of one text."""
-    weights = seen.weights.copy()
-    special = [n for n, piece in enumerate(seen.pieces) if n in (0, len(seen.pieces) - 1)]
+    weights = example.weights.copy()
+    special = [n for n, piece in enumerate(example.pieces) if n in (0, len(example.pieces) - 1)]
     weights[:, :, special], weights[..., special] = 0, 0
-    weights[..., range(len(seen.pieces)), range(len(seen.pieces))] = 0
+    weights[..., range(len(example.pieces)), range(len(example.pieces))] = 0
     layer, head, query, key = np.unravel_index(int(weights.argmax()), weights.shape)
     return (
-        f"In “{shorten(seen.text, 80)}”, layer {layer + 1}, head {head + 1}: “{seen.pieces[query]}”"
-        f" attends to “{seen.pieces[key]}” with {percent(float(weights[layer, head, query, key]))}."
+        f"In “{shorten(example.text, 80)}”, layer {layer + 1}, head {head + 1}: “{example.pieces[query]}”"
+        f" attends to “{example.pieces[key]}” with {percent(float(weights[layer, head, query, key]))}."
     )
 
 

@@ -42,8 +42,8 @@ def neighbours(
     )
     assert isinstance(total, torch.Tensor)
     cosines = table @ normalize(total, dim=0)
-    known = [numbers[0] for numbers in ids.values() if len(numbers) == 1]
-    cosines[[*known, *tokenizer.special_ids]] = -torch.inf
+    word_ids = [numbers[0] for numbers in ids.values() if len(numbers) == 1]
+    cosines[[*word_ids, *tokenizer.special_ids]] = -torch.inf
     best = cosines.topk(min(top, len(cosines)))
     pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return [(tokenizer.vocabulary[n], cosine) for n, cosine in pairs if cosine > -1.5]
@@ -68,7 +68,7 @@ def _ids(opened: Model, word: str) -> list[int]:
     )
     if ids and one_vector and not set(ids) & set(tokenizer.special_ids):
         return ids
-    alike = [known for known in tokenizer.vocabulary if known[:1].casefold() == word[:1].casefold()]
+    alike = [token for token in tokenizer.vocabulary if token[:1].casefold() == word[:1].casefold()]
     raise UsageError(
         "the word is not in the vocabulary",
         where=repr(word),

@@ -78,10 +78,10 @@ def explain(predictor: TaskPredictor, text: str, label: str | None) -> Explanati
     # A text of one word would be empty without it: a space is a text.
     probabilities = predictor.predict_proba([text, *(rest or " " for rest in without)])
     column = int(probabilities[0].argmax()) if label is None else labels.index(label)
-    whole = float(probabilities[0, column])
-    weights = [whole - float(p) for p in probabilities[1:, column]]
+    probability = float(probabilities[0, column])
+    weights = [probability - float(p) for p in probabilities[1:, column]]
     words = [
         WordWeight(text[start:end], start, end, weight)
         for (start, end), weight in zip(spans, weights, strict=True)
     ]
-    return Explanation(text, labels[column], whole, tuple(words))
+    return Explanation(text, labels[column], probability, tuple(words))
