@@ -160,9 +160,11 @@ def _strongest(example: heads.TextAttention) -> str:
     weights[:, :, special], weights[..., special] = 0, 0
     weights[..., range(len(example.pieces)), range(len(example.pieces))] = 0
     layer, head, query, key = np.unravel_index(int(weights.argmax()), weights.shape)
+    attending, attended = example.pieces[query], example.pieces[key]
+    weight = percent(float(weights[layer, head, query, key]))
     return (
-        f"In “{shorten(example.text, 80)}”, layer {layer + 1}, head {head + 1}: “{example.pieces[query]}”"
-        f" attends to “{example.pieces[key]}” with {percent(float(weights[layer, head, query, key]))}."
+        f"In “{shorten(example.text, 80)}”, layer {layer + 1}, head {head + 1}: “{attending}” "
+        f"attends to “{attended}” with {weight}."
     )
 
 
