@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -400,13 +400,19 @@ def test_threads_are_used_and_go_into_the_recipe(
 
 
 @pytest.fixture
-def listing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
-    """Puts a function in the place of what `list` does."""
+def listing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], Any]], None]]:
+    """Puts a function in the place of what `list` does. Signals have their usual handlers, also
+    where the tests run in the background or under nohup and inherit that some are ignored."""
+    usual: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler}
+    usual |= dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.SIG_DFL)
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
 
     def put(work: Callable[[], Any]) -> None:
         monkeypatch.setattr("maskwright.cli.verbs.list._names", lambda room: work())
 
-    return put
+    yield put
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def raising(error: BaseException) -> Callable[[], None]:
