@@ -26,10 +26,16 @@ from laws.structure import nodes_of
 from maskwright.base import privacy
 
 # The packages that the source imports. Before one is added here, read whether it reports its use.
+# - huggingface_hub is imported by `--download` only, and then asks the hub. Its user agent and its
+#   reports for other libraries respect HF_HUB_DISABLE_TELEMETRY, which base/privacy.py sets.
+# - shtab writes completion scripts from a parser, and imports nothing that opens a connection.
+# - tensorboard writes event files below the folder of a run; only its own program, which the user
+#   starts, opens a socket.
 REVIEWED = (
-    "PIL daft fastapi fasttext ftfy gguf h11 jaxtyping jinja2 markupsafe numpy onnx onnxruntime"
-    " onnxscript openvino phonenumbers py3langid pyarrow pydantic pydantic_core ray rich"
-    " safetensors scipy sklearn starlette threadpoolctl tokenizers torch uvicorn zstandard"
+    "PIL daft fastapi fasttext ftfy gguf h11 huggingface_hub jaxtyping jinja2 markupsafe numpy onnx"
+    " onnxruntime onnxscript openvino phonenumbers py3langid pyarrow pydantic pydantic_core ray"
+    " rich safetensors scipy shtab sklearn starlette tensorboard threadpoolctl tokenizers torch"
+    " uvicorn zstandard"
 )
 SWITCH = re.compile(r"TELEMETRY|DO_NOT_TRACK|ANALYTICS|USAGE_STATS|HF_HUB_OFFLINE|_telemetry")
 CALLS = "connect,sendto,sendmsg,sendmmsg"
