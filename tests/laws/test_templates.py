@@ -27,6 +27,7 @@ from maskwright.ask.doctor.check import Check, FlaggedRow
 from maskwright.ask.doctor.doctor import Diagnosis
 from maskwright.ask.evaluate.compare_report import Comparison, Metric
 from maskwright.ask.evaluate.compare_report import render as comparison_page
+from maskwright.ask.predict.explanation import Explanation, WordWeight
 from maskwright.base.errors import Finding
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.paired import Verdict
@@ -138,6 +139,11 @@ def of_model(folder: Path, text: str) -> str:
     return document.render("model.html", rows=[(text, text)])
 
 
+def of_explanation(folder: Path, text: str) -> str:
+    words = (WordWeight(text[1:], 1, len(text), 0.5), WordWeight(text[:1], len(text), 99, -0.5))
+    return Explanation(text, text, 0.5, words)._repr_html_()
+
+
 def of_finetuned_card(folder: Path, text: str) -> str:
     return document.render(
         "finetuned.md",
@@ -183,6 +189,7 @@ PAGES: dict[str, Callable[[Path, str], str]] = {
     "attention.html": of_attention,
     "image_attention.html": of_image_attention,
     "model.html": of_model,
+    "explanation.html": of_explanation,
     "pretrained.md": of_pretrained_card,
     "finetuned.md": of_finetuned_card,
     "data_card.md": of_data_card,
@@ -277,11 +284,15 @@ def unnamed(made: str) -> list[str]:
     return found + re.findall(r"<svg(?![^>]*aria-label=)[^>]*>", made)
 
 
+# What stands in the page of a notebook, and what it lacks as it is no page.
+IN_NOTEBOOKS = {"model.html": {"<title>", "caption"}, "explanation.html": {"<title>", "<h1>"}}
+
+
 @pytest.mark.parametrize("name", [name for name in PAGES if name[-5:] == ".html"])
 def test_pages_name_their_parts(name: str, tmp_path: Path) -> None:
     found = unnamed(PAGES[name](tmp_path, HOSTILE))
-    if name == "model.html":  # the control: what stands in the page of a notebook
-        assert {"<title>", "caption"} <= set(found)
+    if name in IN_NOTEBOOKS:  # the control
+        assert IN_NOTEBOOKS[name] <= set(found)
     else:
         assert found == []
 

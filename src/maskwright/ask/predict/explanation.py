@@ -11,10 +11,9 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from markupsafe import Markup
-
 from maskwright.ask.predict.predictor import TaskPredictor
 from maskwright.base.errors import UsageError, unknown
+from maskwright.base.report import document
 
 WORD = re.compile(r"\w+(?:['’\-]\w+)*")
 COLOURS = {True: "31,119,180", False: "230,125,30"}  # for and against the label
@@ -50,19 +49,15 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         most = max(0.02, *(abs(word.weight) for word in self.words))
-        pieces, end = [], 0
-        for word in self.words:
-            colour = f"rgba({COLOURS[word.weight > 0]},{0.7 * abs(word.weight) / most:.2f})"
-            pieces += [
-                Markup("{}").format(self.text[end : word.start]),
-                Markup('<span style="background:{}" title="{:+.3f}">{}</span>').format(
-                    colour, word.weight, word.word
-                ),
-            ]
-            end = word.end
-        pieces.append(Markup("{}").format(self.text[end:]))
-        title = Markup("<b>{}</b> {:.2f}: ").format(self.label, self.probability)
-        return f"<p>{title}{Markup('').join(pieces)}</p>"
+        pieces, end = list[tuple[str, str, float]](), 0
+        for word, start, stop, weight in self.words:
+            colour = f"rgba({COLOURS[weight > 0]},{0.7 * abs(weight) / most:.2f})"
+            pieces += [(self.text[end:start], "", 0.0), (word, colour, weight)]
+            end = stop
+        pieces.append((self.text[end:], "", 0.0))
+        return document.render(
+            "explanation.html", label=self.label, probability=self.probability, pieces=pieces
+        )
 
 
 def explain(predictor: TaskPredictor, text: str, label: str | None) -> Explanation:
