@@ -206,6 +206,7 @@ def served(task_type: Any, vectors: list[Any]) -> Any:
         makes_vectors=True,
         task_type=task_type,
         name="m",
+        fingerprint=f"of width {len(vectors[0])}",
         options=lambda *_, **__: None,
         host=SimpleNamespace(embed=embed, budget=lambda: None, limits=Limits()),
     )

@@ -435,20 +435,19 @@ async def embeddings_of(
         raise model.unable("a model that makes vectors")
     prompted = prompt_options(model, prompt_name, prompt)
     options = model.options(field, truncate=truncate, task_options=prompted)
-    if dimensions is not None and model.fingerprint not in _WIDTHS:
-        # The width is that of the last module of the folder: one short text shows it.
-        probe = await in_parts(model, ["a"], options, model.host.embed)
-        _WIDTHS[model.fingerprint] = len(probe.values[0])
-    width = _WIDTHS.get(model.fingerprint)
-    if dimensions is not None and width is not None and dimensions != width:
+    if dimensions is not None:
+        if (width := _WIDTHS.get(model.fingerprint)) is None:
+            # The width is that of the last module of the folder: one short text shows it.
+            probe = await in_parts(model, ["a"], options, model.host.embed)
+            width = _WIDTHS[model.fingerprint] = len(probe.values[0])
         trained = (model.task_type.options if model.task_type else {}).get(DIMENSIONS, [width])
-        if not (min(trained) if trained_dimensions else 1) <= dimensions < width:
+        if not (min(trained) if trained_dimensions else 1) <= dimensions <= width:
             numbers = ", ".join(map(str, trained))
             reason = f"the model was trained for {numbers} dimensions (Matryoshka)"
             raise Refusal("validation", reason, field="dimensions", limit=width)
     response = await in_parts(model, texts, options, model.host.embed)
     embeddings: list[NDArray[np.float32]] = response.values
-    if dimensions not in (None, width):
+    if dimensions is not None and dimensions != len(embeddings[0]):
         embeddings = list(unit_vectors(np.stack(embeddings)[:, :dimensions]))
     return [_unit(embedding) for embedding in embeddings] if normalize else embeddings, response
 
