@@ -53,7 +53,7 @@ def objective_of(learner: Learner, asked: Encoded, **changes: Any) -> Any:
     config, seed = replace(learner.config, heads=heads), torch.Generator().manual_seed(0)
     network = initialise.build(config, seed)
     vocabulary = special_tokens.vocabulary(learner.frame.tokenizer)
-    return learner.task_type.training_objective(network, vocabulary, "head", asked)
+    return learner.task_type.objective(network, vocabulary, "head", asked)
 
 
 @pytest.mark.parametrize(("task", "bias"), [("regression", True), ("similarity", False)])

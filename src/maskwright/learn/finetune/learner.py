@@ -511,7 +511,7 @@ class Learner(BaseLearner):
         task_type, collation = self.task_type, self.collation
         vocabulary = special_tokens.vocabulary(self.frame.words)
         train = encoded_parts[TRAIN]
-        objective = task_type.training_objective(model, vocabulary, self.frame.long, train)
+        objective = task_type.objective(model, vocabulary, self.frame.long, train)
         if isinstance(objective, Supervised):
             objective.options = replace(
                 objective.options,

@@ -198,16 +198,18 @@ class Classification(TaskType):
         return () if self.problem == "multi" else 0
 
     # ------------------------------------------------------------------------ head
-    def training_objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
     ) -> Objective:
         """Regression is trained on standardised targets. A new head of several labels starts with
         their frequencies, as hundreds of steps would only learn that most labels are rare (Lin et
         al. 2017, arXiv:1708.02002, section 4.1)."""
         from maskwright.model.objectives.modules.supervised import Standardised, Supervised
 
-        objective = self.objective(model, vocabulary, long)
+        objective = super().objective(model, vocabulary, long)
         assert isinstance(objective, Supervised)
+        if train is None:
+            return objective
         if self.problem == "multi":
             objective.start_at(self._targets(train.rows).mean(0))
         if self.problem != "number":

@@ -121,7 +121,9 @@ class EmbeddingTask(TaskType):
     alone = "text"
     pipeline = "sentence-similarity"
 
-    def objective(self, model: Transformer, vocabulary: Vocabulary, long: Long) -> Contrast:
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
+    ) -> Contrast:
         from maskwright.model.objectives.modules.supervised import Contrast
 
         if "cls" in self.poolings and model.config.decoder is not None:

@@ -69,16 +69,13 @@ class Reranker(Classification):
     def _targets(self, rows: Sequence[Any]) -> NDArray[np.float32]:
         return np.column_stack([self._truth(rows), _queries(rows)]).astype(np.float32)
 
-    def objective(self, model: Transformer, vocabulary: Vocabulary, long: Long) -> Objective:
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
+    ) -> Objective:
+        """Grades are learned as they are."""
         from maskwright.model.objectives.modules.supervised import Listwise
 
         return Listwise(model, Options(problem="number"), vocabulary)
-
-    def training_objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
-    ) -> Objective:
-        """Grades are learned as they are."""
-        return self.objective(model, vocabulary, long)
 
     def metrics(self, rows: Sequence[Any], answers: Answers) -> TaskMetrics:
         """Of equal scores the lower grade comes first, so that constant scores are the worst.

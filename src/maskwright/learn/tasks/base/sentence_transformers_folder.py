@@ -593,7 +593,9 @@ class FolderEmbeddingTask(EmbeddingTask):
         unit = any(isinstance(layer, Unit) for layer in behind) if plain else None
         return {**super().decoding, "unit": unit}
 
-    def objective(self, model: Transformer, vocabulary: Vocabulary, long: Long) -> Contrast:
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
+    ) -> Contrast:
         contrast = super().objective(model, vocabulary, long)
         contrast.top = self.top.to(model.device)
         return contrast
@@ -612,7 +614,9 @@ class SparseEmbeddingTask(FolderEmbeddingTask):
     def decoding(self) -> dict[str, Any]:
         return {**super().decoding, "unit": None}
 
-    def objective(self, model: Transformer, vocabulary: Vocabulary, long: Long) -> Contrast:
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
+    ) -> Contrast:
         return SparseContrast(model, self.weighting)
 
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:

@@ -341,19 +341,16 @@ class TaskType(ABC):
         return values if len(values) > 1 else values[0]
 
     # ------------------------------------------------------------------------ model
-    def objective(self, model: Transformer, vocabulary: Vocabulary, long: Long) -> Objective:
-        """The objective around `model`; `long` as in a `Frame`."""
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
+    ) -> Objective:
+        """The objective around `model`; `long` as in a `Frame`. With `train`, the rows to train on,
+        it has what its training takes from them."""
         from maskwright.model.objectives.modules.supervised import Supervised
 
         poolings: dict[str, ChunkPooling] = {"vectors-max": "max", APART: "differences"}
         pooling = poolings.get(long, "mean")
         return Supervised(model, Options(problem=self.problem, pieces=pooling), vocabulary)
-
-    def training_objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
-    ) -> Objective:
-        """The `objective` with what its training takes from the rows to train on."""
-        return self.objective(model, vocabulary, long)
 
     def steps(self, objective: Objective, encoded: Encoded, collation: Collation) -> Steps[Outputs]:
         """Compute the outputs of the model for `encoded` rows, as a generator that can be abandoned

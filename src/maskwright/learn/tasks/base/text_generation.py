@@ -150,7 +150,9 @@ class TextGeneration(TaskType):
     def wanted(self, row: Any) -> str:
         """The target text; any text for a row without a label."""
 
-    def objective(self, model: Transformer, vocabulary: Vocabulary, long: Long) -> Objective:
+    def objective(
+        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
+    ) -> Objective:
         member = usual_for("decoder" if len(model.config.stacks) == 1 else "parallel")
         return member.build(model, member.options(), vocabulary)
 
