@@ -8,16 +8,19 @@ from pathlib import Path
 import pytest
 
 from maskwright.base.errors import IncompatibleError, UsageError
+from maskwright.base.report.document import standing
 from maskwright.base.report.records import compared, read_record, records_below
 from maskwright.cli import main as cli
 
 RUN = {"objective": "masked", "held_out": "a", "tokenizer": "t", "bits_per_byte": None}
+LINES = {"uniform_loss": 9.0, "unigram_loss": 5.25}
 
 
 def make_run(folder: Path, **changed: object) -> Path:
     facts = RUN | changed
     (folder / "data" / "held-out").mkdir(parents=True)
-    run = {"recipe": "bert-mini", "references": {}, "budget": {"steps": 2}}
+    run = {"recipe": "bert-mini", "references": LINES, "budget": {"steps": 2}}
+    run["token_parts"] = []  # the training loss has other units, as that of static vectors
     (folder / "run.json").write_text(json.dumps(run))
     (folder / "recipe.toml").write_text(f'[objective]\nname = "{facts["objective"]}"\n')
     evaluation = {"kind": "evaluation", "step": 2, "loss": 3.25, "top1": 0.5}
@@ -48,6 +51,7 @@ def test_runs_and_results_below_a_folder(
     records = list(records_below(tmp_path))
     assert [record.folder for record in records] == [result, run, tmp_path / "damaged"]
     assert records[2].kind == "damaged" and records[2].verdict
+    assert records[1].verdict.endswith(standing(3.25, LINES))
     assert read_record(tmp_path) is None, "the control"
     assert cli.main(["runs", str(tmp_path)]) == 0
     shown = capsys.readouterr().out

@@ -116,6 +116,6 @@ def of_pretraining(checkpoint: Path, run: Path) -> TrainedModel:
     }
     run_record = json.loads((run / RUN).read_bytes())
     loss = document.token_loss(evaluations[-1], run_record)
-    comparison = document.standing(loss, document.trivial_models(run_record), share=1.0)
+    comparison = document.standing(loss, run_record.get("references") or {}, share=1.0)
     verdict = f"Loss {decimals(loss)} on held-out text{comparison and f', {comparison}'}."
     return TrainedModel(checkpoint, run, metrics, verdict)

@@ -82,8 +82,8 @@ def _of_run(folder: Path) -> FolderRecord:
     latest = run.evaluations[-1]
     names = ("loss", "bits_per_byte", "top1", "top5")
     metrics = {n: decimals(v) for n in names if isinstance(v := latest.get(n), int | float)}
-    loss, trivial = document.token_loss(latest, run.run), document.trivial_models(run.run)
-    standing = document.standing(loss, trivial, share=1.0)
+    loss = document.token_loss(latest, run.run)
+    standing = document.standing(loss, run.references, run.share)
     state = "" if run.share >= 1 else f"{run.share:.0%} done; "
     verdict = f"{state}loss {decimals(loss)}" + (standing and f", {standing}")
     tokenizer = str(about.get("tokenizer", ""))
