@@ -28,17 +28,19 @@ def vectors(buckets: int = 1000) -> SubwordVectors:
     return module
 
 
+def hash_of(text: str) -> int:
+    number = OFFSET
+    for byte in text.encode():
+        signed = byte - 256 if byte > 127 else byte
+        number = ((number ^ (signed & WORD32)) * PRIME) & WORD32
+    return number
+
+
 def buckets_of(word: str, count: int = 1000) -> list[int]:
     """The n-grams of 3 to 5 characters of `<word>`, hashed one by one."""
-    framed, buckets = f"<{word}>", []
-    for start in range(len(framed)):
-        for end in range(start + 3, min(start + 5, len(framed)) + 1):
-            number = OFFSET
-            for byte in framed[start:end].encode():
-                signed = byte - 256 if byte > 127 else byte
-                number = ((number ^ (signed & WORD32)) * PRIME) & WORD32
-            buckets.append(number % count)
-    return buckets
+    framed, starts = f"<{word}>", range(len(word) + 2)
+    spans = [(n, end) for n in starts for end in range(n + 3, min(n + 5, len(framed)) + 1)]
+    return [hash_of(framed[start:end]) % count for start, end in spans]
 
 
 def test_n_grams_are_hashed_as_written_down() -> None:
@@ -49,13 +51,6 @@ def test_n_grams_are_hashed_as_written_down() -> None:
         assert sorted(hashed.tolist()) == (sorted(buckets_of(word)) if word else [])
     # Published values of FNV-1a with 32 bits, for `a` and `foobar`, whose bytes are below 128.
     assert [hash_of(text) for text in ("a", "foobar")] == [0xE40C292C, 0xBF9CF968]
-
-
-def hash_of(text: str) -> int:
-    number = OFFSET
-    for byte in text.encode():
-        number = ((number ^ byte) * PRIME) & WORD32
-    return number
 
 
 @torch.no_grad()

@@ -314,7 +314,7 @@ def keep_memory() -> None:
 
 def _in_huge_pages(size: int) -> None:
     """Let the allocator's heap grow by `size` bytes and ask for huge pages there: fewer misses when
-    a step's activations are looked up. Nothing is busy that is not used."""
+    a step's activations are looked up. Memory that is not used is not reserved."""
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     libc.free(ctypes.c_void_p(libc.malloc(ctypes.c_size_t(size))))

@@ -65,25 +65,25 @@ def as_files(
     with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=disk) as folder:
         path = Path(folder) / ("data.jsonl" if "" in tables else "data")
         digests = [_write(path / f"{n}.jsonl" if n else path, table) for n, table in rows.items()]
-        kept = None
+        stored_path = None
         if kept_beside is not None:
             digest = hashlib.sha256("".join(digests).encode()).hexdigest()[:8]
-            kept = kept_beside.with_name(f"{kept_beside.name}-{digest}{path.suffix}")
-            with os_errors_refused(kept):
-                if kept.exists():
+            stored_path = kept_beside.with_name(f"{kept_beside.name}-{digest}{path.suffix}")
+            with os_errors_refused(stored_path):
+                if stored_path.exists():
                     kept_beside = None  # of an earlier call
                 else:
-                    kept.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.move(path, kept)
-            path = kept
+                    stored_path.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.move(path, stored_path)
+            path = stored_path
         try:
             yield path
         except MaskwrightError as error:
             if error.where:
                 error.where = row_names(error.where, path, argument)
                 error.args = (error.render(),)
-            if kept is not None and kept_beside is not None and not kept_beside.exists():
-                shutil.rmtree(kept) if kept.is_dir() else kept.unlink()
+            if stored_path is not None and kept_beside is not None and not kept_beside.exists():
+                shutil.rmtree(stored_path) if stored_path.is_dir() else stored_path.unlink()
             raise
 
 
@@ -113,7 +113,7 @@ def _refuse_texts_as_paths(paths: Iterable[Any], argument: str) -> None:
 
 
 def is_temporary(path: Path | str) -> bool:
-    """Whether the path is that of data in memory, which is not kept."""
+    """Whether the path is that of data in memory, which is removed afterwards."""
     return Path(path).parent.name.startswith(TEMPORARY)
 
 
