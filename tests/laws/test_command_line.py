@@ -90,7 +90,7 @@ OPTIONS = {
         --single-file --text-length --to --weights --window
     """,
     "show": "thing --set",
-    "list": "room --refresh",
+    "list": "room",
     "runs": "folder",
     "completion": "shell",
 }

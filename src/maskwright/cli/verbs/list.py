@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import os
-import time
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
 from maskwright.base import catalogue, threads
-from maskwright.base.errors import MaskwrightError, UsageError
-from maskwright.base.storage.files import write_file
 from maskwright.base.terminal import counted
-from maskwright.base.version import VERSION
 from maskwright.cli.options import print_columns
 from maskwright.cli.parser import task_names
 
@@ -49,20 +39,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=f"one of {', '.join(ROOMS)}, with descriptions (default: the names of all); recipes "
         "and models with the time that training takes on this machine",
     )
-    parser.add_argument(
-        "--refresh", action="store_true", help="measure this machine again for recipes and models"
-    )
 
 
 def do(a: argparse.Namespace) -> None:
-    if a.refresh and a.room not in COSTS:
-        raise UsageError("option has no effect here", where="--refresh", do="leave it out")
     if a.room == "steps":
         from maskwright.text.curate.recipe import step_lines
 
         print("\n".join(step_lines()))
     elif a.room in COSTS:
-        _print_costs(a.room, _costs(a.refresh))
+        _print_costs(a.room)
     elif a.room is not None:
         print_columns([(name, _description(a.room, name)) for name in _names(a.room)])
     else:
@@ -85,36 +70,20 @@ def _description(room: str, name: str) -> str:
     return f"metrics: {', '.join(shape_of(name).metrics)}"
 
 
-def _costs(refresh: bool) -> dict[str, Any]:
-    """Return the tables of `cost_tables`; they are kept in the user's cache."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    path = Path(cache).expanduser() / "maskwright" / "costs.json"
-    machine = os.cpu_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
-    about = [VERSION, version("torch"), *machine, *catalogue.names("recipes")]
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if saved["about"] == about and not refresh:
-            return saved
+def _print_costs(room: str) -> None:
     threads.prepare()
-    from maskwright.learn.pretrain.cost_tables import tables
+    from maskwright.learn.pretrain.cost_tables import table
 
-    measured = {"about": about, "day": time.strftime("%Y-%m-%d"), **tables()}
-    with contextlib.suppress(OSError, MaskwrightError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, json.dumps(measured).encode())
-    return measured
-
-
-def _print_costs(room: str, costs: dict[str, Any]) -> None:
     rows = [HEAD]
-    for name, family, objective, parameters, speed, seconds in costs[room]:
+    for name, family, objective, parameters, speed, seconds in table(room):
         size = f"{parameters / 1e6:,.1f}"[:6].rstrip(".") + " M" if parameters else "-"
         rate = f"{float(f'{speed:.2g}'):,.3g}" if speed < 100 else f"{speed:,.0f}"
         rows.append((name, family, objective, size, rate, _about(seconds)))
     print_columns(rows)
     print(
-        f"A rough estimate of training for {TIMES[room]}, from two seconds on {costs['day']}\n"
-        "next to whatever else ran. Measure again: --refresh"
+        f"A rough estimate of training for {TIMES[room]}, from two seconds of a small\n"
+        "model next to whatever else runs now. Large models use a processor better: their times\n"
+        "are upper limits."
     )
 
 

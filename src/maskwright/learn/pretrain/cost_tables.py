@@ -20,16 +20,15 @@ CostRow = tuple[str, str, str, int, float, float]
 models that are not estimated, such as those without layers, the last three are 0."""
 
 
-def tables() -> dict[str, list[CostRow]]:
-    """Return a table of the recipes, whose seconds are those of their budget, and one of the
-    models, whose seconds are those of `TOKENS_PER_PARAMETER`."""
+def table(set_name: str) -> list[CostRow]:
+    """Return the rows of the recipes, whose seconds are those of their budget, or of the models,
+    whose seconds are those of `TOKENS_PER_PARAMETER`."""
     measured = measure(find(MEASURED))
     per_flop = measured.seconds_per_token / measured.flops
     recipes = {name: find(name) for name in catalogue.names("recipes")}
-    return {
-        "recipes": [_row(name, recipe, per_flop) for name, recipe in recipes.items()],
-        "models": [_row(*model, per_flop, TOKENS_PER_PARAMETER) for model in _models(recipes)],
-    }
+    if set_name == "models":
+        return [_row(*model, per_flop, TOKENS_PER_PARAMETER) for model in _models(recipes)]
+    return [_row(name, recipe, per_flop) for name, recipe in recipes.items()]
 
 
 def _models(recipes: dict[str, Recipe]) -> Iterator[tuple[str, Recipe]]:
