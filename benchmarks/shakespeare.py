@@ -1,4 +1,4 @@
-"""Row A3: the twins of Tiny Shakespeare by our recipes, and beside the textbook's loop.
+"""Two small models of Tiny Shakespeare by our recipes, and beside the textbook's loop.
 
     python -m benchmarks.shakespeare quality --seeds 3     perplexity, top-1, top-5, spread
     python -m benchmarks.shakespeare time --turns 60       wall time, beside the textbook's
