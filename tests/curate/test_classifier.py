@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from curate.in_process import InProcess, batch_of, removed, run
+from maskwright.ask.curate.steps.classifier import Settings, features_of, train_classifier
 from maskwright.base.errors import DataError, MaskwrightError
-from maskwright.text.curate.steps.classifier import Settings, features_of, train_classifier
 
 SUBJECTS = ["the enzyme", "a membrane", "the protein", "each sample", "the cell", "the tissue"]
 VERBS = ["shows", "inhibits", "produces", "binds", "measures", "confirms"]

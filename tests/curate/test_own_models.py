@@ -14,10 +14,10 @@ from curate.folders import write_rows
 from curate.in_process import InProcess, batch_of, run
 from finetune.test_command import table
 from maskwright.api import finetune_file
+from maskwright.ask.curate.steps import classifier, perplexity
 from maskwright.base.errors import CheckpointError, ConfigError, DataError, IncompatibleError
 from maskwright.text.curate.curation import Options, curate
 from maskwright.text.curate.recipe import make
-from maskwright.text.curate.steps import classifier, perplexity
 
 TEXTS = [
     "the cat sat on the mat",

@@ -11,11 +11,11 @@ import pytest
 
 from curate.folders import write_rows
 from curate.in_process import InProcess, batch_of, removed, run
+from maskwright.ask.curate.steps.perplexity import Settings, deviations
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.curate import markov
 from maskwright.text.curate.markov import count_ngrams, train, units_of
 from maskwright.text.curate.step import CurationBatch
-from maskwright.text.curate.steps.perplexity import Settings, deviations
 
 NOUNS = [a + b for a in ("bra", "clo", "dri", "fen", "gul", "har", "mor") for b in "dklnprst"]
 VERBS = ["saw", "heard", "followed", "left", "found", "liked", "forgot", "met", "drew", "sold"]

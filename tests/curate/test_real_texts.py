@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from curate.in_process import batch_of, removed, run
+from maskwright.ask.curate.steps import perplexity
 from maskwright.text.curate.personal_data import TYPES, details_of
 from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps import (
@@ -19,7 +20,6 @@ from maskwright.text.curate.steps import (
     gopher_quality,
     gopher_repetition,
     language,
-    perplexity,
 )
 
 Truth = dict[str, dict[str, Any]]  # what was planted, by the id of a document

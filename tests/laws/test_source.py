@@ -123,9 +123,10 @@ OTHER_WORDS = {"language", "sample", "limit"}  # a note, a key of facts, a limit
 def steps(place: str, tree: Sequence[ast.AST]) -> Occurrences:
     """Only `recipe.py`, which has the default recipe, names steps."""
     *folders, name = place.split("/")
-    if folders[:2] == ["text", "curate"] and folders[-1] != "steps" and name != "recipe.py":
+    if folders[1:2] == ["curate"] and folders[-1] != "steps" and name != "recipe.py":
         yield from strings(tree, STEPS - OTHER_WORDS)
-        yield from imports(tree, "text.curate.steps", set(map(file_name, STEPS)))
+        for package in ("text", "ask"):
+            yield from imports(tree, f"{package}.curate.steps", set(map(file_name, STEPS)))
 
 
 # ------------------------------------------------------------------------------ data that act

@@ -3,10 +3,11 @@
 `families`, `objectives`, `adapters`, `tasks`, `recipes`, `verbs` and the like are open sets. A
 module in the folder of a set is a member, and its file name is its name (`openai_gpt.py` is
 `openai-gpt`, `big__bird.py` is `big_bird`); a recipe is a TOML file. What the members of a set
-share is in a package beside them, `base/`. Another installed package adds a member through an entry
-point of the group `maskwright.families` (or the like) that names its module. No member is imported
-before it is asked for by name, so a list of names does not load torch. Nothing is ever taken from a
-folder of models or data.
+share is in a package beside them, `base/`. A set may have folders in several packages: curation
+steps that use a model are in `ask/curate/steps/`. Another installed package adds a member through
+an entry point of the group `maskwright.families` (or the like) that names its module. No member is
+imported before it is asked for by name, so a list of names does not load torch. Nothing is ever
+taken from a folder of models or data.
 
 The command that installs optional packages names these and no extra of Maskwright, which is not on
 an index: that name could be taken by others.
@@ -77,19 +78,20 @@ def _modules(set_name: str) -> dict[str, str]:
     from importlib.metadata import entry_points  # slow: not at the top
 
     root, subfolders = Path(__file__).parents[1], set_name.split(".")
-    packages = (
-        path for path in root.iterdir() if path.joinpath(*subfolders, "__init__.py").is_file()
-    )
-    package = next(packages)
-    folder = package.joinpath(*subfolders)
+    folders = [
+        (path.name, path.joinpath(*subfolders))
+        for path in root.iterdir()
+        if path.joinpath(*subfolders, "__init__.py").is_file()
+    ]
     members = {
         module.name.replace("_", "-").replace(
             "--", "_"
-        ): f"maskwright.{package.name}.{set_name}.{module.name}"
+        ): f"maskwright.{package}.{set_name}.{module.name}"
+        for package, folder in folders
         for module in pkgutil.iter_modules([str(folder)])
         if not module.ispkg
     }
-    members |= {path.stem: path.name for path in folder.glob("*.toml")}
+    members |= {path.stem: path.name for _, folder in folders for path in folder.glob("*.toml")}
     for entry in entry_points(group=f"maskwright.{set_name}"):
         if members.setdefault(entry.name, entry.module) != entry.module:
             raise UsageError(

@@ -377,8 +377,8 @@ def _hash(state: tuple[str, int, int, int, int]) -> str:
 
 def code_of(name: str) -> list[tuple[str, str]]:
     """Return (module, hash of its source) for the module of a step and all its imports; for other
-    distributions (name, version). Modules of Maskwright outside of `text.curate` are left out, as
-    the version of Maskwright is part of the key."""
+    distributions (name, version). Of Maskwright only modules about curation are in it, as its
+    version is part of the key."""
     fingerprints: dict[str, str] = {}
     pending = [name]
     while pending:
@@ -386,7 +386,7 @@ def code_of(name: str) -> list[tuple[str, str]]:
         package = module.partition(".")[0]
         if module in fingerprints or package in fingerprints or package in sys.stdlib_module_names:
             continue
-        if package == "maskwright" and not module.startswith("maskwright.text.curate."):
+        if package == "maskwright" and module.split(".")[2:3] != ["curate"]:
             continue
         spec = None
         with contextlib.suppress(ImportError, ValueError):

@@ -52,11 +52,6 @@ def model_files(folder: str) -> list[Path]:
     return sorted({path for root in roots for path in root.rglob("*") if path.is_file()})
 
 
-def require_scores(folder: str) -> None:
-    """Raise an `IncompatibleError` if the model cannot compute likelihoods of texts."""
-    open_model(folder).log_likelihood("a text")
-
-
 def bits_per_token(folder: str, texts: Sequence[str]) -> NDArray[np.float64]:
     """Compute bits per token of each text, (B,), from `PASSAGES` passages; NaN without tokens."""
     model = open_model(folder)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maskwright.ask.curation_scores import bits_per_token, model_files, require_scores
+from maskwright.ask.curate.scores import bits_per_token, model_files, open_model
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError, DataError, Finding, MaskwrightError
 from maskwright.text.corpus.read import Reader
@@ -132,7 +132,7 @@ class Settings(CorpusStep):
 
     def require(self) -> None:
         if self.model:
-            require_scores(self.model)
+            open_model(self.model).log_likelihood("a text")  # an error if it cannot
         if self.good:
             next(reference_batches(self.good, "perplexity.good", 1), None)
 

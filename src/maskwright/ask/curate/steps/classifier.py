@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from maskwright.ask.curation_scores import class_names, model_files, probabilities
+from maskwright.ask.curate.scores import class_names, model_files, probabilities
 from maskwright.base.errors import ConfigError, DataError, Finding, MaskwrightError, near
 from maskwright.base.storage.files import file_state
 from maskwright.text.curate.arrays.hashes import BASE, mix, starts_of

@@ -1,0 +1,1 @@
+"""Curation steps that need a model."""
