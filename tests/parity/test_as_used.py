@@ -1,7 +1,4 @@
-"""Our folders as people use them: `model(**tokenizer(text))` and `pipeline`, for every class.
-
-The older release answers the same questions in tests/interop/run.py.
-"""
+"""Our folders as people use them: `model(**tokenizer(text))` and `pipeline`, for every class."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base.family import family
 
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
-as_used, used = (pytest.importorskip(name) for name in ("interop.as_used", "parity.used"))
+used = pytest.importorskip("parity.used")
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.filterwarnings("ignore::UserWarning:transformers.*"),
@@ -27,8 +24,8 @@ TOLERANCE = 1e-5
 @pytest.mark.parametrize(("name", "architecture"), used.CLASSES)
 def test_the_tokenizers_own_output(name: str, architecture: str, tmp_path: Path) -> None:
     folder = used.folder_of(family(name), architecture, tmp_path / "m")
-    assert used.apart(folder, architecture, as_used.outputs(folder)) < TOLERANCE
-    answer, task = as_used.answers(folder), as_used.task_of(architecture)
+    assert used.apart(folder, architecture, used.their_outputs(folder)) < TOLERANCE
+    answer, task = used.their_answers(folder), used.task_of(architecture)
     if task == "fill-mask":
         tokenizer = pretrained.load(folder).tokenizer
         assert tokenizer is not None and tokenizer.mask is not None
@@ -54,10 +51,10 @@ def test_segments_are_given_to_models_that_have_them(name: str, tmp_path: Path) 
 def test_segments_that_a_model_has_not_would_change_its_answers(tmp_path: Path) -> None:
     """GPT-2 adds the vectors of tokens 0 and 1: what the rule keeps away is noticed here."""
     folder = used.folder_of(family("gpt2"), "GPT2Model", tmp_path / "m", "bert")
-    assert used.apart(folder, "GPT2Model", as_used.outputs(folder)) < TOLERANCE
+    assert used.apart(folder, "GPT2Model", used.their_outputs(folder)) < TOLERANCE
     settings = folder / "tokenizer_config.json"
     said = json.loads(settings.read_text())
     names = ["input_ids", "token_type_ids", "attention_mask"]
     settings.write_text(json.dumps({**said, "model_input_names": names}))
     (folder / "MANIFEST.json").unlink()
-    assert used.apart(folder, "GPT2Model", as_used.outputs(folder)) > 100 * TOLERANCE
+    assert used.apart(folder, "GPT2Model", used.their_outputs(folder)) > 100 * TOLERANCE
