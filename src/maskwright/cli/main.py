@@ -139,7 +139,6 @@ def parser(only: str | None = None) -> Parser:
         verb_parser.add_argument(
             "--threads",
             type=int,
-            default=None,
             metavar="N",
             help="number of processor threads (default: one for each core, or the fastest "
             "in a test next to busy programs)",

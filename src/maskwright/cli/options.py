@@ -58,7 +58,6 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
 def add_task(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task",
-        default=None,
         usual=task_names,
         help="task type (maskwright list tasks; default: inferred from the data)",
     )
@@ -97,7 +96,6 @@ def add_base(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base",
         type=Path,
-        default=None,
         metavar="FOLDER",
         help="the model that an adapter or a head saved alone belongs to, where it does not lie "
         "where they say",
@@ -167,7 +165,6 @@ def add_out(
     parser.add_argument(
         "--out",
         type=Path,
-        default=None,
         metavar="DIR",
         help=f"{help_text} (default: {default_text})",
     )
@@ -176,7 +173,6 @@ def add_out(
 def add_log(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log",
-        default=None,
         metavar="PROGRAM",
         help="write the figures for another program, too: tensorboard, to DIR/tensorboard",
     )
@@ -304,7 +300,6 @@ def add_fields(
         parser.add_argument(
             option,
             type=hint if number else str,
-            default=None,
             metavar=number or field.name.upper(),
             usual=(values or {}).get(field.name, choices),
             help=text.replace("%", "%%"),

@@ -22,21 +22,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     options.add_text(parser)
     parser.add_argument(
         "--sentence",
-        default=None,
         metavar="TEXT",
         help="a text whose strongest head is named",
     )
     parser.add_argument(
         "--tree",
         type=Path,
-        default=None,
         metavar="FILE",
         help="a treebank in CoNLL-U format; heads are compared with its dependencies",
     )
     parser.add_argument(
         "--image",
         type=Path,
-        default=None,
         metavar="FILE",
         help="an image, of a model that reads images; its attention is drawn over it",
     )

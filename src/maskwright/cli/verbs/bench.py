@@ -19,7 +19,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=Path,
-        default=None,
         metavar="FILE",
         help="rows or texts to answer (default: texts are made up of the model's own tokens)",
     )

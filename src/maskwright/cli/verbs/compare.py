@@ -34,7 +34,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--budget",
-        default=None,
         help="of each run: tokens=5e6, minutes=10 or flops=1e15; without it nothing is trained, "
         "and what runs or results recorded is compared",
     )
@@ -43,7 +42,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=Path,
-        default=None,
         metavar="DIR",
         help="minimal pairs such as BLiMP's: a folder with a .jsonl file for each paradigm",
     )

@@ -33,7 +33,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps",
         also=(),  # no number of steps of a training
-        default=None,
         metavar="A,B",
         help="these steps in this order in place of a recipe, as normalise,exact-duplicates",
     )
@@ -62,7 +61,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokenizer",
         type=Path,
-        default=None,
         metavar="FOLDER",
         help="count the tokens of this tokenizer, model or run for the card",
     )
@@ -79,7 +77,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write-recipe",
         type=Path,
-        default=None,
         metavar="FILE",
         help="write the recipe, all settings included, to a new file",
     )
@@ -110,13 +107,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--why",
-        default=None,
         metavar="ID",
         help="what became of this document of the corpus --out: its id, file, or file:line",
     )
     parser.add_argument(
         "--why-text",
-        default=None,
         metavar="WORDS",
         help="what became of documents with this piece of text",
     )

@@ -23,7 +23,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         hub=True,
         nargs="?",
-        default=None,
         help="the folder of a model: lengths are compared with what it reads, and its embeddings "
         "judge labels (default: a bag of words judges them)",
     )

@@ -24,7 +24,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=Path,
-        default=None,
         metavar="PATH",
         help="of a fine-tuned model: labelled rows, as for finetune; of others minimal pairs such "
         "as BLiMP's, a folder with a .jsonl file for each paradigm; of any model that embeds texts "
@@ -32,7 +31,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dimensions",
-        default=None,
         metavar="N,N",
         help="with a retrieval folder: numbers of leading dimensions that are evaluated, too "
         "(default: those that the model was trained for)",
@@ -42,20 +40,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     options.add_columns(parser)
     parser.add_argument(
         "--how",
-        default=None,
         metavar="METHOD",
         help="scoring method for --data, such as causal or masked (default: as trained)",
     )
     parser.add_argument(
         "--part",
-        default=None,
         help="which pairs: all, choosing (a tenth, to choose models or methods by) or reporting "
         "(the other nine tenths) (default all); or which part of a folder of labelled rows "
         "(default test, else validation); or which judgements of a retrieval folder (default test)",
     )
     parser.add_argument(
         "--by",
-        default=None,
         metavar="COLUMN",
         help="labelled rows: the figures also for the rows with each value of this column, and "
         "where they are worse than elsewhere",
@@ -70,7 +65,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--against",
         type=Path,
         hub=True,
-        default=None,
         metavar="MODEL",
         help="labelled rows: another fine-tuned model of the same task, compared on the same rows",
     )

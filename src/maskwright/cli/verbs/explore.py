@@ -30,7 +30,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port",
         type=int,
-        default=None,
         help=f"of the server on this machine, 0: one that is free (default: {EXPLORER_PORT}, or a "
         "free one if it is in use)",
     )

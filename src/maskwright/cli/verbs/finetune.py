@@ -55,14 +55,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--model",
         dest="moved",
         type=Path,
-        default=None,
         metavar="FOLDER",
         help="where the model that a finetune.toml names lies now",
     )
     parser.add_argument(
         "--data",
         type=Path,
-        default=None,
         metavar="PATH",
         help="a csv, tsv, jsonl, parquet, conll or conllu file, or a folder of them for train, "
         "validation and test; or a folder of texts for each class",
@@ -82,7 +80,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--curve",
-        default=None,
         metavar="N,N,all",
         help="do not save a model; measure each method of --method with these numbers of labels",
     )

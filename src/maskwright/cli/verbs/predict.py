@@ -34,7 +34,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         hub=True,
         nargs="?",
-        default=None,
         help="a folder written by finetune, or a model folder; with --server the name of a model "
         "there, which may be left out where there is only one",
     )
@@ -60,20 +59,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     options.add_columns(parser)
     parser.add_argument(
         "--labels",
-        default=None,
         metavar="LABEL,LABEL",
         help="with a model of natural-language inference: which of these each text is about",
     )
     parser.add_argument(
         "--hypothesis",
-        default=None,
         metavar="TEMPLATE",
         help='with --labels: what is said of a text, {} for the label (default "This example is '
         '{}.")',
     )
     parser.add_argument(
         "--task",
-        default=None,
         metavar="TASK",
         help="of a text-to-text model of another library: the task whose settings and prefix its "
         "folder has, such as summarization or translation_en_to_de",
@@ -82,19 +78,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         type=Path,
-        default=None,
         metavar="FILE",
         help="a .jsonl, .csv or .tsv file to write (default: the terminal)",
     )
     parser.add_argument(
         "--server",
-        default=None,
         metavar="URL",
         help="let a running `maskwright serve` answer, such as http://127.0.0.1:8000",
     )
     parser.add_argument(
         "--server-token",
-        default=None,
         help="of that server (default: the variable MASKWRIGHT_TOKEN)",
     )
     parser.add_argument(
@@ -109,13 +102,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top",
         type=int,
-        default=None,
         help="list this many best answers for each row; in a table predicted_label_1, …_2",
     )
     parser.add_argument(
         "--threshold",
         type=float,
-        default=None,
         metavar="P",
         help="give no label (null) to a row whose probability is below this; of several labels "
         "give each from this probability on, in place of the thresholds that validation data chose",
@@ -129,7 +120,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--uncertain",
         type=int,
-        default=None,
         metavar="N",
         help="give only the N rows that are worth labelling next: uncertain ones that stand for "
         "many others, with their line and the labels between which the model decides",

@@ -22,14 +22,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=Path,
-        default=None,
         metavar="PATH",
         help="labelled texts or words, or pairs with a similarity (default: built-in sentences "
         'with two meanings of "bank")',
     )
     parser.add_argument(
         "--word",
-        default=None,
         help="compare the meanings of this word; --data is then a csv with the columns text "
         "and label (the meaning)",
     )

@@ -68,7 +68,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--token",
-        default=None,
         help=f"every request has to carry it (better: the variable {TOKEN}, which lists of "
         "processes do not show)",
     )

@@ -23,7 +23,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--beside",
         type=Path,
         hub=True,
-        default=None,
         metavar="FOLDER",
         help="another model or tokenizer, shown side by side on the same text",
     )
