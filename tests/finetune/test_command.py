@@ -24,7 +24,7 @@ from maskwright.api import finetune_file
 from maskwright.ask.predict import write as write_module
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import load
-from maskwright.ask.predict.write import _model, write_predictions
+from maskwright.ask.predict.write import _model_hashes, write_predictions
 from maskwright.base import catalogue
 from maskwright.base.errors import (
     DataError,
@@ -309,16 +309,16 @@ def test_other_weights_are_another_model(tuned: Path, tmp_path: Path) -> None:
     """However its folder is named: what was answered before is not gone on with."""
     for name in ("", "model"):
         other = shutil.copytree(tuned, tmp_path / f"other{name}")
-        here, there = _model(tuned / name), _model(other / name)
+        here, there = _model_hashes(tuned / name), _model_hashes(other / name)
         assert here == there
         weights = other / "model" / "model.safetensors"
         data = bytearray(weights.read_bytes())
         data[-1] ^= 1
         weights.write_bytes(data)
-        assert _model(other / name) != here
-    assert _model(tuned / "model") == _model(tuned)
+        assert _model_hashes(other / name) != here
+    assert _model_hashes(tuned / "model") == _model_hashes(tuned)
     alone = shutil.copytree(tuned / "model", tmp_path / "alone")
-    assert any("safetensors" in name for name in _model(alone))
+    assert any("safetensors" in name for name in _model_hashes(alone))
 
 
 def test_an_answer_that_was_given_outlives_a_full_disk(
@@ -401,7 +401,7 @@ def test_predictions_go_on_after_a_kill(tuned: Path, tmp_path: Path) -> None:
     asked, out = table(tmp_path / "new.csv", "classification", 70), tmp_path / "told.csv"
     assert write_predictions(tuned, asked, tmp_path / "told.jsonl") == 70
     whole = (tmp_path / "told.jsonl").read_bytes().splitlines(keepends=True)
-    about = json.dumps({"model": _model(tuned), "source": hashes(asked)})
+    about = json.dumps({"model": _model_hashes(tuned), "source": hashes(asked)})
     marked = json.loads(whole[0]) | {"prediction": {"label": "kept", "score": 1.0}}
     staged = tmp_path / ".tmp-told.csv.jsonl"
     torn = [f"{about}\n".encode(), f"{json.dumps(marked)}\n".encode(), *whole[1:5], whole[5][:9]]

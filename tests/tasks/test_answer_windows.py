@@ -57,7 +57,9 @@ def scores_of(windows: AnswerWindows) -> NDArray[np.float64]:
 
 
 def found(windows: AnswerWindows, scores: Any, **options: Any) -> list[Prediction]:
-    return windows.predictions(scores, **{"longest": 30, "words": False, **options})
+    contexts = [row.context for row in windows.rows]
+    where = windows.places, windows.characters, windows.question_of, contexts
+    return span_search.search(scores, *where, **{"longest": 30, "words": False, **options})
 
 
 def perfect(windows: AnswerWindows) -> list[Prediction]:

@@ -282,10 +282,9 @@ def add_fields(
     for field in dataclasses.fields(config):
         if field.name in without:
             continue
-        option, hint = (
-            f"--{field.name.replace('_', '-')}",
-            _unwrap_optional(hints_of(config)[field.name]),
-        )
+        option, hint = f"--{field.name.replace('_', '-')}", hints_of(config)[field.name]
+        if typing.get_origin(hint) in (typing.Union, types.UnionType):
+            (hint,) = (arm for arm in typing.get_args(hint) if arm is not NONE)
         text = help_lines.get(field.name, "").rstrip(".")
         usual = field.default
         if usual is not dataclasses.MISSING and not (
@@ -398,10 +397,3 @@ def given_options(
     names = (field.name for field in dataclasses.fields(config) if field.name not in without)
     values = {name: getattr(arguments, name, None) for name in names}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _unwrap_optional(hint: Any) -> Any:
-    """Return `T` of `T | None`."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        (hint,) = (arm for arm in typing.get_args(hint) if arm is not NONE)
-    return hint

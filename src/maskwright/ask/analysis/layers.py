@@ -115,13 +115,11 @@ class _States:
     findings: Sequence[Finding] = ()
 
 
-def probe_layers(
-    subject: ProbedModel, data: Dataset, *, items: int = 10_000, seed: int = 0
-) -> LayerProbe:
+def probe_layers(subject: ProbedModel, data: Dataset, *, items: int = 10_000) -> LayerProbe:
     """Probe every layer for the labels of `data`.
 
     Args:
-        items: the maximum number of words, or texts, of each part, sampled with `seed`.
+        items: the maximum number of words, or texts, of each part, which are sampled.
 
     Raises:
         UsageError: the task is neither tagging nor classification of texts into one class.
@@ -141,10 +139,10 @@ def probe_layers(
     evaluated_part = TEST if TEST in data.parts else VALIDATION
     models = subject.model, subject.untrained()
     train, evaluated = (
-        _part_states(subject, models, task_type, data.parts[name], items, seed)
+        _part_states(subject, models, task_type, data.parts[name], items)
         for name in (TRAIN, evaluated_part)
     )
-    controls = [_control(p.words, len(names), train.labels, seed) for p in (train, evaluated)]
+    controls = [_control(part.words, train.labels) for part in (train, evaluated)]
     of_texts = task_type.head == "sequence"
     no_control = _says_nothing(train.words, controls[0], of_texts=of_texts)
     right: dict[str, list[NDArray[np.bool_]]] = {"trained": [], "untrained": []}
@@ -168,7 +166,7 @@ def probe_layers(
         )
         for name, theirs in {"an untrained model": right["untrained"][best], **baselines}.items()
     ]
-    weights, mixed = _mix(train, evaluated, len(names), seed)
+    weights, mixed = _mix(train, evaluated, len(names))
     return LayerProbe(
         task_type.task,
         evaluated_part,
@@ -200,11 +198,10 @@ def _part_states(
     task_type: TaskType,
     rows: Sequence[Any],
     items: int,
-    seed: int,
 ) -> _States:
     """Sample words or texts of a part and compute their states; args as in `probe_layers`."""
     of_texts = task_type.head == "sequence"
-    order = permute(key("draw", seed), len(rows), np.arange(len(rows)))
+    order = permute(key("draw", 0), len(rows), np.arange(len(rows)))
     counts = np.array([1 if of_texts else len(rows[i].tokens) for i in order])
     order = order[: int(np.searchsorted(counts.cumsum(), items)) + 1]
     rows = [rows[i] for i in np.sort(order)]
@@ -217,7 +214,7 @@ def _part_states(
         flat = [word.lower() for row in rows for word in row.tokens]
         words = [flat[n] for n in numbers]
         if len(words) > items:
-            chosen = np.sort(permute(key("draw", seed, 1), len(words), np.arange(items)))
+            chosen = np.sort(permute(key("draw", 0, 1), len(words), np.arange(items)))
             assert examples.places is not None
             lengths = examples.places.lengths
             owners = np.repeat(np.arange(len(lengths)), lengths)[chosen]
@@ -235,13 +232,11 @@ def _mean(hidden: Tensor, batch: Batch) -> Tensor:
     return pool_texts(hidden, batch.documents, "mean")
 
 
-def _control(
-    words: Sequence[str], classes: int, labels: NDArray[np.int64], seed: int
-) -> NDArray[np.int64]:
+def _control(words: Sequence[str], labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return a random class for each word, equal for equal words, distributed as `labels`."""
     digests = [hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words]
     contents = np.array([int.from_bytes(digest, "little") for digest in digests], np.uint64)
-    order = integers(key("draw", seed, 1, contents), 1, len(labels))[:, 0]
+    order = integers(key("draw", 0, 1, contents), 1, len(labels))[:, 0]
     return labels[order]
 
 
@@ -306,9 +301,7 @@ class _Mix(nn.Module):
         return scores
 
 
-def _mix(
-    train: _States, evaluated: _States, classes: int, seed: int
-) -> tuple[list[float], Estimate]:
+def _mix(train: _States, evaluated: _States, classes: int) -> tuple[list[float], Estimate]:
     """Train the classifier on the mix; returns the weights of layers and the accuracy."""
     mean, deviation = _scale(train.states)
     train_states, evaluated_states = (
@@ -317,7 +310,7 @@ def _mix(
     labels = torch.from_numpy(train.labels)
     mix = _Mix(len(train_states), train_states.shape[2], classes)
     optimizer = torch.optim.Adam(mix.parameters(), lr=MIX_RATE)
-    generator = torch.Generator().manual_seed(torch_seed(key("shuffle", seed)))
+    generator = torch.Generator().manual_seed(torch_seed(key("shuffle", 0)))
     for _ in range(max(MIX_EPOCHS, -(-MIX_STEPS // -(-len(labels) // MIX_BATCH)))):
         for chosen in torch.randperm(len(labels), generator=generator).split(MIX_BATCH):
             optimizer.zero_grad()

@@ -153,7 +153,7 @@ def evaluate_against(
         names = str(paths[0]), str(paths[1])
     rejects = None if out is None else Path(out) / REJECTS
     labelled = rows_for(
-        folder, models[0], data, part=part, columns=columns, read=read, rejects=rejects, say=say
+        models[0], data, part=part, columns=columns, read=read, rejects=rejects, say=say
     )
     rows, task_type = labelled.examples, labelled.task_type
     types = task_type, replace(models[1].task_type, task=task_type.task)

@@ -167,17 +167,13 @@ def evaluate_file(
     home, training_rows = training.home, _training_rows(training) if generalisation else []
     say, model = printer(stream), load(folder, base=base)
     rejects = None if out is None else Path(out) / REJECTS
-    labelled = rows_for(
-        folder, model, data, part=part, columns=columns, read=read, rejects=rejects, by=by, say=say
-    )
+    reading: dict[str, Any] = {"columns": columns, "read": read, "say": say}
+    labelled = rows_for(model, data, part=part, rejects=rejects, by=by, **reading)
     rows, task_type = labelled.examples, labelled.task_type
     if by is not None and not task_type.by_row:
         message, remedy = "the metrics are those of several rows together", "leave it out"
         raise UsageError(message, where="--by", found=task_type.task, do=remedy)
-    added = {
-        str(path): rows_for(folder, model, path, columns=columns, read=read, say=say)
-        for path in other_data
-    }
+    added = {str(path): rows_for(model, path, **reading) for path in other_data}
     values = [] if by is None else slices.values_of(by, rows, labelled.table_rows, labelled.columns)
     predictions = predict_rows(model, task_type, rows, say)
     for finding in model.findings:
@@ -372,7 +368,6 @@ def _result_folder(folder: Path) -> Path:
 
 
 def rows_for(
-    folder: Path | str,
     model: TaskPredictor,
     data: Path | str,
     *,

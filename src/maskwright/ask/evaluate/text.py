@@ -237,7 +237,11 @@ def _measure(
     conventions, head = model.conventions, model.config.vocabulary_head
     is_standard = model.num_stacks == 1 and head is not None
     if is_standard and not (conventions.prediction_offset or conventions.bidirectional_prefix):
-        member, options = _standard_objective(model, recipe)
+        # As many masked tokens as in the pretraining.
+        member = usual_for("decoder" if model.config.encoder is None else "encoder")
+        measurement = member.spec.measurement
+        trained = None if recipe is None else recipe.objective.checked
+        options = member.options() if measurement is None else measurement.options(trained)
         finding = None if recipe is None else _other_objective(member, options, recipe)
         objective = member.build(model.network, options, special_tokens.vocabulary(model.tokenizer))
         if recipe is not None and recipe.objective.spec.usual_for is not None:
@@ -289,12 +293,3 @@ def _other_objective(member: Member, options: Any, recipe: Recipe) -> Finding | 
         f"measured {measurement.words(options)}",
         f"the objective of the run ({recipe.objective.name}) is another, or has other settings",
     )
-
-
-def _standard_objective(model: Model, recipe: Recipe | None) -> tuple[Member, Any]:
-    """Return the standard objective of this architecture, with as many masked tokens as in the
-    pretraining."""
-    member = usual_for("decoder" if model.config.encoder is None else "encoder")
-    measurement = member.spec.measurement
-    options = None if recipe is None else recipe.objective.checked
-    return member, member.options() if measurement is None else measurement.options(options)

@@ -91,21 +91,26 @@ def write_predictions(
             document.require_new(out)
         model = loaded(folder, say, settings)
         base, top = settings.get("base"), settings.get("top")
-        about: dict[str, Any] = {"model": _model_hashes(folder, model), "source": hashes(source)}
+        opened = model.first if isinstance(model, SharedEncoder) else model
+        about: dict[str, Any] = {"model": _model_hashes(folder, opened), "source": hashes(source)}
         changed = {
             "base": None if base is None else hashes(Path(base)),
-            "also": [_model(Path(path)) for path in listed(settings.get("also", ()))],
+            "also": [_model_hashes(Path(path)) for path in listed(settings.get("also", ()))],
             "settings": {
                 n: repr(v) for n, v in settings.items() if v is not None and n != "server"
             },
         }
         about |= {name: value for name, value in changed.items() if value}
-        if out.exists() and _first_line(staged) == json.dumps(about):
-            staged.unlink()  # left by a process that was killed after its last rename
+        if out.exists():
+            with staged.open(encoding="utf-8", errors="replace") as file:
+                is_of_this_command = file.readline() == json.dumps(about) + "\n"
+            if is_of_this_command:
+                staged.unlink()  # left by a process that was killed after its last rename
         document.require_new(out)
         names = _look_at(source, model, settings, delimiter is not None)
         # The rows are in both files for a while.
-        storage.require_space(out.parent, WRITES * _size_of_rows(source) - _size(staged))
+        size = size_of(source, text_files.sources) if find_images(source) is None else 0
+        storage.require_space(out.parent, WRITES * size - _size(staged))
 
         def save(target: Path) -> None:
             if delimiter is None:
@@ -186,35 +191,17 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-def _first_line(staged: Path) -> str:
-    """Return the first line of the staged file, which identifies model, source and settings."""
-    with staged.open(encoding="utf-8", errors="replace") as file:
-        return file.readline().removesuffix("\n")
-
-
-def _size_of_rows(source: Path) -> int:
-    """Return the bytes of the files with the rows to predict; of images there are the names."""
-    images = find_images(source)
-    return size_of(source, text_files.sources) if images is None else 0
-
-
-def _model_hashes(folder: Path, model: BasePredictor) -> dict[str, str]:
-    """Return hashes that identify the model: by file, or of the model on a server."""
-    if isinstance(model, RemoteModel):
-        return {"served": model.fingerprint}
-    predictor = model.first if isinstance(model, SharedEncoder) else model
-    return _model(folder, predictor if isinstance(predictor, TaskPredictor) else None)
-
-
-def _model(folder: Path, opened: TaskPredictor | None = None) -> dict[str, str]:
-    """Return the hashes of the model's files in `folder`, by "FOLDER/FILE"; those computed when the
-    model was `opened` are reused."""
+def _model_hashes(folder: Path, opened: BasePredictor | None = None) -> dict[str, str]:
+    """Return the hash of a model on a server, else those of the model's files in `folder`, by
+    "FOLDER/FILE"; those computed when the model was `opened` are reused."""
+    if isinstance(opened, RemoteModel):
+        return {"served": opened.fingerprint}
     home = home_of(folder)
     paths = [home / name for name in (MODEL, ADAPTER, TASK)]
     if not paths[0].is_dir() and not paths[1].is_dir():
         paths = [folders.model_folder(home)]
     present = [path for path in paths if path.exists()]
-    known_hashes = {} if opened is None else {opened.path: opened.hashes}
+    known_hashes = {opened.path: opened.hashes} if isinstance(opened, TaskPredictor) else {}
     return {
         f"{path.name}/{n}": digest
         for path in present

@@ -108,10 +108,6 @@ class SeedResult:
     answers: Answers
     one_sided: Finding | None = None
 
-    def without_model(self) -> SeedResult:
-        """The result without its model, to free memory."""
-        return replace(self, tuned=replace(self.tuned, model=None), adapter=None)
-
     @property
     def validation(self) -> float:
         """The validation metric of the chosen epoch; -inf if none was computed or is defined."""

@@ -267,7 +267,10 @@ def _train_seeds(
     for seed in seeds[len(results) :]:
         results.append(learn(settings=replace(settings, seed=seed), announce=not results))
         best = best_of(results)
-        results = [result if result is best else result.without_model() for result in results]
+        results = [
+            r if r is best else replace(r, tuned=replace(r.tuned, model=None), adapter=None)
+            for r in results
+        ]
     return results
 
 

@@ -202,7 +202,7 @@ def _portions(train: EncodedExamples, settings: Settings) -> int:
 
 
 @dataclass
-class _Epochs:
+class _Epochs(Hook):
     """Hook that evaluates after each epoch, keeps the best weights, and stops early."""
 
     objective: Objective
@@ -239,9 +239,6 @@ class _Epochs:
         elif self.patience is not None and epoch - self.chosen >= self.patience:
             self.stop.raised = True
 
-    def at_end(self, state: TrainState) -> None:
-        pass
-
     def _save_weights(self, epoch: int) -> None:
         self.chosen = epoch
         self.best = {n: t.detach().clone() for n, t in self.parameters.state().items()}
@@ -264,7 +261,7 @@ Watch = Callable[..., AbstractContextManager[Hook]]  # name, steps, tokens of an
 
 
 @dataclass(frozen=True)
-class StepHook:
+class StepHook(Hook):
     """Hook that calls `on_step` after each step; `note` receives what is notable."""
 
     on_step: Callable[[Record], None]
@@ -272,9 +269,6 @@ class StepHook:
 
     def after_step(self, state: TrainState, record: Record) -> None:
         self.on_step(record)
-
-    def at_end(self, state: TrainState) -> None:
-        pass
 
 
 def watching(stream: TextIO | None = None, folder: Path | None = None) -> Watch:

@@ -21,7 +21,6 @@ from typing import Any, TypeGuard
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from maskwright.base import config
 from maskwright.base.budget import Budget
@@ -30,11 +29,11 @@ from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleErr
 from maskwright.base.randomness import key, torch_seed
 from maskwright.base.storage import commit
 from maskwright.base.terminal import Say, quiet
-from maskwright.learn.pretrain import checkpoints
 from maskwright.learn.pretrain.checkpoints import OWN
 from maskwright.learn.pretrain.rows import check_length
 from maskwright.learn.recipes.base.find import config_of, require_settings
 from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, Point, Recipe, TokenizerFolder
+from maskwright.learn.train.loop import Hook
 from maskwright.learn.train.optimizers import Parameters
 from maskwright.learn.train.state import TrainState
 from maskwright.model.adapters.base.freeze import learning_rate_factors
@@ -74,7 +73,7 @@ def layer_rates(network: Transformer, parameters: Parameters, decay: float) -> d
     return {name: factors.get(name.removeprefix(OWN), 1.0) for name in parameters.named}
 
 
-class HeadFirst:
+class HeadFirst(Hook):
     """Trains first a new head alone, then all parameters. It is a hook of the loop, which unfreezes
     the body, and the function of `ParameterRates`: learning rate factors by parameter name."""
 
@@ -128,9 +127,6 @@ class HeadFirst:
                 masters = self.parameters.state()
                 save_head(self.out, {n.removeprefix(OWN): masters[n] for n in self.new})
             self._set_body_trainable(True)
-
-    def at_end(self, state: TrainState) -> None:
-        pass
 
     def _set_body_trainable(self, learn: bool) -> None:
         """Train or freeze the body; a step without its gradients is much faster."""
@@ -288,7 +284,10 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer | None)
         if sha256 is not None:
             _require_same(folder, sha256)
         assert tokenizer is not None
-        networks[name] = _trained_network(folder, tokenizer).to(network.device)
+        opened = open_weights(folder)
+        if opened.words is not None:
+            pretrained.require_tokenizer(opened.words.fingerprint, tokenizer)
+        networks[name] = opened.network.to(network.device)
         check_length(recipe, networks[name].config, f"objective.options.{name}")
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(torch_seed(key("init", recipe.training.seed, 1)))
@@ -408,27 +407,11 @@ def layout(model: Folder) -> CheckpointLayout:
     return pretrained.described(model.path, model.architecture)
 
 
-def load_objective_state(objective: nn.Module, model: Folder, say: Say) -> None:
-    """Load the objective's own weights from the folder, such as the generator of replaced tokens,
-    if it has weights for the same parts."""
-    if names := checkpoints.take_others(objective, Path(model.path)):
-        components = sorted({name.partition(".")[0] for name in names})
-        say(f"also loaded from the folder: {', '.join(components)}")
-
-
 def _networks(recipe: Recipe) -> dict[str, tuple[Path, str | None]]:
     """Return (folder, hash or None) of each further network of the objective, by its name."""
     options = vars(recipe.objective.checked)
     names = recipe.objective.spec.networks
     return {name: (Path(options[name]), options[f"{name}_sha256"]) for name in names}
-
-
-def _trained_network(folder: Path, tokenizer: Tokenizer) -> Transformer:
-    """Load the network of a model folder, or of the newest checkpoint of a run."""
-    opened = open_weights(folder)
-    if opened.words is not None:
-        pretrained.require_tokenizer(opened.words.fingerprint, tokenizer)
-    return opened.network
 
 
 def _full_path(path: str) -> Path:

@@ -181,7 +181,10 @@ def _build_objective(
     if not isinstance(recipe.model, Folder):
         objective.start_run()
         return objective, family
-    build.load_objective_state(objective, recipe.model, say)
+    # Its own weights, such as the generator of replaced tokens.
+    if names := checkpoints.take_others(objective, Path(recipe.model.path)):
+        components = sorted({name.partition(".")[0] for name in names})
+        say(f"also loaded from the folder: {', '.join(components)}")
     if "vocabulary_head" in recipe.model.new:
         expect_frequencies(objective.product, token_counts(recipe, prepared))
     return objective, family

@@ -385,14 +385,6 @@ class AnswerWindows:
             longest=longest,
         )
 
-    def predictions(
-        self, scores: NDArray[np.floating], *, longest: int, num_best: int = 20, words: bool
-    ) -> list[Prediction]:
-        """Return the best answers to each question; arguments as of `search`."""
-        contexts = [row.context for row in self.rows]
-        where = self.places, self.characters, self.question_of, contexts
-        return search(scores, *where, longest=longest, num_best=num_best, words=words)
-
 
 def _tokens_of(
     row: QuestionExample, spans: NDArray[np.int64], answer: str, begin: int
@@ -516,8 +508,10 @@ class QuestionAnswering(TaskType):
     def _predictions(self, encoded: Encoded, outputs: Scores) -> list[Prediction]:
         """Return the best answer spans of every question."""
         windows: AnswerWindows = encoded.way_back
+        contexts = [row.context for row in encoded.rows]
+        places = windows.places, windows.characters, windows.question_of
         words = not self.within_words
-        return windows.predictions(outputs, longest=self.longest_answer, words=words)
+        return search(outputs, *places, contexts, longest=self.longest_answer, words=words)
 
     def calibrate(self, encoded: Encoded, read: ReadOutputs, *, final: bool = False) -> Self:
         longest = max(LONGEST_ANSWER, encoded.way_back.counts.longest)

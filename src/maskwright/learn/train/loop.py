@@ -43,7 +43,8 @@ class Hook(Protocol):
 
     def after_step(self, state: TrainState, record: Record) -> None: ...
 
-    def at_end(self, state: TrainState) -> None: ...
+    def at_end(self, state: TrainState) -> None:
+        return
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def train(
     return state
 
 
-class NeighbourHook:
+class NeighbourHook(Hook):
     """Says once what fewer threads would give, when the training has become slow because others
     came. The test changes neither weights nor random numbers: gradients are cleared before every
     step, and each microbatch has a seed of its own.
@@ -138,9 +139,6 @@ class NeighbourHook:
             tokens, self._before = state.tokens - self._before.tokens, replace(state)
             if finding := self._watch.slowed(tokens / seconds):
                 self.note(finding.line())
-
-    def at_end(self, state: TrainState) -> None:
-        pass
 
     def _speed(self, threads: int) -> float:
         """Return the tokens per second of forward and backward with `threads` threads."""

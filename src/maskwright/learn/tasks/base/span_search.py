@@ -103,7 +103,7 @@ def search(
     contexts: Sequence[str],
     *,
     longest: int,
-    num_best: int,
+    num_best: int = 20,
     words: bool,
 ) -> list[Prediction]:
     """Return the predictions for all questions, in their order.
@@ -146,7 +146,10 @@ def search(
         end = characters[index_at[row, last_token[row, rank]], 1]
         rising = begin < end  # normalisation may reorder tokens
         spans = np.stack([question[row], begin, end], axis=1)[rising]
-        all_spans.append(_in_whole_words(contexts, spans) if words else spans)
+        if words:
+            widened = [(q, *whole_words(contexts[q], *span)) for q, *span in spans.tolist()]
+            spans = np.array(widened, np.int64).reshape(-1, 3)
+        all_spans.append(spans)
         span_scores = np.stack([score[row, rank], score[row, rank] - total[row]], axis=1)
         all_scores.append(span_scores[rising])
     spans, span_scores = _ranked(np.concatenate(all_spans), np.concatenate(all_scores), num_best)
@@ -164,15 +167,6 @@ def search(
             Prediction(candidates, float(null[number]), float(np.exp(null_log[number])))
         )
     return predictions
-
-
-def _in_whole_words(contexts: Sequence[str], spans: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Extend spans (N, 3), columns question, begin and end, to whole words."""
-    widened = [
-        (question, *whole_words(contexts[question], begin, end))
-        for question, begin, end in spans.tolist()
-    ]
-    return np.array(widened, np.int64).reshape(-1, 3)
 
 
 def _ranked(

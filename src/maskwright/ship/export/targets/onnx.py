@@ -214,7 +214,6 @@ def _evaluation_rows(
             do="leave it out",
         )
     labelled = rows_for(
-        model.folder,
         predictor,
         data,
         parts=(VALIDATION, TEST),
