@@ -25,7 +25,7 @@ def main(model: str, exported: str, data: str) -> None:
     answers = predictor_of(loaded)
     assert answers is not None
     (graph,) = graphs(loaded, answers)
-    part, rows, task_type = rows_for(model, answers, data, say=quiet)
+    part, rows, task_type, *_ = rows_for(answers, data, say=quiet)
     evaluation = EvaluationRows(
         task_type, task_type.encode(rows, answers.frame), answers.collation, part
     )

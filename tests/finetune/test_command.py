@@ -434,11 +434,8 @@ def test_values_that_json_has_not_are_written_as_text(tuned: Path, tmp_path: Pat
 @pytest.mark.parametrize("method", catalogue.names("adapters"))
 def test_methods_that_train_little(method: str, model: Path, tmp_path: Path) -> None:
     """What is read back answers as what was trained did."""
-    data, out, stream = (
-        table(tmp_path / "data.csv", "classification"),
-        tmp_path / "out",
-        io.StringIO(),
-    )
+    data, out = table(tmp_path / "data.csv", "classification"), tmp_path / "out"
+    stream = io.StringIO()
     finetuned(model, data, out, method=method, epochs=3, batch=16, rate=2e-2, stream=stream)
     assert f"method: {method}; " in stream.getvalue()
     asked = prepare(data, division=DIVISION).parts["test"]

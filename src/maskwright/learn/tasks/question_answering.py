@@ -509,9 +509,9 @@ class QuestionAnswering(TaskType):
         """Return the best answer spans of every question."""
         windows: AnswerWindows = encoded.way_back
         contexts = [row.context for row in encoded.rows]
-        places = windows.places, windows.characters, windows.question_of
+        where = windows.places, windows.characters, windows.question_of, contexts
         words = not self.within_words
-        return search(outputs, *places, contexts, longest=self.longest_answer, words=words)
+        return search(outputs, *where, longest=self.longest_answer, words=words)
 
     def calibrate(self, encoded: Encoded, read: ReadOutputs, *, final: bool = False) -> Self:
         longest = max(LONGEST_ANSWER, encoded.way_back.counts.longest)
