@@ -83,16 +83,16 @@ class Reranker(Classification):
         grades, queries = self._truth(rows), _queries(rows)
         order = np.lexsort((grades, -np.asarray(answers, np.float64), queries))
         starts = np.searchsorted(queries[order], np.arange(queries.max(initial=-1) + 1))
-        by_query = [ids for ids in np.split(order, starts[1:]) if grades[ids].max() > 0]
+        by_query = [members for members in np.split(order, starts[1:]) if grades[members].max() > 0]
         ranked = np.zeros((len(by_query), max(map(len, by_query), default=1)))
-        for number, ids in enumerate(by_query):
-            ranked[number, : len(ids)] = grades[ids]
-        values = ranking_metrics(ranked, [grades[ids].tolist() for ids in by_query])
+        for number, members in enumerate(by_query):
+            ranked[number, : len(members)] = grades[members]
+        values = ranking_metrics(ranked, [grades[members].tolist() for members in by_query])
         figures = {}
         for name in METRICS:
             counts = np.zeros((len(rows), 2))  # value and 1 at one row of each query, else 0
-            counts[[ids.min() for ids in by_query], 0] = values[:, MEASURES.index(name)]
-            counts[[ids.min() for ids in by_query], 1] = 1.0
+            counts[[members.min() for members in by_query], 0] = values[:, MEASURES.index(name)]
+            counts[[members.min() for members in by_query], 1] = 1.0
             figures[name] = ratio, counts
         return metrics_of_sums(figures)
 
