@@ -216,7 +216,7 @@ def test_nothing_but_space_or_rare_characters(kind: str) -> None:
         ({"kind": "bpe", "vocabulary": 3}, "vocabulary"),
         ({"kind": "bpe", "min_frequency": 0}, "min_frequency"),
         ({"kind": "bpe", "budget_bytes": 10}, "budget_bytes"),
-        ({"kind": "bpe", "budget_bytes": 1 << 33}, "overflow"),
+        ({"kind": "bpe", "budget_bytes": 1 << 33}, "budget_bytes"),
         ({"kind": "bpe", "specials": ("MASK",)}, "specials"),
         ({"kind": "bpe", "specials": ("[MASK]", "[MASK]")}, "specials"),
         ({"kind": "bpe", "specials": ("[MA SK]",)}, "specials"),

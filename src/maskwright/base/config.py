@@ -27,6 +27,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,7 +83,7 @@ def from_plain(kind: type[T], plain: Any, path: str = "", over: T | None = None)
         usual = _default(field) if over is None else getattr(over, name)
         if name in plain:
             values[name] = _read(hints[name], plain[name], joined(path, name), usual)
-        elif usual is dataclasses.MISSING:
+        elif usual is MISSING:
             raise ConfigError("a setting is missing", where=joined(path, name))
         else:
             values[name] = usual
@@ -98,7 +99,7 @@ def from_plain(kind: type[T], plain: Any, path: str = "", over: T | None = None)
 
 def _default(field: dataclasses.Field[Any]) -> Any:
     """Return the default of a field, MISSING if it has none."""
-    if field.default_factory is not dataclasses.MISSING:
+    if field.default_factory is not MISSING:
         return field.default_factory()
     return field.default
 
@@ -117,8 +118,7 @@ def _read(hint: Any, plain: Any, path: str, usual: Any = None) -> Any:
         if isinstance(plain, str) and WORDS.fullmatch(plain):
             plain = [word.strip() for word in plain[1:-1].split(",")]
         if not isinstance(plain, list | tuple):
-            words = plain.split(",") if isinstance(plain, str) else []
-            entries = [word.strip() for word in words]
+            entries = [word.strip() for word in plain.split(",")] if isinstance(plain, str) else []
             raise ConfigError(
                 "not a list",
                 where=path,
@@ -181,11 +181,7 @@ def _by_fields(plain: dict[str, Any], configs: dict[str, type]) -> str:
     fields = {name: dataclasses.fields(kind) for name, kind in configs.items()}
     fitting = [n for n, of_kind in fields.items() if plain.keys() <= {f.name for f in of_kind}]
     if plain and len(fitting) > 1:
-        missing = dataclasses.MISSING
-        required = {
-            n: {f.name for f in fields[n] if f.default is f.default_factory is missing}
-            for n in fitting
-        }
+        required = {n: {f.name for f in fields[n] if _default(f) is MISSING} for n in fitting}
         fitting = [name for name in fitting if required[name] <= plain.keys()]
     return fitting[0] if len(fitting) == 1 else ""
 
@@ -196,17 +192,9 @@ def _read_scalar(hint: Any, plain: Any, path: str) -> Any:
     if hint is float and isinstance(plain, int) and not isinstance(plain, bool):
         return float(plain)
     if type(plain) is not hint:
-        raise ConfigError(
-            "wrong type of value",
-            where=path,
-            found=repr(plain),
-            wanted={
-                int: "a whole number",
-                float: "a number",
-                str: "a text",
-                bool: "true or false",
-            }.get(hint, hint),
-        )
+        names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+        kind = names.get(hint, hint)
+        raise ConfigError("wrong type of value", where=path, found=repr(plain), wanted=kind)
     if hint is float and not math.isfinite(plain):
         raise ConfigError("not a finite number", where=path, found=plain)
     return plain
@@ -267,9 +255,19 @@ def require(where: str, value: float, low: float, high: float = math.inf) -> Non
         ConfigError: naming the setting.
     """
     if not low <= value <= high:
-        raise out_of_range(
-            where, value, f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
-        )
+        least, most = (f"{n:,}" if isinstance(n, int) else f"{n:g}" for n in (low, high))
+        raise out_of_range(where, value, f"{least} {'or more' if most == 'inf' else f'to {most}'}")
+
+
+def require_choices(config: object) -> None:
+    """Refuse a value outside of the `Literal` of its field, in a config that Python code made.
+
+    Raises:
+        ConfigError: naming the field.
+    """
+    for name, hint in hints_of(typing.cast(type, type(config))).items():
+        if typing.get_origin(hint) is typing.Literal:
+            _read(hint, getattr(config, name), name)
 
 
 def out_of_range(where: str, value: object, expected: str) -> ConfigError:

@@ -39,7 +39,6 @@ def encode_sampled(
         tokenizer: of kind unigram.
         alpha: exponent of the probabilities: 0 makes all splits equally likely, large values
             approach `tokenizer.encode`.
-        seed: of the run.
         counter: identifies text and epoch.
     Raises:
         UsageError: another kind, or a negative `alpha`.

@@ -246,7 +246,6 @@ class Tokenizer:
         """Return the ids of many texts (uint32 arrays), on all cores.
 
         Args:
-            texts: ordinary texts.
             offsets: also return, per text, an int32 array (tokens, 2): where the characters of each
                 token begin and end. This takes 50 % longer; `encode_marked` is faster for a few
                 positions.
@@ -266,7 +265,6 @@ class Tokenizer:
         """Return ids, and for each marked character the first token that contains or follows it.
 
         Args:
-            texts: ordinary texts.
             marks: ascending character positions per text, such as sentence starts.
         Returns:
             (ids, indices) per text; an index is the number of tokens if no token follows.

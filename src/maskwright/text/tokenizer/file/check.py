@@ -20,6 +20,7 @@ from maskwright.text.tokenizer.file.pipeline import GPT2_DIGITS, MARKS, end_of_w
 
 Check = Callable[[Any, str], None]
 
+LONGEST_TOKEN = 1024  # characters
 LONGEST_STRING = 64  # characters of a setting such as `##` or a replacement
 MOST_STEPS = 16
 DEEPEST = 3
@@ -58,16 +59,24 @@ def a_bool(value: Any, where: str) -> None:
         raise refuse("not true or false", where, value)
 
 
-def a_text(value: Any, where: str) -> None:
-    """Check for a short text, valid Unicode, not empty."""
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_STRING or broken(value):
-        raise refuse("not a short text", where, value, f"1 to {LONGEST_STRING} characters")
+def text(longest: int, message: str) -> Check:
+    """Return a check for a text of 1 to `longest` characters, valid Unicode."""
+
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, str) or not 0 < len(value) <= longest or broken(value):
+            raise refuse(message, where, value, f"a text of 1 to {longest} characters")
+
+    return check
 
 
-def any_text(value: Any, where: str) -> None:
-    """Check for a short text that may be empty."""
-    if value != "":
-        a_text(value, where)
+def or_empty(inner: Check) -> Check:
+    """Return a check for "", or a value that passes `inner`."""
+
+    def check(value: Any, where: str) -> None:
+        if value != "":
+            inner(value, where)
+
+    return check
 
 
 def broken(text: str) -> bool:
@@ -77,6 +86,11 @@ def broken(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
+
+
+a_text = text(LONGEST_STRING, "not a short text")
+any_text = or_empty(a_text)
+a_token = text(LONGEST_TOKEN, "not a token")
 
 
 def one_of(*values: Any) -> Check:
@@ -250,10 +264,7 @@ def steps(section: str, plain: Any, where: str = "", depth: int = 0) -> list[dic
         raise refuse("a step of an unknown type", where, kind, near(kind, table))
     if len(flat) > MOST_STEPS:
         raise refuse("too many steps", where, len(flat), f"at most {MOST_STEPS}")
-    growth = 1.0
-    for step in flat:
-        growth *= _growth(step)
-    if growth > MOST_GROWTH:
+    if (growth := math.prod(map(_growth, flat))) > MOST_GROWTH:
         raise refuse("replacements that let a text grow too much", where, f"{growth:g} times")
     return flat
 
@@ -267,7 +278,6 @@ def _growth(step: dict[str, Any]) -> float:
 
 MOST_BYTES = 64 << 20
 MOST_TOKENS = 1 << 22
-LONGEST_TOKEN = 1024
 MODELS = ("BPE", "Unigram", "WordPiece")
 
 ANYTHING: Check = lambda value, where: None  # noqa: E731 - checked elsewhere
@@ -310,7 +320,8 @@ def check(plain: dict[str, Any]) -> CheckedFile:
     for section in ("normalizer", "pre_tokenizer", "decoder"):
         steps(section, plain.get(section))
     tokens = _model(plain["model"])
-    _named(plain["model"], tokens)
+    if (unknown := plain["model"].get("unk_token")) and unknown not in tokens:
+        raise refuse("the unknown token is not in the vocabulary", "model.unk_token", unknown)
     special = _added(plain.get("added_tokens") or [], tokens)
     _post_processor(plain.get("post_processor"), "post_processor", len(tokens), 0)
     header = {"version": "1.0", "truncation": None, "padding": None}
@@ -334,27 +345,16 @@ def _model(model: Any) -> list[str]:
         fields(body, "model", {"vocab": ANYTHING, "unk_id": ANYTHING}, {"byte_fallback": a_bool})
         return _unigram(body)
     if kind == "WordPiece":
-        must = {"vocab": ANYTHING, "unk_token": _a_token, "continuing_subword_prefix": a_text}
+        must = {"vocab": ANYTHING, "unk_token": a_token, "continuing_subword_prefix": a_text}
         fields(body, "model", must | {"max_input_chars_per_word": number(1, 1000)}, {})
         return _numbered(body["vocab"])
     settings = dict.fromkeys(("fuse_unk", "byte_fallback", "ignore_merges"), optional(a_bool))
     affixes = dict.fromkeys(("continuing_subword_prefix", "end_of_word_suffix"), optional(any_text))
-    chance = {"dropout": one_of(None), "unk_token": optional(_a_token_or_none)}
+    chance = {"dropout": one_of(None), "unk_token": optional(or_empty(a_token))}
     fields(body, "model", {"vocab": ANYTHING, "merges": ANYTHING}, settings | affixes | chance)
     tokens = _numbered(body["vocab"])
     _merges(body["merges"], body["vocab"], body.get("continuing_subword_prefix") or "")
     return tokens
-
-
-def _a_token(value: Any, where: str) -> None:
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_TOKEN or broken(value):
-        raise refuse("not a token", where, value, f"a text of 1 to {LONGEST_TOKEN} characters")
-
-
-def _a_token_or_none(value: Any, where: str) -> None:
-    """Check for a token or "", which some files have in place of null."""
-    if value != "":
-        _a_token(value, where)
 
 
 def _numbered(vocab: Any) -> list[str]:
@@ -362,7 +362,7 @@ def _numbered(vocab: Any) -> list[str]:
         raise refuse("not a vocabulary", "model.vocab", vocab)
     tokens: list[str] = [""] * len(vocab)
     for token, token_id in vocab.items():
-        _a_token(token, "model.vocab")
+        a_token(token, "model.vocab")
         number(0, len(vocab) - 1)(token_id, f"model.vocab.{shorten(token, 64)}")
         if tokens[token_id]:
             raise refuse("two tokens with one id", f"model.vocab.{shorten(token, 64)}", token_id)
@@ -378,7 +378,7 @@ def _unigram(body: dict[str, Any]) -> list[str]:
     for index, row in enumerate(vocab):
         if not isinstance(row, list) or len(row) != 2:
             raise refuse("not a piece with its score", f"model.vocab.{index}", row)
-        _a_token(row[0], f"model.vocab.{index}")
+        a_token(row[0], f"model.vocab.{index}")
         if type(row[1]) not in (int, float) or not math.isfinite(row[1]) or abs(row[1]) > 1e6:
             raise refuse("not a score", f"model.vocab.{index}", row[1], "-1e6 to 1e6")
         tokens.append(row[0])
@@ -409,12 +409,6 @@ def _merges(merges: Any, vocab: dict[str, int], prefix: str) -> None:
                 raise refuse("a merge with a token that is not in the vocabulary", where, token)
 
 
-def _named(model: dict[str, Any], tokens: list[str]) -> None:
-    unknown = model.get("unk_token")
-    if unknown and unknown not in tokens:
-        raise refuse("the unknown token is not in the vocabulary", "model.unk_token", unknown)
-
-
 # ------------------------------------------------------------------------------ tokens and frames
 def _added(added: Any, tokens: list[str]) -> frozenset[int]:
     """Check the added tokens and append new ones to `tokens`; returns the ids of special ones."""
@@ -426,7 +420,7 @@ def _added(added: Any, tokens: list[str]) -> frozenset[int]:
     contents: set[str] = set()
     for index, row in enumerate(added):
         where = f"added_tokens.{index}"
-        must = {"id": number(0, len(tokens)), "content": _a_token}
+        must = {"id": number(0, len(tokens)), "content": a_token}
         fields(row, where, must, flags)
         content, expected_id = row["content"], ids.get(row["content"], len(tokens))
         if row["id"] != expected_id or content in contents:
@@ -457,17 +451,10 @@ def _post_processor(plain: Any, where: str, size: int, depth: int) -> None:
         for index, step in enumerate(body["processors"]):
             _post_processor(step, f"{where}.{index}", size, depth + 1)
     elif kind == "ByteLevel":
-        fields(
-            body,
-            where,
-            {},
-            dict.fromkeys(("add_prefix_space", "trim_offsets", "use_regex"), a_bool),
-        )
-    elif kind == "BertProcessing":
-        fields(body, where, {"sep": token, "cls": token}, {})
-    elif kind == "RobertaProcessing":
-        more = dict.fromkeys(("trim_offsets", "add_prefix_space"), a_bool)
-        fields(body, where, {"sep": token, "cls": token}, more)
+        fields(body, where, *BYTE_LEVEL)
+    elif kind in ("BertProcessing", "RobertaProcessing"):
+        flags = ("trim_offsets", "add_prefix_space") if kind == "RobertaProcessing" else ()
+        fields(body, where, {"sep": token, "cls": token}, dict.fromkeys(flags, a_bool))
     elif kind == "TemplateProcessing":
         names = ("single", "pair", "special_tokens")
         fields(body, where, dict.fromkeys(names, ANYTHING), {})
@@ -482,7 +469,7 @@ def _a_pair(size: int) -> Check:
     def check(value: Any, where: str) -> None:
         if not isinstance(value, list) or len(value) != 2:
             raise refuse("not a token with its id", where, value)
-        _a_token(value[0], where)
+        a_token(value[0], where)
         number(0, size - 1)(value[1], where)
 
     return check
@@ -496,7 +483,7 @@ def _template(items: Any, where: str) -> None:
             raise refuse("not an item of a template", where, item)
         ((kind, body),) = item.items()
         one_of("SpecialToken", "Sequence")(kind, where)
-        name = _a_token if kind == "SpecialToken" else one_of("A", "B")
+        name = a_token if kind == "SpecialToken" else one_of("A", "B")
         fields(body, where, {"id": name, "type_id": number(0, 3)}, {})
 
 
@@ -512,4 +499,4 @@ def _listed(table: Any, where: str, size: int) -> None:
             raise refuse("too many ids for one special token", where, row, "1 to 8")
         for value, token in zip(ids, tokens, strict=True):
             number(0, size - 1)(value, where)
-            _a_token(token, where)
+            a_token(token, where)

@@ -16,6 +16,7 @@ from typing import Any
 
 from maskwright.base.errors import TokenizerError
 from maskwright.text.tokenizer.file.pipeline import flat_steps, without_nmt
+from maskwright.text.tokenizer.file.roles import ROLES, STYLES, Style, roles_by_table
 
 Plain = dict[str, Any]
 
@@ -37,30 +38,13 @@ class TokenizerClass:
     roles: Mapping[str, str] = field(default_factory=dict)
 
 
-BERT = TokenizerClass(
-    "WordPiece",
-    bert=True,
-    roles={
-        "unk_token": "[UNK]",
-        "sep_token": "[SEP]",
-        "pad_token": "[PAD]",
-        "cls_token": "[CLS]",
-        "mask_token": "[MASK]",
-    },
-)
-ROBERTA = TokenizerClass(
-    "BPE",
-    blank=True,
-    roles={
-        "bos_token": "<s>",
-        "eos_token": "</s>",
-        "sep_token": "</s>",
-        "cls_token": "<s>",
-        "unk_token": "<unk>",
-        "pad_token": "<pad>",
-        "mask_token": "<mask>",
-    },
-)
+def _roles_of(style: Style) -> dict[str, str]:
+    """Return the special tokens of a style by the keys of `tokenizer_config.json`."""
+    return {ROLES[role]: token for role, token in roles_by_table(STYLES[style]).items()}
+
+
+BERT = TokenizerClass("WordPiece", bert=True, roles=_roles_of("bert"))
+ROBERTA = TokenizerClass("BPE", blank=True, roles=_roles_of("roberta"))
 GPT2 = TokenizerClass(
     "BPE", blank=True, roles={"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
 )
@@ -165,9 +149,7 @@ def apply_settings(plain: Plain, settings: Mapping[str, Any], name: str) -> Plai
     """Apply the settings of a folder to its `tokenizer.json` as transformers does.
 
     Args:
-        plain: the file.
         settings: of `tokenizer_config.json`.
-        name: of the class.
     Raises:
         TokenizerError: a setting contradicts the file, and releases of transformers differ.
     """

@@ -39,7 +39,7 @@ from maskwright.text.tokenizer.file.classes import (
     T5,
     TokenizerClass,
 )
-from maskwright.text.tokenizer.file.pipeline import LONGEST_WORD, added_token, bert_normalizer
+from maskwright.text.tokenizer.file.pipeline import added_token, bert_normalizer, wordpiece_model
 from maskwright.text.tokenizer.file.roles import extra_tokens, template_processing
 from maskwright.text.tokenizer.training.merging import CONTINUATION
 from maskwright.text.tokenizer.words import SPACE
@@ -309,13 +309,7 @@ def _bert(
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "decoder": {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": roles["unk_token"],
-            "continuing_subword_prefix": CONTINUATION,
-            "max_input_chars_per_word": LONGEST_WORD,
-            "vocab": vocabulary,
-        },
+        "model": wordpiece_model((), list(vocabulary), roles["unk_token"]),
     }
 
 
@@ -472,24 +466,15 @@ def _numbered(
 def _frame(plain: Plain, roles: Mapping[str, str], member: TokenizerClass) -> Plain | None:
     ids = {row["content"]: row["id"] for row in plain["added_tokens"]}
     if member is ROBERTA:
-        tokens = {
-            key: [roles[f"{key}_token"], ids[roles[f"{key}_token"]]] for key in ("sep", "cls")
-        }
-        return {
-            "type": "RobertaProcessing",
-            **tokens,
-            "trim_offsets": True,
-            "add_prefix_space": False,
-        }
+        tokens = {key: roles[f"{key}_token"] for key in ("sep", "cls")}
+        pairs = {key: [token, ids[token]] for key, token in tokens.items()}
+        flags = {"trim_offsets": True, "add_prefix_space": False}
+        return {"type": "RobertaProcessing", **pairs, **flags}
     if member is GPT:
         return None
     if member is GPT2:
-        return {
-            "type": "ByteLevel",
-            "trim_offsets": False,
-            "add_prefix_space": True,
-            "use_regex": True,
-        }
+        flags = {"trim_offsets": False, "add_prefix_space": True, "use_regex": True}
+        return {"type": "ByteLevel", **flags}
     if member is T5:
         end = roles["eos_token"]
         return template_processing(

@@ -189,7 +189,6 @@ def train_wordpiece(
     """Learn up to `tokens` new tokens from distinct `words` and their counts.
 
     Args:
-        words: distinct words and their counts.
         tokens: the maximum number of new tokens.
         min_frequency: the minimum count of merged pairs; None: one that falls to `LEAST_COUNT`.
 

@@ -15,11 +15,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 import tokenizers
 
-from maskwright.base.errors import ConfigError, DataError, Finding, Note, ignore, near, shorten
+from maskwright.base import config
+from maskwright.base.errors import ConfigError, DataError, Finding, Note, ignore, shorten
 from maskwright.base.terminal import counted
 from maskwright.text.tokenizer.backend import guard
 from maskwright.text.tokenizer.file import pipeline
@@ -78,36 +79,14 @@ class TokenizerChoice:
     """Chooses the sample where the text exceeds the budget."""
 
     def __post_init__(self) -> None:
-        for name, choices in (("kind", get_args(TokenizerKind)), ("style", get_args(Style))):
-            if getattr(self, name) not in choices:
-                choice = getattr(self, name)
-                raise ConfigError(
-                    "not one of the choices",
-                    where=name,
-                    found=repr(choice),
-                    wanted=near(choice, choices),
-                )
-        _at_least("min_frequency", self.floor, 1)
-        for name, value, most in (
-            ("vocabulary", self.vocabulary, MOST_TOKENS),
-            ("min_frequency", self.floor, MOST_BYTES),
-            ("seed", abs(self.seed), MOST_SEED),
-        ):
-            if value > most:
-                raise ConfigError(
-                    "too large a number", where=name, found=value, wanted=f"at most {most}"
-                )
-        _at_least("budget_bytes", self.budget_bytes, 1024)
-        if self.budget_bytes > MOST_BYTES:
-            raise ConfigError(
-                "too large a budget: counts could overflow",
-                where="budget_bytes",
-                found=self.budget_bytes,
-                wanted=f"at most {MOST_BYTES}",
-            )
+        config.require_choices(self)
+        config.require("min_frequency", self.floor, 1, MOST_BYTES)
+        config.require("seed", abs(self.seed), 0, MOST_SEED)
+        # Counts of more text could overflow.
+        config.require("budget_bytes", self.budget_bytes, 1024, MOST_BYTES)
         self._check_specials()
         least = self.vocabulary - self.room + (256 if self.kind == "byte-bpe" else 8)
-        _at_least("vocabulary", self.vocabulary, least)
+        config.require("vocabulary", self.vocabulary, least, MOST_TOKENS)
 
     def _check_specials(self) -> None:
         tokens = self.special_tokens
@@ -169,11 +148,6 @@ class TokenizerChoice:
         return self.vocabulary - len(self.special_tokens) - len(self.last_tokens)
 
 
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise ConfigError("too small a number", where=name, found=value, wanted=f"{least} or more")
-
-
 # ------------------------------------------------------------------------------ training
 LONGEST_RUN = LONGEST_TOKEN - 1  # characters; the longest token without the space before it
 BLOCK = LONGEST_RUN // 2  # characters; a run longer than LONGEST_RUN fills at least one block
@@ -219,7 +193,6 @@ def train(
 
     Args:
         documents: texts, or objects with a `text`; read once, in order.
-        choice: the settings.
         note: called with a finding if the vocabulary is too small for the text's characters.
 
     Raises:

@@ -11,7 +11,7 @@ hash table and gives a different vocabulary in each run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -128,17 +128,17 @@ class Lattice:
         return np.concatenate([[0], np.cumsum(sizes)])
 
     # -------------------------------------------------------------------------- places of pieces
-    def place(self, piece: int) -> tuple[int, int]:
-        """Return (row, column) of the first occurrence of a piece."""
-        starts = self._places[self.lengths[piece] - 1]
-        column = int(np.searchsorted(starts, self._first[piece], "right")) - 1
-        return int(self._first[piece] - starts[column]), column
+    def place(self, pieces: Any, length: int) -> tuple[Any, Any]:
+        """Return (row, column) of the first occurrence of one or more pieces of a length."""
+        starts = self._places[length - 1]
+        columns = np.searchsorted(starts, self._first[pieces], "right") - 1
+        return self._first[pieces] - starts[columns], columns
 
     def strings(self) -> list[str]:
         """Return the pieces as text, by number."""
         texts = []
         for piece, length in enumerate(self.lengths):
-            row, column = self.place(piece)
+            row, column = self.place(piece, length)
             texts.append(self._rows[row][column : column + length])
         return texts
 
@@ -195,12 +195,7 @@ class Lattice:
     # -------------------------------------------------------------------------- best paths
     def best(self, scores: Array) -> Array:
         """Count each piece in the best splits of all words (Viterbi)."""
-        value = np.append(scores, -np.inf)
-
-        def look(length: int, j: int, m: int) -> Array:
-            return self.pieces[length][j][:m]
-
-        back = self._back(self.reach, value, look)
+        back = self._back(np.append(scores, -np.inf))
         piece_counts = np.zeros(self.size + 1)
         rows = len(self.counts)
         ends = np.zeros(rows, np.int64)
@@ -216,17 +211,17 @@ class Lattice:
                 ends[rows_with_step] = j - length
         return piece_counts[:-1]
 
-    def _back(
-        self, reach: list[int], value: Array, look: Callable[[int, int, int], Array]
-    ) -> list[Array]:
+    def _back(self, value: Array) -> list[Array]:
         """Return the length of the last piece on the best path to each character, by column."""
+        reach = self.reach
         score = [np.zeros(reach[0])]
         back = [np.zeros(0, np.int8)]
         for j in range(1, self.longest + 1):
             top = np.full(reach[j], -np.inf)
             step = np.zeros(reach[j], np.int8)
             for length in range(1, min(j, self.most_length) + 1):
-                new = score[j - length][: reach[j]] + value[look(length, j - length, reach[j])]
+                piece = self.pieces[length][j - length][: reach[j]]
+                new = score[j - length][: reach[j]] + value[piece]
                 better = new > top
                 top[better], step[better] = new[better], length
             score.append(top)
@@ -240,9 +235,7 @@ class Lattice:
         best_scores = np.full(self.size, -np.inf)
         for length in range(2, self.most_length + 1):
             chosen = np.flatnonzero(self.lengths == length)
-            starts = self._places[length - 1]
-            column = np.searchsorted(starts, self._first[chosen], "right") - 1
-            row = self._first[chosen] - starts[column]
+            row, column = self.place(chosen, length)
             score = [np.zeros(len(chosen))]
             for j in range(1, length + 1):
                 top = np.full(len(chosen), -np.inf)
