@@ -28,7 +28,7 @@ GOOD = '{"text": "good"}'
 DAMAGE = [
     ("{", "not JSON", "the end"),
     ("}", "not JSON", "'}'"),
-    ("{}", "the field is missing", "(none)"),
+    ("{}", "the field is missing", "no columns"),
     ("[]", "the row is not an object", "an array"),
     ("null", "the row is not an object", "null"),
     ("true", "the row is not an object", "true or false"),

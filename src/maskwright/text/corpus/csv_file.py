@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from maskwright.base.errors import DataError, near
+from maskwright.base.errors import DataError
 from maskwright.base.terminal import counted
 from maskwright.text.corpus.files import Source
 from maskwright.text.corpus.lines import TextBlock
@@ -84,28 +84,6 @@ def wrong_width(
 def escaped(raw: str, separator: str) -> bool:
     """Whether lines have a backslash before a quote, a separator or a line end."""
     return '\\"' in raw or f"\\{separator}" in raw or "\\\n" in raw
-
-
-def holds_rows(lines: int, rows: int, field: str, file: str, first_line: int) -> DataError:
-    """Return the error for a quoted field that opens in one row and closes in another."""
-    return DataError(
-        "a quoted field holds what look like other rows",
-        where=line_in(file, first_line),
-        found=f"{rows} of {counted(lines, 'line')} from {field[:40]!r} on",
-        wanted='a "…" for each field, or none',
-        do=f"{PLAIN_QUOTES}; is it one row? then with quoting=True; {OR_SKIP}",
-    )
-
-
-def swallowed(field: str, file: str, line: int) -> DataError:
-    """Return the error for a quote in a tab-separated table that is probably ordinary text."""
-    return DataError(
-        "a quoted field holds tabs and ends of lines, so perhaps other rows",
-        where=line_in(file, line),
-        found=f"{counted(field.count(chr(10)) + 1, 'line')} from {field[:40]!r} on",
-        wanted='"…" around a field, on one line or without tabs',
-        do=f"{PLAIN_QUOTES}; is it one row? then with quoting=True; {OR_SKIP}",
-    )
 
 
 def mutilated(file: str, first_line: int, last_line: int, gap: int) -> DataError:
@@ -349,12 +327,25 @@ def _check_quotes(
     row: list[str], line: int, separator: str, file: str, window: RowWindow
 ) -> DataError | None:
     """Return the error for a multi-line row whose lines look like rows; None for other rows."""
-    field = next(f for f in row if "\n" in f)
-    if separator == "\t" and any("\t" in f and "\n" in f for f in row):
-        return swallowed(next(f for f in row if "\t" in f and "\n" in f), file, line)
-    lines = lines_of(row, separator)
-    lines_like_rows = window.rows_among(lines)
-    return holds_rows(len(lines), lines_like_rows, field, file, line) if lines_like_rows else None
+    lines, field = lines_of(row, separator), next(f for f in row if "\n" in f)
+    with_tabs = (f for f in row if separator == "\t" and "\t" in f and "\n" in f)
+    if field_with_tabs := next(with_tabs, None):
+        field, shown = field_with_tabs, counted(field_with_tabs.count("\n") + 1, "line")
+        problem = "a quoted field holds tabs and ends of lines, so perhaps other rows"
+        expected = '"…" around a field, on one line or without tabs'
+    elif lines_like_rows := window.rows_among(lines):
+        problem = "a quoted field holds what look like other rows"
+        shown = f"{lines_like_rows} of {counted(len(lines), 'line')}"
+        expected = 'a "…" for each field, or none'
+    else:
+        return None
+    return DataError(
+        problem,
+        where=line_in(file, line),
+        found=f"{shown} from {field[:40]!r} on",
+        wanted=expected,
+        do=f"{PLAIN_QUOTES}; is it one row? then with quoting=True; {OR_SKIP}",
+    )
 
 
 def separator_of(source: Source, ledger: Ledger) -> str:
@@ -520,7 +511,7 @@ def _kept(header: list[str], line: int, file: str, ledger: Ledger) -> list[tuple
     by its position."""
     reading = ledger.reading
     names = [name or f"column {position}" for position, name in enumerate(header, 1)]
-    ledger.unmet.meet(names)
+    ledger.meet(names)
     if missing_names := sorted({*reading.notes} - {ALL_COLUMNS, *names}):
         raise missing_column(missing_names[0], names, line_in(file, line))
     note_names = note_columns(reading.notes, names, reading.column_of(names))
@@ -542,11 +533,5 @@ def _text_column(header: list[str], line: int, file: str, separator: str, ledger
             wanted=f"a column {column!r}",
             do=f"is the separator {guess!r}? then read with separator={guess!r}",
         )
-    raise DataError(
-        "the column is missing",
-        where=line_in(file, line),
-        found=f"the columns {', '.join(header[:20])} (separator {separator!r})",
-        wanted=f"a column {column!r}",
-        do=f"name the column that holds the text (column=…, or several: column=text,body); "
-        f"{near(column, header)}",
-    )
+    problem = f"the column is missing (the separator is {separator!r})"
+    raise missing_column(column, header, line_in(file, line), problem, of_text=True)

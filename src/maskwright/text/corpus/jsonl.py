@@ -10,11 +10,20 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from maskwright.base.errors import DataError, near
+from maskwright.base.errors import DataError
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.files import Source
 from maskwright.text.corpus.lines import NOT_STRIPPED, STRIPPED, TextBlock, strip_controls
-from maskwright.text.corpus.reading import OR_SKIP, Document, Ledger, as_text, line_in, note_columns
+from maskwright.text.corpus.reading import (
+    OR_SKIP,
+    Document,
+    Ledger,
+    as_text,
+    line_in,
+    missing_column,
+    note_columns,
+    nul_error,
+)
 
 LONE = re.compile("[\ud800-\udfff]")
 # Characters that JSON allows only as escapes; it allows DEL unescaped.
@@ -97,7 +106,7 @@ def objects(
 def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
     """Return the values of the columns kept as notes, by name."""
     reading, notes = ledger.reading, {}
-    ledger.unmet.meet(row)
+    ledger.meet(row)
     for name in note_columns(reading.notes, row, reading.column_of(row)):
         value = as_text(row[name])
         if value is not None:
@@ -140,13 +149,7 @@ def _no_text_error(row: Any, column: str) -> DataError:
             wanted=f'an object such as {{"{column}": "…"}}',
         )
     if column not in row:
-        return DataError(
-            "the field is missing",
-            found=f"the fields {', '.join(sorted(row)[:20]) or '(none)'}",
-            wanted=f"the field {column!r}",
-            do=f"name the field that holds the text (column=…, or several: column=text,body); "
-            f"{near(column, row)}",
-        )
+        return missing_column(column, sorted(row), None, "the field is missing", of_text=True)
     return DataError(
         "the field is not a text",
         where=f"field {column!r}",
@@ -172,12 +175,7 @@ def _check_text(text: str, ledger: Ledger, strip: bool = True) -> str:
             do=f"correct the escape, read with on_undecodable='replace', {OR_SKIP}",
         )
     if "\0" in text and ledger.reading.on_nul == "error":
-        raise DataError(
-            "the text has a NUL character",
-            found=f"\\u0000 at character {text.index(chr(0)) + 1} of the text",
-            wanted="text without NUL",
-            do=f"take it out, read with on_nul='strip', {OR_SKIP}",
-        )
+        raise nul_error(None, f"\\u0000 at character {text.index(chr(0)) + 1} of the text")
     if lone:
         ledger.counts.replaced += len(lone)
         text = LONE.sub("\ufffd", text)

@@ -32,6 +32,7 @@ from maskwright.text.corpus.reading import (
     ReadingOptions,
     known_codec,
     line_in,
+    nul_error,
 )
 from maskwright.text.corpus.sniff import BYTE_ORDER_MARKS, HEAD
 
@@ -239,11 +240,8 @@ def blocks(
 
     Args:
         chunks: UTF-8 bytes without a byte order mark.
-        file: the name, for messages.
-        ledger: receives bad lines and counts.
         start: offset of the first byte in the file, -1 if offsets differ from those in the file.
         as_given: keep control characters and CRLF, because character offsets count them.
-        encoding: the encoding of the file, for messages.
 
     Raises:
         DataError: a bad line, when the policy is strict.
@@ -264,7 +262,7 @@ def strip_controls(text: str, counts: Counts) -> str:
         if code == 0:
             counts.nul_stripped += number
         elif number:
-            _count(counts, code, number)
+            counts.controls[f"U+{code:04X}"] += number
     return text.translate(STRIPPED_TABLE)
 
 
@@ -363,7 +361,7 @@ def _decode(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
     if controls or (zeros and not as_given):
         counts.nul_stripped += zeros
         for code in sorted(set(controls)):
-            _count(counts, code, controls.count(code))
+            counts.controls[f"U+{code:04X}"] += controls.count(code)
         text = data.translate(None, STRIPPED).decode()
     if "\ufeff" in text:  # concatenated files have one at the start of each
         text, marks = (OUTER_MARKS if as_given else ORDER_MARKS).subn("", text)
@@ -440,13 +438,8 @@ def _line_error(
             do=f"{REMEDY}, correct the byte, read with on_undecodable='replace', {OR_SKIP}",
         ), byte_offset
     byte_offset = None if offset is None else offset + data.index(0)
-    return DataError(
-        "the text has a NUL character",
-        where=line_in(file, line, byte_offset),
-        found=f"{data.count(0):,} NUL in {data[max(0, data.index(0) - 20) :][:60]!r}",
-        wanted="text without NUL",
-        do=f"take it out, read with on_nul='strip', {OR_SKIP}",
-    ), byte_offset
+    shown = f"{data.count(0):,} NUL in {data[max(0, data.index(0) - 20) :][:60]!r}"
+    return nul_error(line_in(file, line, byte_offset), shown), byte_offset
 
 
 def _length_error(file: str, line: int, size: int, limit: int, *, more: bool = False) -> DataError:
@@ -457,8 +450,3 @@ def _length_error(file: str, line: int, size: int, limit: int, *, more: bool = F
         wanted=f"at most {limit:,} bytes (max_line_bytes)",
         do=f"break the line, raise max_line_bytes, {OR_SKIP}",
     )
-
-
-def _count(counts: Counts, code: int, number: int) -> None:
-    name = f"U+{code:04X}"
-    counts.controls[name] = counts.controls.get(name, 0) + number

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.catalogue import require_packages
-from maskwright.base.errors import DataError, Finding, near
+from maskwright.base.errors import DataError, Finding
 from maskwright.text.corpus import reading
 from maskwright.text.corpus.files import STEP, RegularFile, Source
 from maskwright.text.corpus.lines import NOT_STRIPPED, strip_controls
@@ -269,16 +269,9 @@ def _hash_all(opened: RegularFile) -> tuple[bytes, bytes]:
 
 def _check_column(schema: Any, file: str, column: str) -> None:
     if schema.names.count(column) != 1:
-        raise DataError(
-            "the column is missing"
-            if column not in schema.names
-            else "the file has the column twice",
-            where=file,
-            found=f"the columns {', '.join(schema.names[:20])}",
-            wanted=f"a column {column!r}",
-            do=f"name the column that holds the text (column=…, or several: column=text,body); "
-            f"{near(column, schema.names)}",
-        )
+        is_missing = column not in schema.names
+        problem = "the column is missing" if is_missing else "the file has the column twice"
+        raise reading.missing_column(column, schema.names, file, problem, of_text=True)
     arrow_type = str(schema.field(column).type)
     if not arrow_type.startswith(TEXT_TYPES):
         raise DataError(
@@ -286,7 +279,7 @@ def _check_column(schema: Any, file: str, column: str) -> None:
             where=f"{file}, column {column!r}",
             found=arrow_type,
             wanted="string",
-            do="name the column that holds the text (column=…, or several: column=text,body)",
+            do=reading.NAME_TEXT,
         )
 
 
@@ -294,7 +287,7 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
     """Return the names of the columns that are kept as notes. With `*`, columns of bytes are left
     out with a finding."""
     requested, names = {*ledger.reading.notes} - {reading.ALL_COLUMNS}, list(schema.names)
-    ledger.unmet.meet(names)
+    ledger.meet(names)
     if missing_names := sorted(requested - {*names}):
         raise reading.missing_column(missing_names[0], names, file)
     note_names = reading.note_columns(ledger.reading.notes, names, ledger.reading.column_of(names))
@@ -348,19 +341,14 @@ def _as_bytes(column: Any, pyarrow: Any) -> list[bytes | None]:
 
 def _cell_text(value: bytes | None, file: str, row: int, ledger: Ledger) -> str | None:
     """Return the text of a cell, or None if it is blank or rejected."""
-    reading, counts = ledger.reading, ledger.counts
+    options, counts = ledger.reading, ledger.counts
     where = f"{file}, row {row}"
     try:
         if value is None:
             raise DataError("the field is not a text", where=where, found="null", wanted="a text")
-        if len(value) > reading.max_document_characters:
-            raise DataError(
-                "the document is too long",
-                where=where,
-                found=f"{len(value):,} bytes",
-                wanted=f"at most {reading.max_document_characters:,} (max_document_characters)",
-                do=f"shorten it, raise the limit, {OR_SKIP}",
-            )
+        if len(value) > options.max_document_characters:
+            limit = options.max_document_characters
+            raise reading.too_long(where, f"{len(value):,} bytes", limit)
         text = _decode_cell(value, where, ledger)
     except DataError as error:
         ledger.reject(error, file=file, line=row)
@@ -373,20 +361,14 @@ def _cell_text(value: bytes | None, file: str, row: int, ledger: Ledger) -> str 
 
 
 def _decode_cell(value: bytes, where: str, ledger: Ledger) -> str:
-    """Decode a cell and remove control characters."""
-    reading, counts = ledger.reading, ledger.counts
-    if b"\0" in value and reading.on_nul == "error":
-        raise DataError(
-            "the text has a NUL character",
-            where=f"{where}, byte {value.index(0)}",
-            found=f"{value.count(0):,} NUL",
-            wanted="text without NUL",
-            do=f"take it out, read with on_nul='strip', {OR_SKIP}",
-        )
+    options, counts = ledger.reading, ledger.counts
+    if b"\0" in value and options.on_nul == "error":
+        shown = f"{value.count(0):,} NUL"
+        raise reading.nul_error(f"{where}, byte {value.index(0)}", shown)
     try:
         text = value.decode()
     except UnicodeDecodeError as failure:
-        if reading.on_undecodable != "replace":
+        if options.on_undecodable != "replace":
             raise DataError(
                 "not utf-8",
                 where=f"{where}, byte {failure.start}",

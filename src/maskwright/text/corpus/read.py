@@ -34,13 +34,13 @@ from maskwright.text.corpus import csv_file, jsonl, parquet, saved
 from maskwright.text.corpus.files import STEP, Paths, RegularFile, Source, find
 from maskwright.text.corpus.lines import REMEDY, TextBlock, blocks, encoding_of, to_utf8
 from maskwright.text.corpus.reading import (
-    OR_SKIP,
     Counts,
     Document,
     Form,
     Ledger,
     ReadingOptions,
     line_in,
+    too_long,
 )
 from maskwright.text.corpus.sniff import HEAD, check_head
 
@@ -61,10 +61,7 @@ def expand(
     """Return the decompressed bytes of a file, in steps of about 1 MiB.
 
     Args:
-        chunks: the bytes of the file on disk.
         compression: `gzip`, `zstd` or None.
-        file: its name, for messages.
-        reading: the options with the limits.
 
     Raises:
         DataError: another format, damaged, cut off, or beyond the limits.
@@ -277,7 +274,6 @@ class Reader:
 
     Args:
         paths: files and folders (searched in sorted order, skipping hidden names).
-        reading: how to read them.
         rejects: the file or stream to list dropped rows in, one JSON object per line (with
             `on_bad="skip"`); None for no list.
         limit_bytes: yield only documents that begin within this many bytes of text; None for all.
@@ -422,13 +418,7 @@ def _limit_length(documents: Iterator[Document], file: str, ledger: Ledger) -> I
         if len(document.text) <= limit:
             yield document
             continue
-        error = DataError(
-            "the document is too long",
-            where=document.id,
-            found=f"{len(document.text):,} characters",
-            wanted=f"at most {limit:,} characters (max_document_characters)",
-            do=f"shorten it, raise the limit, {OR_SKIP}",
-        )
+        error = too_long(document.id, f"{len(document.text):,} characters", limit)
         ledger.reject(error, file=file, line=int(document.id.rpartition(":")[2]))
 
 
@@ -527,15 +517,11 @@ class _DocumentBuilder:
             self.parts.append(text)
         elif not self.dropping:
             self.parts, self.dropping = [], True
-            remedy = "" if self.whole_file else "separate documents by blank lines, "
-            error = DataError(
-                "the document is too long",
-                where=line_in(self.file, self.line),
-                found=f"more than {limit:,} characters"
-                + ("" if self.whole_file else " without a blank line"),
-                wanted=f"at most {limit:,} characters (max_document_characters)",
-                do=f"{remedy}read the file with form='line', {OR_SKIP}",
-            )
+            shown, remedy = f"more than {limit:,} characters", "read the file with form='line'"
+            if not self.whole_file:
+                shown = f"{shown} without a blank line"
+                remedy = f"separate documents by blank lines, {remedy}"
+            error = too_long(line_in(self.file, self.line), shown, limit, remedy)
             self.ledger.reject(error, file=self.file, line=self.line)
 
     def take(self) -> Document | None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from maskwright.base import config
 from maskwright.base.errors import ConfigError, DataError, Finding, OutputError, StorageError, near
 from maskwright.base.storage.files import new_text
 from maskwright.base.terminal import counted
@@ -89,62 +90,24 @@ class ReadingOptions:
     """The columns whose values stay with the text (`Document.notes`); `*` means every one."""
 
     def __post_init__(self) -> None:
-        choices: dict[str, tuple[str, ...]] = {
-            "form": ("auto", "blank-line", "file", "line"),
-            "on_bad": ("strict", "skip"),
-            "on_undecodable": ("bad", "replace"),
-            "on_nul": ("error", "strip"),
-            "line_ends": ("auto", "lf", "any"),
-        }
-        for name, allowed in choices.items():
-            value = getattr(self, name)
-            if value not in allowed:
-                raise ConfigError(
-                    "not one of the choices",
-                    where=name,
-                    found=repr(value),
-                    wanted=near(str(value), allowed),
-                )
+        config.require_choices(self)
         for name in ("max_line_bytes", "max_document_characters", "max_expansion"):
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    "the limit is below 1",
-                    where=name,
-                    found=getattr(self, name),
-                    wanted="at least 1",
-                    do="raise it to 1 or more",
-                )
-        if not 0 <= self.max_bad_fraction <= 1:
-            raise ConfigError(
-                "the share is out of range",
-                where="max_bad_fraction",
-                found=self.max_bad_fraction,
-                wanted="0 to 1",
-                do="give a number from 0 to 1",
-            )
-        if self.separator is not None and (
-            len(self.separator) != 1 or self.separator in '"\r\n\0 ' or ord(self.separator) > 0xFFFF
-        ):
-            raise ConfigError(
-                "not a separator",
-                where="separator",
-                found=repr(self.separator),
-                wanted="one character, such as ',' or ';' or a tab",
-            )
+            config.require(name, getattr(self, name), 1)
+        config.require("max_bad_fraction", self.max_bad_fraction, 0, 1)
         if self.escapechar in ("backslash", "\\\\"):
             object.__setattr__(self, "escapechar", "\\")
-        if self.escapechar is not None and (
-            len(self.escapechar) != 1
-            or self.escapechar in '"\r\n\t\0 '
-            or self.escapechar == self.separator
-            or ord(self.escapechar) > 0xFFFF
+        for name, unfit, example in (
+            ("separator", '"\r\n\0 ', "',' or ';' or a tab"),
+            ("escapechar", f'"\r\n\t\0 {self.separator or ""}', "a backslash"),
         ):
-            raise ConfigError(
-                "not an escape character",
-                where="escapechar",
-                found=repr(self.escapechar),
-                wanted="one character, such as a backslash",
-            )
+            sign = getattr(self, name)
+            if sign is not None and (len(sign) != 1 or sign in unfit or ord(sign) > 0xFFFF):
+                raise ConfigError(
+                    "not one fitting character",
+                    where=name,
+                    found=repr(sign),
+                    wanted=f"one character, such as {example}",
+                )
         for number, name in enumerate(self.notes):
             if name == self.column or name in self.notes[:number]:
                 raise ConfigError(
@@ -207,6 +170,7 @@ def with_notes(reading: ReadingOptions, notes: tuple[str, ...]) -> ReadingOption
 # ------------------------------------------------------------------------------ documents
 ALL_COLUMNS = "*"
 LISTED = 20
+NAME_TEXT = "name the column that holds the text (column=…, or several: column=text,body)"
 ENCODER, STRICT = (
     json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=allow)
     for allow in (True, False)
@@ -238,43 +202,45 @@ def note_columns(names: Collection[str], columns: Iterable[str], column: str) ->
     return [name for name in columns if name != column and (every or name in names)]
 
 
-class MissingColumns:
-    """The requested columns that have not occurred in any row so far."""
-
-    def __init__(self, names: Collection[str]) -> None:
-        self.names = set(names) - {ALL_COLUMNS}
-        self._columns: dict[str, None] = {}
-
-    def meet(self, columns: Collection[str]) -> None:
-        """Record that a row, or a table, has these columns."""
-        if self.names:
-            self.names.difference_update(columns)
-            if len(self._columns) < MOST_COLUMNS:
-                self._columns.update(dict.fromkeys(columns))
-
-    def refuse(self, where: str | None) -> None:
-        """Check that all requested columns have occurred.
-
-        Raises:
-            DataError: a column has not; the error suggests near names.
-        """
-        if self.names:
-            raise missing_column(
-                sorted(self.names)[0], list(self._columns), where, "no row has the column"
-            )
-
-
 def missing_column(
-    name: str, columns: Collection[str], where: str | None, message: str = "the column is missing"
+    name: str,
+    columns: Collection[str],
+    where: str | None,
+    message: str = "the column is missing",
+    *,
+    of_text: bool = False,
 ) -> DataError:
-    """Return the error for a missing column that was requested as a note."""
+    """Return the error for a missing column: that of the text, or one requested as a note."""
     listed = ", ".join(list(columns)[:LISTED])
+    do = NAME_TEXT if of_text else "correct its name"
     return DataError(
         message,
         where=where,
         found=f"the columns {listed}" if listed else "no columns",
-        wanted=f"{name!r}, to be kept with the text",
-        do=f"correct its name; {near(name, columns)}" if listed else "leave it out",
+        wanted=f"a column {name!r}" if of_text else f"{name!r}, to be kept with the text",
+        do=f"{do}; {near(name, columns)}" if listed else do if of_text else "leave it out",
+    )
+
+
+def too_long(
+    where: str, shown: str, limit: int, do: str = "shorten it, raise the limit"
+) -> DataError:
+    return DataError(
+        "the document is too long",
+        where=where,
+        found=shown,
+        wanted=f"at most {limit:,} characters (max_document_characters)",
+        do=f"{do}, {OR_SKIP}",
+    )
+
+
+def nul_error(where: str | None, shown: str) -> DataError:
+    return DataError(
+        "the text has a NUL character",
+        where=where,
+        found=shown,
+        wanted="text without NUL",
+        do=f"take it out, read with on_nul='strip', {OR_SKIP}",
     )
 
 
@@ -336,14 +302,14 @@ class Counts:
     """Rows or documents of white space only, dropped."""
     rejected: int = 0
     """Rows dropped because they were bad."""
-    rejected_by: dict[str, int] = field(default_factory=dict)
+    rejected_by: Counter[str] = field(default_factory=Counter)
     first_rejected: str = ""
     """Location of the first rejected row."""
     byte_order_marks: int = 0
     nul_stripped: int = 0
     replaced: int = 0
     """Number of U+FFFD written for undecodable bytes or lone surrogates."""
-    controls: dict[str, int] = field(default_factory=dict)
+    controls: Counter[str] = field(default_factory=Counter)
     """Control characters left out, by code point (`U+001B`)."""
     empty_files: list[str] = field(default_factory=list)
     ignored: IgnoredFiles = field(default_factory=IgnoredFiles)
@@ -417,7 +383,8 @@ class Ledger:
     ) -> None:
         self.reading = reading
         self.counts = counts
-        self.unmet = MissingColumns(reading.notes)
+        self._unmet = set(reading.notes) - {ALL_COLUMNS}  # columns of notes that no row had so far
+        self._columns: dict[str, None] = {}
         skip = reading.on_bad == "skip"
         self.path = rejects if skip and isinstance(rejects, Path) else None
         self._rejects = rejects if skip and not isinstance(rejects, Path) else None
@@ -464,7 +431,7 @@ class Ledger:
             rows = 1 if last_line is None else last_line - line + 1
         self.counts.rejected += rows
         self.counts.first_rejected = self.counts.first_rejected or line_in(file, line)
-        self.counts.rejected_by[error.what] = self.counts.rejected_by.get(error.what, 0) + rows
+        self.counts.rejected_by[error.what] += rows
         if self._rejects is not None:
             entry: dict[str, object] = {"file": file, "line": line}
             if last_line is not None:
@@ -486,10 +453,6 @@ class Ledger:
     def finish(self, message: str = "the corpus has 0 documents", unit: str = "document") -> None:
         """Check at the end that not too many rows are bad, and that there is at least one document.
 
-        Args:
-            message: the error message if there are no documents.
-            unit: the name of a document in the message.
-
         Raises:
             DataError: a check fails; the error has the counts.
         """
@@ -505,18 +468,28 @@ class Ledger:
                 do="give files that hold text, or look at the rejected rows",
             )
 
+    def meet(self, columns: Collection[str]) -> None:
+        """Record that a row, or a table, has these columns."""
+        if self._unmet:
+            self._unmet.difference_update(columns)
+            if len(self._columns) < MOST_COLUMNS:
+                self._columns.update(dict.fromkeys(columns))
+
     def require_notes(self) -> None:
         """Check that every requested column of notes occurred in some row.
 
         Raises:
             DataError: a column never occurred; the error suggests near names.
         """
-        self.unmet.refuse(first_names(list(self.counts.hashes)) or None)
+        if self._unmet:
+            where = first_names(list(self.counts.hashes)) or None
+            name, message = min(self._unmet), "no row has the column"
+            raise missing_column(name, list(self._columns), where, message)
 
     def _judge(self) -> None:
         counts, limit = self.counts, self.reading.max_bad_fraction
         if counts.rejected > limit * max(1, counts.rows):
-            worst = max(counts.rejected_by, key=lambda reason: counts.rejected_by[reason])
+            ((worst, _),) = counts.rejected_by.most_common(1)
             see_list = f" see {self.path};" if self.path else ""
             raise DataError(
                 "too many bad rows",

@@ -100,8 +100,6 @@ def check_head(head: bytes, file: str, codec: str) -> int:
 
     Args:
         head: the first bytes of the file, after decompression.
-        file: its name, for messages.
-        codec: the encoding to read it with.
 
     Raises:
         DataError: the byte order mark is of another encoding, or the file is not text.

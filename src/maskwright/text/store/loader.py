@@ -65,11 +65,7 @@ class Loader:
 
     def rows_of(self, indices: IntArray, epochs: IntArray) -> Rows:
         """Return the rows with these numbers and epochs, in the given order."""
-        groups = [np.flatnonzero(epochs == epoch) for epoch in np.unique(epochs)]
-        chunks = [self.source.rows(indices[rows], int(epochs[rows[0]])) for rows in groups]
-        if len(chunks) == 1:
-            return chunks[0]
-        return join(chunks).take(np.argsort(np.concatenate(groups)))
+        return _gathered([self.source], np.zeros_like(indices), indices, epochs)
 
 
 # ------------------------------------------------------------------------------ mixtures
@@ -125,7 +121,7 @@ class Mixture:
         begins, stops = self._borders[owners], self._borders[owners + 1]
         counts = epoch * (stops - begins) + numbers - begins
         rows, epochs = _in_keyed_order(self.sources, owners, counts, self._seed)
-        return _rows_of(self.sources, owners, rows, epochs, numbers)
+        return replace(_gathered(self.sources, owners, rows, epochs), ids=numbers)
 
 
 def _in_keyed_order(
@@ -142,14 +138,10 @@ def _in_keyed_order(
     return rows, epochs
 
 
-def _rows_of(
-    sources: Sequence[RowSource],
-    owners: NDArray[np.integer],
-    numbers: IntArray,
-    epochs: IntArray,
-    ids: IntArray,
+def _gathered(
+    sources: Sequence[RowSource], owners: NDArray[np.integer], numbers: IntArray, epochs: IntArray
 ) -> Rows:
-    """Return the rows `numbers` of the sources `owners` in `epochs`, with `ids`, in this order."""
+    """Return the rows `numbers` of the sources `owners` in `epochs`, in this order."""
     chunks, positions = [], []
     for owner in np.unique(owners):
         of_owner = np.flatnonzero(owners == owner)
@@ -157,9 +149,9 @@ def _rows_of(
             selected = of_owner[epochs[of_owner] == epoch]
             chunks.append(sources[owner].rows(numbers[selected], int(epoch)))
             positions.append(selected)
-    if not chunks:
-        return sources[0].rows(numbers, 0)
-    return replace(join(chunks).take(np.argsort(np.concatenate(positions))), ids=ids)
+    if len(chunks) < 2:
+        return chunks[0] if chunks else sources[0].rows(numbers, 0)
+    return join(chunks).take(np.argsort(np.concatenate(positions)))
 
 
 def _checked_length(sources: Sequence[RowSource], weights: FloatArray, good: BoolArray) -> int:
@@ -205,7 +197,6 @@ class ScheduledMixture:
     Args:
         begin, end: (K,) weights, one for each source; one of the two may be 0.
         progress: ascending pairs (samples, share of the run completed after them), interpolated.
-        seed: of the order of the rows.
 
     Raises:
         As `Mixture`.
@@ -255,7 +246,8 @@ class ScheduledMixture:
         numbers = check_indices(indices, len(self), self.description)
         owners = np.searchsorted(self._borders, numbers, "right") - 1
         epochs = np.full_like(numbers, epoch)
-        return _rows_of(self.sources, owners, numbers - self._borders[owners], epochs, numbers)
+        own_numbers = numbers - self._borders[owners]
+        return replace(_gathered(self.sources, owners, own_numbers, epochs), ids=numbers)
 
     def realised(self, samples: int) -> IntArray:
         """Return (K,) how many of the first `samples` of the run come from each source."""

@@ -27,7 +27,7 @@ from maskwright.text.tables.formats import text_files
 from maskwright.text.tables.formats.exports import resolve_labels
 from maskwright.text.tables.formats.image_files import find_images
 from maskwright.text.tables.formats.text_files import PART_WORDS, WORD, part_of_folder, says_part
-from maskwright.text.tables.read import noted_names, read_rows
+from maskwright.text.tables.read import class_names_in, features_of, read_rows
 from maskwright.text.tables.rows import (
     ALL,
     DEFAULT_READING,
@@ -54,7 +54,6 @@ def load(
     """Read labelled files into memory.
 
     Args:
-        data: files or folders.
         header: the names of the columns of csv and tsv files that have no header row.
         reading: encoding, separator, limits, and the policy for bad rows.
         rejects: where to list dropped rows of all parts (with `on_bad="skip"`); None for no list.
@@ -99,7 +98,8 @@ def load(
             rejects_text += rejects_by_split[split].read_text(encoding="utf-8")
             write_file(rejects_by_split[split], rejects_text.encode())
         for source in files:
-            names |= noted_names(source)
+            features = class_names_in(features_of(source))
+            names |= {name: dict(enumerate(map(str, listed))) for name, listed in features}
     resolve_labels(rows_by_split, counts)
     first_counts = next(iter(counts.values()))
     first_counts.without_part += unassigned_files
@@ -282,7 +282,7 @@ def separate_class_names(
     names: dict[str, Names] = {}
     files, names_files = [], []
     for source in sources:
-        if len(sources) == 1 or not is_of_names(source):
+        if len(sources) == 1 or not FILE.search(source.path.name):
             files.append(source)
         elif (file_names := read_names(source)) is None:
             files.append(source)  # holds rows despite its name
@@ -290,11 +290,6 @@ def separate_class_names(
             names |= file_names
             names_files.append(source.shown)
     return files, names, names_files
-
-
-def is_of_names(source: Source) -> bool:
-    """Whether the name of a file is that of a file with class names."""
-    return FILE.search(source.path.name) is not None
 
 
 def read_names(source: Source) -> dict[str, Names] | None:
@@ -378,15 +373,8 @@ def _names_in_features(value: Any, file: str) -> Iterable[tuple[str, Names]]:
         and all(type(v) is dict and "features" in v for v in value.values())
     ):
         features = next(iter(value.values()))["features"]  # one entry for each configuration
-    if type(features) is not dict:
-        return
-    for column, feature in features.items():
-        if type(feature) is dict:
-            element_feature = feature.get("feature")
-            feature = element_feature if type(element_feature) is dict else feature
-            class_names = feature.get("names")
-            if type(class_names) is list and class_names:
-                yield column, _parse_names([str(name) for name in class_names], file)
+    for column, class_names in class_names_in(features):
+        yield column, _parse_names([str(name) for name in class_names], file)
 
 
 def _names_error(value: Any, file: str, reason: str = "") -> DataError:

@@ -193,7 +193,6 @@ class LabelVocabulary:
     Attributes:
         names: the name of each class.
         values: the label of each class in the data: an integer, or a name.
-        column: the column of the labels, for messages.
         folded: other spellings of a class -> the spelling they were joined with.
         fixed: addition to messages if rows cannot add classes, as with those of a model.
     """
@@ -249,7 +248,6 @@ def learn(
 
     Args:
         cells: (label, its row) in any order.
-        column: the column of the labels, for messages.
         names: class number -> name, in the order of the classes, if a file or a column has them.
         name_column: a column with the name of each row's class, or None.
         numbers: whether labels are integers; otherwise they are names.

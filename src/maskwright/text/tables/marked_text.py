@@ -91,8 +91,6 @@ def clean_row(
     """Clean the texts in a row; return (the cleaned row, the original values of changed columns).
 
     Args:
-        values: the row.
-        ledger: counts removed characters.
         line_ends: for tables: also replace CRLF by LF, and remove a byte order mark at the
             beginning of the first column.
     """

@@ -68,8 +68,6 @@ def build(
     """Convert every row to an example; the classes are learned from the training rows.
 
     Args:
-        table: the rows of all parts.
-        task: the inferred task.
         read: whether bad rows raise or are left out, and which labels and tags are changed.
         classes: the class names of an existing model in their order; empty to learn them.
         values: the number of each class in the training data of that model; None if its labels

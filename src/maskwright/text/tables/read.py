@@ -28,7 +28,7 @@ from maskwright.text.tables import marked_text
 from maskwright.text.tables.columns import NAMES
 from maskwright.text.tables.formats import conll, conllu, json_file, text_files
 from maskwright.text.tables.formats.text_files import ParallelText
-from maskwright.text.tables.rows import DEFAULT_READING, TABLE_FILE, Names, Row, plain
+from maskwright.text.tables.rows import DEFAULT_READING, TABLE_FILE, Row, plain
 
 WHOLE_BYTES = 1 << 30
 LOOKED_AT = 50  # lines
@@ -304,23 +304,22 @@ def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
 
 
 # ------------------------------------------------------------------------------ datasets library
-def noted_names(source: Source) -> dict[str, Names]:
-    """Return the class names by column in the metadata of a file of the datasets library."""
-    names: dict[str, Names] = {}
-    for name, feature in _features(source).items():
+def class_names_in(features: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Yield (column, class names) from the features that the datasets library describes."""
+    for column, feature in features.items() if type(features) is dict else ():
         # In a feature that is a list of classes, such as tags, the names are one level deeper.
         inner = feature[0] if type(feature) is list and len(feature) == 1 else feature
-        inner = (inner.get("feature") or inner) if type(inner) is dict else {}
-        if type(inner) is dict and type(inner.get("names")) is list:
-            names[name] = dict(enumerate(map(str, inner["names"])))
-    return names
+        nested = inner.get("feature") if type(inner) is dict else None
+        inner = nested if type(nested) is dict else inner
+        if type(inner) is dict and type(inner.get("names")) is list and inner["names"]:
+            yield column, inner["names"]
 
 
 def noted_languages(source: Source) -> dict[str, list[str]]:
     """Return the languages of each translation column, in the order in which they were written."""
     values = {
         name: feature.get("languages")
-        for name, feature in _features(source).items()
+        for name, feature in features_of(source).items()
         if type(feature) is dict and feature.get("_type") == "Translation"
     }
     return {
@@ -330,7 +329,7 @@ def noted_languages(source: Source) -> dict[str, list[str]]:
     }
 
 
-def _features(source: Source) -> dict[str, Any]:
+def features_of(source: Source) -> dict[str, Any]:
     """Return the features that the datasets library stores for each column; empty if there are none
     or they cannot be read, as they are optional."""
     if source.format not in ("parquet", "arrow"):

@@ -110,7 +110,6 @@ def split_dataset(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset
     there are no groups, rows that share a premise or a passage stay together.
 
     Args:
-        dataset: the examples of one table.
         division: shares and seed; groups (a column given as `group`) stay whole.
 
     Raises:
@@ -220,8 +219,6 @@ def draw_rows(
 
     Args:
         texts, classes: the text and the class of each training row.
-        count: number of rows to sample.
-        seed: another seed gives another sample.
 
     Raises:
         UsageError: `count` is below 1 or above the number of rows.
@@ -264,7 +261,6 @@ def fold_rows(dataset: Dataset, num_folds: int, seed: int = 0) -> list[list[int]
     Args:
         dataset: its training part is divided, and its `groups` are kept together.
         num_folds: the number of folds, 2 or more.
-        seed: another seed gives other folds.
 
     Returns:
         The row indices of each fold in ascending order. Rows with the only example of a class are

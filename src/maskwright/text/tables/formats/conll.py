@@ -166,8 +166,6 @@ def column_names(
 
     Args:
         sentences: sample of sentences of equal width, each a list of lines, each a list of columns.
-        where: the location of the first sentence, for messages.
-        header: the names of all columns if given by the user.
 
     Raises:
         DataError: the roles of the columns are unclear.  UsageError: a wrong number of names.
@@ -323,9 +321,6 @@ def rows(
     policy skip, a sentence with a bad line is dropped as a whole.
 
     Args:
-        blocks: the lines of the file.
-        file: the name, for messages.
-        header: the names of all columns, if they differ from that.
         ledger: receives bad sentences; with None, a bad line raises.
 
     Raises:
