@@ -448,20 +448,6 @@ def repeat_command(card: Card) -> str:
     return " ".join(map(shell_word, [*words, "--out", "again"]))
 
 
-def shown_examples(examples: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Convert examples for the page; those of copies include the text of the kept document."""
-    return [
-        {
-            "id": str(example["id"]),
-            "place": "" if example["place"] == example["id"] else str(example["place"]),
-            "text": str(example["text"]),
-            "value": value_text(example.get("value", "")),
-            "survivor_text": str(example.get("survivor_text", "")),
-        }
-        for example in examples
-    ]
-
-
 def value_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
@@ -574,7 +560,7 @@ def _step_section(step: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **_shown_facts(step),
         "table": rule_table(step),
-        "kept": shown_examples(step["kept"]),
+        "kept": step["kept"],
         "rules": [_rule(step, name, number < OPEN) for number, name in enumerate(names)],
         "changes": [_change(step, rule) for rule in step["changes"]],
     }
@@ -588,10 +574,6 @@ def _rule(step: Mapping[str, Any], name: str, unfolded: bool) -> dict[str, Any]:
     share = percent(facts["documents"] / max(1, step["documents_in"]))
     allowed = range_text(measure["low"], measure["high"])
     words = f"{counted(facts['documents'], 'document')} removed ({share})"
-    shown = [
-        {**plain, "removed": example["removed"], "limit": example["limit"]}
-        for example, plain in zip(measure["border"], shown_examples(measure["border"]), strict=True)
-    ]
     title = f"Values of {name}" + (f"; allowed: {allowed}" if allowed else "")
     return {
         "name": name,
@@ -604,15 +586,11 @@ def _rule(step: Mapping[str, Any], name: str, unfolded: bool) -> dict[str, Any]:
             for side in ("low", "high")
             if measure[side] is not None
         ],
-        "border": sorted(shown, key=lambda e: (e["limit"], float(e["value"]))),
-        "removed": shown_examples(facts["examples"]),
+        "border": sorted(measure["border"], key=lambda e: (e["limit"], e["value"])),
+        "removed": facts["examples"],
     }
 
 
 def _change(step: Mapping[str, Any], rule: str) -> dict[str, Any]:
     examples = step["change_examples"].get(rule, [])
-    shown = [
-        {**plain, "before": example["before"], "after": example["after"]}
-        for example, plain in zip(examples, shown_examples(examples), strict=True)
-    ]
-    return {"rule": rule, "count": f"{step['changes'][rule]:,} changes", "examples": shown}
+    return {"rule": rule, "count": f"{step['changes'][rule]:,} changes", "examples": examples}

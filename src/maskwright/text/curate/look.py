@@ -144,7 +144,6 @@ def look(
         propose: whether steps other than those in `fixed` may propose settings.
         work: the work folder of a following curation, which reuses the pieces of a corpus that is
             small enough to be read completely; None: a temporary folder.
-        skip_unreadable: as for `curate`.
         tell: report a step that would remove every document as a finding, and stop before it.
 
     Raises:

@@ -16,18 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.hashes import BASE, mix, starts_of
 from maskwright.text.curate.arrays.segmentation import SPACE
-from maskwright.text.curate.step import CurationBatch, arrow_table
+from maskwright.text.curate.step import ArrowTable, CurationBatch, arrow_table
 from maskwright.text.store import BoolArray, FloatArray, IntArray, UintArray
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 UNKNOWN = 2.0**-20
 STRENGTH = 4.0  # M: the weight of the shorter context, in occurrences of the longer one
@@ -216,7 +212,7 @@ def _ranked(hashes: UintArray, count: IntArray) -> IntArray:
     return order
 
 
-def table_of(models: Sequence[NgramModel]) -> pa.Table:
+def table_of(models: Sequence[NgramModel]) -> ArrowTable:
     """Serialise models as an Arrow table: for each model the used slots of its table (`places_N`)
     and their entries (`entries_N`), padded; and `numbers`: size, total, different, order."""
     slots = [np.flatnonzero(model.table) for model in models]
@@ -235,17 +231,17 @@ def table_of(models: Sequence[NgramModel]) -> pa.Table:
     return arrow_table(**columns, numbers=padded(numbers, np.uint64))
 
 
-def models_of(table: pa.Table) -> list[NgramModel]:
+def models_of(table: ArrowTable) -> list[NgramModel]:
     """The inverse of `table_of`. The models of the last table are cached."""
     if not _OPENED or _OPENED[0][0] is not table:
         _OPENED[:] = [(table, _models_of(table))]
     return _OPENED[0][1]
 
 
-_OPENED: list[tuple[pa.Table, list[NgramModel]]] = []  # of the last table
+_OPENED: list[tuple[ArrowTable, list[NgramModel]]] = []  # of the last table
 
 
-def _models_of(table: pa.Table) -> list[NgramModel]:
+def _models_of(table: ArrowTable) -> list[NgramModel]:
     count = sum(name.startswith("places_") for name in table.schema.names)
     numbers = table.column("numbers").slice(0, 4 * count).to_pylist()
     models = []

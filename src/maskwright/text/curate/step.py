@@ -19,11 +19,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.base.config import out_of_range, require
 from maskwright.base.errors import ConfigError, Finding
 from maskwright.text.curate.arrays.segmentation import (
     Characters,
@@ -35,8 +36,7 @@ from maskwright.text.curate.arrays.segmentation import (
 )
 from maskwright.text.store import BoolArray, FloatArray, IntArray
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+ArrowTable = Any  # pyarrow.Table; pyarrow is imported only where a step runs
 
 
 @dataclass(frozen=True)
@@ -66,41 +66,34 @@ class RuleMeasure:
 
 
 @dataclass(frozen=True)
-class Removal:
-    """A document that is removed for another reason than a `RuleMeasure`.
-
-    Attributes:
-        index: the index of the document in the batch.
-        rule: the name of the rule.
-        value: the cause: a word of a list, the document that it is a copy of.
-        where: the place in the text (`line 3`, `characters 120 to 150`); None: the whole text.
-        allowed: what the rule allows, in words.
-        survivor: for a copy, the id of the document that is kept instead.
-    """
-
-    index: int
-    rule: str
-    value: str | float
-    where: str | None = None
-    allowed: str | None = None
-    survivor: str | None = None
-
-
-@dataclass(frozen=True)
 class Change:
     """A recorded change of a document's text: a line cut, a number masked.
 
     Attributes:
         index: the index of the document in the batch.
         rule: the name of the rule.
-        value: what was changed, or how often.
-        where: the place in the text before the step, in words; None: not recorded.
+        value: what was changed, or how often; of a removal the cause, such as a word of a list.
+        where: the place in the text before the step (`line 3`, `characters 120 to 150`); None: not
+            recorded, of a removal the whole text.
     """
 
     index: int
     rule: str
     value: str | float
     where: str | None = None
+
+
+@dataclass(frozen=True)
+class Removal(Change):
+    """A document that is removed for another reason than a `RuleMeasure`.
+
+    Attributes:
+        allowed: what the rule allows, in words.
+        survivor: for a copy, the id of the document that is kept instead.
+    """
+
+    allowed: str | None = None
+    survivor: str | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +116,7 @@ class Outcome:
 
 
 ROW, ID, TEXT, NOTE, VALUES = "row", "id", "text", "note.", "values"
+LANGUAGE, UNDECIDED = "language", "und"  # a note, and its value where no language is said
 
 
 @dataclass(frozen=True)
@@ -174,6 +168,13 @@ class CurationBatch:
         """Return a column, or B times None if it does not exist."""
         return self.notes.get(name) or self._no_notes
 
+    def in_languages(self, languages: Collection[str]) -> BoolArray:
+        """(B,) whether a rule for `languages` applies: the note `language` is one of them,
+        undecided or missing; or `languages` is empty."""
+        accepted = {*languages, None, UNDECIDED}
+        notes = self.note(LANGUAGE)
+        return np.array([not languages or note in accepted for note in notes], np.bool_)
+
     def with_notes(self, notes: Mapping[str, Sequence[str | None]]) -> CurationBatch:
         """Return the documents with added or replaced notes, keeping cached words and lines."""
         changed = replace(self, notes={**self.notes, **notes})
@@ -207,15 +208,15 @@ class CurationBatch:
             selection.__dict__["words"] = self.words.of(chosen)
         return selection
 
-    def indices_in(self, table: pa.Table) -> IntArray:
+    def indices_in(self, table: ArrowTable) -> IntArray:
         """Return, for each row of a table about these documents, the index of its document."""
         return np.searchsorted(self.rows, table.column("row").to_numpy())
 
-    def mentioned_in(self, table: pa.Table) -> CurationBatch:
+    def mentioned_in(self, table: ArrowTable) -> CurationBatch:
         """Return the documents that the table has rows about."""
         return self.take(np.isin(self.rows, table.column("row").to_numpy()))
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> ArrowTable:
         import pyarrow as pa
 
         return pa.table(
@@ -232,7 +233,7 @@ class CurationBatch:
         )
 
     @classmethod
-    def from_arrow(cls, table: pa.Table | pa.RecordBatch) -> CurationBatch:
+    def from_arrow(cls, table: ArrowTable) -> CurationBatch:
         columns = dict(zip(table.schema.names, table.columns, strict=True))
         rows = columns.pop(ROW).to_numpy()
         ids, texts = columns.pop(ID).to_pylist(), columns.pop(TEXT).to_pylist()
@@ -242,14 +243,14 @@ class CurationBatch:
         return cls(rows, ids, texts, notes, values)
 
 
-def arrow_table(**columns: Any) -> pa.Table:
+def arrow_table(**columns: Any) -> ArrowTable:
     """Build an Arrow table of arrays; pyarrow is imported only where a step runs."""
     import pyarrow as pa
 
     return pa.table(columns)
 
 
-def strings(values: Sequence[str | None]) -> pa.Array:
+def strings(values: Sequence[str | None]) -> Any:
     """Build an Arrow array of strings, of one type whatever their number."""
     import pyarrow as pa
 
@@ -329,7 +330,7 @@ class Step(ABC):
         return None
 
     @abstractmethod
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
         """Judge the documents of a batch. A pure function.
 
         Args:
@@ -337,15 +338,85 @@ class Step(ABC):
             gathered: the rows for this batch of the result of `gather`; None for a plain `Step`.
         """
 
+    # -------------------------------------------------------------------------- checks of settings
+    def check_shares(self, *names: str, positive: bool = False) -> None:
+        """Raise a ConfigError for values outside of 0 to 1, with `positive` also for 0; a setting
+        may be None."""
+        for name in names:
+            if (value := getattr(self, name)) is not None:
+                require(name, value, 0, 1)
+                if positive and not value:
+                    raise out_of_range(name, value, "more than 0, at most 1")
 
-Pass = Callable[[CurationBatch, Any], "pa.Table"]
+    def check_counts(self, *names: str) -> None:
+        """Raise a ConfigError for values below 0."""
+        for name in names:
+            require(name, getattr(self, name), 0)
+
+    def check_range(self, low: str, high: str) -> None:
+        """Raise a ConfigError for an empty range."""
+        least, most = getattr(self, low), getattr(self, high)
+        if least > most:
+            raise out_of_range(low, least, f"at most {high}, {most}")
+
+    def is_set(self, name: str) -> bool:
+        return getattr(self, name) not in (None, "", (), {})
+
+    def require_one(self, *names: str, example: str) -> None:
+        """Raise a ConfigError if none of the settings is set."""
+        if not any(map(self.is_set, names)):
+            raise ConfigError(
+                f"the setting {' or '.join(names)} is missing",
+                where=names[0],
+                found="not set",
+                wanted=example,
+                do=f"set {example}, or leave the step out",
+            )
+
+    def refuse_both(self, name: str, alternative: str) -> None:
+        """Raise a ConfigError if two settings for one purpose are set."""
+        if self.is_set(name) and self.is_set(alternative):
+            values = [f"{setting} = {getattr(self, setting)!r}" for setting in (name, alternative)]
+            raise ConfigError(
+                f"`{name}` and `{alternative}` exclude each other",
+                where=alternative,
+                found=" and ".join(values),
+                wanted="one of them",
+                do="leave one out",
+            )
+
+    def without_effect(self, name: str, reason: str) -> ConfigError:
+        """Return the error that a setting has no effect for a reason."""
+        return ConfigError(
+            f"`{name}` has no effect {reason}",
+            where=name,
+            found=getattr(self, name),
+            do=f"leave `{name}` out",
+        )
+
+    def require_kept(self, languages: Collection[str], steps: Mapping[str, Step]) -> None:
+        """Raise a ConfigError for rules for languages none of which the recipe keeps."""
+        by = next((name for name, step in steps.items() if LANGUAGE in step.NOTES), "")
+        kept_languages = getattr(steps.get(by), "keep", ())
+        if languages and kept_languages and not set(languages) & set(kept_languages):
+            raise ConfigError(
+                "the rules are for languages of which no document is kept",
+                where="languages",
+                found=", ".join(languages),
+                wanted=f"one of those in {by}.keep: {', '.join(kept_languages)}",
+                do="set languages to them (and their stop words, where the step has such), to [] "
+                "for all, or leave the step out",
+            )
+
+
+Pass = Callable[[CurationBatch, Any], ArrowTable]
 
 
 class CorpusHandle(Protocol):
     """The whole corpus, as a `CorpusStep` accesses it. Passes run over the shards, locally or on a
     cluster; their tables are kept on disk, so that a stopped curation resumes after the last."""
 
-    def map(self, name: str, function: Pass, side_input: pa.Table | None = None) -> Tables:
+    def map(self, name: str, function: Pass, side_input: ArrowTable = None) -> Tables:
         """Run `function(batch, rows of side_input about this batch)` over all documents.
 
         Args:
@@ -367,20 +438,20 @@ class CorpusHandle(Protocol):
 class Tables(Protocol):
     """The tables that a pass returned, on disk."""
 
-    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+    def read(self, columns: Sequence[str] | None = None) -> ArrowTable:
         """Return all rows, in the order of `document`; `columns` None: with all columns."""
         ...
 
-    def repeated(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
+    def repeated(self, keys: Sequence[str], columns: Sequence[str]) -> ArrowTable:
         """Return `keys` and `columns` of the rows whose keys occur at least twice, sorted by both.
         Partitioned if the tables do not fit into memory."""
         ...
 
-    def among(self, key: str, values: IntArray) -> pa.Table:
+    def among(self, key: str, values: IntArray) -> ArrowTable:
         """Return `document` and `key` of the rows whose `key` is one of the values."""
         ...
 
-    def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:
+    def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> ArrowTable:
         """Return the sum of each column of `sums` grouped by `keys`, sorted by the keys, for groups
         whose first sum is at least `least`."""
         ...
@@ -396,94 +467,9 @@ class CorpusStep(Step):
         return None
 
     @abstractmethod
-    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> ArrowTable:
         """Return the table for `apply`. With a column `document`, each batch gets the rows of its
         documents, with `row` instead; without it, every batch gets the whole table."""
-
-
-LANGUAGE, UNDECIDED = "language", "und"
-
-
-def check_shares(settings: object, *names: str, positive: bool = False) -> None:
-    """Raise a ConfigError for values outside of 0 to 1, with `positive` also for 0; a setting may
-    be None."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and (not 0.0 <= value <= 1.0 or (positive and not value)):
-            raise ConfigError(
-                "a share is out of range",
-                where=name,
-                found=value,
-                wanted="more than 0, at most 1" if positive else "0.0 to 1.0",
-                do="choose a share within these limits, or leave it out for its default",
-            )
-
-
-def check_counts(settings: object, *names: str) -> None:
-    """Raise a ConfigError for values below 0."""
-    for name in names:
-        value = getattr(settings, name)
-        if value < 0:
-            what, do = "a number below 0", "raise it, or leave it out for its default"
-            raise ConfigError(what, where=name, found=value, wanted="0 or more", do=do)
-
-
-def check_range(settings: object, low: str, high: str) -> None:
-    """Raise a ConfigError for an empty range."""
-    least, most = getattr(settings, low), getattr(settings, high)
-    if least > most:
-        raise ConfigError(
-            "no value can pass", where=low, found=least, wanted=f"at most {high}, {most}"
-        )
-
-
-def is_set(settings: object, name: str) -> bool:
-    return getattr(settings, name) not in (None, "", (), {})
-
-
-def require_one(settings: object, *names: str, example: str) -> None:
-    """Raise a ConfigError if none of the settings is set."""
-    if not any(is_set(settings, name) for name in names):
-        raise ConfigError(
-            f"the setting {' or '.join(names)} is missing",
-            where=names[0],
-            found="not set",
-            wanted=example,
-            do=f"set {example}, or leave the step out",
-        )
-
-
-def refuse_both(settings: object, name: str, alternative: str) -> None:
-    """Raise a ConfigError if two settings for one purpose are set."""
-    if is_set(settings, name) and is_set(settings, alternative):
-        values = [f"{setting} = {getattr(settings, setting)!r}" for setting in (name, alternative)]
-        raise ConfigError(
-            f"`{name}` and `{alternative}` exclude each other",
-            where=alternative,
-            found=" and ".join(values),
-            wanted="one of them",
-            do="leave one out",
-        )
-
-
-def without_effect(settings: object, name: str, reason: str) -> ConfigError:
-    """Return the error that a setting has no effect for a reason."""
-    return ConfigError(
-        f"`{name}` has no effect {reason}",
-        where=name,
-        found=getattr(settings, name),
-        do=f"leave `{name}` out",
-    )
-
-
-def in_languages(batch: CurationBatch, languages: Sequence[str]) -> BoolArray:
-    """Return (B,) whether a rule for `languages` applies: the note `language` is one of them,
-    undecided (`und`) or missing; or `languages` is empty."""
-    if not languages:
-        return np.ones(len(batch), np.bool_)
-    accepted = {*languages, None, UNDECIDED}
-    notes = batch.note(LANGUAGE)
-    return np.fromiter((n in accepted for n in notes), np.bool_, len(batch))
 
 
 def where_applies(values: NDArray[np.generic], applies: BoolArray) -> FloatArray:
@@ -491,23 +477,16 @@ def where_applies(values: NDArray[np.generic], applies: BoolArray) -> FloatArray
     return np.where(applies, values.astype(np.float64), np.nan)
 
 
+def measures_of(
+    rules: Sequence[tuple[str, NDArray[np.generic], float | None, float | None]],
+    applies: BoolArray,
+) -> list[RuleMeasure]:
+    """Return the measures of rules (name, values, low, high) for documents where they apply."""
+    return [RuleMeasure(rule, where_applies(v, applies), low, high) for rule, v, low, high in rules]
+
+
 def shares(numerators: NDArray[np.generic], denominators: NDArray[np.generic]) -> FloatArray:
     """Return `numerators` / `denominators`, 0 where the denominator is 0."""
     divisors = denominators.astype(np.float64)
     quotients = np.zeros(len(divisors))
     return np.divide(numerators.astype(np.float64), divisors, out=quotients, where=divisors > 0)
-
-
-def require_kept_language(languages: Sequence[str], steps: Mapping[str, Step]) -> None:
-    """Raise a ConfigError for rules for languages none of which the recipe keeps."""
-    by = next((name for name, step in steps.items() if LANGUAGE in step.NOTES), "")
-    kept_languages = getattr(steps.get(by), "keep", ())
-    if languages and kept_languages and not set(languages) & set(kept_languages):
-        raise ConfigError(
-            "the rules are for languages of which no document is kept",
-            where="languages",
-            found=", ".join(languages),
-            wanted=f"one of those in {by}.keep: {', '.join(kept_languages)}",
-            do="set languages to them (and their stop words, where the step has such), to [] for "
-            "all, or leave the step out",
-        )

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,24 +23,19 @@ from maskwright.text.curate.arrays.hashes import BASE, mix, starts_of
 from maskwright.text.curate.arrays.selection import hashes
 from maskwright.text.curate.step import (
     DOCUMENT,
+    ArrowTable,
     CorpusHandle,
     CorpusStep,
     CurationBatch,
     Outcome,
     RuleMeasure,
     arrow_table,
-    check_shares,
-    refuse_both,
-    require_one,
 )
 from maskwright.text.store import BoolArray, FloatArray, IntArray, UintArray
 from maskwright.text.tables import files
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build
 from maskwright.text.tables.rows import TextExample
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = (
     "notes the quality of each document by your examples of good and bad texts, and keeps the best"
@@ -80,10 +75,10 @@ class Settings(CorpusStep):
     """The share of the documents that is kept, the best ones."""
 
     def check(self) -> None:
-        require_one(self, "examples", "model", example='examples = "judged.csv"')
-        refuse_both(self, "model", "examples")
-        refuse_both(self, "least", "keep_share")
-        check_shares(self, "least", "keep_share", positive=True)
+        self.require_one("examples", "model", example='examples = "judged.csv"')
+        self.refuse_both("model", "examples")
+        self.refuse_both("least", "keep_share")
+        self.check_shares("least", "keep_share", positive=True)
 
     def files(self) -> Sequence[Path]:
         if self.model:
@@ -96,20 +91,20 @@ class Settings(CorpusStep):
         else:
             self._learned()
 
-    def score_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
+    def score_pass(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the quality of each document, by the classifier in `side_input`."""
         weights = side_input.column("weights").to_numpy()
         bias, slope, shift = side_input.column("numbers").slice(0, 3).to_pylist()
         quality = LinearClassifier(weights, bias, slope, shift).probabilities(features_of(batch))
         return arrow_table(row=batch.rows, quality=quality)
 
-    def model_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def model_pass(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the quality of each document, by the model."""
         label = good_label(class_names(self.model), self.good_label)
         quality = probabilities(self.model, batch.texts, label)
         return arrow_table(row=batch.rows, quality=quality)
 
-    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> ArrowTable:
         """Return the quality of each document, and the least one that is kept (`least`).
 
         Raises:
@@ -145,7 +140,7 @@ class Settings(CorpusStep):
             )
         return examples, linear, trial
 
-    def _weights(self, corpus: CorpusHandle) -> pa.Table:
+    def _weights(self, corpus: CorpusHandle) -> ArrowTable:
         """Return the classifier as a side input of `score_pass`; report its metrics."""
         examples, linear, trial = self._learned()
         corpus.say(
@@ -162,8 +157,7 @@ class Settings(CorpusStep):
         numbers[:3] = linear.bias, linear.slope, linear.shift
         return arrow_table(weights=linear.weights, numbers=numbers)
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
-        assert gathered is not None
+    def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
         order = np.argsort(batch.indices_in(gathered))
         quality = gathered.column("quality").to_numpy()[order]
         limited = self.least is not None or self.keep_share is not None

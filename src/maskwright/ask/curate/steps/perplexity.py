@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from maskwright.text.curate.markov import (
 from maskwright.text.curate.step import (
     DOCUMENT,
     NO_NEAR_COPIES,
+    ArrowTable,
     CorpusHandle,
     CorpusStep,
     CurationBatch,
@@ -43,15 +44,9 @@ from maskwright.text.curate.step import (
     Pass,
     RuleMeasure,
     arrow_table,
-    check_shares,
-    refuse_both,
     strings,
-    without_effect,
 )
 from maskwright.text.store import BoolArray, FloatArray
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "removes texts that a language model finds far too surprising, or far too predictable"
 QUANTILES, SPREAD = (0.001, 0.999), 2.5  # limits if none are set
@@ -91,15 +86,15 @@ class Settings(CorpusStep):
     """Another seed halves the training texts differently."""
 
     def check(self) -> None:
-        refuse_both(self, "good", "model")
+        self.refuse_both("good", "model")
         for side in ("low", "high"):
-            refuse_both(self, side, f"{side}_quantile")
+            self.refuse_both(side, f"{side}_quantile")
             number = getattr(self, side)
             if number is not None and not 1 <= number < math.inf:
                 raise ConfigError(
                     "not a perplexity", where=side, found=number, wanted="1 or more", do="raise it"
                 )
-        check_shares(self, "low_quantile", "high_quantile")
+        self.check_shares("low_quantile", "high_quantile")
         for low, high in (("low", "high"), ("low_quantile", "high_quantile")):
             least, most = getattr(self, low), getattr(self, high)
             if least is not None and most is not None and least >= most:
@@ -118,7 +113,7 @@ class Settings(CorpusStep):
                 do=f"use {SPREAD}",
             )
         if self.spread is not None and self._set("low") and self._set("high"):
-            raise without_effect(self, "spread", "where both limits are set")
+            raise self.without_effect("spread", "where both limits are set")
         require("order", self.order, 1, 5)
         require("train_words", self.train_words, 1000)
         require("least_characters", self.least_characters, 1)
@@ -153,13 +148,13 @@ class Settings(CorpusStep):
     def first_pass(self) -> tuple[str, Pass] | None:
         return None if self.model or self.good else ("size", self.size_pass)
 
-    def size_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def size_pass(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the words of each document, and a random number to select training texts."""
         words = word_counts(batch.texts)
         draw = draws(batch.texts, PERPLEXITY, self.seed + 1)
         return arrow_table(row=batch.rows, words=words, draw=draw)
 
-    def units_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
+    def units_pass(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the units, half and group of each training document in `side_input`, and
         whether it is long enough to have a perplexity (`long`)."""
         import pyarrow as pa
@@ -174,18 +169,18 @@ class Settings(CorpusStep):
             group=self._groups(batch),
         )
 
-    def score_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
+    def score_pass(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the bits per word and the group of each document, by two n-gram models."""
         return self._scores(batch, self.bits(batch, models_of(side_input)))
 
-    def model_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def model_pass(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the bits per token of each document, by `model`, and its group."""
         return self._scores(batch, self._long(batch, bits_per_token(self.model, batch.texts)))
 
-    def _scores(self, batch: CurationBatch, bits: FloatArray) -> pa.Table:
+    def _scores(self, batch: CurationBatch, bits: FloatArray) -> ArrowTable:
         return arrow_table(row=batch.rows, bits=bits, group=self._groups(batch))
 
-    def _groups(self, batch: CurationBatch) -> pa.Array:
+    def _groups(self, batch: CurationBatch) -> Any:
         return strings([value or "" for value in batch.note(self.by)])
 
     def bits(self, batch: CurationBatch, models: Sequence[NgramModel]) -> FloatArray:
@@ -196,7 +191,7 @@ class Settings(CorpusStep):
     def _long(self, batch: CurationBatch, bits: FloatArray) -> FloatArray:
         return np.where(batch.lengths >= self.least_characters, bits, np.nan)
 
-    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> ArrowTable:
         """Return for each document its bits, its deviation and the limits of the perplexity.
 
         Raises:
@@ -231,7 +226,7 @@ class Settings(CorpusStep):
         long = np.concatenate([batch.lengths >= self.least_characters for batch in batches])
         return models, np.where(long, bits, np.nan)
 
-    def _of_corpus(self, corpus: CorpusHandle) -> pa.Table:
+    def _of_corpus(self, corpus: CorpusHandle) -> ArrowTable:
         """Return the scores of the documents by models of the corpus. The models are trained twice,
         the second time without documents of a very high perplexity."""
         sizes = corpus.map("size", self.size_pass).read()
@@ -260,7 +255,7 @@ class Settings(CorpusStep):
         ]
         return corpus.map("score", self.score_pass, table_of(train_all(counts))).read()
 
-    def _unscored(self, sizes: pa.Table) -> pa.Table:
+    def _unscored(self, sizes: ArrowTable) -> ArrowTable:
         """Return scores of NaN for the documents in `sizes`."""
         if self._set("low") or self._set("high"):
             raise _too_little()
@@ -325,8 +320,7 @@ class Settings(CorpusStep):
     def _spread(self) -> float:
         return SPREAD if self.spread is None else self.spread
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
-        assert gathered is not None
+    def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
         indices = np.argsort(batch.indices_in(gathered))
         # Rounded: the last bits of a power depend on how many are computed at once.
         values = np.exp2(gathered.column("bits").to_numpy()[indices]).round(3)

@@ -104,40 +104,13 @@ def characters_of(texts: Sequence[str]) -> Characters:
 
 def classes_of(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
     """Return the class bits of each code point."""
-    return look_up(points, _tables()[0])
+    return np.take(_tables()[0], points, mode="clip")  # faster than indexing
 
 
 def case_fold(points: NDArray[np.uint32]) -> UintArray:
     """Map each code point to a number that is equal for both cases of a letter, and for both
     apostrophes."""
-    above = np.flatnonzero(points > 0xFF)
-    if 2 * len(above) > len(points):
-        return _tables()[1][points]
-    low = points.astype(np.uint8).tobytes().translate(_first_folded())
-    folded = np.frombuffer(low, np.uint8).astype(np.uint64)
-    folded += np.uint64(1)
-    folded[above] = _tables()[1][points[above]]
-    return folded
-
-
-def look_up(points: NDArray[np.uint32], table: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return `table[points]`, ten times as fast if most code points are below 256."""
-    above = np.flatnonzero(points > 0xFF)
-    if 2 * len(above) > len(points):
-        return table[points]
-    low = points.astype(np.uint8).tobytes().translate(table[:256].tobytes())
-    if not above.size:
-        return np.frombuffer(low, np.uint8)
-    values = np.frombuffer(bytearray(low), np.uint8)
-    values[above] = table[points[above]]
-    return values
-
-
-def running_counts(flags: BoolArray) -> NDArray[np.int32]:
-    """Return (N + 1,) the number of true flags before each position, in 32 bits for speed."""
-    counts = np.zeros(len(flags) + 1, np.int32)
-    np.cumsum(flags, dtype=np.int32, out=counts[1:])
-    return counts
+    return np.take(_tables()[1], points, mode="clip")
 
 
 @functools.cache
@@ -166,16 +139,7 @@ def _tables() -> tuple[NDArray[np.uint8], UintArray]:
     return bits, folded
 
 
-@functools.cache
-def _first_folded() -> bytes:
-    """Return the number for `case_fold`, less 1, of the first 256 code points."""
-    return (_tables()[1][:256] - np.uint64(1)).astype(np.uint8).tobytes()
-
-
 # ------------------------------------------------------------------------------ words
-MARKS_SKIPPED = 4  # marks after a letter that are skipped one by one
-
-
 @dataclass(frozen=True)
 class Words:
     """W words of B texts.
@@ -268,12 +232,7 @@ def _edges_by_letter(
     opening[1:] &= ~inside[:-1]
     # A new word begins after such a letter and its marks; the last character is a line end.
     letters = np.flatnonzero(single)
-    after = letters + 1
-    for _ in range(MARKS_SKIPPED):
-        after += marks[after]
-    if marks[after].any():
-        unmarked = np.flatnonzero(~marks)
-        after = unmarked[np.searchsorted(unmarked, after)]
+    after = np.flatnonzero(~marks)[starts_of(~marks)[letters + 1]]
     opening[letters] = True
     opening[after] = inside[after]
     closing = inside.copy()
@@ -352,30 +311,11 @@ def lines_of(characters: Characters) -> Lines:
     # The index in the batch of the first line of each text.
     firsts = np.searchsorted(begins, offsets[:-1])
     numbers = np.arange(len(begins)) - (firsts[texts] if len(begins) else 0)
-    begins, ends = _strip(characters, begins, ends)
-    nonblank = ends > begins
-    begins, ends = begins[nonblank], ends[nonblank]
+    visible = np.flatnonzero((characters.classes & SPACE) == 0)
+    first_visible, stop = np.searchsorted(visible, begins), np.searchsorted(visible, ends)
+    nonblank = stop > first_visible
+    begins, ends = visible[first_visible[nonblank]], visible[stop[nonblank] - 1] + 1
     return Lines(characters, begins, ends, np.searchsorted(begins, offsets), numbers[nonblank])
-
-
-def _strip(characters: Characters, begins: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
-    """Move `begins` and `ends` past outer white space; a blank line becomes empty."""
-    classes = characters.classes
-    padded = (classes[begins] & SPACE) != 0
-    padded |= (classes[ends - 1] & SPACE) != 0
-    # Few lines have outer white space: search the next visible characters for these alone.
-    candidates = np.flatnonzero(padded | (begins == ends))
-    if not candidates.size:
-        return begins, ends
-    begins, ends = begins.copy(), ends.copy()
-    visible = np.flatnonzero((classes & SPACE) == 0)
-    begin = np.searchsorted(visible, begins[candidates])
-    end = np.searchsorted(visible, ends[candidates])
-    nonblank = end > begin
-    ends[candidates[~nonblank]] = begins[candidates[~nonblank]]
-    begin, end, candidates = begin[nonblank], end[nonblank], candidates[nonblank]
-    begins[candidates], ends[candidates] = visible[begin], visible[end - 1] + 1
-    return begins, ends
 
 
 def find_repeats(hashes: UintArray, texts: IntArray) -> BoolArray:

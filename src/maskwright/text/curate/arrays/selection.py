@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,15 @@ from numpy.typing import NDArray
 from maskwright.base import randomness
 from maskwright.base.errors import ConfigError, DataError
 from maskwright.text.curate.arrays.hashes import is_first
-from maskwright.text.curate.step import DOCUMENT, CorpusStep, CurationBatch, Tables, strings
+from maskwright.text.curate.step import (
+    DOCUMENT,
+    ArrowTable,
+    CorpusStep,
+    CurationBatch,
+    Tables,
+    strings,
+)
 from maskwright.text.store import BoolArray, FloatArray, IntArray, UintArray
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # The columns of the order in which documents are kept, the primary one first.
 ORDER = ("priority", "quality", "length", "content_1", "content_2", "notes", "name")
@@ -126,7 +130,7 @@ def count_visible(text: str) -> int:
     return len(text) - blanks - wide
 
 
-def in_order(table: pa.Table, groups: IntArray | None = None) -> IntArray:
+def in_order(table: ArrowTable, groups: IntArray | None = None) -> IntArray:
     """Return (R,) the indices of rows sorted by `ORDER`, the one to keep first, within groups.
 
     Args:
@@ -142,7 +146,7 @@ def in_order(table: pa.Table, groups: IntArray | None = None) -> IntArray:
     return np.lexsort(keys[::-1])
 
 
-def rows_to_keep(table: pa.Table, groups: IntArray) -> IntArray:
+def rows_to_keep(table: ArrowTable, groups: IntArray) -> IntArray:
     """Return (R,) for each row of a table with the columns `ORDER` the row that its group keeps."""
     rows = in_order(table, groups)
     firsts = is_first(groups[rows])
@@ -151,7 +155,7 @@ def rows_to_keep(table: pa.Table, groups: IntArray) -> IntArray:
     return kept_rows
 
 
-def ids_of(tables: Tables, documents: IntArray) -> pa.Array:
+def ids_of(tables: Tables, documents: IntArray) -> ArrowTable:
     """Return (D,) the ids of documents, from the column `id` of the tables of a pass."""
     if not len(documents):
         return strings([])
@@ -180,7 +184,7 @@ def draw_columns(batch: CurationBatch, step: int, seed: int) -> dict[str, NDArra
     }
 
 
-def drawn_order(table: pa.Table) -> IntArray:
+def drawn_order(table: ArrowTable) -> IntArray:
     """Return (D,) the documents of a table of `draw_columns`, in their random order."""
     return np.lexsort((table.column("place").to_numpy(), table.column("draw").to_numpy()))
 

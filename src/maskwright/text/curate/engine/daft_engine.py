@@ -141,7 +141,6 @@ class DaftEngine:
         """Run the tasks whose output folder `task["out"]` does not exist. Return all folders.
 
         Args:
-            name: the name of this phase of the work.
             function: a module-level function, or a partial of one, as it is pickled.
             size: bytes of text in all tasks together.
 

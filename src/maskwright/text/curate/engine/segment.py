@@ -33,7 +33,6 @@ from maskwright.base.storage.files import file_state
 from maskwright.text.curate.engine.corpus import PASS_FILE, read_side_input, rows_about
 from maskwright.text.curate.engine.shards import (
     MOST_SOURCES,
-    RemainingRows,
     compressed,
     own_id,
     read_batches,
@@ -92,7 +91,6 @@ def run_segment(
     """Apply steps to the file `shard`, and write the folder `out`.
 
     Args:
-        steps: the steps in order.
         private: the private ones of these and later steps.
         side_input: the path of the side input of the first step, or "".
         ahead: {"step", "out"} of the next step, whose first pass is run over the remaining
@@ -145,7 +143,7 @@ def _write(
     """Apply the steps and write the files of the segment; arguments as in `run_segment`."""
     gathered = read_side_input(side_input)
     keeps_texts = not any(step.CHANGES_TEXT for step in steps.values())
-    remaining: list[RemainingRows] = []
+    remaining = []
     notes: set[str] = set()
     record = Record(
         list(steps),
@@ -164,7 +162,7 @@ def _write(
                 break
         if len(flow.batch):
             if keeps_texts:
-                remaining.append(RemainingRows(flow.batch.rows, flow.batch.notes))
+                remaining.append((flow.batch.rows, flow.batch.notes))
             else:
                 tables.append(flow.batch.to_arrow())
             ahead.see(flow.batch)

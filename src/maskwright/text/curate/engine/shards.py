@@ -104,36 +104,27 @@ def base_of(path: Path) -> Path:
     return path if base is None else Path(os.path.normpath(path.parent / os.fsdecode(base)))
 
 
-@dataclass(frozen=True)
-class RemainingRows:
-    """The remaining documents of a batch: (B,) their row numbers, and (B,) values of each note."""
-
-    rows: IntArray
-    notes: Mapping[str, Sequence[str | None]]
-
-
 def write_left(
     stage: Staging,
     name: str,
     folder: Path,
     shard: Path,
-    remaining: Sequence[RemainingRows],
-    notes: set[str],
+    remaining: Sequence[tuple[IntArray, Mapping[str, Sequence[str | None]]]],
+    new_notes: set[str],
 ) -> None:
     """Write the row numbers of the remaining documents of a shard, and their new notes.
 
     Args:
         folder: the final folder of the file, to which `BASE` is relative.
-        remaining: the remaining documents of each batch, in order.
-        notes: the names of the new notes.
+        remaining: the row numbers and the notes of the remaining documents of each batch.
     """
     import pyarrow as pa
 
     tables = []
     if remaining:
-        columns = {ROW: pa.array(np.concatenate([batch.rows for batch in remaining]), pa.int64())}
-        for note in sorted({*notes, *_added_notes(shard)}):
-            parts_of_note = (b.notes.get(note) or [None] * len(b.rows) for b in remaining)
+        columns = {ROW: pa.array(np.concatenate([rows for rows, _ in remaining]), pa.int64())}
+        for note in sorted({*new_notes, *_added_notes(shard)}):
+            parts_of_note = (notes.get(note) or [None] * len(rows) for rows, notes in remaining)
             values = list(itertools.chain.from_iterable(parts_of_note))
             columns[NOTE + note] = pa.array(values, pa.large_string())
         base = os.fsencode(os.path.relpath(base_of(shard), folder))

@@ -7,7 +7,7 @@ pretraining, which repeats documents without copies on disk.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,21 +22,16 @@ from maskwright.text.curate.arrays.selection import (
 )
 from maskwright.text.curate.step import (
     DOCUMENT,
+    ArrowTable,
     CorpusHandle,
     CorpusStep,
     CurationBatch,
     Outcome,
     Removal,
     arrow_table,
-    check_shares,
-    refuse_both,
     strings,
-    without_effect,
 )
 from maskwright.text.store import FloatArray, IntArray
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "brings domains to wanted shares: weights, a temperature, or caps"
 NONE = "(none)"  # the domain of documents without a value in the column
@@ -72,7 +67,7 @@ class Settings(CorpusStep):
                 wanted="one of weights and temperature, or caps",
                 do="set temperature = 0.7, or leave the step out",
             )
-        refuse_both(self, "weights", "temperature")
+        self.refuse_both("weights", "temperature")
         if any(not 0 <= w < np.inf for w in self.weights.values()) or (
             self.weights and not any(self.weights.values())
         ):
@@ -88,12 +83,12 @@ class Settings(CorpusStep):
         for name, most in [("cap", self.cap), *((f"caps.{n}", c) for n, c in self.caps.items())]:
             if most is not None:
                 require(name, most, 0)
-        check_shares(self, "keep", positive=True)
+        self.check_shares("keep", positive=True)
         if self.keep is not None and not self.weights and self.temperature is None:
-            raise without_effect(self, "keep", "without weights or a temperature")
+            raise self.without_effect("keep", "without weights or a temperature")
         check_seed(self.seed)
 
-    def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def count(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the domain and words of each document, and its place in a random order."""
         import pyarrow as pa
 
@@ -105,7 +100,7 @@ class Settings(CorpusStep):
             columns=pa.array(names, pa.list_(pa.string())),
         )
 
-    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> ArrowTable:
         """Return the documents to remove, each with the limit of its domain (`wanted`).
 
         Raises:
@@ -208,8 +203,7 @@ class Settings(CorpusStep):
             )
         )
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
-        assert gathered is not None
+    def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
         domains, removals = batch.note(self.column), []
         indices, limits = batch.indices_in(gathered).tolist(), gathered.column("wanted").to_pylist()
         for index, limit in sorted(zip(indices, limits, strict=True)):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from maskwright.text.curate.arrays.hashes import (
     is_first,
     mix,
     ranges,
+    starts_of,
     true_runs,
 )
 from maskwright.text.curate.arrays.segmentation import (
@@ -39,10 +40,10 @@ from maskwright.text.curate.arrays.segmentation import (
     Lines,
     case_fold,
     classes_of,
-    running_counts,
 )
 from maskwright.text.curate.arrays.spans import line_changes, remove_lines
 from maskwright.text.curate.step import (
+    ArrowTable,
     Change,
     CorpusHandle,
     CorpusStep,
@@ -51,14 +52,9 @@ from maskwright.text.curate.step import (
     Pass,
     RuleMeasure,
     arrow_table,
-    check_counts,
-    check_shares,
     shares,
 )
 from maskwright.text.store import BoolArray, FloatArray, IntArray, UintArray
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "cuts menus, notices and footers: lines that begin or end many different documents"
 # Those of C4, and what stands under texts in the same way.
@@ -107,15 +103,14 @@ class Settings(CorpusStep):
     (`boilerplate_left`)."""
 
     def check(self) -> None:
-        check_shares(self, "min_share", "edge", "lone_share", "different", "min_left")
-        check_counts(
-            self, "min_documents", "company", "max_line_length", "template_words", "inside_words"
-        )
+        self.check_shares("min_share", "edge", "lone_share", "different", "min_left")
+        self.check_counts("min_documents", "company", "max_line_length")
+        self.check_counts("template_words", "inside_words")
 
     def first_pass(self) -> tuple[str, Pass]:
         return "lines", self.count_lines
 
-    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> ArrowTable:
         """Return the boilerplate lines: document, and key of the line (`line`)."""
         tables = corpus.map("lines", self.count_lines)
         counted = tables.totals(["line"], ["documents"], self.min_documents)
@@ -134,7 +129,7 @@ class Settings(CorpusStep):
             keys = self._boilerplate(occurrences, document_count)
         return tables.among("line", keys)
 
-    def count_lines(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def count_lines(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the keys of the distinct lines and templates of each document, with a count
         of 1, and the number of documents of the batch under the key `EVERY`."""
         line_keys, template_hashes, owner = self._keys(batch.lines)
@@ -152,7 +147,7 @@ class Settings(CorpusStep):
             documents=counts,
         )
 
-    def count_places(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
+    def count_places(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: count, for each line in `side_input`, the documents (`documents`) and those with
         the line at an edge (`edge`), by `bucket`, a hash of the rest of the document, which is
         mostly equal for copies; and the documents for each companion at an edge (`other`)."""
@@ -192,7 +187,7 @@ class Settings(CorpusStep):
             edge=np.bincount(groups, edges, minlength=size).astype(np.int64),
         )
 
-    def _boilerplate(self, occurrences: pa.Table, document_count: int) -> IntArray:
+    def _boilerplate(self, occurrences: ArrowTable, document_count: int) -> IntArray:
         """Return the keys of boilerplate lines, given the totals of `count_places`."""
         line, companion, _, documents_here, edge_here = (
             occurrences.column(name).to_numpy()
@@ -218,11 +213,9 @@ class Settings(CorpusStep):
             & ((company >= self.company * documents) | (documents >= lone))
         ]
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
-        keys, chosen = np.zeros(0, np.int64), np.zeros(len(batch), np.bool_)
-        if gathered is not None and gathered.num_rows:
-            keys = gathered.column("line").to_numpy()
-            chosen[batch.indices_in(gathered)] = True
+    def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
+        keys, chosen = gathered.column("line").to_numpy(), np.zeros(len(batch), np.bool_)
+        chosen[batch.indices_in(gathered)] = True
         chosen[self._phrase_lines(batch.texts)[0]] = True
         indices = np.flatnonzero(chosen)
         texts, changes, remaining_shares = self._cut(batch.take(chosen), keys)
@@ -366,7 +359,7 @@ class FoldedCharacters:
         digit = (classes & DIGIT) != 0
         keep = covered & ((classes & SPACE) == 0)
         keep[1:] &= ~(digit[1:] & digit[:-1])
-        self._place = running_counts(keep)
+        self._place = starts_of(keep)
         self._hashes = SpanHashes(characters.points[keep], _numbers)
 
     def hashes(self, begins: IntArray, ends: IntArray) -> UintArray:
@@ -401,7 +394,7 @@ def at_edge(lines: Lines, chosen: BoolArray) -> BoolArray:
 
 def _unbroken(passed: BoolArray, starts: IntArray, texts: IntArray, forwards: bool) -> BoolArray:
     """Return (L,) whether `passed` is true for all lines of the text up to (or from) this one."""
-    running = running_counts(~passed)
+    running = starts_of(~passed)
     if forwards:
         return running[1:] == running[starts[texts]]
     return running[:-1] == running[starts[texts + 1]]

@@ -32,9 +32,6 @@ from maskwright.text.curate.step import (
     Removal,
     RuleMeasure,
     Step,
-    check_counts,
-    in_languages,
-    require_kept_language,
     where_applies,
 )
 from maskwright.text.store import BoolArray
@@ -83,11 +80,11 @@ class Settings(Step):
     untouched, those without the note are judged. Empty: all languages."""
 
     def check(self) -> None:
-        check_counts(self, "min_words_per_line", "max_word_length", "min_num_sentences")
+        self.check_counts("min_words_per_line", "max_word_length", "min_num_sentences")
         self.open()
 
     def check_beside(self, name: str, steps: Mapping[str, Step]) -> None:
-        require_kept_language(self.languages, steps)
+        self.require_kept(self.languages, steps)
 
     def files(self) -> Sequence[Path]:
         return [Path(self.bad_words)] if self.bad_words else []
@@ -115,7 +112,7 @@ class Settings(Step):
         opened: Mapping[str, Phrases],
         gathered: Any = None,
     ) -> Outcome:
-        applies = in_languages(batch, self.languages)
+        applies = batch.in_languages(self.languages)
         lines = batch.lines
         judged = applies[lines.texts]
         cut = np.zeros(len(judged), np.bool_)

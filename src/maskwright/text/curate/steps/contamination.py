@@ -15,7 +15,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from maskwright.text.curate.arrays.segmentation import characters_of, words_of
 from maskwright.text.curate.arrays.spans import Spans, character_ranges, cut_spans, merge_spans
 from maskwright.text.curate.step import (
     DOCUMENT,
+    ArrowTable,
     Change,
     CorpusHandle,
     CorpusStep,
@@ -37,15 +38,11 @@ from maskwright.text.curate.step import (
     Outcome,
     Removal,
     arrow_table,
-    require_one,
 )
 from maskwright.text.store import BoolArray, IntArray, UintArray
 from maskwright.text.tables.files import separate_class_names
 from maskwright.text.tables.formats import text_files
 from maskwright.text.tables.read import read_rows
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "remove documents with texts of evaluation files, or cut these texts out"
 RULE = "contaminated"
@@ -71,7 +68,7 @@ class Settings(CorpusStep):
     """Whether the document is removed, or the shared words are cut out of it."""
 
     def check(self) -> None:
-        require_one(self, "evaluation", example='evaluation = ["test.jsonl"]')
+        self.require_one("evaluation", example='evaluation = ["test.jsonl"]')
         require("overlap", self.overlap, 2)
         require("shortest", self.shortest, 1)
         try:
@@ -93,13 +90,13 @@ class Settings(CorpusStep):
         return opened_index(self)
 
     # -------------------------------------------------------------------------- passes
-    def hits(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def hits(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the sets of evaluation texts that each document shares words with."""
         spans, sets = opened_index(self).matches(batch)
         pairs = np.unique(np.stack([spans.texts, sets], axis=1), axis=0)
         return arrow_table(row=batch.rows[pairs[:, 0]], set=pairs[:, 1].copy())
 
-    def gather(self, corpus: CorpusHandle, opened: Index) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Index) -> ArrowTable:
         """Return contaminated documents, each with its first evaluation text and their number."""
         pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])
         documents, sets = (pairs.column(name).to_numpy() for name in (DOCUMENT, "set"))
@@ -114,10 +111,8 @@ class Settings(CorpusStep):
         sizes = opened.sets.union_sizes(combinations)[: len(begins)]
         return arrow_table(document=documents[begins], text=least, texts=np.array(sizes, np.int64))
 
-    def apply(
-        self, batch: CurationBatch, opened: Index, gathered: pa.Table | None = None
-    ) -> Outcome:
-        if gathered is None or not gathered.num_rows:
+    def apply(self, batch: CurationBatch, opened: Index, gathered: ArrowTable = None) -> Outcome:
+        if not gathered.num_rows:
             return Outcome()
         indices = batch.indices_in(gathered)
         order = np.argsort(indices)

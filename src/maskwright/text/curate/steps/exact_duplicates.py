@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from maskwright.text.curate.arrays.selection import (
 )
 from maskwright.text.curate.step import (
     DOCUMENT,
+    ArrowTable,
     CorpusHandle,
     CurationBatch,
     Outcome,
@@ -31,9 +32,6 @@ from maskwright.text.curate.step import (
     arrow_table,
     strings,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "remove all but one of the documents with the same text"
 RULE = "exact-duplicate"
@@ -65,7 +63,7 @@ class Settings(OrderedStep):
             text = PUNCTUATION.sub(" ", text)
         return encode(" ".join(text.split()) if self.ignore_spaces else text)
 
-    def hashes(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def hashes(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the hash, the columns of the order and the id of each document."""
         keys = digests(map(self.compared, batch.texts), 2)
         columns = dict(zip(KEYS, keys.T, strict=True))
@@ -74,7 +72,7 @@ class Settings(OrderedStep):
     def first_pass(self) -> tuple[str, Pass]:
         return "hashes", self.hashes
 
-    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> ArrowTable:
         """Return the documents to remove, each with the id of the one that is kept (`kept`)."""
         tables = corpus.map("hashes", self.hashes)
         repeated = tables.repeated(KEYS, [DOCUMENT, *ORDER])
@@ -85,9 +83,7 @@ class Settings(OrderedStep):
         kept_ids = ids_of(tables, documents[kept_rows[is_copy]])
         return arrow_table(document=documents[is_copy], kept=kept_ids)
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
-        if gathered is None or not gathered.num_rows:
-            return Outcome()
+    def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
         indices = batch.indices_in(gathered).tolist()
         kept_ids = gathered.column("kept").to_pylist()
         allowed = "one document of this text"

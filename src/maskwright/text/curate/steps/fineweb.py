@@ -15,13 +15,9 @@ from maskwright.text.curate.arrays.segmentation import LINE_END, TERMINALS, find
 from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
-    RuleMeasure,
     Step,
-    check_counts,
-    check_shares,
-    in_languages,
+    measures_of,
     shares,
-    where_applies,
 )
 
 SUMMARY = "FineWeb's rules: lines without punctuation, short lines, repeated lines, lists"
@@ -44,11 +40,11 @@ class Settings(Step):
     """Languages that the rules are for, by the note `language`; empty: all."""
 
     def check(self) -> None:
-        check_shares(self, "line_punct_thr", "short_line_thr", "char_duplicates_ratio")
-        check_counts(self, "short_line_length", "new_line_ratio")
+        self.check_shares("line_punct_thr", "short_line_thr", "char_duplicates_ratio")
+        self.check_counts("short_line_length", "new_line_ratio")
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
-        applies = in_languages(batch, self.languages)
+        applies = batch.in_languages(self.languages)
         lines, characters = batch.lines, batch.characters
         short = lines.total(lines.lengths <= self.short_line_length)
         repeated_chars = find_repeats(lines.hashes, lines.texts) * lines.lengths
@@ -62,9 +58,4 @@ class Settings(Step):
             ("char_dup_ratio", duplicated, None, self.char_duplicates_ratio),
             ("list_ratio", line_ends, None, self.new_line_ratio),
         ]
-        return Outcome(
-            measures=[
-                RuleMeasure(rule, where_applies(values, applies), low, high)
-                for rule, values, low, high in rules
-            ]
-        )
+        return Outcome(measures=measures_of(rules, applies))

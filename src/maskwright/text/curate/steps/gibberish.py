@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.text.curate.arrays.hashes import ranges, starts_of
+from maskwright.text.curate.arrays.hashes import starts_of
 from maskwright.text.curate.arrays.segmentation import (
     ALPHABETIC,
     DIGIT,
@@ -20,15 +20,12 @@ from maskwright.text.curate.arrays.segmentation import (
     SPACE,
     SYMBOL,
     UPPER,
-    look_up,
 )
 from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
     RuleMeasure,
     Step,
-    check_counts,
-    check_shares,
     shares,
 )
 from maskwright.text.store import BoolArray, IntArray
@@ -67,8 +64,8 @@ class Settings(Step):
 
     def check(self) -> None:
         names = ("max_symbols", "max_mixed_words", "max_consonants", "max_hexadecimal", "max_run")
-        check_shares(self, *names, "max_long_words")
-        check_counts(self, "min_characters", "min_words")
+        self.check_shares(*names, "max_long_words")
+        self.check_counts("min_characters", "min_words")
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
         characters, points = batch.characters, batch.characters.points
@@ -120,16 +117,14 @@ class Settings(Step):
         breaks[:-1] = digit[:-1] & letter[1:]
         if len(points) > 2:
             breaks[:-2] |= lower[:-2] & ((classes[1:-1] & UPPER) != 0) & ~lower[2:]
-        mixed = _has_flag(breaks, begins, ends - 1)
+        mixed = _count_flags(breaks, begins, ends - 1) > 0
 
-        marks = look_up(points, _marks())
+        marks = np.take(_marks(), points, mode="clip")
         consonants = (marks & CONSONANT) != 0
-        if len(consonants) >= CONSONANTS:
-            for _ in range(CONSONANTS - 1):
-                consonants = consonants[:-1] & consonants[1:]
-        else:
-            consonants = consonants[:0]
-        clusters = _has_flag(consonants, begins, ends)
+        for _ in range(CONSONANTS - 1):
+            consonants[:-1] &= consonants[1:]
+            consonants[-1:] = False
+        clusters = _count_flags(consonants, begins, ends) > 0
 
         # The first and last characters exclude most words.
         hexadecimal = np.zeros(len(begins), np.bool_)
@@ -162,19 +157,7 @@ def _marks() -> NDArray[np.uint8]:
     return table
 
 
-def _has_flag(flags: BoolArray, begins: IntArray, ends: IntArray) -> BoolArray:
-    """Return whether each section has a true flag; sections are ordered and do not overlap."""
-    is_hit = np.zeros(len(begins), np.bool_)
-    positions = np.flatnonzero(flags)
-    sections = np.searchsorted(begins, positions, "right") - 1
-    is_hit[sections[(sections >= 0) & (positions < ends[sections])]] = True
-    return is_hit
-
-
-def _count_flags(flags: BoolArray, begins: IntArray, ends: IntArray) -> NDArray[np.int32]:
-    """Return the number of true flags of each section; no section is empty."""
-    if not begins.size:
-        return np.zeros(0, np.int32)
-    sizes = ends - begins
-    positions = ranges(begins, sizes)
-    return np.add.reduceat(flags[positions], starts_of(sizes)[:-1], dtype=np.int32)
+def _count_flags(flags: BoolArray, begins: IntArray, ends: IntArray) -> IntArray:
+    """Return the number of true flags of each section."""
+    running = starts_of(flags)
+    return running[ends] - running[begins]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import ConfigError, UsageError
-from maskwright.text.curate.arrays.hashes import HashTable, ranges, starts_of
+from maskwright.text.curate.arrays.hashes import HashTable, starts_of
 from maskwright.text.curate.arrays.segmentation import ALPHABETIC, MARK, characters_of, words_of
 from maskwright.text.curate.step import (
     LANGUAGE,
@@ -26,13 +26,8 @@ from maskwright.text.curate.step import (
     Outcome,
     RuleMeasure,
     Step,
-    check_counts,
-    check_range,
-    check_shares,
-    in_languages,
-    require_kept_language,
+    measures_of,
     shares,
-    where_applies,
 )
 from maskwright.text.store import BoolArray, FloatArray, IntArray
 
@@ -78,12 +73,12 @@ class Settings(Step):
     languages are judged too."""
 
     def check(self) -> None:
-        check_counts(self, "min_doc_words", "min_avg_word_length", "max_symbol_word_ratio")
-        check_counts(self, "min_stop_words")
-        check_range(self, "min_doc_words", "max_doc_words")
-        check_range(self, "min_avg_word_length", "max_avg_word_length")
-        check_shares(self, "max_bullet_lines_ratio", "max_ellipsis_lines_ratio")
-        check_shares(self, "min_alpha_words_ratio")
+        self.check_counts("min_doc_words", "min_avg_word_length", "max_symbol_word_ratio")
+        self.check_counts("min_stop_words")
+        self.check_range("min_doc_words", "max_doc_words")
+        self.check_range("min_avg_word_length", "max_avg_word_length")
+        self.check_shares("max_bullet_lines_ratio", "max_ellipsis_lines_ratio")
+        self.check_shares("min_alpha_words_ratio")
         for language, words in self._lists().items():
             if len(words) < self.min_stop_words:
                 raise ConfigError(
@@ -94,9 +89,7 @@ class Settings(Step):
                 )
 
     def check_beside(self, name: str, steps: Mapping[str, Step]) -> None:
-        require_kept_language(
-            tuple({*self.languages, *self._lists()}) if self.languages else (), steps
-        )
+        self.require_kept({*self.languages, *self._lists()} if self.languages else (), steps)
 
     def files(self) -> Sequence[Path]:
         return [Path(self.stop_words)] if self.stop_words else []
@@ -114,8 +107,7 @@ class Settings(Step):
         opened: Mapping[str, HashTable],
         gathered: Any = None,
     ) -> Outcome:
-        languages = {*self.languages, *opened} if self.languages else ()
-        applies = in_languages(batch, tuple(languages))
+        applies = batch.in_languages({*self.languages, *opened} if self.languages else ())
         characters, lines, words = batch.characters, batch.lines, batch.words
         counts = words.counts
         signs = np.bincount(words.texts, words.ends - words.begins, minlength=len(batch))
@@ -149,13 +141,9 @@ class Settings(Step):
             ("gopher_too_many_end_ellipsis", ending_lines, None, self.max_ellipsis_lines_ratio),
             ("gopher_below_alpha_threshold", alphabetic_share, self.min_alpha_words_ratio, None),
         ]
-        measures = [
-            RuleMeasure(rule, where_applies(values, applies), low, high)
-            for rule, values, low, high in rules
-        ]
         stop_words = self._stop_words(batch, opened)
         stop_word_rule = RuleMeasure("gopher_enough_stop_words", stop_words, self.min_stop_words)
-        return Outcome(measures=[*measures, stop_word_rule])
+        return Outcome(measures=[*measures_of(rules, applies), stop_word_rule])
 
     def _stop_words(self, batch: CurationBatch, opened: Mapping[str, HashTable]) -> FloatArray:
         """Return (B,) the distinct stop words of the document's language; NaN without a list."""
@@ -215,15 +203,9 @@ def _ends_of_dots(points: NDArray[np.uint32]) -> BoolArray:
 def _tokens(batch: CurationBatch) -> tuple[IntArray, IntArray]:
     """Return (B,) the number of tokens between white space, and (B,) of those with a letter."""
     characters = batch.characters
-    letter = (characters.classes & ALPHABETIC) != 0
     begins, ends = characters.tokens()
-    has_letter = letter[begins]
-    # Most tokens begin with a letter; all characters of the others are searched.
-    undecided = np.flatnonzero(~has_letter)
-    if undecided.size:
-        sizes = ends[undecided] - begins[undecided]
-        positions = ranges(begins[undecided], sizes)
-        has_letter[undecided] = np.logical_or.reduceat(letter[positions], starts_of(sizes)[:-1])
+    running = starts_of((characters.classes & ALPHABETIC) != 0)
+    has_letter = running[ends] > running[begins]
     starts = np.searchsorted(begins, characters.offsets)
     counts = starts_of(has_letter)
     return np.diff(starts), np.diff(counts[starts])

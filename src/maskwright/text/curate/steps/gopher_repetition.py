@@ -26,8 +26,6 @@ from maskwright.text.curate.step import (
     Outcome,
     RuleMeasure,
     Step,
-    check_counts,
-    check_shares,
     shares,
     where_applies,
 )
@@ -75,8 +73,8 @@ class Settings(Step):
     their number: one equal pair among three is chance."""
 
     def check(self) -> None:
-        check_shares(self, *(name for name in vars(self) if not name.endswith(("words", "lines"))))
-        check_counts(self, "top_min_words", "min_lines")
+        self.check_shares(*(name for name in vars(self) if not name.endswith(("words", "lines"))))
+        self.check_counts("top_min_words", "min_lines")
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
         measures = self._lines(batch)

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from maskwright.text.curate.step import Change, CurationBatch, Outcome, Step, check_counts
+from maskwright.text.curate.step import Change, CurationBatch, Outcome, Step
 
 SUMMARY = "markup left in text becomes plain text: tags, scripts, comments, character references"
 # Elements that are removed with their content.
@@ -97,7 +97,7 @@ class Settings(Step):
     """Whether character references (`&nbsp;`) become characters."""
 
     def check(self) -> None:
-        check_counts(self, "min_tags")
+        self.check_counts("min_tags")
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
         texts, changes = list(batch.texts), []

@@ -27,10 +27,8 @@ from maskwright.text.curate.step import (
     Removal,
     RuleMeasure,
     Step,
-    check_shares,
-    without_effect,
 )
-from maskwright.text.store import FloatArray, IntArray
+from maskwright.text.store import FloatArray
 
 SUMMARY = "notes the language of each document, and keeps those in the languages you name"
 UNDECIDED, NO_LANGUAGE = "und", "zxx"  # ISO 639-2
@@ -98,8 +96,8 @@ class Settings(Step):
             ("keep_undecided", not self.keep_undecided),
         ):
             if is_used and not self.keep:
-                raise without_effect(self, name, "where all languages are kept (keep = [])")
-        check_shares(self, "least", "most_other")
+                raise self.without_effect(name, "where all languages are kept (keep = [])")
+        self.check_shares("least", "most_other")
         config.require("passages", self.passages, 1)
 
     @property
@@ -191,7 +189,7 @@ class NaiveBayes:
         passage_of = np.repeat(np.arange(len(passages)), gram_counts)
         # By n-gram, so that the large table of weights is read once, in order.
         bits = len(passages).bit_length()
-        pairs = _by_gram(completed[gram_ends], passage_of, bits)
+        pairs = np.sort(completed[gram_ends].astype(np.int64) << bits | passage_of)
         begins = np.flatnonzero(is_first(pairs))
         frequencies = np.diff(np.append(begins, len(pairs))).astype(np.float32)
         pairs = pairs[begins]
@@ -218,26 +216,6 @@ class NaiveBayes:
                 np.take(self.features, moves, out=completed[step - self.depth], mode="clip")
             np.take(self.rows, moves, out=rows, mode="clip")
         return completed.T.ravel()[: len(data)]
-
-
-def _by_gram(
-    grams: NDArray[np.int32], owners: IntArray, bits: int
-) -> NDArray[np.unsignedinteger[Any]]:
-    """Return the numbers `gram << bits | owner` in ascending order.
-
-    Args:
-        owners: ascending, below 2**bits.
-    """
-    most = int(grams.max(initial=0))
-    if most << bits >= 1 << 32:
-        return np.sort(grams.astype(np.uint64) << np.uint64(bits) | owners.astype(np.uint64))
-    pairs = grams.astype(np.uint32) << np.uint32(bits) | owners.astype(np.uint32)
-    # A stable counting sort by 16 bits keeps the order of owners; the bits above are few.
-    pairs = pairs[np.argsort((grams & 0xFFFF).astype(np.uint16), kind="stable")]
-    if most <= 0xFFFF:
-        return pairs
-    high = pairs >> np.uint32(bits + 16)
-    return np.concatenate([pairs[high == high_bits] for high_bits in range((most >> 16) + 1)])
 
 
 @functools.cache

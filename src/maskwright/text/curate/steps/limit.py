@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,17 +17,14 @@ from maskwright.text.curate.arrays.selection import (
 )
 from maskwright.text.curate.step import (
     DOCUMENT,
+    ArrowTable,
     CorpusHandle,
     CorpusStep,
     CurationBatch,
     Outcome,
     Removal,
     arrow_table,
-    require_one,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "keeps at most so many documents or words, drawn by their content"
 
@@ -43,17 +40,17 @@ class Settings(CorpusStep):
     larger one keeps."""
 
     def check(self) -> None:
-        require_one(self, "documents", "words", example="words = 1000000")
+        self.require_one("documents", "words", example="words = 1000000")
         for name in ("documents", "words"):
             if (value := getattr(self, name)) is not None:
                 require(name, value, 1)
         check_seed(self.seed)
 
-    def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def count(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the words of each document, and its place in a random order."""
         return arrow_table(**draw_columns(batch, LIMIT, self.seed))
 
-    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> ArrowTable:
         """Return the documents to remove."""
         table = corpus.map("count", self.count).read()
         words = table.column("words").to_numpy()
@@ -64,8 +61,7 @@ class Settings(CorpusStep):
                 is_kept &= fill_groups(order, sizes, np.zeros_like(order), np.array([most]))
         return arrow_table(document=table.column(DOCUMENT).to_numpy()[~is_kept])
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
-        assert gathered is not None
+    def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
         indices = np.sort(batch.indices_in(gathered)).tolist()
         limits = [("documents", self.documents), ("words", self.words)]
         allowed = " and ".join(f"at most {n:,} {name}" for name, n in limits if n is not None)

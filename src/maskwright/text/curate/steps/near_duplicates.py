@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from maskwright.text.curate.arrays.selection import (
 from maskwright.text.curate.step import (
     DOCUMENT,
     NO_NEAR_COPIES,
+    ArrowTable,
     CorpusHandle,
     CurationBatch,
     Outcome,
@@ -43,13 +44,9 @@ from maskwright.text.curate.step import (
     Removal,
     Tables,
     arrow_table,
-    check_shares,
     strings,
 )
 from maskwright.text.store import FloatArray, IntArray, UintArray
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "remove all but one of documents that are nearly the same (MinHash, true Jaccard)"
 RULE = "near-duplicate"
@@ -78,10 +75,10 @@ class Settings(OrderedStep):
         super().check()
         for name, most in (("shingle", 100), ("bands", 1000), ("rows", 100)):
             require(name, getattr(self, name), 1, most)
-        check_shares(self, "threshold", positive=True)
+        self.check_shares("threshold", positive=True)
 
     # -------------------------------------------------------------------------- passes
-    def signatures(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def signatures(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: the bands, set hash, number of shingles, order and id of documents with words."""
         hashes, starts = shingles_of(batch.words, self.shingle)
         with_words = np.diff(starts) > 0
@@ -99,7 +96,7 @@ class Settings(OrderedStep):
             id=strings(nonempty.ids),
         )
 
-    def sets(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
+    def sets(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the sorted set of shingles of each document in `side_input`."""
         import pyarrow as pa
 
@@ -118,7 +115,7 @@ class Settings(OrderedStep):
     def first_pass(self) -> tuple[str, Pass]:
         return "signatures", self.signatures
 
-    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> ArrowTable:
         """Return the documents to remove, each with the id of the document that is kept (`kept`),
         and the id and similarity of the one that links them (`linked`, `jaccard`)."""
         tables = corpus.map("signatures", self.signatures)
@@ -181,7 +178,7 @@ class Settings(OrderedStep):
 
     def _removals(
         self, tables: Tables, documents: IntArray, pairs: IntArray, similarities: FloatArray
-    ) -> pa.Table:
+    ) -> ArrowTable:
         """Return the table of `gather`, given all links between documents."""
         used = np.unique(pairs)
         rows = np.searchsorted(used, pairs)
@@ -197,9 +194,7 @@ class Settings(OrderedStep):
             jaccard=closest[removed],
         )
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
-        if gathered is None or not gathered.num_rows:
-            return Outcome()
+    def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
         columns = [gathered.column(name).to_pylist() for name in ("kept", "linked", "jaccard")]
         indices = batch.indices_in(gathered).tolist()
         removals = []

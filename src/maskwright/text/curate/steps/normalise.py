@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.catalogue import require_packages
 from maskwright.text.curate.arrays.segmentation import Characters, characters_of
-from maskwright.text.curate.step import Change, CurationBatch, Outcome, Step, check_counts
+from maskwright.text.curate.step import Change, CurationBatch, Outcome, Step
 from maskwright.text.store import BoolArray, IntArray
 
 SUMMARY = "Unicode form, line ends, spaces, control characters, wrong encodings, blank lines"
@@ -108,7 +108,7 @@ class Settings(Step):
 
     def check(self) -> None:
         if self.blank_lines != -1:
-            check_counts(self, "blank_lines")
+            self.check_counts("blank_lines")
         if repairs := [n for n in ("mojibake", "quotes", "references") if getattr(self, n)]:
             off = " ".join(f"--set normalise.{name}=false" for name in repairs)
             require_packages("repairing text", "ftfy", where="normalise", otherwise=f"; or {off}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,6 @@ from maskwright.text.curate.step import (
     Outcome,
     RuleMeasure,
     Step,
-    check_counts,
-    require_one,
-    without_effect,
 )
 
 SUMMARY = (
@@ -50,7 +48,7 @@ class Settings(Step):
     value, or `@domain` for all e-mail addresses there."""
 
     def check(self) -> None:
-        require_one(self, "detect", example='detect = ["email", "phone"]')
+        self.require_one("detect", example='detect = ["email", "phone"]')
         for name in self.detect:
             if name not in TYPES:
                 raise ConfigError(
@@ -68,9 +66,9 @@ class Settings(Step):
                 where="personal",
                 otherwise=f"; or --set 'personal.detect=[{further_types}]'",
             )
-        check_counts(self, "most")
+        self.check_counts("most")
         if self.most and self.action == "mask":
-            raise without_effect(self, "most", "where details are masked")
+            raise self.without_effect("most", "where details are masked")
         for name in self.detect:
             masked = self._placeholder(name)
             if details_of([f"a {masked} b"], self.detect) or "\x00" in masked:
@@ -104,7 +102,11 @@ class Settings(Step):
         if self.action == "remove":
             counts = np.bincount([d.text for d in all_details], minlength=len(batch))
             return Outcome(measures=[RuleMeasure("personal_details", counts, high=self.most)])
-        texts, by_text = list(batch.texts), _group_by_text(all_details)
+        texts, details_in_order = (
+            list(batch.texts),
+            itertools.groupby(all_details, lambda d: d.text),
+        )
+        by_text = {index: list(details) for index, details in details_in_order}
         for index, details in by_text.items():
             texts[index] = self._masked(texts[index], details)
         return Outcome(texts=texts, changes=list(_changes(by_text)))
@@ -118,13 +120,6 @@ class Settings(Step):
             pieces += [text[position : detail.begin], self._placeholder(detail.type)]
             position = detail.end
         return "".join([*pieces, text[position:]])
-
-
-def _group_by_text(details: Sequence[Detail]) -> dict[int, list[Detail]]:
-    by_text: dict[int, list[Detail]] = {}
-    for detail in details:
-        by_text.setdefault(detail.text, []).append(detail)
-    return by_text
 
 
 def _changes(by_text: dict[int, list[Detail]]) -> list[Change]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from maskwright.text.curate.arrays.selection import ORDER, OrderedStep, in_order
 from maskwright.text.curate.arrays.spans import Spans, character_ranges, cut_spans, merge_spans
 from maskwright.text.curate.step import (
     DOCUMENT,
+    ArrowTable,
     Change,
     CorpusHandle,
     CurationBatch,
@@ -38,9 +39,6 @@ from maskwright.text.curate.step import (
     arrow_table,
 )
 from maskwright.text.store import IntArray, UintArray
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "cut out what at least 50 words in a row repeat of earlier text"
 RULE = "repeated-substring"
@@ -62,13 +60,13 @@ class Settings(OrderedStep):
         require("length", self.length, SHORTEST)
 
     # -------------------------------------------------------------------------- passes
-    def prints(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+    def prints(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the distinct fingerprints of a batch and the count of each."""
         prints, counts = np.unique(runs_of(batch.words, self.length)[0], return_counts=True)
         rows = np.full(len(prints), batch.rows[0])
         return arrow_table(row=rows, print=prints, count=counts.astype(np.int64))
 
-    def runs(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
+    def runs(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the runs whose fingerprints are in `side_input`."""
         words = batch.words
         prints, firsts, counts = runs_of(words, self.length)
@@ -83,7 +81,7 @@ class Settings(OrderedStep):
             count=counts.astype(np.int32),
         )
 
-    def windows(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
+    def windows(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return every window of the runs in `side_input`."""
         counts = side_input.column("count").to_numpy()
         texts = np.repeat(batch.indices_in(side_input), counts)
@@ -95,13 +93,13 @@ class Settings(OrderedStep):
             place=positions.astype(np.int32),
         )
 
-    def ordered(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
+    def ordered(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the columns of the order for the documents in `side_input`."""
         chosen = batch.mentioned_in(side_input)
         return arrow_table(row=chosen.rows, **self.order(chosen))
 
     # -------------------------------------------------------------------------- gather
-    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+    def gather(self, corpus: CorpusHandle, opened: Any) -> ArrowTable:
         """Return the spans to cut: document, first word (`begin`), word after the last (`end`)."""
         repeated = corpus.map("prints", self.prints).totals(["print"], ["count"], least=2)
         spans = Spans(*np.zeros((3, 0), np.int64))
@@ -113,7 +111,7 @@ class Settings(OrderedStep):
         return arrow_table(document=spans.texts, begin=spans.begins, end=spans.ends)
 
     def _of_prints(
-        self, corpus: CorpusHandle, number: int, side_input: pa.Table
+        self, corpus: CorpusHandle, number: int, side_input: ArrowTable
     ) -> Iterator[Spans]:
         """Yield the spans to cut around the fingerprints in `side_input`, the portion `number`."""
         tables = corpus.map(f"runs-{number}", self.runs, side_input)
@@ -151,7 +149,7 @@ class Settings(OrderedStep):
         self,
         corpus: CorpusHandle,
         name: str,
-        side_input: pa.Table,
+        side_input: ArrowTable,
         involved: IntArray,
         ranks: IntArray,
     ) -> Spans:
@@ -173,8 +171,8 @@ class Settings(OrderedStep):
         ranks[in_order(table)] = np.arange(len(documents))
         return ranks
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
-        if gathered is None or not gathered.num_rows:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
+        if not gathered.num_rows:
             return Outcome()
         begins, ends = (gathered.column(name).to_numpy() for name in ("begin", "end"))
         spans = merge_spans(Spans(batch.indices_in(gathered), begins, ends))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwright.text.curate.arrays.selection import SAMPLE, check_seed, draws
-from maskwright.text.curate.step import CurationBatch, Outcome, RuleMeasure, Step, check_shares
+from maskwright.text.curate.step import CurationBatch, Outcome, RuleMeasure, Step
 
 SUMMARY = "keeps a share of the documents, drawn by their content"
 
@@ -20,7 +20,7 @@ class Settings(Step):
     one."""
 
     def check(self) -> None:
-        check_shares(self, "share", positive=True)
+        self.check_shares("share", positive=True)
         check_seed(self.seed)
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:

@@ -17,8 +17,6 @@ from maskwright.text.curate.step import (
     Outcome,
     Removal,
     Step,
-    require_one,
-    without_effect,
 )
 from maskwright.text.store import BoolArray, IntArray
 
@@ -40,7 +38,7 @@ class Settings(Step):
     """The share of a document's words that may be of the lists."""
 
     def check(self) -> None:
-        require_one(self, "words", example='words = ["words.txt"]')
+        self.require_one("words", example='words = ["words.txt"]')
         if self.most is not None:
             require("most", self.most, 0)
         if self.most_share is not None and not 0 <= self.most_share < 1:
@@ -52,7 +50,7 @@ class Settings(Step):
                 do="use 0.01 for one word of a hundred",
             )
         if self.most == 0 and self.most_share:
-            raise without_effect(self, "most_share", "where no listed word is allowed")
+            raise self.without_effect("most_share", "where no listed word is allowed")
 
     def files(self) -> Sequence[Path]:
         return [Path(path) for path in (*self.words, *filter(None, [self.allow]))]
