@@ -64,7 +64,7 @@ def test_depth_in_other_shapes() -> None:
 
 def test_a_branch_has_the_depth_of_its_place() -> None:
     network = model()
-    attach(LoRA(), network, torch.Generator().manual_seed(0), name="mood")
+    attach(LoRA(), network, torch.Generator().manual_seed(0))
     depths = freeze.depths_of(network)
     branches = {n: d for n, d in depths.items() if n.startswith("adapters.")}
     assert len(branches) == 3 * 2 * 2

@@ -10,7 +10,7 @@ import torch
 
 from checkpoint.small import model_of, small
 from conformance.test_adapters import stir
-from maskwright.base.errors import ConfigError, UsageError
+from maskwright.base.errors import ConfigError
 from maskwright.model.adapters.base.adapter import Adapter, attach
 from maskwright.model.adapters.base.settings import Settings
 from maskwright.model.adapters.lora import LoRA
@@ -122,45 +122,3 @@ def test_in_bfloat16() -> None:
     found = {n for n, p in adapter.trainable().items() if p.grad is not None and p.grad.any()}
     assert found == lora_b  # A has none as long as B is zero
     assert all(p.dtype == torch.bfloat16 for p in adapter.trainable().values())
-
-
-def test_a_merged_adapter_goes_out_before_those_that_came_after() -> None:
-    model = bert()
-    one = lora(model)
-    beside = attach(LoRA(), model, generator(), name="beside")
-    with pytest.raises(UsageError):
-        one.merge()
-    beside.detach()
-    one.merge()
-    two = attach(LoRA(), model, generator())
-    with pytest.raises(UsageError):
-        one.detach()
-    two.detach()
-    one.detach()
-    assert torch.equal(model.encode(TOKENS), bert().encode(TOKENS))
-
-
-@pytest.mark.parametrize("name", ["default", "keys", "training", "a.b", "", "two words"])
-def test_a_name_that_is_taken_or_no_plain_one_is_refused(name: str) -> None:
-    model = bert()
-    lora(model)
-    with pytest.raises(UsageError, match="plain name"):
-        attach(LoRA(), model, generator(), name=name)
-
-
-def test_heads_belong_to_the_adapter_that_trains_them() -> None:
-    model = bert("bert", "BertForSequenceClassification")
-    first = model.heads["classifier"].weight.detach().clone()
-    one = lora(model, "classifier", "pooler")
-    with torch.no_grad():
-        model.heads["classifier"].weight.fill_(1.0)
-    two = attach(LoRA(), model, generator(), name="two", heads=("classifier",))
-    assert torch.equal(model.heads["classifier"].weight, first)
-    assert bool((one.state()["heads.classifier.weight"] == 1.0).all())
-    one.load_state({n: t * 2 for n, t in one.state().items()})  # while it is at rest
-    assert torch.equal(model.heads["classifier"].weight, first)
-    one.activate()
-    assert bool((model.heads["classifier"].weight == 2.0).all())
-    two.detach()
-    one.detach()
-    assert torch.equal(model.heads["classifier"].weight, first)

@@ -41,7 +41,6 @@ def laws(method: str, name: str, scratch: Path) -> Iterator[Law]:
     yield lambda: adapters.test_only_what_is_declared_trains(method, name)
     yield lambda: adapters.test_detached_is_as_before_bit_for_bit(method, name)
     yield lambda: adapters.test_state_is_all_there_is(method, name)
-    yield lambda: adapters.test_adapters_are_swapped_by_name(method, name)
     if (method, name) in adapters.MERGING:
         yield lambda: adapters.test_merged_is_attached(method, name)
     if method in adapters.FOREIGN:
@@ -81,8 +80,8 @@ the loop of `finetune` and changes only the weights that it declares. `reinit-1`
 layer and the pooler get new weights. `probe` also: it is a linear head and nothing else. Adapters
 also: before training they do not change any output bit (except a prefix and a prompt, which are new
 positions); only declared weights have gradients; detached, the model is what it was, bit for bit;
-their state is complete; several are swapped by name. `lora`, `ia3`, `bitfit`, `head` and `probe`
-merge into the weights with equal outputs. `lora` and `ia3` are saved in the format of `peft`; `make
+their state is complete. `lora`, `ia3`, `bitfit`, `head` and `probe` merge into the weights with
+equal outputs. `lora` and `ia3` are saved in the format of `peft`; `make
 interop` checks that `peft` gives our scores within 1e-5. `refused`: the family has no biases or no
 layers to train, its layers share the weights that would get new values, it has cells instead of
 projections, or there is no position left for a prompt.

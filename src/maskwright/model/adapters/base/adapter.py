@@ -1,15 +1,13 @@
-"""Adapters of a model, created from the settings of a method.
+"""The adapter of a model, created from the settings of a method.
 
-    attach(settings, model, generator) -> Adapter      one of several by name; one is active
+    attach(settings, model, generator) -> Adapter
+    adapter.merge()      an ordinary model           adapter.detach()      the model as it was before
 
 An adapter has parameters of its own, in branches that act at modules of the model by hooks, and may
 train parameters of the model (biases, heads named by the caller). It is a submodule in
 `model.adapters` while attached, so that it moves with the model and optimizers find it; all other
 parameters are frozen. Values that an adapter changes are saved before, so that `detach` restores
 the model bit for bit.
-
-    attach -> active <-> at rest         activate() deactivates the active one
-                 merge() -> an ordinary model, unmerge() to undo       detach() in any state
 """
 
 from __future__ import annotations
@@ -149,28 +147,22 @@ def attach(
     model: Transformer,
     generator: torch.Generator,
     *,
-    name: str = "default",
     heads: Iterable[str] = (),
 ) -> Adapter:
-    """Attach a new adapter to `model` and activate it; an active one is deactivated.
+    """Attach a new adapter to `model`; only its parameters train.
 
     Args:
         generator: random generator (on the CPU) of the initial values.
-        name: its name among the adapters of this model.
         heads: heads to train as well: names of heads, `pooler`, `vocabulary_head`.
 
     Raises:
         ConfigError: a module or a head that the model does not have.
         IncompatibleError: the method finds nothing to train in this model.
-        UsageError: the name is taken, or is not an identifier.
+        UsageError: the model has an adapter already.
     """
-    adapter_set = AdapterSet.of(model)
-    if not name.replace("-", "_").isidentifier() or hasattr(adapter_set, name):
+    if "adapters" in model._modules:
         raise UsageError(
-            "an adapter needs a plain name of its own",
-            where="name",
-            found=repr(name),
-            do="choose another name",
+            "the model has an adapter", where="model.adapters", do="detach it, or merge it, first"
         )
     method_names = settings.own(model)
     own_names = [*method_names, *head_parameters(model, heads)]
@@ -179,39 +171,43 @@ def attach(
         raise IncompatibleError(
             "the method finds nothing to train in this model", where="kind", found=settings.kind
         )
-    adapter = Adapter(settings, name, model, branches, own_names)
-    adapter.train(model.training)
-    adapter_set.take(adapter, model)
-    adapter.activate()
-    return adapter
+    return Adapter(settings, model, branches, own_names)
 
 
 class Adapter(nn.Module):
-    """One adapter of one model; created by `attach`."""
+    """The adapter of one model; created by `attach`.
+
+    Args:
+        own_names: names of the parameters of the model that it trains, too.
+    """
 
     _model: Transformer  # not registered as a submodule, since it contains this module
 
+    @torch.no_grad()
     def __init__(
         self,
         settings: Settings,
-        name: str,
         model: Transformer,
         branches: Mapping[str, AdapterModule],
         own_names: Iterable[str],
     ) -> None:
         super().__init__()
-        self.settings, self.name = settings, name
+        self.settings = settings
         # A dot cannot stand in the name of a module.
         self.branches = nn.ModuleDict({path.replace(".", "/"): b for path, b in branches.items()})
         object.__setattr__(self, "_model", model)
         self.own_names = list(dict.fromkeys(own_names))
-        self.active = self.merged = False
-        self._placed: list[AdapterHandle] = []
-        self._values: dict[str, Tensor] = {}  # its values of `own_names`, while at rest
-        self._before: dict[str, Tensor] = {}  # the model's values of them, while active or merged
-        self._unmerged: dict[str, Tensor] = {}  # the weights that `merge` has replaced
+        self.attached = True
+        own_values = {name: model.get_parameter(name) for name in self.own_names}
+        self._before = {name: p.detach().clone() for name, p in own_values.items()}
+        self._trained = {name: p.requires_grad for name, p in model.named_parameters()}
+        self._placed = [b.place(model.get_submodule(path)) for path, b in self.places()]
+        model.requires_grad_(False)
+        for parameter in self.trainable().values():
+            parameter.requires_grad_(True)
+        self.train(model.training)
+        model.add_module("adapters", nn.ModuleDict({"default": self}))
 
-    # ------------------------------------------------------------------------------- content
     @property
     def model(self) -> Transformer:
         """The model it adapts."""
@@ -236,7 +232,7 @@ class Adapter(nn.Module):
 
     def state(self) -> dict[str, Tensor]:
         """Return all values of the adapter by name, with its values of parameters of the model."""
-        return {name: tensor.detach() for name, tensor in self._tensors().items()}
+        return {name: tensor.detach() for name, tensor in self.trainable().items()}
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Tensor]) -> None:
@@ -244,19 +240,14 @@ class Adapter(nn.Module):
 
         Raises:
             CheckpointError: names or shapes differ, or a value is not finite.
-            UsageError: the adapter is merged.
         """
-        if self.merged:
-            raise UsageError(
-                "a merged adapter takes no values", where=self.name, do="unmerge it first"
-            )
-        tensors = self._tensors()
+        tensors = self.trainable()
         mismatched = sorted(tensors.keys() ^ state.keys())
         mismatched += [n for n in tensors if n in state and tensors[n].shape != state[n].shape]
         if mismatched:
             raise CheckpointError(
                 "the values do not fit the adapter",
-                where=self.name,
+                where=self.settings.kind,
                 found=mismatched[:10],
                 wanted=f"{len(tensors)} tensors",
             )
@@ -266,63 +257,14 @@ class Adapter(nn.Module):
         for name, tensor in tensors.items():
             tensor.copy_(state[name])
 
-    def _tensors(self) -> dict[str, Tensor]:
-        """Return the tensors that currently hold the values of `state`."""
-        tensors: dict[str, Tensor] = dict(self.trainable())
-        return tensors if self.active or self.merged else tensors | self._values
-
-    # ------------------------------------------------------------------------------- activation
-    @torch.no_grad()
-    def activate(self) -> None:
-        """Activate this adapter instead of the active one; only its parameters train.
-
-        Raises:
-            UsageError: it is detached or merged.
-        """
-        adapter_set = self._adapter_set()
-        if self.active:
-            return
-        adapter_set.rest()
-        parameters = {name: self.model.get_parameter(name) for name in self.own_names}
-        self._before = {name: p.detach().clone() for name, p in parameters.items()}
-        for name, value in self._values.items():
-            parameters[name].copy_(value)
-        self._values = {}
-        self._placed = [b.place(self.model.get_submodule(path)) for path, b in self.places()]
-        self.active = True
-        self.model.requires_grad_(False)
-        for parameter in self.trainable().values():
-            parameter.requires_grad_(True)
-
-    @torch.no_grad()
-    def rest(self) -> None:
-        """Deactivate: the model is as it was before."""
-        if self.active:
-            for placed in self._placed:
-                placed.remove()
-            self._placed = []
-            self._put_back()
-            self.active = False
-            self._adapter_set().free(self.model)
-
-    def _put_back(self) -> None:
-        """Restore the model's own parameters and keep the adapter's values."""
-        for name, value in self._before.items():
-            parameter = self.model.get_parameter(name)
-            self._values[name] = parameter.detach().clone()
-            parameter.copy_(value)
-        self._before = {}
-
     @torch.no_grad()
     def merge(self) -> None:
         """Fold the branches into the model's weights; the result is an ordinary model.
 
         Raises:
             IncompatibleError: the method cannot be merged.
-            UsageError: it is detached, or other adapters are attached.
+            UsageError: it is detached or merged.
         """
-        if self.merged:
-            return
         if not self.settings.merges:
             raise IncompatibleError(
                 "what this method does cannot be written as weights",
@@ -330,109 +272,38 @@ class Adapter(nn.Module):
                 found=self.settings.kind,
                 do="keep the adapter attached",
             )
-        adapter_set = self._adapter_set()
-        if len(adapter_set) > 1:
-            raise UsageError(
-                "other adapters are attached",
-                where="model.adapters",
-                found=", ".join(adapter_set),
-                do="detach them first",
-            )
-        self.activate()
+        self._require_attached()
         for path, branch in self.places():
             module = self.model.get_submodule(path)
-            for parameter_name, weight in branch.folded(module).items():
-                name, parameter = f"{path}.{parameter_name}", module.get_parameter(parameter_name)
-                self._unmerged.setdefault(name, parameter.detach().clone())
-                parameter.copy_(weight)
+            for name, weight in branch.folded(module).items():
+                module.get_parameter(name).copy_(weight)
+        self._leave()
+
+    @torch.no_grad()
+    def detach(self) -> None:
+        """Remove the adapter; the model is restored bit for bit.
+
+        Raises:
+            UsageError: it is detached or merged.
+        """
+        self._require_attached()
+        for name, value in self._before.items():
+            self.model.get_parameter(name).copy_(value)
+        self._leave()
+
+    def _require_attached(self) -> None:
+        if not self.attached:
+            raise UsageError(
+                "the adapter is detached or merged",
+                where=self.settings.kind,
+                do="attach a new one and load its state",
+            )
+
+    def _leave(self) -> None:
+        """Take the branches out of the model; its parameters train as they did before."""
         for placed in self._placed:
             placed.remove()
-        self._placed, self.active, self.merged = [], False, True
-        adapter_set.drop(self, self.model)
-
-    @torch.no_grad()
-    def unmerge(self) -> None:
-        """Undo `merge`: restore the saved weights; the adapter is active again.
-
-        Raises:
-            UsageError: it is not merged, or adapters have been attached since.
-        """
-        self._undo_merge()
-        AdapterSet.of(self.model).take(self, self.model)
-        self.activate()
-
-    def detach(self) -> None:
-        """Remove the adapter; the model is restored bit for bit. The adapter keeps its values.
-
-        Raises:
-            UsageError: it is detached, or merged and others have been attached since.
-        """
-        if self.merged:
-            self._undo_merge()
-            return
-        adapter_set = self._adapter_set()
-        self.rest()
-        adapter_set.drop(self, self.model)
-
-    @torch.no_grad()
-    def _undo_merge(self) -> None:
-        if not self.merged or "adapters" in self.model._modules:
-            raise UsageError(
-                "only the adapter that was merged last comes out",
-                where=self.name,
-                do="detach those that were attached since",
-            )
-        for name, weight in self._unmerged.items():
-            self.model.get_parameter(name).copy_(weight)
-        self._unmerged = {}
-        self._put_back()
-        self.merged = False
-
-    def _adapter_set(self) -> AdapterSet:
-        adapter_set = self.model._modules.get("adapters")
-        if isinstance(adapter_set, AdapterSet) and adapter_set._modules.get(self.name) is self:
-            return adapter_set
-        raise UsageError(
-            "the adapter is merged" if self.merged else "the adapter is detached",
-            where=self.name,
-            do="attach a new one and load its state",
-        )
-
-
-class AdapterSet(nn.ModuleDict):
-    """`model.adapters`: the attached adapters of a model by name."""
-
-    def __init__(self, model: Transformer) -> None:
-        super().__init__()
-        self._trained = {name: p.requires_grad for name, p in own_parameters(model)}
-
-    @classmethod
-    def of(cls, model: Transformer) -> AdapterSet:
-        """Return the adapter set of `model`, or a new one that is not attached yet."""
-        adapter_set = model._modules.get("adapters")
-        return adapter_set if isinstance(adapter_set, AdapterSet) else cls(model)
-
-    def take(self, adapter: Adapter, model: Transformer) -> None:
-        self[adapter.name] = adapter
-        if "adapters" not in model._modules:
-            model.add_module("adapters", self)
-
-    def drop(self, adapter: Adapter, model: Transformer) -> None:
-        del self[adapter.name]
-        self.free(model)
-        if not len(self):
-            del model._modules["adapters"]
-
-    def rest(self) -> None:
-        """Deactivate the active adapter."""
-        for adapter in self.values():
-            assert isinstance(adapter, Adapter)
-            adapter.rest()
-
-    def free(self, model: Transformer) -> None:
-        """If no adapter is active, restore the original `requires_grad` of the model."""
-        if any(adapter.active for adapter in self.values()):
-            return
-        self.requires_grad_(False)
+        self.attached = False
+        del self.model._modules["adapters"]
         for name, trains in self._trained.items():
-            model.get_parameter(name).requires_grad_(trains)
+            self.model.get_parameter(name).requires_grad_(trains)

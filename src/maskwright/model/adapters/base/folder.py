@@ -153,16 +153,14 @@ def base_of(folder: Path) -> BaseReference | None:
     )
 
 
-def load(
-    model: Transformer, folder: Path | str, *, name: str = "default", family: str | None = None
-) -> Adapter:
-    """Load the adapter in `folder`, attach it to its model and activate it.
+def load(model: Transformer, folder: Path | str, *, family: str | None = None) -> Adapter:
+    """Load the adapter in `folder` and attach it to its model.
 
     Args:
         family: the family of the model, if its shape fits several.
 
     Raises:
-        UsageError: no such folder, no such method, or the name is taken.
+        UsageError: no such folder, no such method, or the model has an adapter.
         ConfigError: an invalid setting of the method.
         CheckpointError: a file is damaged, or its tensors do not fit the model.
         IncompatibleError: it was made for a model of another shape.
@@ -182,7 +180,7 @@ def load(
         settings, values, heads = peft_format.read(model, form, config, tensors)
     # All initial values are overwritten.
     generator = torch.Generator().manual_seed(0)
-    adapter = attach(settings, model, generator, name=name, heads=heads)
+    adapter = attach(settings, model, generator, heads=heads)
     try:
         adapter.load_state(values)
     except CheckpointError:
