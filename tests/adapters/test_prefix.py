@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.base.errors import ConfigError
 from maskwright.model.adapters.base.adapter import attach
 from maskwright.model.adapters.modules.prefix import PrefixKV
 from maskwright.model.adapters.modules.prompt import SoftPrompt
 from maskwright.model.adapters.prefix import Prefix
 from maskwright.model.adapters.prompt import PromptTuning
 from maskwright.model.families.base.family import family
-from maskwright.model.nn.attention import KVCache
+from maskwright.model.graph.modules import GraphCache
 from maskwright.model.nn.mask import real, same_document
 from maskwright.model.nn.transformer import Transformer
 
@@ -31,13 +31,16 @@ def model(name: str) -> Transformer:
 
 def with_tokens_in_front(network: Transformer, front: torch.Tensor) -> None:
     """A prefix of the keys and values that the tokens `front` (P) have."""
-    cache = KVCache.of(network.config.decoder, 1, len(front))
+    attention = network.config.decoder.blocks[0].attention
+    nothing = torch.zeros(1, attention.num_key_heads, 0, attention.head_width)
+    cache = GraphCache([nothing] * 2 * len(network.config.decoder.blocks), per_layer=2)
     network.decode(front[None], cache=cache)
     adapter = attach(Prefix(length=len(front)), network, generator())
     with torch.no_grad():
         for layer, (_, branch) in enumerate(adapter.places()):
-            for side, found in enumerate((cache.keys, cache.values)):
-                branch.prefix[0, side] = found[layer][0].transpose(0, 1).flatten(1)
+            for side in (0, 1):
+                values = cache.present[2 * layer + side]
+                branch.prefix[0, side] = values[0].transpose(0, 1).flatten(1)
 
 
 def test_a_prefix_of_tokens_is_the_tokens_in_front() -> None:
@@ -138,13 +141,6 @@ def test_what_is_traced_has_the_shape_of_the_text() -> None:
     network = model("bert")
     attach(PromptTuning(length=COUNT), network, generator())
     assert {h.shape for h in network.hidden_states(TOKENS)} == {(2, 12, 24)}
-
-
-def test_a_prompt_in_a_cache_is_refused() -> None:
-    network = model("gpt2")
-    attach(PromptTuning(length=COUNT), network, generator())
-    with pytest.raises(IncompatibleError, match="cache"):
-        network.decode(TOKENS, cache=KVCache.of(network.config.decoder, 2, 20))
 
 
 @pytest.mark.parametrize("settings", [Prefix, PromptTuning])

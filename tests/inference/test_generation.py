@@ -13,7 +13,7 @@ import torch
 
 from checkpoint.small import model_of, small
 from inference.test_together import on
-from inference.written import Written, writer, written
+from inference.written import Written, contexts_of, writer, written
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.model.families.base.family import family
 from maskwright.model.inference.generation import Generation, Prompt, distribution
@@ -103,8 +103,9 @@ def agree(
 ) -> bool:
     ready = network if isinstance(network, Prepared) else prepare(network, precision="float32")
     prompts = drawn(seed, 12, len(ready.config.stacks) == 2, networks)
-    found = together(Generation(ready, **how), prompts, seed)
-    return found == [alone(ready, prompt, **how) for prompt in prompts]
+    with contexts_of(16):
+        found = together(Generation(ready, **how), prompts, seed)
+        return found == [alone(ready, prompt, **how) for prompt in prompts]
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -114,9 +115,9 @@ def test_rows_are_what_they_are_alone(name: str, whole: bool) -> None:
     one_way = network.decoder is None
     if network.config.encoder is not None and network.config.encoder.sees_by_text:
         with pytest.raises(IncompatibleError):  # its tokens see what follows them
-            agree(network, context=16, one_way=one_way)
+            agree(network, one_way=one_way)
         return
-    assert agree(network, context=16, bidirectional_prefix=whole, one_way=one_way)
+    assert agree(network, bidirectional_prefix=whole, one_way=one_way)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +144,9 @@ def test_rows_of_adapters_that_mix_are_one_reading(methods: list[str], readings:
 def test_a_cancelled_row_changes_no_other() -> None:
     network = prepare(point("rotary decoder", deviation=0.4), precision="float32")
     prompts = drawn(5, 12, False, [None])
-    found = together(Generation(network, context=16), prompts, 5, cancelled=(1, 4, 9))
-    wanted = [alone(network, prompt, context=16) for prompt in prompts]
+    with contexts_of(16):
+        found = together(Generation(network), prompts, 5, cancelled=(1, 4, 9))
+        wanted = [alone(network, prompt) for prompt in prompts]
     for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
         assert one == other or (number in (1, 4, 9) and other.ids[: len(one.ids)] == one.ids)
     assert any(len(found[n].ids) < len(wanted[n].ids) for n in (1, 4, 9))
@@ -166,7 +168,7 @@ def test_controls_keys_out_of_place(monkeypatch: pytest.MonkeyPatch) -> None:
     for method, broken_method in (("join", moved), ("reorder", unordered)):
         with monkeypatch.context() as broken:
             broken.setattr(KVCache, method, broken_method)
-            assert not agree(network, context=16)
+            assert not agree(network)
 
 
 def test_log_probabilities_are_the_models() -> None:

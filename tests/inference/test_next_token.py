@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoint.small import model_of, small
-from inference.written import GREEDY, generate, writer
+from inference.written import GREEDY, contexts_of, generate, writer
 from maskwright.base.errors import ConfigError, DataError, IncompatibleError, UsageError
 from maskwright.model.families.base.family import family
 from maskwright.model.inference.generation import choose, distribution
@@ -257,7 +257,8 @@ def test_C4_no_decay_past_the_trained_length(copier: Transformer) -> None:
     assert right[:, :6].mean() > 0.97
     assert right[:, 100:].mean() > 0.97
     # The control: a context too short to hold the pattern loses it.
-    lost = torch.tensor(generate(copier, prompts, 190, context=4))
+    with contexts_of(4):
+        lost = torch.tensor(generate(copier, prompts, 190))
     assert (lost == patterns.repeat(1, 38)).float()[:, 100:].mean() < 0.5
 
 
@@ -300,9 +301,6 @@ def test_what_cannot_be_generated_from() -> None:
     model = writer("gpt2")
     with pytest.raises(UsageError, match="prompt 1"):
         generate(model, [[1], []], 3)
-    for context in (0, 33):
-        with pytest.raises(UsageError, match="1 to 32"):
-            generate(model, PROMPTS, 3, context=context)
     for config in (small(family("bert"), "BertForMaskedLM"), small(GPT2)):
         with pytest.raises(IncompatibleError):
             generate(model_of(config), PROMPTS, 3)

@@ -53,6 +53,14 @@ def uncached() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def contexts_of(length: int) -> Iterator[None]:
+    """Networks read at most so many tokens before the next one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generation, "trained_length", lambda config: length)
+        yield
+
+
 def generate(
     model: Any,
     prompts: Sequence[Sequence[int]],

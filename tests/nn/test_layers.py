@@ -18,11 +18,7 @@ from maskwright.model.nn.kernels.dropout import (
     keep_mask,
     softmax,
 )
-from maskwright.model.nn.layers import (
-    ACTIVATIONS,
-    NormModule,
-    sinusoids,
-)
+from maskwright.model.nn.layers import ACTIVATIONS, NormModule, sinusoids
 
 CPU = torch.device("cpu")
 

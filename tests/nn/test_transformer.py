@@ -17,10 +17,10 @@ from maskwright.base.errors import ConfigError, DataError
 from maskwright.model.checkpoint.layout import num_parameters
 from maskwright.model.device.step_cost import cost
 from maskwright.model.families.base.family import family
+from maskwright.model.graph.modules import GraphCache
 from maskwright.model.inference.blocks import fits
 from maskwright.model.nn import transformer
-from maskwright.model.nn.attention import KVCache
-from maskwright.model.nn.config import Head, Relative, Rotary, Tokens
+from maskwright.model.nn.config import Head, Relative, Rotary, Stack, Tokens
 from maskwright.model.nn.initialise import build
 from maskwright.model.nn.kernels.linear import spare_rows
 from maskwright.model.nn.mask import real, same_document
@@ -127,13 +127,19 @@ def test_a_cache_changes_nothing(name: str) -> None:
         seen = real(torch.tensor([[True] * 6, [True] * 4 + [False] * 2]))
         memory = model.encode(tokens(2, 6, seed=2), visible=seen)
         facts = {"memory": memory, "memory_visible": seen}
-    cache = KVCache.of(model.config.decoder, rows=2, capacity=12)
-    whole = model.decode(ids, **facts)
-    steps = [model.decode(part, cache=cache, **facts) for part in ids.split([5, 1, 1, 3, 2], 1)]
+    whole, steps, past = model.decode(ids, **facts), [], no_past(model.config.decoder, 2)
+    for part in ids.split([5, 1, 1, 3, 2], 1):
+        cache = GraphCache(past, len(past) // len(model.config.decoder.blocks))
+        steps.append(model.decode(part, cache=cache, **facts))
+        past = cache.present
     torch.testing.assert_close(torch.cat(steps, 1), whole, atol=1e-5, rtol=1e-5)
-    first = torch.zeros(1, 1, dtype=torch.long)
-    with pytest.raises(DataError):  # it is full
-        model.decode(ids[:, :1], positions=first, cache=cache, **facts)
+
+
+def no_past(decoder: Stack, rows: int) -> list[torch.Tensor]:
+    """Keys and values of each layer, and of what it reads of a memory, of no position."""
+    halves = [h for b in decoder.blocks for h in (b.attention, b.cross_attention) if h is not None]
+    shapes = [(rows, half.num_key_heads, 0, half.head_width) for half in halves]
+    return [torch.zeros(shape) for shape in shapes for _ in ("key", "value")]
 
 
 @pytest.mark.parametrize("batch", [7, 32])

@@ -348,11 +348,8 @@ def documents(
 def require_layout(
     config: TransformerConfig, tokenizer: Tokenizer | None, name: str | None
 ) -> None:
-    """Check that a model can be saved with the names of the family `name`.
-
-    Raises:
-        IncompatibleError: the config does not fit the family, or the tokenizer not the config.
-    """
+    """Raise an `IncompatibleError` unless a model can be saved with the names of the family `name`:
+    the config fits the family, and the tokenizer the config."""
     documents(of_config(config, name), tokenizer, About(family=name), {})
 
 

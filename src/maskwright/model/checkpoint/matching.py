@@ -143,11 +143,7 @@ def fill(
 
 
 def require_finite(tensor: Tensor, where: str, do: str) -> None:
-    """Check that all values of a tensor are finite.
-
-    Raises:
-        CheckpointError: the message has the number of infinite and NaN values.
-    """
+    """Raise a `CheckpointError`, with the number of infinite and NaN values, if there are some."""
     finite = torch.isfinite(tensor)
     if not finite.all():
         raise CheckpointError(

@@ -251,11 +251,8 @@ def _not_a_model(folder: Path) -> MaskwrightError:
 
 
 def require_tokenizer(fingerprint: str, tokenizer: Tokenizer) -> None:
-    """Check that a tokenizer is the one the weights were trained with.
-
-    Raises:
-        IncompatibleError: the fingerprints differ; the message has both.
-    """
+    """Raise an `IncompatibleError`, with both fingerprints, unless the weights were trained with
+    this tokenizer."""
     if tokenizer.fingerprint != fingerprint:
         raise IncompatibleError(
             "the tokenizer is not the one the model was trained with",
@@ -267,11 +264,8 @@ def require_tokenizer(fingerprint: str, tokenizer: Tokenizer) -> None:
 
 
 def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
-    """Check that all ids of a tokenizer are in the model's embedding table.
-
-    Raises:
-        IncompatibleError: they are not; the message has the largest id.
-    """
+    """Raise an `IncompatibleError`, with the largest id, unless all ids of a tokenizer are in the
+    model's embedding table."""
     if tokenizer.vocabulary_size > config.tokens.vocabulary:
         raise IncompatibleError(
             "the tokenizer has more tokens than the model's vocabulary",

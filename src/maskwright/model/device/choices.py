@@ -36,11 +36,7 @@ def by_default(device: str, precision: str) -> Iterator[None]:
 
 
 def require_device(name: str, where: str = "device") -> None:
-    """Refuse a name that is no device.
-
-    Raises:
-        ConfigError: naming the setting.
-    """
+    """Raise a `ConfigError`, which names the setting, unless `name` is a device."""
     if not DEVICE.fullmatch(name):
         raise ConfigError(
             "no such device",
@@ -66,11 +62,8 @@ def missing_packages(name: str) -> list[str]:
 
 
 def require_engine(name: str, where: str = "engine") -> None:
-    """Check that an engine exists and is installed.
-
-    Raises:
-        UsageError: the message has similar names, or the command that installs it.
-    """
+    """Raise a `UsageError`, with similar names or the command that installs it, unless an engine
+    exists and is installed."""
     if name not in engine_names():
         raise UsageError(
             "no such engine", where=where, found=repr(name), wanted=near(name, engine_names())

@@ -10,12 +10,7 @@ is not is refused.
 from __future__ import annotations
 
 from maskwright.model.families.base import post_norm_pair
-from maskwright.model.families.base.family import (
-    Architecture,
-    Coordinate,
-    Fields,
-    head_field,
-)
+from maskwright.model.families.base.family import Architecture, Coordinate, Fields, head_field
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import Learned, TransformerConfig
 

@@ -10,12 +10,7 @@ pooler. Only classifiers have dropout before their projection.
 from __future__ import annotations
 
 from maskwright.model.families.base import post_norm
-from maskwright.model.families.base.family import (
-    Architecture,
-    Coordinate,
-    Fields,
-    head_field,
-)
+from maskwright.model.families.base.family import Architecture, Coordinate, Fields, head_field
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import TransformerConfig
 

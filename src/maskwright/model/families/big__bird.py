@@ -14,12 +14,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from maskwright.model.families.base import post_norm
-from maskwright.model.families.base.family import (
-    Architecture,
-    Coordinate,
-    Fields,
-    head_field,
-)
+from maskwright.model.families.base.family import Architecture, Coordinate, Fields, head_field
 from maskwright.model.families.base.sliding_window import with_blocks
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import BlockSparse, RandomBlocks, TransformerConfig

@@ -13,12 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from maskwright.model.families.base import post_norm
-from maskwright.model.families.base.family import (
-    Architecture,
-    Coordinate,
-    Fields,
-    head_field,
-)
+from maskwright.model.families.base.family import Architecture, Coordinate, Fields, head_field
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import TransformerConfig
 

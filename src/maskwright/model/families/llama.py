@@ -34,11 +34,10 @@ from maskwright.model.nn.config import (
     FeedForward,
     Norm,
     Rotary,
-    Stack,
     Tokens,
     TransformerConfig,
     VocabularyHead,
-    layers,
+    uniform_stack,
 )
 
 MODEL_TYPE = "llama"
@@ -150,15 +149,13 @@ def config(fields: Fields) -> TransformerConfig:
     )
     norm = Norm(kind="rms", eps=fields.positive("rms_norm_eps", 1e-6), bias=False)
     block = Block(attention=attention, feed_forward=forward, norm=norm, placement="pre")
-    blocks, weights_of = layers(block, fields.integer("num_hidden_layers", 32))
+    count = fields.integer("num_hidden_layers", 32)
     head = VocabularyHead(tied=fields.flag("tie_word_embeddings", False))
     dropout = fields.rate("classifier_dropout", 0.1)
     return TransformerConfig(
         width=width,
         tokens=Tokens(vocabulary=fields.integer("vocab_size", 32_000), width=width),
-        decoder=Stack(
-            embeddings=Embeddings(), blocks=blocks, weights_of=weights_of, final_norm=True
-        ),
+        decoder=uniform_stack(block, count, Embeddings(), final_norm=True),
         vocabulary_head=head if architecture.vocabulary else None,
         heads=heads(
             architecture, fields, {"sequence": {"bias": False}, "token": {"dropout": dropout}}

@@ -20,13 +20,7 @@ from maskwright.model.families.base.family import (
     heads,
 )
 from maskwright.model.families.base.weights import Rename, Rule
-from maskwright.model.nn.config import (
-    Embeddings,
-    Stack,
-    SubwordTokens,
-    Tokens,
-    TransformerConfig,
-)
+from maskwright.model.nn.config import Embeddings, Stack, SubwordTokens, Tokens, TransformerConfig
 
 MODEL_TYPE = "static-vectors"
 PAPERS = [

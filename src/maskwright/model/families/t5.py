@@ -37,7 +37,7 @@ from maskwright.model.nn.config import (
     Tokens,
     TransformerConfig,
     VocabularyHead,
-    layers,
+    uniform_stack,
 )
 
 MODEL_TYPE = "t5"
@@ -177,15 +177,8 @@ def config(fields: Fields) -> TransformerConfig:
             placement="pre",
             dropout=dropout,
         )
-        blocks, weights_of = layers(block, count)
         entry = Embeddings(dropout=dropout)
-        return Stack(
-            embeddings=entry,
-            blocks=blocks,
-            weights_of=weights_of,
-            final_norm=True,
-            final_dropout=dropout,
-        )
+        return uniform_stack(block, count, entry, final_norm=True, final_dropout=dropout)
 
     count = fields.integer("num_layers", 6)
     encoder = stack(count, attention(pattern="bidirectional", positions=table))

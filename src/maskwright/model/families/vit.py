@@ -33,9 +33,8 @@ from maskwright.model.nn.config import (
     Learned,
     Norm,
     Patches,
-    Stack,
     TransformerConfig,
-    layers,
+    uniform_stack,
 )
 
 MODEL_TYPE = "vit"
@@ -127,7 +126,7 @@ def config(fields: Fields) -> TransformerConfig:
     block = Block(
         attention=attention, feed_forward=forward, norm=norm, placement="pre", dropout=dropout
     )
-    blocks, weights_of = layers(block, fields.integer("num_hidden_layers", 12))
+    count = fields.integer("num_hidden_layers", 12)
     patches = Patches(
         image_size=fields.integer("image_size", 224),
         patch_size=fields.integer("patch_size", 16),
@@ -139,16 +138,11 @@ def config(fields: Fields) -> TransformerConfig:
     if patches.mask:
         fields.fixed({"encoder_stride": patches.patch_size})
         top = (replace(top[0], labels=patches.num_values),)
-    positions = Learned(length=patches.length)
+    entry = Embeddings(positions=Learned(length=patches.length), dropout=dropout)
     return TransformerConfig(
         width=width,
         tokens=patches,
-        encoder=Stack(
-            embeddings=Embeddings(positions=positions, dropout=dropout),
-            blocks=blocks,
-            weights_of=weights_of,
-            final_norm=True,
-        ),
+        encoder=uniform_stack(block, count, entry, final_norm=True),
         pooler=post_norm.pooler(architecture, fields),
         heads=top,
     )

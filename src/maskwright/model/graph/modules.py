@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.model.nn import mask as masks
-from maskwright.model.nn.attention import KVCache, Pair
+from maskwright.model.nn.attention import Pair
 from maskwright.model.nn.config import Patches
 from maskwright.model.nn.mask import AttentionMask
 from maskwright.model.nn.transformer import Transformer
@@ -99,7 +99,7 @@ class Decoder(_Stacks):
         position_ids: Tensor | None = None,
         prefix_length: Tensor | None = None,
     ) -> object:
-        cache = _GraphCache(past_key_values, per_layer=2)
+        cache = GraphCache(past_key_values, per_layer=2)
         states = self.network.decode(
             input_ids,
             positions=position_ids,
@@ -122,7 +122,7 @@ class MemoryDecoder(_Stacks):
         encoder_hidden_states: Tensor,
         past_key_values: Sequence[Tensor],
     ) -> object:
-        cache = _GraphCache(past_key_values, per_layer=4)
+        cache = GraphCache(past_key_values, per_layer=4)
         positions = torch.arange(cache.length, cache.length + input_ids.shape[1])[None]
         states = self.network.decode(
             input_ids,
@@ -134,8 +134,8 @@ class MemoryDecoder(_Stacks):
         return (*self.read(states, input_ids), *cache.present)
 
 
-class _GraphCache(KVCache):
-    """A cache of tensors of a graph.
+class GraphCache:
+    """Keys and values that are inputs of a graph.
 
     Attributes:
         present: the tensors of `past` with the new positions, as far as layers have run.
@@ -147,7 +147,7 @@ class _GraphCache(KVCache):
             past: keys and values of each layer (B, H, S, W), followed by those of the memory
                 (B, H, R, W) if there are 4 `per_layer`.
         """
-        self.layers, self.length = [], past[0].shape[2]
+        self.length = past[0].shape[2]
         self._past, self._per_layer = past, per_layer
         self.present: list[Tensor] = []
 

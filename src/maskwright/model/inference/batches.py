@@ -50,9 +50,16 @@ def portions(lengths: NDArray[np.int64], at_once: int | None = None) -> Iterator
     """Yield portions of rows, the longest first, of at most `at_once` ids (default `RAGGED`) or a
     single row."""
     for numbers in _longest_first(lengths, RAGGED if at_once is None else at_once):
-        row_lengths, counts = np.unique(-lengths[numbers], return_counts=True)
-        pairs = zip(counts.tolist(), row_lengths.tolist(), strict=True)
-        yield Portion(numbers, tuple(RowGroup(count, -length) for count, length in pairs))
+        yield Portion(numbers, tuple(groups_of(lengths[numbers])))
+
+
+def groups_of(lengths: NDArray[np.int64]) -> list[RowGroup]:
+    """Group consecutive rows of equal length."""
+    if not len(lengths):
+        return []
+    ends = np.append(np.flatnonzero(np.diff(lengths)) + 1, len(lengths))
+    pairs = zip(np.diff(ends, prepend=0).tolist(), lengths[ends - 1].tolist(), strict=True)
+    return [RowGroup(count, length) for count, length in pairs]
 
 
 def rectangles(groups: Sequence[RowGroup], waste: float = WASTE) -> Iterator[list[RowGroup]]:
@@ -83,13 +90,14 @@ def by_length(
 def read_by(lengths: NDArray[np.int64], networks: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """Yield the indices of rows, each computed by `networks` distinct networks, the longest first,
     in batches of at most `RAGGED` ids over all networks, or a single row."""
-    order = np.argsort(-lengths, kind="stable")
-    return (order[portion] for portion in _runs((lengths * networks)[order], RAGGED))
+    return _longest_first(lengths, RAGGED, networks)
 
 
-def _longest_first(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray[np.int64]]:
+def _longest_first(
+    lengths: NDArray[np.int64], at_once: int, times: NDArray[np.int64] | int = 1
+) -> Iterator[NDArray[np.int64]]:
     order = np.argsort(-lengths, kind="stable")
-    return (order[portion] for portion in _runs(lengths[order], at_once))
+    return (order[portion] for portion in _runs((lengths * times)[order], at_once))
 
 
 def alike(rows: int, length: int) -> Iterator[slice]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -60,7 +60,7 @@ class _Search:
     def add(self, total: float, tokens: list[int], length: int) -> None:
         """Add a finished hypothesis with the log-probability `total`; only the best are kept."""
         self.ended.append((total / max(1, length) ** self.penalty, tokens))
-        self.ended.sort(key=lambda one: -one[0])
+        self.ended.sort(key=lambda hypothesis: -hypothesis[0])
         del self.ended[self.beams :]
 
     def done(self, best: float, length: int) -> bool:
@@ -68,11 +68,6 @@ class _Search:
         if len(self.ended) < self.beams:
             return False
         return self.early or best / length**self.penalty <= self.ended[-1][0]
-
-
-def beam_search(*args: Any, **kwargs: Any) -> list[list[int]]:
-    """Run `beam_steps` to the end; same arguments and errors."""
-    return finished(beam_steps(*args, **kwargs))
 
 
 def beam_steps(

@@ -36,13 +36,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.model.nn import mask
-from maskwright.model.nn.attention import (
-    AttentionContext,
-    AttentionModule,
-    KVCache,
-    attend,
-    see_all,
-)
+from maskwright.model.nn.attention import AttentionContext, AttentionModule, attend, see_all
 from maskwright.model.nn.config import Activation
 from maskwright.model.nn.kernels import is_plain
 from maskwright.model.nn.layers import ACTIVATIONS, FeedForwardModule, NormModule, rotate
@@ -514,17 +508,14 @@ class PreparedAttention(_Half):
         key: Float[Tensor, "B H K W"],
         value: Float[Tensor, "B H K W"],
         context: AttentionContext,
-        cache: KVCache | None = None,
-        layer: int = 0,
+        layer: int,
         inputs: tuple[Tensor, Tensor] | None = None,
     ) -> Float[Tensor, "B Q HW"]:
-        """Return the attention output; `cache` holds keys and values of earlier positions, `inputs`
-        are those (B, Q, D) and (B, K, D) of the projections, for global tokens."""
+        """Return the attention output; `inputs` are those (B, Q, D) and (B, K, D) of the
+        projections, for global tokens."""
         if context.rotary is not None:
             query = rotate(query, context.rotary)
             key = rotate(key, context.key_rotary or context.rotary)
-        if cache is not None:
-            key, value = cache.extend(layer, key, value)
         if self.before is not None:
             key, value, context = self.before(key, value, context, layer)
         out = attend(query, key, value, context, scale=self.scale)

@@ -253,9 +253,8 @@ class EncodedExamples:
             texts = (numbers[:, None] * self.choices + np.arange(self.choices)).reshape(-1)
             targets = None
         else:
-            counts = self.pieces[numbers]
-            texts = np.repeat(first_places(self.pieces)[numbers], counts) + spread(counts)
-            targets = torch.from_numpy(np.repeat(np.arange(len(numbers)), counts))
+            texts = members_of(self.pieces, numbers)
+            targets = torch.from_numpy(np.repeat(np.arange(len(numbers)), self.pieces[numbers]))
         chosen, token_indices = self._take(texts)
         ends = np.cumsum(chosen.lengths)[:-1]
         segments = None if self.segments is None else np.split(self.segments[token_indices], ends)
@@ -282,8 +281,7 @@ class EncodedExamples:
         self, numbers: NDArray[np.int64], pieces: NDArray[np.int64], collation: Collation
     ) -> tuple[Batch, NDArray[np.int64]]:
         """Pack each piece separately; the batch's targets map pieces to labels."""
-        counts = pieces[numbers]
-        texts = np.repeat(first_places(pieces)[numbers], counts) + spread(counts)
+        texts = members_of(pieces, numbers)
         lengths = self.texts.lengths[texts]
         width = _round(int(lengths.max()))
         rows = np.arange(len(texts))
@@ -296,7 +294,7 @@ class EncodedExamples:
         fields = {
             "labels": self.labels[numbers],
             "pooled": begins + (lengths - 1 if collation.last else 0),
-            "targets": np.repeat(np.arange(len(numbers)), counts),
+            "targets": np.repeat(np.arange(len(numbers)), pieces[numbers]),
         }
         return self._packed(texts[order], rows[order], width, collation, fields), numbers
 
@@ -332,7 +330,8 @@ class EncodedExamples:
         decoder_texts = chosen
         if self.targets is not None:
             decoder_texts = Sequences(
-                self.targets.tokens[_members(self.targets, texts)], self.targets.lengths[texts]
+                self.targets.tokens[members_of(self.targets.lengths, texts)],
+                self.targets.lengths[texts],
             )
         decoder = pack(decoder_texts.shifted(collation.decoder_start), origin, shape, collation.pad)
         decoder_fields = {f"decoder_{name}": value for name, value in decoder.items()}
@@ -358,7 +357,7 @@ class EncodedExamples:
             pooled = begins + (self.texts.lengths[texts] - 1 if collation.last else 0)
             return numbers, {"labels": self.labels[numbers], "pooled": pooled}
         counts = predicted.lengths[texts]
-        score_rows = _members(predicted, texts)
+        score_rows = members_of(predicted.lengths, texts)
         index = np.repeat(begins, counts) + predicted.tokens[score_rows]
         if self.labels.ndim == 1:
             return score_rows, {"index": index, "targets": self.labels[score_rows]}
@@ -372,7 +371,7 @@ class EncodedExamples:
 
     def _take(self, texts: NDArray[np.int64]) -> tuple[Sequences, NDArray[np.int64]]:
         """Return the texts with these indices, and the indices of their ids among all."""
-        token_indices = _members(self.texts, texts)
+        token_indices = members_of(self.texts.lengths, texts)
         return Sequences(self.texts.tokens[token_indices], self.texts.lengths[texts]), token_indices
 
 
@@ -383,10 +382,10 @@ def framed(texts: list[list[int]]) -> Sequences:
     return Sequences(tokens, lengths)
 
 
-def _members(sequences: Sequences, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the flat indices of the items of the chosen sequences."""
-    lengths = sequences.lengths[chosen]
-    return np.repeat(first_places(sequences.lengths)[chosen], lengths) + spread(lengths)
+def members_of(lengths: NDArray[np.int64], chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the flat indices of the items of the `chosen` of sequences of these `lengths`."""
+    counts = lengths[chosen]
+    return np.repeat(first_places(lengths)[chosen], counts) + spread(counts)
 
 
 def _begins(rows: NDArray[np.int64], lengths: NDArray[np.int64], width: int) -> NDArray[np.int64]:

@@ -26,13 +26,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from maskwright.base.errors import IncompatibleError, Note, UsageError, ignore, shorten
+from maskwright.model.inference.likelihood import require_length
 from maskwright.model.inference.prepared import Prepared, answering, finite
 from maskwright.model.inference.scores import states
 from maskwright.model.inference.text_generation import (
     TextWithGaps,
     gapped,
     non_text_ids,
-    require_length,
     require_room,
     spans,
 )

@@ -88,35 +88,19 @@ class Generation:
     """The rows that one network, with or without adapters, is generating.
 
     Args:
-        context: maximum number of tokens of context; None for the length of training.
         bidirectional_prefix: attention within a prompt is bidirectional, as trained by `prefix-lm`.
         one_way: allow an encoder that was also trained with causal attention to predict the next
             token, as by `hybrid`.
 
     Raises:
         IncompatibleError: the network cannot generate.
-        UsageError: a context longer than the model supports.
     """
 
     def __init__(
-        self,
-        network: Prepared,
-        *,
-        context: int | None = None,
-        bidirectional_prefix: bool = False,
-        one_way: bool = False,
+        self, network: Prepared, *, bidirectional_prefix: bool = False, one_way: bool = False
     ) -> None:
         require_writer(network.config, one_way=one_way)
-        longest = trained_length(network.config)
-        if context is not None and not 1 <= context <= (longest or context):
-            raise UsageError(
-                "a context the model does not have",
-                where="context",
-                found=context,
-                wanted=f"1 to {longest or 'any length'}",
-            )
-        self.network, self.context = network, context
-        self.bidirectional_prefix = bidirectional_prefix
+        self.network, self.bidirectional_prefix = network, bidirectional_prefix
         self._pools: list[_RowPool] = []
         self._samplings: dict[Sampling, Sampling] = {}
         self._next = 0
@@ -149,7 +133,7 @@ class Generation:
         for pool in self._pools:
             if network is pool.network or can_write_together(network, pool.network):
                 return pool
-        limit = self.context or trained_length(network.config)
+        limit = trained_length(network.config)
         self._pools.append(_RowPool(network, limit, self.bidirectional_prefix))
         return self._pools[-1]
 
@@ -175,7 +159,6 @@ def stream(
     model: Transformer | Prepared,
     prompts: Sequence[Prompt],
     *,
-    context: int | None = None,
     bidirectional_prefix: bool = False,
     one_way: bool = False,
 ) -> Iterator[Piece]:
@@ -183,9 +166,7 @@ def stream(
     `Piece.row` is the index of the prompt. Args and errors as for `Generation`."""
     copies: Counter[np.uint64] = Counter()
     with answering(model) as network:
-        generation = Generation(
-            network, context=context, bidirectional_prefix=bidirectional_prefix, one_way=one_way
-        )
+        generation = Generation(network, bidirectional_prefix=bidirectional_prefix, one_way=one_way)
         lengths = [prompt.settings.tokens for prompt in prompts]
         for batch in growing([prompt.ids for prompt in prompts], lengths):
             for prompt in prompts[batch]:
@@ -204,7 +185,6 @@ def generate(
     sources: Sequence[Sequence[int]] | None = None,
     end: int | None = None,
     forbidden: tuple[int, ...] = (),
-    context: int | None = None,
     bidirectional_prefix: bool = False,
     one_way: bool = False,
 ) -> list[list[int]]:
@@ -214,9 +194,7 @@ def generate(
         Prompt(ids=ids, settings=settings, source=source, end=end, forbidden=forbidden)
         for ids, source in zip(prompts, sources or repeat(None, len(prompts)), strict=True)
     ]
-    for piece in stream(
-        model, rows, context=context, bidirectional_prefix=bidirectional_prefix, one_way=one_way
-    ):
+    for piece in stream(model, rows, bidirectional_prefix=bidirectional_prefix, one_way=one_way):
         if piece.id is not None:
             new_ids[piece.row].append(piece.id)
     return new_ids
@@ -523,11 +501,8 @@ def name_of(prompt: Sequence[int], source: Sequence[int] | None) -> np.uint64:
 
 # ----------------------------------------------------------------------------------------- checks
 def require_writer(config: TransformerConfig, *, one_way: bool = False) -> None:
-    """Check that a model can generate; an encoder can if it was trained `one_way`.
-
-    Raises:
-        IncompatibleError: the model is not a decoder with a vocabulary head.
-    """
+    """Raise an `IncompatibleError` unless a model is a decoder with a vocabulary head, or such an
+    encoder that was trained `one_way`, without global tokens and blocks."""
     if (config.decoder is None and not one_way) or config.vocabulary_head is None:
         raise IncompatibleError(
             "only a decoder with a vocabulary head writes on",

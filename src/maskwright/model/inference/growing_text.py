@@ -113,11 +113,7 @@ class GrowingText:
 
 
 def require_stop(stop: Sequence[str]) -> None:
-    """Check the stop strings.
-
-    Raises:
-        UsageError: not a list, or one of them is empty.
-    """
+    """Raise a `UsageError` if the stop strings are no list, or one of them is empty."""
     if isinstance(stop, str) or not all(stop):
         raise UsageError(
             "a string that ends the text is empty",

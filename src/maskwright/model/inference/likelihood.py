@@ -45,14 +45,7 @@ from maskwright.model.nn import mask
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base import corruption
-from maskwright.model.objectives.base.objective import (
-    Loss,
-    Objective,
-    Part,
-    encode_targets,
-    facts,
-    token_loss,
-)
+from maskwright.model.objectives.base.objective import TokenPrediction, facts
 from maskwright.text.store.rows import Rows, RowSource
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.words import begins_word
@@ -122,12 +115,21 @@ def continuation_scores(
     return totals
 
 
-def require_decoder(config: TransformerConfig) -> None:
-    """Check that a model predicts each token from the previous ones.
+def require_length(text: str, count: int, longest: int | None, do: str) -> None:
+    """Raise a `UsageError` if a text has more than `longest` tokens; None: there is no limit."""
+    if longest is not None and count > longest:
+        raise UsageError(
+            "the text is longer than the model reads",
+            where=text[:60],
+            found=f"{count} tokens",
+            wanted=f"at most {longest}",
+            do=do,
+        )
 
-    Raises:
-        IncompatibleError: the model is not a decoder without an encoder.
-    """
+
+def require_decoder(config: TransformerConfig) -> None:
+    """Raise an `IncompatibleError` unless a model is a decoder without an encoder, which predicts
+    each token from the previous ones."""
     if config.encoder is not None or config.vocabulary_head is None:
         raise IncompatibleError(
             "only a decoder that stands alone says how likely a prompt was",
@@ -164,8 +166,10 @@ def top1(model: Transformer, source: RowSource, reads: Reads, mask: int) -> floa
     return hits / predictions
 
 
-class _HiddenTokens(Objective):
+class _HiddenTokens(TokenPrediction):
     """Prediction of random tokens: masked, or from the previous tokens for a causal model."""
+
+    name = "hidden"
 
     def __init__(self, model: Transformer, reads: Reads, mask: int, number: int) -> None:
         super().__init__()
@@ -188,18 +192,6 @@ class _HiddenTokens(Objective):
             targets=torch.from_numpy(rows.tokens[chosen]),
             **facts(rows),
         )
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        assert batch.targets is not None
-        return {"hidden": batch.targets.numel()}
-
-    def forward(self, batch: Batch) -> Loss:
-        assert batch.targets is not None
-        states = self.target_states(batch)
-        return Loss({"hidden": Part(token_loss(self.product, states, batch.targets))})
-
-    def target_states(self, batch: Batch) -> Tensor:
-        return encode_targets(self.product, batch)
 
 
 # Methods in which the last token of a text is only a target, not an input.
@@ -229,7 +221,11 @@ def scores(
     method = native(model) if method is None else method
     frame = frame_for(model, tokenizer, method)
     texts = [tuple(ids.tolist()) for ids in tokenizer.encode_batch(sentences)]
-    _require_room(model, frame, sentences, texts, LEFT_TO_RIGHT.count(method))
+    # The last token of a text that is read from left to right is only a target.
+    num_around = len(frame.before) + len(frame.after) - LEFT_TO_RIGHT.count(method)
+    for sentence, ids in zip(sentences, texts, strict=True):
+        remedy = "leave it out, or score it in parts"
+        require_length(sentence, len(ids) + num_around, model.config.longest, remedy)
     by_length: dict[int, dict[tuple[int, ...], None]] = {}
     for ids in texts:
         by_length.setdefault(len(ids), {})[ids] = None
@@ -365,27 +361,6 @@ _METHODS: dict[str, Method] = {
     "sequence-to-sequence": _sequence_to_sequence,
     "replaced": _replaced,
 }
-
-
-def _require_room(
-    model: Transformer | Prepared,
-    frame: PromptFrame,
-    sentences: Sequence[str],
-    texts: list[tuple[int, ...]],
-    unread: int,
-) -> None:
-    """Check that texts fit the model's positions; `unread` tokens of each are not model inputs."""
-    longest = model.config.longest
-    around = len(frame.before) + len(frame.after) - unread
-    for sentence, ids in zip(sentences, texts, strict=True):
-        if longest is not None and len(ids) + around > longest:
-            raise UsageError(
-                "a text is longer than the model reads",
-                where=sentence[:60],
-                found=f"{len(ids) + around} tokens",
-                wanted=f"at most {longest}",
-                do="leave it out, or score it in parts",
-            )
 
 
 # ------------------------------------------------------------------------------ computing

@@ -46,15 +46,12 @@ def frame_for(model: Transformer | Prepared, tokenizer: Tokenizer, method: str) 
     try:
         return _fitting_frame(model, tokenizer, method)
     except IncompatibleError as error:
-        raise _remedied(error, model, tokenizer) from None
+        raise error.advising(_supported(model, tokenizer)) from None
 
 
 def require_method(name: str, where: str) -> None:
-    """Check the name of a scoring method; `where` is the option that has it.
-
-    Raises:
-        UsageError: an unknown method; the message suggests similar names.
-    """
+    """Raise a `UsageError`, with similar names, if there is no scoring method of that name; `where`
+    is the option that has it."""
     if name not in METHODS:
         raise UsageError(
             "unknown scoring method",
@@ -65,10 +62,8 @@ def require_method(name: str, where: str) -> None:
         )
 
 
-def _remedied(
-    error: IncompatibleError, model: Transformer | Prepared, tokenizer: Tokenizer
-) -> IncompatibleError:
-    """Return the error with the methods that this model supports."""
+def _supported(model: Transformer | Prepared, tokenizer: Tokenizer) -> str:
+    """Return the advice to choose one of the methods that this model supports."""
     supported = []
     for method in METHODS:
         if len(model.config.stacks) == 2 and method.startswith("masked"):
@@ -76,10 +71,7 @@ def _remedied(
         with contextlib.suppress(IncompatibleError):
             _fitting_frame(model, tokenizer, method)
             supported.append(method)
-    do = f"choose another method: {', '.join(supported)}" if supported else "choose another model"
-    return IncompatibleError(
-        error.what, where=error.where, found=error.found, wanted=error.wanted, do=do
-    )
+    return f"choose another method: {', '.join(supported)}" if supported else "choose another model"
 
 
 def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, method: str) -> PromptFrame:

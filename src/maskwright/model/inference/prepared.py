@@ -40,10 +40,9 @@ from maskwright.model.inference.blocks import (
     fits,
     layers_of,
 )
-from maskwright.model.nn.attention import AttentionContext, KVCache
+from maskwright.model.nn.attention import AttentionContext, PastKeys
 from maskwright.model.nn.config import TransformerConfig
-from maskwright.model.nn.mask import AttentionMask, bidirectional
-from maskwright.model.nn.stack import Selection, StackModule, Trace
+from maskwright.model.nn.stack import PreparedLayers, Selection, StackModule
 from maskwright.model.nn.transformer import Transformer
 
 # The position of a row whose hidden state is returned.
@@ -141,64 +140,35 @@ class PreparedStack:
 
     def __call__(self, vectors: Float[Tensor, "B T E"], **facts: Any) -> Tensor:
         """Return hidden states; arguments as for `StackModule.forward`."""
-        if not self.plain:
-            return self._read(vectors, **facts)
-        if facts.get("memory") is not None:
+        if self.plain and facts.get("memory") is not None:
             facts["memory"] = facts["memory"].to(self.own)
-        out: Tensor = self.module(vectors, **facts)
+        layers = None if self.plain else PreparedLayers(self.dtype, self.apply, self.final_norm)
+        out: Tensor = self.module(vectors, prepared=layers, **facts)
         return out.to(self.dtype)
 
-    def _read(
+    def apply(
         self,
-        vectors: Tensor,
+        x: Tensor,
+        context: AttentionContext,
         *,
-        positions: Tensor | None = None,
-        segments: Tensor | None = None,
-        visible: AttentionMask | None = None,
-        prefix: Tensor | None = None,
+        layer: int,
         memory: Tensor | None = None,
-        memory_visible: AttentionMask | None = None,
-        cache: KVCache | None = None,
-        trace: Trace | None = None,
-        at: Tensor | None = None,
-        global_tokens: Tensor | None = None,
+        memory_context: AttentionContext | None = None,
+        cache: PastKeys | None = None,
+        selection: Selection | None = None,
     ) -> Tensor:
-        start = 0 if cache is None else cache.length
-        x = self.module.embeddings(vectors, positions, segments, start).to(self.dtype)
-        count = x.shape[1]
-        facts_of_sight = (visible, prefix, positions, start, x, trace, global_tokens)
-        contexts = [self.module._sight(kind, *facts_of_sight) for kind in self.attentions]
-        memory_context = None
-        if memory is not None:
-            facts = bidirectional if memory_visible is None else memory_visible
-            memory_context = AttentionContext(
-                facts.draw(count, memory.shape[1], start=start, device=x.device),
-                weights=None if trace is None else trace.cross_weights,
-            )
-        selection = None
-        last_layer = len(self.layers) - 1
-        if at is not None and cache is None and trace is None and last_layer >= 0:
-            selection = Selection.of(at, len(x), count)
-        for number, layer in enumerate(self.layers):
-            if trace is not None:
-                trace.hidden.append(x)
-            chosen = selection if number == last_layer else None
-            x = _attended(
-                layer.attention, x, contexts[self.context_of[number]], cache, number, chosen
-            )
-            if memory is not None and memory_context is not None and layer.cross is not None:
-                if chosen is not None:
-                    memory_context = memory_context.of_queries(chosen.positions)
-                x = _across(layer.cross, x, memory, memory_context, cache, number)
-            x = layer.feed_forward(x)
-        if cache is not None:
-            cache.advance(count)
-        x = x if self.final_norm is None else self.final_norm(x)
-        if trace is not None:
-            trace.hidden.append(x)
-        if selection is not None:
-            return selection.pick(x)
-        return x if at is None else x.reshape(-1, x.shape[-1]).index_select(0, at)
+        """Apply a layer; arguments as for `BlockModule.forward`, without a cache."""
+        assert cache is None, "`GrowingRows` keeps the keys and values of prepared layers"
+        prepared_layer = self.layers[layer]
+        x = _attended(prepared_layer.attention, x, context, layer, selection)
+        if prepared_layer.cross is not None and memory is not None and memory_context is not None:
+            if selection is not None:
+                memory_context = memory_context.of_queries(selection.positions)
+            half = prepared_layer.cross
+            query = half.split(half.query(half.enter(x)), 1)[0]
+            key, value = half.split(half.both(memory), 2)
+            x = half.leave(half.mixed(query, key, value, memory_context, layer), x)
+        return prepared_layer.feed_forward(x)
 
     def ragged(
         self,
@@ -271,7 +241,6 @@ def _attended(
     half: PreparedAttention,
     x: Tensor,
     context: AttentionContext,
-    cache: KVCache | None,
     layer: int,
     selection: Selection | None,
 ) -> Tensor:
@@ -285,26 +254,7 @@ def _attended(
         inputs = (selection.take(h), h)
         query = half.split(half.query(inputs[0]), 1)[0]
         key, value = half.split(half.both(h), 2)
-    return half.leave(half.mixed(query, key, value, context, cache, layer, inputs), x)
-
-
-def _across(
-    half: PreparedAttention,
-    x: Tensor,
-    memory: Tensor,
-    context: AttentionContext,
-    cache: KVCache | None,
-    layer: int,
-) -> Tensor:
-    """Apply a layer's cross-attention; a cache keeps the keys and values of the memory."""
-
-    def project(states: Tensor) -> tuple[Tensor, Tensor]:
-        key, value = half.split(half.both(states), 2)
-        return key, value
-
-    query = half.split(half.query(half.enter(x)), 1)[0]
-    key, value = project(memory) if cache is None else cache.memory(layer, memory, project)
-    return half.leave(half.mixed(query, key, value, context, None, layer), x)
+    return half.leave(half.mixed(query, key, value, context, layer, inputs), x)
 
 
 def _ragged(
@@ -346,7 +296,7 @@ def _ragged(
             for heads in half.split(part[number].unflatten(0, (group.count, -1)), count)
         )
         sources = (inputs[0][number], inputs[1][number]) if inputs else None
-        mixed = half.mixed(query, key, value, context, layer=layer, inputs=sources)
+        mixed = half.mixed(query, key, value, context, layer, sources)
         end = begin + mixed.shape[0] * mixed.shape[1]
         out[begin:end].view(mixed.shape).copy_(mixed)
         begin = end
@@ -431,7 +381,7 @@ class Prepared:
         memory: Float[Tensor, "B S D"] | None = None,
         **facts: Any,
     ) -> Tensor:
-        """As `Transformer.decode`, with its arguments; a `cache` has this network's `dtype`."""
+        """As `Transformer.decode`, with its arguments but `cache`."""
         self.network.require_decoder(with_memory=memory is not None)
         assert self.decoder is not None
         facts["memory"] = None if memory is None else memory.to(self.dtype)
@@ -533,11 +483,8 @@ class Prepared:
 
 
 def finite(values: Tensor, where: object = None) -> Tensor:
-    """Return `values` unchanged.
-
-    Raises:
-        CheckpointError: a value is infinite or NaN, as products of finite weights can be.
-    """
+    """Return `values`; raise a `CheckpointError` if one is infinite or NaN, as products of finite
+    weights can be."""
     if not bool(values.isfinite().all()):
         raise CheckpointError(
             "the model computes numbers that are not finite",

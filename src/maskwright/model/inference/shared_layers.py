@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.model.inference.batches import RowGroup
+from maskwright.model.inference.batches import groups_of
 from maskwright.model.inference.blocks import (
     PreparedAttention,
     PreparedFeedForward,
@@ -33,8 +33,8 @@ from maskwright.model.inference.blocks import (
     Product,
     finished,
 )
+from maskwright.model.inference.encoded import members_of
 from maskwright.model.inference.prepared import Place, Prepared, PreparedStack, read_layer
-from maskwright.text.store.rows import spread
 
 Key = tuple[object, ...]
 Half = TypeVar("Half", PreparedAttention, PreparedFeedForward)
@@ -150,7 +150,7 @@ class SharedEngine:
         position: Place | None = None,
     ) -> list[Tensor]:
         """As `SharedLayers.ragged`."""
-        states = self.networks[0].ragged(tokens, _groups(lengths), segments, position)
+        states = self.networks[0].ragged(tokens, groups_of(lengths), segments, position)
         rows = requested if position else [np.repeat(mine, lengths) for mine in requested]
         return [states[torch.from_numpy(mine).to(states.device)] for mine in rows]
 
@@ -180,7 +180,7 @@ class _Level:
             [requested[np.equal(different, number)].any(0) for number in range(count)]
         )
         row_lengths = [lengths[row] for row in self.rows]
-        self.groups_of = [_groups(lengths_of_rows) for lengths_of_rows in row_lengths]
+        self.groups_of = [groups_of(lengths_of_rows) for lengths_of_rows in row_lengths]
         self.groups = [group for groups in self.groups_of for group in groups]
         self.spans = spans_of(
             [int(lengths_of_rows.sum()) for lengths_of_rows in row_lengths]
@@ -188,7 +188,7 @@ class _Level:
 
     def ids(self, lengths: NDArray[np.int64]) -> Tensor:
         """Return the flat indices of the rows' ids among those of all texts."""
-        return _places(lengths, np.nonzero(self.rows)[1])
+        return torch.from_numpy(members_of(lengths, np.nonzero(self.rows)[1]))
 
     def taken_from(self, before: _Level) -> Tensor:
         """Return the flat indices of the rows' ids among those of the level `before`."""
@@ -196,7 +196,7 @@ class _Level:
         row_members, row_texts = np.nonzero(self.rows)
         previous = np.array([before.different[member] for member in self.members])[row_members]
         lengths = self.lengths[np.nonzero(before.rows)[1]]
-        return _places(lengths, row_numbers[previous, row_texts])
+        return torch.from_numpy(members_of(lengths, row_numbers[previous, row_texts]))
 
     def mine(self, member: int, lengths: NDArray[np.int64] | None) -> Tensor | slice:
         """Return the indices of the texts requested of network `member`, or of their ids with
@@ -207,7 +207,7 @@ class _Level:
             return slice(None)
         if lengths is None:
             return torch.from_numpy(own_rows)
-        return _places(lengths[computed], own_rows)
+        return torch.from_numpy(members_of(lengths[computed], own_rows))
 
 
 def spans_of(counts: Sequence[int]) -> dict[int, list[slice]]:
@@ -388,21 +388,3 @@ def _product(products: Sequence[Product], spans: Spans) -> Product:
         return finished(out, first_product.activation, residual)
 
     return combined if same_weight else separate  # type: ignore[return-value]  # only called
-
-
-# ---------------------------------------------------------------------------------- rows and ids
-def _groups(lengths: NDArray[np.int64]) -> list[RowGroup]:
-    """Group consecutive texts of equal length."""
-    if not len(lengths):
-        return []
-    ends = np.append(np.flatnonzero(np.diff(lengths)) + 1, len(lengths))
-    counts = np.diff(ends, prepend=0)
-    pairs = zip(counts.tolist(), lengths[ends - 1].tolist(), strict=True)
-    return [RowGroup(count, length) for count, length in pairs]
-
-
-def _places(lengths: NDArray[np.int64], row_indices: NDArray[np.int64]) -> Tensor:
-    """Return the flat indices of the ids of the rows `row_indices`."""
-    begins = (np.cumsum(lengths) - lengths)[row_indices]
-    row_lengths = lengths[row_indices]
-    return torch.from_numpy(np.repeat(begins, row_lengths) + spread(row_lengths))

@@ -22,7 +22,7 @@ from maskwright.model.inference.generation import Generation, Prompt, require_wr
 from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.growing_rows import ContextReader, trained_length
 from maskwright.model.inference.growing_text import BYTE, GrowingText, Piece, require_stop
-from maskwright.model.inference.likelihood import require_decoder
+from maskwright.model.inference.likelihood import require_decoder, require_length
 from maskwright.model.inference.prepared import Prepared, answering
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening import special_tokens
@@ -355,18 +355,6 @@ def require_room(model: Model, ids: Sequence[int], text: str, do: str) -> None:
     """Raise a `UsageError` if the ids exceed the model's context."""
     longest = model.config.longest if model.num_stacks == 2 else trained_length(model.config)
     require_length(text, len(ids), longest, do)
-
-
-def require_length(text: str, count: int, longest: int | None, do: str) -> None:
-    """Raise a `UsageError` if a text has more than `longest` tokens; None: there is no limit."""
-    if longest is not None and count > longest:
-        raise UsageError(
-            "the text is longer than the model reads",
-            where=text[:60],
-            found=f"{count} tokens",
-            wanted=f"at most {longest}",
-            do=do,
-        )
 
 
 def _is_byte(tokenizer: Tokenizer, token: int) -> bool:

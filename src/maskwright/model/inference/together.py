@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.model.inference.batches import read_by
-from maskwright.model.inference.encoded import Collation, EncodedExamples
+from maskwright.model.inference.encoded import Collation, EncodedExamples, members_of
 from maskwright.model.inference.prepared import Place, Prepared
 from maskwright.model.inference.scores import Scores, ScoringObjective, place_of, scores
 from maskwright.model.inference.shared_layers import can_share, layers_of
-from maskwright.text.store.rows import spread
 
 
 @dataclass(frozen=True)
@@ -145,8 +144,7 @@ class _Reading:
         if position_read is None:
             begins = np.cumsum(lengths) - lengths
             if position is None:
-                text_lengths = lengths[indices]
-                indices = np.repeat(begins[indices], text_lengths) + spread(text_lengths)
+                indices = members_of(lengths, indices)
             else:
                 indices = begins[indices] + (lengths[indices] - 1 if position == "last" else 0)
         if len(indices) != len(states) or bool((np.diff(indices) != 1).any()):

@@ -1,10 +1,9 @@
 """Attention, and the keys and values that it keeps.
 
-The cache holds keys and values that were computed before, in buffers of a fixed capacity.
-`KVCache.of(stack, rows, capacity)` allocates once; each `decode(..., cache=cache)` writes the new
-positions behind the old ones and reads all of them as a view, without copying. What the encoder's
-memory gives to cross-attention is computed on the first step and kept. Rows leave, or take each
-other's places, within the same buffers.
+`KVCache` has keys and values that were computed before, in buffers of a fixed capacity, for
+`inference/growing_rows.py`, which writes the new positions behind the old ones and reads all of
+them as a view, without copying. Rows leave, or take each other's places, within the same buffers.
+Exported graphs have them as inputs (`PastKeys`).
 
 A mask whose keys lie in a band around each query is computed in blocks of queries, each with the
 keys of its band and those that are seen from everywhere, so that time and memory grow with the
@@ -25,14 +24,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from maskwright.base.errors import DataError
 from maskwright.model.nn.block_sparse import BlockSight
 from maskwright.model.nn.config import Attention, Stack
 from maskwright.model.nn.kernels.dropout import dropout as drop
@@ -43,6 +41,19 @@ from maskwright.model.nn.mask import SizedMask, bidirectional
 
 # ------------------------------------------------------------------------------ keys and values
 Pair = tuple[Float[Tensor, "B H K W"], Float[Tensor, "B H K W"]]
+
+
+@runtime_checkable
+class PastKeys(Protocol):
+    """The keys and values of earlier positions, of which there are `length`."""
+
+    length: int
+
+    def extend(self, layer: int, keys: Tensor, values: Tensor) -> Pair:
+        """Append keys and values (B, H, T, W); return all of the layer."""
+
+    def memory(self, layer: int, states: Tensor, project: Callable[[Tensor], Pair]) -> Pair:
+        """Return the layer's keys and values of the encoder's `states`, which `project` makes."""
 
 
 class KVCache:
@@ -57,7 +68,6 @@ class KVCache:
         self.layers = self._storage = layers
         self.capacity = layers[0].shape[3]
         self.length = 0
-        self._memory: dict[int, Pair] = {}
 
     @classmethod
     def of(
@@ -86,41 +96,6 @@ class KVCache:
     def rows(self) -> int:
         return self.layers[0].shape[1]
 
-    @property
-    def keys(self) -> list[Float[Tensor, "B H C W"]]:
-        return [layer[0] for layer in self.layers]
-
-    @property
-    def values(self) -> list[Float[Tensor, "B H C W"]]:
-        return [layer[1] for layer in self.layers]
-
-    def extend(
-        self, layer: int, keys: Float[Tensor, "B H T W"], values: Float[Tensor, "B H T W"]
-    ) -> Pair:
-        """Write behind what is there and return all of the layer's keys and values.
-
-        Raises:
-            DataError: there is no room left, or another number of rows.
-        """
-        end = self.length + keys.shape[2]
-        if end > self.capacity or keys.shape[0] != self.rows:
-            raise DataError(
-                "the cache has no room for these positions",
-                where="KVCache",
-                found=f"{keys.shape[0]} rows, {end} positions",
-                wanted=f"{self.rows} rows, at most {self.capacity} positions",
-            )
-        buffer = self.layers[layer]
-        buffer[0, :, :, self.length : end] = keys
-        buffer[1, :, :, self.length : end] = values
-        return buffer[0, :, :, :end], buffer[1, :, :, :end]
-
-    def memory(self, layer: int, states: Tensor, project: Callable[[Tensor], Pair]) -> Pair:
-        """The layer's keys and values of the encoder's memory `states`, projected once."""
-        if layer not in self._memory:
-            self._memory[layer] = project(states)
-        return self._memory[layer]
-
     def advance(self, count: int) -> None:
         """All layers have written `count` positions."""
         self.length += count
@@ -128,13 +103,6 @@ class KVCache:
     def reorder(self, rows: Int[Tensor, " B"]) -> None:
         """Let row i continue row `rows[i]` (beam search). Only rows that change are copied."""
         sources = rows.tolist()
-        self._memory = {
-            layer: (
-                keys.index_select(0, rows.to(keys.device)),
-                values.index_select(0, rows.to(values.device)),
-            )
-            for layer, (keys, values) in self._memory.items()
-        }
         if len(sources) > self.rows:
             self.layers = [self._grown(buffer, rows.to(buffer.device)) for buffer in self.layers]
             self._storage = self.layers
@@ -608,7 +576,7 @@ class AttentionModule(nn.Module):
         context: AttentionContext,
         *,
         memory: Float[Tensor, "B S D"] | None = None,
-        cache: KVCache | None = None,
+        cache: PastKeys | None = None,
         layer: int = 0,
     ) -> Float[Tensor, "B Q D"]:
         """
@@ -650,7 +618,7 @@ class AttentionModule(nn.Module):
         return heads.transpose(1, 2)  # B, H or G, T, W
 
     def _of_memory(
-        self, memory: Tensor, cache: KVCache | None, layer: int
+        self, memory: Tensor, cache: PastKeys | None, layer: int
     ) -> tuple[Tensor, Tensor]:
         project = self._keys_and_values
         return project(memory) if cache is None else cache.memory(layer, memory, project)

@@ -48,8 +48,8 @@ def reference_blocks(config: BlockSparse, heads: int, count: int, longest: int) 
         middle = np.arange(1, min(end_block, total - 2) + 1, dtype=np.int32)
         for head in range(heads):
             for block in range(1, total - 1):
-                others = middle if block >= total - 3 else middle[abs(middle - block) > 1]
-                chosen = draw.permutation(others)[: config.num_random]
+                candidates = middle if block >= total - 3 else middle[abs(middle - block) > 1]
+                chosen = draw.permutation(candidates)[: config.num_random]
                 if block < count - 1:
                     table[head, block - 1] = chosen
         return torch.from_numpy(table)

@@ -228,9 +228,11 @@ class Attention:
         value = (self.pattern, self.positions)
         fits = self.global_tokens is None or value == ("bidirectional", None)
         _require(fits, "attention.global_tokens", value, "bidirectional, without positions")
-        alone = (*value, self.window, self.global_tokens)
-        fits = self.blocks is None or alone == ("bidirectional", None, None, None)
-        _require(fits, "attention.blocks", alone, "bidirectional, without positions and window")
+        combination = (*value, self.window, self.global_tokens)
+        fits = self.blocks is None or combination == ("bidirectional", None, None, None)
+        _require(
+            fits, "attention.blocks", combination, "bidirectional, without positions and window"
+        )
 
     def view(self, training: bool, length: int | None = None) -> tuple[object, ...]:
         """What decides who sees whom, and from where: layers alike in it share a context. `length`
@@ -628,6 +630,25 @@ def layer_widths(stack: Stack, width: int) -> list[int]:
     for block in stack.blocks:
         widths.append(block.width * block.directions if isinstance(block, Recurrent) else width)
     return widths
+
+
+def uniform_stack(
+    block: Block,
+    count: int,
+    embeddings: Embeddings,
+    *,
+    final_norm: bool = False,
+    final_dropout: float = 0.0,
+) -> Stack:
+    """A stack of `count` equal blocks with weights of their own."""
+    blocks, weights_of = layers(block, count)
+    return Stack(
+        embeddings=embeddings,
+        blocks=blocks,
+        weights_of=weights_of,
+        final_norm=final_norm,
+        final_dropout=final_dropout,
+    )
 
 
 def layers(block: Block, count: int) -> tuple[tuple[Block, ...], tuple[int, ...]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,7 +20,7 @@ from maskwright.model.nn.attention import (
     AttentionContext,
     AttentionModule,
     GlobalRows,
-    KVCache,
+    PastKeys,
     places_of,
 )
 from maskwright.model.nn.block_sparse import BlockSight
@@ -206,7 +207,7 @@ class BlockModule(nn.Module):
         *,
         memory: Float[Tensor, "B S D"] | None = None,
         memory_context: AttentionContext | None = None,
-        cache: KVCache | None = None,
+        cache: PastKeys | None = None,
         layer: int = 0,
         selection: Selection | None = None,
     ) -> Float[Tensor, "B Q D"]:
@@ -288,6 +289,15 @@ class Trace:
     cross_weights: list[Tensor] = field(default_factory=list)
 
 
+class PreparedLayers(NamedTuple):
+    """What computes the layers of a stack in another way (`inference/prepared.py`), in its own
+    `dtype`; `apply` has the arguments of `BlockModule.forward`."""
+
+    dtype: torch.dtype
+    apply: Callable[..., Tensor]
+    final_norm: Callable[[Tensor], Tensor] | None
+
+
 class StackModule(nn.Module):
     """Embeddings, blocks and final norm of one side of a model."""
 
@@ -335,14 +345,19 @@ class StackModule(nn.Module):
         prefix: Int[Tensor, " B"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
         memory_visible: AttentionMask | None = None,
-        cache: KVCache | None = None,
+        cache: PastKeys | None = None,
         trace: Trace | None = None,
         at: Int[Tensor, " N"] | None = None,
         global_tokens: Bool[Tensor, "B T"] | None = None,
+        prepared: PreparedLayers | None = None,
     ) -> Float[Tensor, "B T D"] | Float[Tensor, "N D"]:
-        """Hidden states of all positions, or with `at` of these flat ones (b*T + t) alone."""
+        """Hidden states of all positions, or with `at` of these flat ones (b*T + t) alone; with
+        `prepared`, computed by these layers in place of the stack's own."""
         start = 0 if cache is None else cache.length
+        final_norm: Callable[[Tensor], Tensor] | None = self.final_norm
         x = self.embeddings(vectors, positions, segments, start)
+        if prepared is not None:
+            x, final_norm = x.to(prepared.dtype), prepared.final_norm
         count = x.shape[1]
         sights: dict[tuple[object, ...], AttentionContext] = {}
         memory_context = None
@@ -375,7 +390,8 @@ class StackModule(nn.Module):
                 sights[kind] = self._sight(
                     attention, visible, prefix, positions, start, x, trace, global_tokens
                 )
-            x = self.blocks[str(source)](
+            apply = self.blocks[str(source)] if prepared is None else prepared.apply
+            x = apply(
                 x,
                 sights[kind],
                 memory=memory,
@@ -384,9 +400,7 @@ class StackModule(nn.Module):
                 layer=layer,
                 selection=selection if layer == last_layer else None,
             )
-        if cache is not None:
-            cache.advance(count)
-        x = x if self.final_norm is None else self.final_norm(x)
+        x = final_norm(x) if final_norm is not None else x
         x = dropout(x, self.config.final_dropout, self.training)
         for mix in self.mixed_by:
             x = mix([*states, x])

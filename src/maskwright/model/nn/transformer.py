@@ -32,7 +32,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from maskwright.base.errors import ConfigError, DataError, near
-from maskwright.model.nn.attention import KVCache
+from maskwright.model.nn.attention import PastKeys
 from maskwright.model.nn.characters import CharacterVectors, SpelledVectors
 from maskwright.model.nn.config import (
     Block,
@@ -46,7 +46,7 @@ from maskwright.model.nn.config import (
     SubwordTokens,
     TransformerConfig,
     VocabularyHead,
-    layers,
+    uniform_stack,
 )
 from maskwright.model.nn.kernels.dropout import add_dropped, dropout
 from maskwright.model.nn.kernels.linear import Linear, spare_rows
@@ -182,8 +182,8 @@ def pooled(
     return (total / real.sum(1, keepdim=True)).to(rows.dtype)
 
 
-def layers_over(config: TransformerConfig, count: int = 2) -> Stack:
-    """`count` layers over the pieces of a text, shaped as the last layer of the stack, in pre-norm
+def layers_over(config: TransformerConfig) -> Stack:
+    """Two layers over the pieces of a text, shaped as the last layer of the stack, in pre-norm
     order.
 
     Raises:
@@ -213,8 +213,7 @@ def layers_over(config: TransformerConfig, count: int = 2) -> Stack:
         placement="pre",
         dropout=last_block.dropout,
     )
-    blocks, weights_of = layers(block, count)
-    return Stack(embeddings=Embeddings(), blocks=blocks, weights_of=weights_of, final_norm=True)
+    return uniform_stack(block, 2, Embeddings(), final_norm=True)
 
 
 def _draw(weight: Tensor) -> None:
@@ -388,7 +387,7 @@ class Transformer(nn.Module):
         prefix: Int[Tensor, " B"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
         memory_visible: AttentionMask | None = None,
-        cache: KVCache | None = None,
+        cache: PastKeys | None = None,
         trace: Trace | None = None,
         at: Int[Tensor, " N"] | None = None,
     ) -> Float[Tensor, "B T D"] | Float[Tensor, "N D"]:
@@ -398,7 +397,7 @@ class Transformer(nn.Module):
             prefix: how many of each row's first positions a layer shows beside its pattern.
             memory: the encoder's hidden states, for a decoder with cross-attention.
             memory_visible: which of them each query sees; None: all.
-            cache: what was decoded before; `tokens` are then the positions that follow, and
+            cache: of what was decoded before; `tokens` are then the positions that follow, and
                 `visible` speaks of all positions, old and new.
         """
         self.require_decoder(with_memory=memory is not None)
@@ -417,11 +416,7 @@ class Transformer(nn.Module):
         )
 
     def require_decoder(self, *, with_memory: bool) -> None:
-        """Check that there is a decoder, and that it reads a memory if, and only if, it gets one.
-
-        Raises:
-            ConfigError: it is not so.
-        """
+        """Raise a `ConfigError` unless there is a decoder, which reads a memory if it gets one."""
         if self.config.decoder is None:
             raise ConfigError("this model has no decoder", where="decoder", do="use encode")
         crosses = any(b.cross_attention is not None for b in self.config.decoder.attention_blocks)

@@ -115,20 +115,20 @@ def open_head_alone(folder: Path, base: Path | str | None = None) -> AdaptedMode
 def _find_base(reference: BaseReference, folder: Path, base: Path | str | None) -> Path:
     """Return `base`, else the first of the possible folders, that contains the base."""
     paths = reference.paths if base is None else (safe_read.model_folder(base),)
-    others = []
+    mismatched = []
     for path in filter(os.path.isdir, paths):  # of any length
         candidate = folders.model_folder(path)
         if (digest := fingerprint(candidate)) == reference.sha256:
             return candidate
-        others.append((candidate, digest))
+        mismatched.append((candidate, digest))
     link_path, recorded_path, _ = reference.paths
     remedy = "put it there again, name it (--base FOLDER), or link it: ln -s FOLDER "
     remedy += shlex.quote(str(link_path))
-    if others:
+    if mismatched:
         raise IncompatibleError(
             "the model under this head is not the one it was trained on",
-            where=others[0][0],
-            found=f"sha256 {others[0][1]}",
+            where=mismatched[0][0],
+            found=f"sha256 {mismatched[0][1]}",
             wanted=f"sha256 {reference.sha256}",
             do=remedy,
         )

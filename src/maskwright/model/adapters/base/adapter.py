@@ -1,7 +1,7 @@
 """The adapter of a model, created from the settings of a method.
 
     attach(settings, model, generator) -> Adapter
-    adapter.merge()      an ordinary model           adapter.detach()      the model as it was before
+    adapter.merge()       an ordinary model           adapter.detach()       the model as it was
 
 An adapter has parameters of its own, in branches that act at modules of the model by hooks, and may
 train parameters of the model (biases, heads named by the caller). It is a submodule in

@@ -134,11 +134,7 @@ def read(
 
 
 def require_kind(config: Mapping[str, Any], where: object) -> None:
-    """Check that the method of an adapter_config.json is supported.
-
-    Raises:
-        IncompatibleError: it is not.
-    """
+    """Raise an `IncompatibleError` if the method of an adapter_config.json is not supported."""
     if config.get("peft_type") not in [kind.upper() for kind in KINDS]:
         raise IncompatibleError(
             "a kind of adapter that is not read here",

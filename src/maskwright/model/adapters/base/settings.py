@@ -51,11 +51,7 @@ class Settings(abc.ABC):
         return 0
 
     def require(self, name: str, fits: bool, requirement: str) -> None:
-        """Refuse the setting `name` unless it `fits`.
-
-        Raises:
-            ConfigError: naming the setting, its value and what is `requirement`.
-        """
+        """Raise a `ConfigError`, with the `requirement`, unless the setting `name` fits."""
         if not fits:
             raise ConfigError(
                 "a setting of the adapter is out of range",

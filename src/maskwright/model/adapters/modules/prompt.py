@@ -56,12 +56,6 @@ class SoftPrompt(AdapterModule):
     def _in_front(
         self, stack: nn.Module, inputs: tuple[Any, ...], facts: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if facts.get("cache") is not None:
-            raise IncompatibleError(
-                "a prompt has no place in a cache",
-                where="decode(cache=...)",
-                do="decode without a cache, or train a prefix",
-            )
         (vectors,) = inputs  # B, T, E
         count = len(self.vectors)
         front = self.vectors.to(vectors.dtype).expand(len(vectors), -1, -1)

@@ -269,11 +269,8 @@ class Family:
         return self._config(Fields(hf, formerly=self._formerly))
 
     def require_known(self, settings: Iterable[str], hf: Mapping[str, Any], where: str) -> None:
-        """Refuse settings, keys of the config `hf`, that the family does not look at.
-
-        Raises:
-            ConfigError: the first of them, with the near names.
-        """
+        """Raise a `ConfigError`, with near names, for the first of `settings`, keys of the config
+        `hf`, that the family does not look at."""
         all_keys = self.known_keys(hf)
         for key in sorted(set(settings) - all_keys):
             raise ConfigError(
@@ -379,11 +376,7 @@ class Family:
         return max(kits, key=lambda name: kits[name].agreement(config))
 
     def require(self, config: TransformerConfig) -> None:
-        """Refuse a config that departs from the family.
-
-        Raises:
-            IncompatibleError: the message says where.
-        """
+        """Raise an `IncompatibleError`, which says where, if a config departs from the family."""
         departures = self.departures(config)
         if departures:
             raise IncompatibleError(

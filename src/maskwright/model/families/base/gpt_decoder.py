@@ -29,11 +29,10 @@ from maskwright.model.nn.config import (
     FeedForward,
     Learned,
     Norm,
-    Stack,
     Tokens,
     TransformerConfig,
     VocabularyHead,
-    layers,
+    uniform_stack,
 )
 
 PREFIX = "transformer."
@@ -96,7 +95,6 @@ def decoder_model(
         placement=placement,
         dropout=fields.rate("resid_pdrop", 0.1),
     )
-    blocks, weights_of = layers(block, fields.integer("n_layer", 12))
     embeddings = Embeddings(
         positions=Learned(length=fields.integer("n_positions", positions)),
         dropout=fields.rate("embd_pdrop", 0.1),
@@ -105,11 +103,8 @@ def decoder_model(
     return TransformerConfig(
         width=width,
         tokens=Tokens(vocabulary=fields.integer("vocab_size", vocabulary), width=width),
-        decoder=Stack(
-            embeddings=embeddings,
-            blocks=blocks,
-            weights_of=weights_of,
-            final_norm=placement == "pre",
+        decoder=uniform_stack(
+            block, fields.integer("n_layer", 12), embeddings, final_norm=placement == "pre"
         ),
         vocabulary_head=head if architecture.vocabulary else None,
         heads=heads(architecture, fields, head_options),

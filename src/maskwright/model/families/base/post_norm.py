@@ -38,7 +38,7 @@ from maskwright.model.nn.config import (
     Tokens,
     TransformerConfig,
     VocabularyHead,
-    layers,
+    uniform_stack,
 )
 
 COORDINATES: dict[str, Coordinate] = {
@@ -151,9 +151,8 @@ def stack(
         placement="post",
         dropout=dropout,
     )
-    blocks, weights_of = layers(block, num_layers)
     embeddings = Embeddings(positions=positions, segments=segments, norm=norm, dropout=dropout)
-    return Stack(embeddings=embeddings, blocks=blocks, weights_of=weights_of)
+    return uniform_stack(block, num_layers, embeddings)
 
 
 def model(

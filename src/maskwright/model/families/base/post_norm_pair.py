@@ -32,7 +32,7 @@ from maskwright.model.nn.config import (
     Tokens,
     TransformerConfig,
     VocabularyHead,
-    layers,
+    uniform_stack,
 )
 
 HEADS = {
@@ -114,9 +114,8 @@ def stack(fields: Fields, side: str, positions: Learned, *, scaled: bool = False
         placement="post",
         dropout=dropout,
     )
-    blocks, weights_of = layers(block, fields.integer(f"{side}_layers", 12))
     entry = Embeddings(positions=positions, norm=Norm(eps=EPS), scaled=scaled, dropout=dropout)
-    return Stack(embeddings=entry, blocks=blocks, weights_of=weights_of)
+    return uniform_stack(block, fields.integer(f"{side}_layers", 12), entry)
 
 
 def model(

@@ -154,22 +154,20 @@ class Objective(nn.Module, abc.ABC):
 
 
 class TokenPrediction(Objective):
-    """An objective with one part, the cross-entropy of the tokens at the targets; `name` is that of
-    the objective and of the part."""
+    """An objective with one part, of the tokens at the targets: by default their cross-entropy.
+    `name` is that of the objective and of the part."""
 
     name: str
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        assert batch.targets is not None
-        return {self.name: batch.targets.numel()}
+        return {self.name: self.targets(batch).numel()}
 
     def forward(self, batch: Batch) -> Loss:
         return Loss({self.name: self.part(self.target_states(batch), batch)})
 
     def part(self, states: Tensor, batch: Batch) -> Part:
         """Compute the part from the hidden states (N, D) at the targets."""
-        assert batch.targets is not None
-        return Part(token_loss(self.product, states, batch.targets))
+        return Part(token_loss(self.product, states, self.targets(batch)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -120,11 +120,8 @@ class Member:
 def require_option(
     options: object, name: str, fits: bool, valid: str, *, value: Any = None, do: str | None = None
 ) -> None:
-    """Check the option `name`, with `value` or that of the field.
-
-    Raises:
-        ConfigError: it does not fit; the message says what is `valid`.
-    """
+    """Raise a `ConfigError`, with what is `valid`, unless the option `name` fits; it has this
+    `value`, or that of the field."""
     if not fits:
         raise ConfigError(
             "an option of the objective is out of range",

@@ -18,7 +18,12 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
 from maskwright.model.nn.subwords import SubwordVectors
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.base.objective import NetworkWork, Objective, Vocabulary, encode
+from maskwright.model.objectives.base.objective import (
+    NetworkWork,
+    TokenPrediction,
+    Vocabulary,
+    encode,
+)
 from maskwright.text.store.rows import Rows
 
 Array = np.ndarray
@@ -49,11 +54,9 @@ def neighbours(groups: Array, reach: Array) -> tuple[Array, Array, Array]:
     return neighbour[order], middle[order], slot[order]
 
 
-class WordWindows(Objective):
+class WordWindows(TokenPrediction):
     """Base class of objectives that predict a word from its neighbours by static vectors;
     `is_word` (V,) says which tokens are words."""
-
-    name: str
 
     def __init__(self, model: Transformer, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -84,10 +87,6 @@ class WordWindows(Objective):
         flat = np.flatnonzero(is_word)
         row = flat // rows.tokens.shape[1]
         return flat, row * (int(rows.documents.max()) + 1) + rows.documents.reshape(-1)[flat]
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        assert batch.targets is not None
-        return {self.name: len(batch.targets)}
 
     def target_states(self, batch: Batch) -> Tensor:
         return encode(self.product, batch, batch.index)

@@ -12,10 +12,9 @@ from maskwright.model.nn.config import Recurrent
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import (
-    Loss,
     NetworkWork,
-    Objective,
     Part,
+    TokenPrediction,
     Vocabulary,
     encode,
     facts,
@@ -24,7 +23,7 @@ from maskwright.model.objectives.bidirectional_lm import Options
 from maskwright.text.store.rows import Rows
 
 
-class Bidirectional(Objective):
+class Bidirectional(TokenPrediction):
     """Next and previous words. `labels` of a batch say which half of a state predicts: 0 the one
     from the left, 1 the one from the right.
 
@@ -71,10 +70,6 @@ class Bidirectional(Objective):
             **facts(rows),
         )
 
-    def counts(self, batch: Batch) -> dict[str, int]:
-        assert batch.targets is not None
-        return {self.name: len(batch.targets)}
-
     def target_states(self, batch: Batch) -> Tensor:
         hidden = encode(self.product, batch)
         return hidden.reshape(-1, 2, hidden.shape[-1] // 2)[batch.index, batch.labels]
@@ -82,20 +77,16 @@ class Bidirectional(Objective):
     def target_scores(self, states: Tensor) -> Tensor:
         return states @ self.output.T.to(states.dtype) + self.bias.to(states.dtype)
 
-    def forward(self, batch: Batch) -> Loss:
-        assert batch.targets is not None
-        states = self.target_states(batch)
-        return Loss(
-            {self.name: Part(vocabulary_loss(states, self.output, self.bias, batch.targets)[0])}
-        )
+    def part(self, states: Tensor, batch: Batch) -> Part:
+        return Part(vocabulary_loss(states, self.output, self.bias, self.targets(batch))[0])
 
     def sorts(self, batch: Batch) -> dict[str, Tensor]:
         assert batch.labels is not None
         return {"next word": batch.labels == 0, "previous word": batch.labels == 1}
 
     def work(self, batch: Batch) -> list[NetworkWork]:
-        assert batch.targets is not None
-        return [NetworkWork(self.product, extra_flops=2 * len(batch.targets) * self.output.numel())]
+        products = len(self.targets(batch)) * self.output.numel()
+        return [NetworkWork(self.product, extra_flops=2 * products)]
 
 
 build = Bidirectional

@@ -14,12 +14,7 @@ from maskwright.model.batch import Batch
 from maskwright.model.nn.config import Block
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.base.objective import (
-    Loss,
-    Objective,
-    Part,
-    Vocabulary,
-)
+from maskwright.model.objectives.base.objective import Loss, Objective, Part, Vocabulary
 from maskwright.model.objectives.hybrid import SPEC, Options
 from maskwright.model.objectives.modules.masked import Masked
 from maskwright.text.store.rows import Rows
@@ -71,14 +66,13 @@ class Hybrid(Objective):
         return {"masked": len(_is_causal(batch)) - causal, "causal": causal}
 
     def forward(self, batch: Batch) -> Loss:
-        assert batch.targets is not None
-        states = self.product.head_hidden(self.target_states(batch))
+        targets, states = self.targets(batch), self.product.head_hidden(self.target_states(batch))
         causal, rate = _is_causal(batch), self.options.causal_share
         weight, bias = self.product.head_weight, self.product.head_bias
         parts = {}
         for name, in_part, share in (("masked", ~causal, 1 - rate), ("causal", causal, rate)):
             total, _ = vocabulary_loss(
-                states[in_part], weight, bias, batch.targets[in_part], self.options.z_loss
+                states[in_part], weight, bias, targets[in_part], self.options.z_loss
             )
             parts[name] = Part(total, share)
         return Loss(parts)

@@ -10,11 +10,7 @@ from maskwright.base.randomness import key
 from maskwright.model.batch import Batch
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base import corruption
-from maskwright.model.objectives.base.objective import (
-    TokenPrediction,
-    Vocabulary,
-    facts,
-)
+from maskwright.model.objectives.base.objective import TokenPrediction, Vocabulary, facts
 from maskwright.model.objectives.masked import Options
 from maskwright.text.store.rows import Rows
 

@@ -13,10 +13,9 @@ from maskwright.model.nn.config import Patches
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.corruption import choose_tokens
 from maskwright.model.objectives.base.objective import (
-    Loss,
     NetworkWork,
-    Objective,
     Part,
+    TokenPrediction,
     Vocabulary,
 )
 from maskwright.model.objectives.masked_image import Options
@@ -24,7 +23,7 @@ from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.store.rows import Rows
 
 
-class MaskedImage(Objective):
+class MaskedImage(TokenPrediction):
     """Predicts the values of hidden patches by the head of the kind `patch`.
 
     Raises:
@@ -62,24 +61,17 @@ class MaskedImage(Objective):
             targets=torch.from_numpy(targets),
         )
 
-    def counts(self, batch: Batch) -> dict[str, int]:
-        assert batch.targets is not None
-        return {self.name: batch.targets.numel()}
-
-    def forward(self, batch: Batch) -> Loss:
-        assert batch.targets is not None
-        predicted = self.target_scores(self.target_states(batch))
-        return Loss({self.name: Part((predicted.float() - batch.targets).abs().sum())})
+    def part(self, states: Tensor, batch: Batch) -> Part:
+        return Part((self.target_scores(states).float() - self.targets(batch)).abs().sum())
 
     def target_scores(self, states: Tensor) -> Tensor:
         return self.product.head(self.head, states)
 
     def work(self, batch: Batch) -> list[NetworkWork]:
-        assert batch.targets is not None
         vectors, head = self.product.tokens.weight, self.product.heads[self.head]
         projected = len(batch.tokens) * (self.patches.length - 1)
         matrix = head.get_parameter("weight")
-        products = projected * vectors.numel() + len(batch.targets) * matrix.numel()
+        products = projected * vectors.numel() + len(self.targets(batch)) * matrix.numel()
         return [NetworkWork(self.product, batch.index, extra_flops=2 * products)]
 
 

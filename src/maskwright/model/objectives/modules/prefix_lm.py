@@ -11,10 +11,7 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.base.randomness import key, uniforms
 from maskwright.model.batch import Batch
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.base.objective import (
-    TokenPrediction,
-    Vocabulary,
-)
+from maskwright.model.objectives.base.objective import TokenPrediction, Vocabulary
 from maskwright.model.objectives.modules.causal import next_tokens
 from maskwright.model.objectives.prefix_lm import SPEC, Options
 from maskwright.text.store.rows import Rows

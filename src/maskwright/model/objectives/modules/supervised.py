@@ -440,11 +440,8 @@ def read_texts(hidden: Tensor, batch: Batch, pooling: TextPooling) -> Tensor:
     assert batch.pooled is not None
     if pooling == "place":
         return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
-    if pooling == "concat":
-        return pool(hidden, batch, ("lasttoken", "max", "mean")).to(hidden.dtype)
-    documents = _last_documents(batch)
-    numbers = numbered(documents, hidden)[0]
-    return pool_texts(hidden, documents, pooling)[numbers[batch.pooled] - 1]
+    poolings = ("lasttoken", "max", "mean") if pooling == "concat" else (pooling,)
+    return pool(hidden, batch, poolings).to(hidden.dtype)
 
 
 def pool_texts(hidden: Tensor, documents: Tensor | None, pooling: Literal["mean", "max"]) -> Tensor:

@@ -12,7 +12,7 @@ from torch.nn import functional
 from maskwright.base.randomness import key, uniforms, uniforms_at
 from maskwright.model.batch import Batch
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.base.objective import Loss, Part, Vocabulary, encode
+from maskwright.model.objectives.base.objective import Part, Vocabulary, encode
 from maskwright.model.objectives.base.word_windows import Array, WordWindows, neighbours
 from maskwright.model.objectives.word2vec import Options
 from maskwright.text.store.rows import Rows
@@ -101,15 +101,14 @@ class Word2Vec(WordWindows):
         words = torch.searchsorted(chances, batch.draws, right=True)
         return words.clamp(max=len(chances) - 1)
 
-    def forward(self, batch: Batch) -> Loss:
-        assert batch.targets is not None
-        right = batch.targets[:, None]
+    def part(self, states: Tensor, batch: Batch) -> Part:
+        right = self.targets(batch)[:, None]
         drawn = self.drawn(batch)
         vectors = functional.embedding(torch.cat([right, drawn], 1), self.output)  # (N, 1 + K, D)
-        scores = (vectors @ self.target_states(batch)[:, :, None])[..., 0].float()
+        scores = (vectors @ states[:, :, None])[..., 0].float()
         losses = functional.softplus(torch.cat([-scores[:, :1], scores[:, 1:]], 1))
         counted = torch.cat([torch.ones_like(right, dtype=torch.bool), drawn != right], 1)
-        return Loss({self.name: Part((losses * counted).sum())})
+        return Part((losses * counted).sum())
 
     def products(self, batch: Batch) -> int:
         assert batch.draws is not None
