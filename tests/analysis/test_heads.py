@@ -17,7 +17,6 @@ import torch
 
 from maskwright.ask.analysis import heads
 from maskwright.ask.analysis.attention import attention
-from maskwright.ask.analysis.heads import MEASURES, look_at_heads, one_text
 from maskwright.ask.analysis.hidden_states import ProbedModel, unit
 from maskwright.ask.analysis.probe import probe
 from maskwright.ask.analysis.word_senses import _apart, _neighbours
@@ -44,16 +43,16 @@ def test_measures_of_known_weights() -> None:
         "distance": [1, 1, 0],
         "entropy": [0, 0, 0, 1],
     }.items():
-        column = sums[: len(known), MEASURES.index(name)]
+        column = sums[: len(known), heads.MEASURES.index(name)]
         np.testing.assert_allclose(column, known, atol=1e-9, err_msg=name)
 
 
 def test_a_model(model: Path) -> None:
     subject = ProbedModel.of(model)
     texts = [" ".join(WORDS[:n]) for n in (3, 9, 5)]
-    found = look_at_heads(subject, texts)
+    found = heads.look_at_heads(subject, texts)
     assert found.texts == 3 and found.tokens == 17 and found.cut == 0
-    seen = one_text(subject, texts[1], 30)
+    seen = heads.one_text(subject, texts[1], 30)
     weights = seen.weights
     assert len(seen.pieces) == 11 and weights.shape[2:] == (11, 11)
     assert seen.pieces[1:-1] == list(WORDS[:9]) and seen.text == texts[1] and not seen.cut
@@ -61,12 +60,12 @@ def test_a_model(model: Path) -> None:
     # By hand: what the weights of each text alone say of the previous token.
     total = sum(
         w[:, :, np.arange(1, n - 1), np.arange(n - 2)].sum(-1)
-        for w in (one_text(subject, text, 30).weights for text in texts)
+        for w in (heads.one_text(subject, text, 30).weights for text in texts)
         for n in [w.shape[-1]]
     )
     np.testing.assert_allclose(found.means["previous"], total / 17, atol=1e-5)
     with pytest.raises(DataError, match="two tokens"):
-        look_at_heads(subject, ["a"])
+        heads.look_at_heads(subject, ["a"])
 
 
 def test_even_weights_are_those_of_each_layer(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +80,7 @@ def test_even_weights_are_those_of_each_layer(model: Path, monkeypatch: pytest.M
             yield batch, [first, (near / near.sum(1, keepdim=True).clamp(1)).expand_as(first)]
 
     monkeypatch.setattr(heads, "attention", local)
-    found = look_at_heads(ProbedModel.of(model), [" ".join(WORDS[:9])])
+    found = heads.look_at_heads(ProbedModel.of(model), [" ".join(WORDS[:9])])
     np.testing.assert_allclose(found.even["previous"], [1 / size, 1 / 3], atol=1e-6)
     np.testing.assert_allclose(found.means["previous"][1], 1 / 3, atol=1e-6)
 
@@ -90,7 +89,7 @@ def test_a_weight_that_falls_to_nothing_hides_no_key(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attention, texts = heads.attention, [" ".join(WORDS[:9])]
-    usual = look_at_heads(ProbedModel.of(model), texts)
+    usual = heads.look_at_heads(ProbedModel.of(model), texts)
 
     def sharp(subject: ProbedModel, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
         for batch, layers in attention(subject, ids):
@@ -101,8 +100,8 @@ def test_a_weight_that_falls_to_nothing_hides_no_key(
             yield batch, changed
 
     monkeypatch.setattr(heads, "attention", sharp)
-    found = look_at_heads(ProbedModel.of(model), texts)
-    for name in MEASURES:
+    found = heads.look_at_heads(ProbedModel.of(model), texts)
+    for name in heads.MEASURES:
         np.testing.assert_array_equal(found.even[name], usual.even[name])
     # The control: what the head does look at is less, of the same eleven.
     assert (found.means["entropy"][:, 0] <= np.log(2) / np.log(11) + 1e-6).all()
@@ -266,14 +265,14 @@ def test_what_is_cut_and_what_cannot_be_drawn(model: Path, tmp_path: Path) -> No
     assert f"1 of them cut at {room} tokens" in page.read_text(encoding="utf-8")
     with pytest.raises(UsageError, match=f"wanted: 1 to {room - 2}"):
         attention(model, tmp_path / "no", sentence=long, stream=io.StringIO())
-    seen = one_text(ProbedModel.of(model), long, 6)
+    seen = heads.one_text(ProbedModel.of(model), long, 6)
     assert seen.cut and seen.text == " ".join(WORDS[:4])
 
 
 def test_the_strongest_head_of_a_text_is_named(model: Path, tmp_path: Path) -> None:
     sentence, said = " ".join(WORDS[:9]), io.StringIO()
     page = attention(model, tmp_path / "out", sentence=sentence, stream=said)
-    seen = one_text(ProbedModel.of(model), sentence, 64)
+    seen = heads.one_text(ProbedModel.of(model), sentence, 64)
     inner = seen.weights[:, :, 1:-1, 1:-1] * (1 - np.eye(len(seen.pieces) - 2))
     layer, head, query, key = np.unravel_index(inner.argmax(), inner.shape)
     named = f"layer {layer + 1}, head {head + 1}: “{seen.pieces[query + 1]}” attends to"
@@ -318,7 +317,7 @@ def test_the_command_of_attention(model: Path, tmp_path: Path) -> None:
     text = page.read_text()
     assert "heads of grammar" in text and "<script" not in text and "<b>sat" not in text
     results = json.loads((tmp_path / "a" / "results.json").read_text())
-    assert set(results["heads"]) == set(MEASURES) and results["relations"][0]["name"] == "all"
+    assert set(results["heads"]) == set(heads.MEASURES) and results["relations"][0]["name"] == "all"
 
 
 def test_the_command_of_a_word(model: Path, tmp_path: Path, meanings: Path) -> None:

@@ -14,7 +14,6 @@ import scipy
 import torch
 
 from maskwright.ask.analysis import hidden_states, layers, word_senses
-from maskwright.ask.analysis.hidden_states import ProbedModel, layer_states
 from maskwright.ask.analysis.layers import WAYS, compare_pooling, probe_layers
 from maskwright.ask.analysis.probe import DIVISION, probe
 from maskwright.base.errors import DataError, UsageError
@@ -42,7 +41,7 @@ def tagged(path: Path, before: bool, count: int = 400) -> Path:
 @pytest.mark.parametrize("before", [False, True])
 def test_where_a_label_can_be_read_off(model: Path, tmp_path: Path, before: bool) -> None:
     data = prepare(tagged(tmp_path / "data.jsonl", before), division=DIVISION)
-    found = probe_layers(ProbedModel.of(model), data, items=600)
+    found = probe_layers(hidden_states.ProbedModel.of(model), data, items=600)
     values = [each.value for each in found.accuracy]
     assert len(values) == len(found.layers) == 3 and found.layers[0] == "embeddings"
     if before:
@@ -60,12 +59,12 @@ def test_where_a_label_can_be_read_off(model: Path, tmp_path: Path, before: bool
 
 def test_no_more_is_looked_at_than_was_asked_for(model: Path, tmp_path: Path) -> None:
     data = prepare(tagged(tmp_path / "data.jsonl", False), division=DIVISION)
-    found = probe_layers(ProbedModel.of(model), data, items=50)
+    found = probe_layers(hidden_states.ProbedModel.of(model), data, items=50)
     assert found.learned == found.evaluated == 50
     long = tmp_path / "long.csv"
     rows = [f"{' '.join(WORDS)} {' '.join(WORDS)} {n},{'ab'[n % 2]}" for n in range(60)]
     long.write_text("\n".join(["text,label", *rows]) + "\n")
-    probed = probe_layers(ProbedModel.of(model), prepare(long, division=DIVISION))
+    probed = probe_layers(hidden_states.ProbedModel.of(model), prepare(long, division=DIVISION))
     assert {each.name for each in probed.findings} >= {"truncated"}
 
 
@@ -114,7 +113,7 @@ def test_a_control_of_few_words_is_none(words: list[str], whole: bool, wanted: s
 
 
 def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
-    subject = ProbedModel.of(model)
+    subject = hidden_states.ProbedModel.of(model)
     texts = [" ".join(WORDS[i : i + n]) for i, n in ((0, 3), (4, 7), (2, 1), (8, 5))]
     asked = [subject.tokenizer.frame(subject.tokenizer.encode(text))[0] for text in texts]
     packed = EncodedExamples(framed(asked), np.zeros(len(asked), np.int64))
@@ -127,7 +126,7 @@ def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
         "maximum": lambda h: h[0].amax(0),
     }
     for name, way in WAYS.items():
-        found = layer_states(subject.model, packed, subject.collation, way)
+        found = hidden_states.layer_states(subject.model, packed, subject.collation, way)
         each = np.array([[wanted[name](hidden).numpy() for hidden in states] for states in alone])
         np.testing.assert_allclose(found, each.swapaxes(0, 1), atol=1e-5)
 
@@ -224,11 +223,11 @@ def test_the_pairs_that_are_asked_are_drawn(
     monkeypatch.setattr(
         layers, "_correlations", lambda *given: asked.append(given[0]) or told(*given)
     )
-    found = compare_pooling(ProbedModel.of(model), data, items=30)
+    found = compare_pooling(hidden_states.ProbedModel.of(model), data, items=30)
     assert (found.pairs, found.there) == (30, 100)
     assert len(set(asked[0])) == 30 and asked[0].max() > 70 and asked[0].min() < 30
     assert all((each == asked[0]).all() for each in asked)
-    compare_pooling(ProbedModel.of(model), data)
+    compare_pooling(hidden_states.ProbedModel.of(model), data)
     assert len(asked[-1]) == 100
 
 

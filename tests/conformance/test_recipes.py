@@ -17,7 +17,6 @@ from maskwright.ask.analysis.neighbours import neighbours
 from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base import catalogue, config
 from maskwright.base.budget import Budget
-from maskwright.base.config import to_toml
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.learn.pretrain import build, checkpoints, run
 from maskwright.learn.pretrain.rows import check_length, untrained_positions
@@ -135,7 +134,7 @@ def test_a_file_is_its_registration(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_survives_its_toml_file(name: str) -> None:
     recipe = find(name)
-    again = config.from_plain(Recipe, tomllib.loads(to_toml(recipe)))
+    again = config.from_plain(Recipe, tomllib.loads(config.to_toml(recipe)))
     assert again == recipe and again.fingerprint == recipe.fingerprint
 
 

@@ -18,7 +18,6 @@ from maskwright.api import finetune_file
 from maskwright.base.errors import DataError, StoppedError, UsageError
 from maskwright.learn.finetune import command, cross_validation, learner, method_selection, run
 from maskwright.learn.finetune.bag_of_words_learner import BagOfWordsLearner
-from maskwright.learn.finetune.cross_validation import FoldOutputs, fold
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.recipe import FinetuneRecipe, read
 from maskwright.learn.finetune.tune import Settings
@@ -26,14 +25,10 @@ from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.rows import ALL, TRAIN
+from small_tasks import results_of
 
 BRIEFLY: dict[str, Any] = {"method": "auto", "epochs": 1, "least_steps": 1, "batch": 16}
 USUAL = {"epochs": None, "least_steps": None, "batch": 32}
-
-
-def results_of(out: Path) -> dict[str, Any]:
-    results: dict[str, Any] = json.loads((out / "results.json").read_text())
-    return results
 
 
 def set_costs(patch: pytest.MonkeyPatch, **costs: float) -> None:
@@ -54,7 +49,7 @@ def test_the_best_method_is_saved_and_its_score_is_nested(
         file.write("the rare one,other\nanother rare one,other\n")
     trained, fold_outputs = list[tuple[set[str], set[str]]](), method_selection.fold_outputs
 
-    def record(candidate: Any, part: Any, *args: Any) -> FoldOutputs:
+    def record(candidate: Any, part: Any, *args: Any) -> cross_validation.FoldOutputs:
         trained.append(tuple({row.where for row in part.parts[n]} for n in ("train", "test")))
         return fold_outputs(candidate, part, *args)
 
@@ -84,7 +79,7 @@ def test_a_selection_on_noise_does_not_flatter(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("text,label\n" + "".join(lines))
     data = prepare(tmp_path / "data.csv", division=None)
     data.parts[TRAIN] = data.parts.pop(ALL, data.parts.get(TRAIN, []))
-    foldings = fold(data, 5, [0])
+    foldings = cross_validation.fold(data, 5, [0])
     bag = BagOfWordsLearner(tmp_path, task_for("classification", ("a", "b")))
     recipe = FinetuneRecipe(model="", data="", method="bag-of-words")
     guesses = [
@@ -93,7 +88,7 @@ def test_a_selection_on_noise_does_not_flatter(tmp_path: Path) -> None:
     for candidate in guesses:
         for number, rows in enumerate(foldings[0].folds):
             outputs = draw.normal(size=(len(rows), 2)).astype(np.float32)
-            candidate._outputs[0, number, None] = FoldOutputs(outputs, [], 0.0)
+            candidate._outputs[0, number, None] = cross_validation.FoldOutputs(outputs, [], 0.0)
     scores = [c.metrics(foldings[0], range(5)).values["accuracy"] for c in guesses]
     best = guesses[int(np.argmax(scores))]
     joined = method_selection._predict_folds(guesses, best, foldings, 5, is_nested=False)

@@ -33,7 +33,6 @@ from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.model.checkpoint import fine_tuned, pretrained
 from maskwright.model.opening import folders
 from maskwright.model.opening import open as opening
-from maskwright.model.opening.open import open_model
 from small_tasks import finetuned, table
 
 TEXTS = ["a cat", "the big dog", "a dog and a cat"]
@@ -76,7 +75,7 @@ OPENERS: dict[str, Callable[[Path], object]] = {
     "finetune, evaluate": folders.model_folder,
     "finetune model/": lambda out: pretrained.load(out / "model"),
     "probe, attention": ProbedModel.of,
-    "generate, fill-mask": open_model,
+    "generate, fill-mask": opening.open_model,
     "adapt": continued_pretraining.recipe_of,
     "show": lambda out: show(str(out), []),
 }

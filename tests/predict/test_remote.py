@@ -21,8 +21,6 @@ import maskwright
 import small_tasks
 from maskwright.ask.predict import file as file_
 from maskwright.ask.predict import remote, wire
-from maskwright.ask.predict.file import predict_file
-from maskwright.ask.predict.remote import RemoteServer, with_server
 from maskwright.ask.predict.write import write_predictions
 from maskwright.base.errors import (
     DataError,
@@ -205,7 +203,7 @@ def running(handler: type[Server]) -> Iterator[str]:
 
 
 def test_a_full_server_is_asked_again(busy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = with_server(RemoteServer(busy))
+    model = remote.with_server(remote.RemoteServer(busy))
     texts = ["x" * (n + 1) for n in range(7)]
     answers = list(map(answer_of, texts))
     assert model.predict(texts) == answers, "in their order, from chunks that were halved"
@@ -222,7 +220,7 @@ def test_a_row_that_comes_too_late_is_not_at_fault() -> None:
             self.reply(408, {"error": "its deadline passed", "kind": "timeout"})
 
     with running(Slow) as url, pytest.raises(StoppedError):
-        with_server(RemoteServer(url)).predict(["a", "bc"])
+        remote.with_server(remote.RemoteServer(url)).predict(["a", "bc"])
 
 
 def test_a_server_that_is_started_again_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +234,7 @@ def test_a_server_that_is_started_again_is_waited_for(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(_Busy, "asked", [0, 0])
     with running(Restarted) as url:
-        model = with_server(RemoteServer(url))
+        model = remote.with_server(remote.RemoteServer(url))
         assert model.predict(["a", "bc"]) == [answer_of("a"), answer_of("bc")]
         monkeypatch.setattr(remote, "AWAY", 0.0)
         with pytest.raises(UsageError):
@@ -252,16 +250,16 @@ def test_a_row_that_the_server_refuses_is_named_as_here(
     here, there = maskwright.load(folder), maskwright.connect(tasks_server.url, model="classes")
     assert here.predict(rows) == there.predict(rows)
     (tmp_path / "rows.txt").write_text("\n".join(rows[:4]))
-    server = RemoteServer(tasks_server.url, None, "classes")
+    server = remote.RemoteServer(tasks_server.url, None, "classes")
     for given in ({}, {"server": server}):
         with pytest.raises(DataError) as caught:
-            predict_file(folder, tmp_path / "rows.txt", io.StringIO(), long="refuse", **given)
+            file_.predict_file(folder, tmp_path / "rows.txt", io.StringIO(), long="refuse", **given)
         assert caught.value.where == f"{tmp_path / 'rows.txt'}, line 4"
         assert "32 tokens" in str(caught.value)
     with pytest.raises(DataError, match=r"where: +example 1\n(.|\n)*at most 200000"):
         there.predict("x" * 300_000)
     odd = remote._RowError(99, "no such row", "there", "status 422", None)
-    monkeypatch.setattr(RemoteServer, "ask", Mock(side_effect=odd))
+    monkeypatch.setattr(remote.RemoteServer, "ask", Mock(side_effect=odd))
     with pytest.raises(DataError, match="there"):  # of a server that counts otherwise
         there.predict("a")
 
@@ -276,13 +274,13 @@ NO_ADDRESSES = (
 @pytest.mark.parametrize("url", NO_ADDRESSES)
 def test_no_address(url: Any) -> None:
     with pytest.raises(UsageError, match="no address"):
-        RemoteServer(url)
+        remote.RemoteServer(url)
 
 
 @pytest.mark.parametrize(("field", "value"), [("token", "a\nb"), ("token", "ü"), ("model", "")])
 def test_what_no_header_holds_is_refused(field: str, value: str) -> None:
     with pytest.raises(UsageError):
-        RemoteServer("http://127.0.0.1:8000", **{field: value})
+        remote.RemoteServer("http://127.0.0.1:8000", **{field: value})
 
 
 # ------------------------------------------------------------------------------ nothing is trusted
@@ -553,7 +551,7 @@ def test_a_model_that_is_swapped_is_noticed_in_memory_and_in_a_pipe(
     rows.write_text("\n".join(texts))
     with swapping(two, 3) as url:
         with pytest.raises(StoppedError) as caught:
-            predict_file(Path("-"), rows, written, server=RemoteServer(url, model="m"))
+            file_.predict_file(Path("-"), rows, written, server=remote.RemoteServer(url, model="m"))
         assert caught.value.where == f"{url}, m"
     lines = [json.loads(line) for line in written.getvalue().splitlines()]
     assert [line["text"] for line in lines] == texts[:4]
@@ -570,18 +568,18 @@ def test_rows_are_kept_where_the_server_goes_away(
     monkeypatch.setattr(file_, "PORTION", 4)
     rows, out = tmp_path / "rows.csv", tmp_path / "out.csv"
     rows.write_text("text\n" + "".join(f"the cat sat {n}\n" for n in range(12)))
-    first = RemoteServer.ask
+    first = remote.RemoteServer.ask
     with swapping(two, 0) as url:
         asked: list[str] = []
 
-        def ask(self: RemoteServer, form: Any, method: str, *given: Any) -> Any:
+        def ask(self: remote.RemoteServer, form: Any, method: str, *given: Any) -> Any:
             asked.append(method)
             if asked.count("POST") == 4:
                 raise remote._AwayError("the server cannot be reached", do="start it")
             return first(self, form, method, *given)
 
-        monkeypatch.setattr(RemoteServer, "ask", ask)
-        server = RemoteServer(url, model="m")
+        monkeypatch.setattr(remote.RemoteServer, "ask", ask)
+        server = remote.RemoteServer(url, model="m")
         with pytest.raises(UsageError, match=r"start it; then give .* 8 rows"):
             write_predictions("-", rows, out, server=server)
         del asked[:]

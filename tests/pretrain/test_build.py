@@ -16,7 +16,6 @@ from maskwright.base.errors import ConfigError, IncompatibleError
 from maskwright.cli.show import show
 from maskwright.learn.pretrain import build, checkpoints, rows, run
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
-from maskwright.learn.pretrain.rows import check_length, training_rows, untrained_positions
 from maskwright.learn.recipes.base.find import find, override
 from maskwright.learn.recipes.base.recipe import (
     FamilyModel,
@@ -83,7 +82,7 @@ def test_pairs_are_learned_from_pairs_of_their_own_kind(
         wrong = override(find(name), [f"rows.kind={kind}"])
         for act in (
             lambda wrong=wrong: train_quietly(wrong, tmp_path / "run"),
-            lambda wrong=wrong: training_rows(wrong, prepared.train),  # of a run begun before
+            lambda wrong=wrong: rows.training_rows(wrong, prepared.train),  # of a run begun before
         ):
             with pytest.raises(IncompatibleError) as error:
                 act()
@@ -118,7 +117,7 @@ def test_a_row_of_a_stream_is_what_the_model_reads(
     name: str, more: int, text: Path, prepared: PreparedCorpus
 ) -> None:
     made = streaming(text, 20, name)
-    source = training_rows(made, prepared.train)
+    source = rows.training_rows(made, prepared.train)
     found = source.rows(np.arange(len(source)), 0)
     assert found.tokens.shape[1] == 20 + more
     # Nothing is lost: each row begins with the last token of the one before.
@@ -127,10 +126,10 @@ def test_a_row_of_a_stream_is_what_the_model_reads(
 
 def test_a_student_reads_a_stream_as_long_as_it_may(text: Path) -> None:
     made = streaming(text, 32, "distillation", teacher="somewhere")
-    check_length(made, gpt2().config)  # the last token of 33 is only wanted
+    rows.check_length(made, gpt2().config)  # the last token of 33 is only wanted
     with pytest.raises(IncompatibleError, match=r"rows\.length=31"):
-        check_length(made, bert().config)
-    check_length(replace(made, rows=RowChoice(length=31, kind="stream")), bert().config)
+        rows.check_length(made, bert().config)
+    rows.check_length(replace(made, rows=RowChoice(length=31, kind="stream")), bert().config)
 
 
 def test_a_decoder_that_would_write_too_much_is_refused_before_the_run(
@@ -146,9 +145,9 @@ def test_a_decoder_that_would_write_too_much_is_refused_before_the_run(
     fitting = int(re.findall(r"rows\.length=(\d+)", str(refused.do))[0])
     # The control: with the usual options the decoder writes less than the encoder reads.
     for length, options, stack in ((fitting, hiding, "decoder"), (LIMIT, {}, "encoder")):
-        check_length(corrupting(text, length, **options), point)
+        rows.check_length(corrupting(text, length, **options), point)
         with pytest.raises(IncompatibleError) as longer:
-            check_length(corrupting(text, length + 1, **options), point)
+            rows.check_length(corrupting(text, length + 1, **options), point)
         assert f"{LIMIT} ({stack})" in str(longer.value.wanted)
 
 
@@ -160,12 +159,12 @@ def test_positions_that_no_row_reaches_are_told(
     assert "untrained-positions" in findings
     whole = replace(made, rows=RowChoice(length=32))
     point = build.transformer_config(whole, Tokenizer.load(tmp_path / "run" / "tokenizer"))
-    assert untrained_positions(made, point) is not None
+    assert rows.untrained_positions(made, point) is not None
     # The control: rows, or the last phase of them, as long as the table.
-    assert untrained_positions(whole, point) is None
+    assert rows.untrained_positions(whole, point) is None
     phases = (Phase(until=0.5, length=16, batch=8),)
     later = replace(whole, training=replace(whole.training, phases=phases))
-    assert untrained_positions(later, point) is None
+    assert rows.untrained_positions(later, point) is None
 
 
 def test_a_phase_of_too_long_rows_is_named(text: Path) -> None:
@@ -173,7 +172,7 @@ def test_a_phase_of_too_long_rows_is_named(text: Path) -> None:
     made = recipe(text)
     made = replace(made, training=replace(made.training, phases=phases))
     with pytest.raises(IncompatibleError) as refused:
-        check_length(made, bert().config)
+        rows.check_length(made, bert().config)
     assert refused.value.where == "training.phases.0.length" and "--set" not in refused.value.do
 
 
@@ -214,7 +213,7 @@ def test_no_stack_reads_more_than_is_said(
     made = corrupting(text, 24, kind, **options)
     point = build.transformer_config(made, prepared.tokenizer)
     objective = build.objective(made, build.model(made, point), prepared.tokenizer)
-    source = training_rows(made, prepared.train)
+    source = rows.training_rows(made, prepared.train)
     numbers = np.arange(len(source))
     batch = objective.corrupt(source.rows(numbers, 0), np.zeros_like(numbers), 0)
     assert batch.decoder_tokens is not None

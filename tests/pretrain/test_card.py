@@ -19,7 +19,6 @@ from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import FamilyModel, ObjectiveChoice, Recipe
 from maskwright.model.checkpoint import layout, pretrained
-from maskwright.model.checkpoint.layout import Conventions
 from small_models import SMALL
 from tinyrun import recipe, text_file, train_quietly
 
@@ -115,5 +114,5 @@ def test_what_is_said_of_a_model_is_checked(key: str, tmp_path: Path) -> None:
 def test_what_earlier_releases_wrote_is_read() -> None:
     earlier = {"shift": 1, "writes": True, "framed": True}
     found = layout.read_conventions({layout.EARLIER_KEY: earlier})
-    assert found == Conventions(prediction_offset=1, writes=True, framed_prompt=True)
+    assert found == layout.Conventions(prediction_offset=1, writes=True, framed_prompt=True)
     assert layout.read_conventions({}) is None

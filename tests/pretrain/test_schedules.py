@@ -20,7 +20,6 @@ from maskwright.base.terminal import quiet
 from maskwright.learn.pretrain import build, checkpoints, cost, run
 from maskwright.learn.pretrain.prepare import prepare
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows
-from maskwright.learn.pretrain.run import flops_per_token
 from maskwright.learn.recipes.base.recipe import FamilyModel, Recipe
 from maskwright.learn.train import loop
 from maskwright.learn.train.settings import Adafactor, AdamW, Lamb, Muon, Phase, Ramp, Schedule
@@ -112,7 +111,7 @@ def test_operations_are_counted_in_tokens_once(text: Path, tmp_path: Path) -> No
     made = run.read(tmp_path / "run" / "recipe.toml")
     prepared = prepare(made, tmp_path / "run", quiet)
     network = build.model(made, build.transformer_config(made, prepared.tokenizer))
-    each = flops_per_token(made, prepared, build.objective(made, network, prepared.tokenizer))
+    each = run.flops_per_token(made, prepared, build.objective(made, network, prepared.tokenizer))
     assert made.training.budget == Budget(tokens=int(1e8 / each))
     assert f"budget: 1e+08 flops are {made.training.budget}" in log.getvalue()
     state, _ = checkpoints.read_state(folders.newest(tmp_path / "run"))

@@ -25,7 +25,6 @@ from maskwright.learn.recipes.base.recipe import (
 )
 from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.opening import folders
-from maskwright.model.opening.folders import fingerprint as hash_of
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tinyrun import essence, recipe, resume_quietly, train_quietly
 
@@ -62,7 +61,7 @@ def test_a_run_goes_on_from_the_weights_and_the_tokenizer_of_another(
     assert f"from {before}: loaded 100.0%, new: nothing, left: nothing" in said.getvalue()
     written = read(tmp_path / "run" / "recipe.toml")
     assert written.model == Folder(
-        path=str(before), architecture="BertForMaskedLM", sha256=hash_of(before)
+        path=str(before), architecture="BertForMaskedLM", sha256=folders.fingerprint(before)
     )
     fingerprint = Tokenizer.load(before).fingerprint
     assert written.tokenizer == TokenizerFolder(path=str(before), fingerprint=fingerprint)

@@ -9,7 +9,6 @@ import pytest
 
 from maskwright import api
 from maskwright.ask import quickstart
-from maskwright.ask.quickstart import FEWEST_STEPS, _fit_steps
 from maskwright.base.report import document
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import run
@@ -29,9 +28,9 @@ def test_a_time_that_leaves_nothing_to_train_in_is_refused(
 
 
 def test_what_it_will_take_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _fit_steps(0.1, 240, 20) == 1600
+    assert quickstart._fit_steps(0.1, 240, 20) == 1600
     assert capsys.readouterr().out == "1,600 steps, in all about 4 min\n"
-    assert _fit_steps(0.6, 90, 20) == FEWEST_STEPS
+    assert quickstart._fit_steps(0.6, 90, 20) == quickstart.FEWEST_STEPS
     said = capsys.readouterr().out
     assert "200 steps, in all about 3 min 20 s" in said and "longer than the 1 min 30 s" in said
 

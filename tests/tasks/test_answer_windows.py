@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from maskwright.base.errors import ConfigError
 from maskwright.learn.tasks.base import span_search
 from maskwright.learn.tasks.base.encode import inked
-from maskwright.learn.tasks.base.span_search import Prediction
 from maskwright.learn.tasks.question_answering import AnswerWindows, _tokens_of
 from maskwright.model.objectives.base.corruption import first_places
 from maskwright.text.tables.marked_text import as_read
@@ -56,13 +55,13 @@ def scores_of(windows: AnswerWindows) -> NDArray[np.float64]:
     return np.zeros((len(windows.characters), 2))
 
 
-def found(windows: AnswerWindows, scores: Any, **options: Any) -> list[Prediction]:
+def found(windows: AnswerWindows, scores: Any, **options: Any) -> list[span_search.Prediction]:
     contexts = [row.context for row in windows.rows]
     where = windows.places, windows.characters, windows.question_of, contexts
     return span_search.search(scores, *where, **{"longest": 30, "words": False, **options})
 
 
-def perfect(windows: AnswerWindows) -> list[Prediction]:
+def perfect(windows: AnswerWindows) -> list[span_search.Prediction]:
     """What is found where scores are high exactly at the targets."""
     scores, begins = scores_of(windows), first_places(windows.places.lengths)
     aimed = windows.targets[:, 0] >= 0

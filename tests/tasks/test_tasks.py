@@ -30,7 +30,6 @@ from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.encode import frame_of
 from maskwright.learn.tasks.base.span_search import AnswerCandidate, Prediction
 from maskwright.learn.tasks.base.task_type import Encoded, TaskReport, TaskType, task_for
-from maskwright.learn.tasks.question_answering import QuestionAnswering
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.nn import initialise
@@ -414,7 +413,7 @@ def test_windows_with_an_answer_are_shown_as_often_as_those_without() -> None:
 def test_never_to_answer_can_be_the_best() -> None:
     """Where nothing said is right, the threshold that is chosen says nothing."""
 
-    class Stub(QuestionAnswering):
+    class Stub(question_answering.QuestionAnswering):
         def _predictions(self, encoded: Encoded, outputs: Any) -> list[Prediction]:
             return found
 
@@ -433,7 +432,7 @@ def test_never_to_answer_can_be_the_best() -> None:
     # Where answers of the validation part are longer than is usual, so may be those that are told.
     asked = [asked[1]] * 2
     encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=36)))
-    kind = QuestionAnswering("question-answering")
+    kind = question_answering.QuestionAnswering("question-answering")
     longer = kind.calibrate(encoded, lambda _: np.zeros((0, 2), np.float32))
     assert longer.longest_answer == 36 and kind.longest_answer == 30
     # The control: with nothing chosen, it answers.

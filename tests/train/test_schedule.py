@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from maskwright.base import config
-from maskwright.base.config import to_toml
 from maskwright.base.errors import ConfigError
 from maskwright.learn.recipes.base.find import find, override
 from maskwright.learn.recipes.base.recipe import Recipe
@@ -125,7 +124,7 @@ def test_a_recipe_keeps_its_phases() -> None:
         Phase(until=0.75, length=32, batch=32),
         Phase(until=1.0, length=64, batch=32),
     )
-    assert config.from_plain(Recipe, tomllib.loads(to_toml(recipe))) == recipe
+    assert config.from_plain(Recipe, tomllib.loads(config.to_toml(recipe))) == recipe
     assert recipe.fingerprint != find("tiny").fingerprint
     later = override(recipe, ["training.phases.0.until=0.6"])
     assert later.phases[0].until == 0.6

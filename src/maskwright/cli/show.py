@@ -26,7 +26,6 @@ from maskwright.model.checkpoint.fine_tuned import (
     read_task,
     require_finished,
 )
-from maskwright.model.checkpoint.layout import num_parameters
 from maskwright.model.checkpoint.pretrained import setting_findings
 from maskwright.model.checkpoint.safe_read import read_json
 from maskwright.model.families.base.family import Family, family
@@ -143,7 +142,7 @@ def _show_model(path: Path) -> str:
 def describe(network: TransformerConfig, name: str, member: Family | None) -> str:
     """Return the sizes, parameters and family of a model as text. A config may belong to several
     families; `member` is the one that it is saved as."""
-    count = num_parameters(network)
+    count = layout.num_parameters(network)
     fitting = [
         candidate for candidate in catalogue.names("families") if family(candidate).belongs(network)
     ]

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 from maskwright.base.errors import DataError
 from maskwright.text.corpus import embedded
-from maskwright.text.corpus.embedded import literals
 
 MARKER = "quickstart.json"  # a file in the run of the quickstart
 PACKAGES = (embedded.STANDARD, "torch", "numpy")
@@ -109,7 +108,7 @@ def split(
 # ------------------------------------------------------------------------------ out of the source
 def _raised(source: str) -> Iterator[tuple[str, str]]:
     """Yield (exception, message) of the raise statements in `source` outside of strings."""
-    strings = list(literals(source))
+    strings = list(embedded.literals(source))
     starts = [start for start, _ in strings]
     for match in RAISE.finditer(source):
         before = bisect_right(starts, match.start()) - 1

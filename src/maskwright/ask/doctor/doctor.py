@@ -23,7 +23,6 @@ from maskwright.ask.doctor.repetitions import check_repetitions
 from maskwright.ask.predict.engine import open_engine
 from maskwright.base.errors import Finding, shorten
 from maskwright.base.report import document
-from maskwright.base.report.document import Table
 from maskwright.base.terminal import counted, printer, shell_word
 from maskwright.text.corpus.in_memory import is_temporary
 from maskwright.text.tables.columns import GROUPS
@@ -51,7 +50,7 @@ class Diagnosis:
     lines: Sequence[str]
     checks: Sequence[Check]
     findings: Sequence[Finding]
-    tables: Sequence[Table]
+    tables: Sequence[document.Table]
     command: str
 
     @property
@@ -78,7 +77,7 @@ class Diagnosis:
         problems = counted(len(self.problems), "problem")
         return f"{problems} in {rows}, the first: {self.problems[0].what}."
 
-    def all_tables(self) -> list[Table]:
+    def all_tables(self) -> list[document.Table]:
         """Return all tables: the rows to look at, of the data, and the checks."""
         shown = [
             [

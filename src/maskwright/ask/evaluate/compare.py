@@ -35,13 +35,11 @@ from maskwright.ask.evaluate.compare_recipe import (
     train,
 )
 from maskwright.ask.evaluate.compare_report import Comparison, Metric, RecipeReport
-from maskwright.ask.evaluate.minimal_pairs import PairEvaluation, Paradigm
 from maskwright.base import config
 from maskwright.base.budget import Budget, equal_budget
 from maskwright.base.errors import ConfigError, Finding, IncompatibleError, UsageError, shorten
 from maskwright.base.report import document
 from maskwright.base.report.document import count
-from maskwright.base.report.document import number as figure_of
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
 from maskwright.base.terminal import Say, printer, quiet
@@ -255,7 +253,7 @@ def _incomparable(recipe: Recipe, second: Recipe, field: str) -> IncompatibleErr
 LOCK = "compare.lock"
 UNEQUAL = 0.05  # relative difference of spent budgets that is not reported
 LONGEST_VALUE = 100  # characters of a setting in the table of differences
-Score = Callable[[ComparedRecipe, Path, Model], PairEvaluation]  # by minimal pairs
+Score = Callable[[ComparedRecipe, Path, Model], minimal_pairs.PairEvaluation]  # by minimal pairs
 
 
 def compare(
@@ -399,7 +397,7 @@ def _run_metrics(candidate: ComparedRecipe, folder: Path, seed: int) -> comparis
     final = {"loss": evaluations[-1]["loss"]}
     if candidate.is_language_model:
         final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
-    peaks = (figure_of(t, "peak_memory") for t in times)
+    peaks = (document.number(t, "peak_memory") for t in times)
     peak = int(max(filter(math.isfinite, peaks), default=0))
     costs = (state.tokens, state.tokens * per_token, state.seconds, peak)
     return comparison.Run(seed, *costs, final, curve)
@@ -436,12 +434,12 @@ def _masked_accuracy(candidate: ComparedRecipe, model: Model, length: int) -> fl
 
 def _pair_evaluation(
     data: Path,
-    paradigms: Sequence[Paradigm],
+    paradigms: Sequence[minimal_pairs.Paradigm],
     say: Say,
     candidate: ComparedRecipe,
     folder: Path,
     model: Model,
-) -> PairEvaluation:
+) -> minimal_pairs.PairEvaluation:
     """Return the result of a run on minimal pairs, computed unless it is saved in `folder`."""
     path = minimal_pairs.figures_path(folder, candidate.scoring, "all", paradigms)
     result = minimal_pairs.load(path, paradigms, model.fingerprint)

@@ -15,10 +15,8 @@ from typing import TextIO
 
 from maskwright.base import config
 from maskwright.base.budget import Budget
-from maskwright.base.config import to_toml
 from maskwright.base.errors import IncompatibleError
 from maskwright.base.report import document
-from maskwright.base.report.document import duration
 from maskwright.base.storage import commit
 from maskwright.base.terminal import Say
 from maskwright.learn.pretrain import build, checkpoints, run
@@ -129,7 +127,7 @@ class TrainingSpeed:
             return ""
         seconds += operations * self.seconds / max(1.0, self.operations)
         runs = "this one" if len(entrants) == 1 else f"these {len(entrants)}"
-        return f" · about {duration(seconds)} of training for {runs}"
+        return f" · about {document.duration(seconds)} of training for {runs}"
 
 
 def run_folder(out: Path, name: str, seed: int) -> Path:
@@ -171,7 +169,7 @@ def _lay_out(recipe: Recipe, prepared: Path, folder: Path) -> None:
     if staged.exists():
         commit.remove_folder(staged)
     staged.mkdir(parents=True)
-    document.write(staged / run.RECIPE, to_toml(recipe))
+    document.write(staged / run.RECIPE, config.to_toml(recipe))
     for name in ("tokenizer", "data"):
         shutil.copytree(prepared / name, staged / name, copy_function=_link)
         for folder_path, _, _ in os.walk(staged / name, topdown=False):

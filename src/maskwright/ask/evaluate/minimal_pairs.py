@@ -26,10 +26,8 @@ from maskwright.base.config import canonical_json, fingerprint
 from maskwright.base.errors import DataError, UsageError, unknown
 from maskwright.base.metrics import seeds
 from maskwright.base.metrics.intervals import wilson
-from maskwright.base.metrics.seeds import Interval
 from maskwright.base.randomness import key, permute
 from maskwright.base.report import document
-from maskwright.base.report.document import percent
 from maskwright.base.report.page import write_report
 from maskwright.base.storage import commit
 from maskwright.base.storage.strict_json import parse_object
@@ -87,12 +85,12 @@ class PairEvaluation:
         return seeds.mean(list(self.outcomes.values()))
 
     @cached_property
-    def bootstrap(self) -> Interval | None:
+    def bootstrap(self) -> seeds.Interval | None:
         """95 % bootstrap interval of the mean within paradigms; None where it cannot be
         estimated."""
         return seeds.bootstrap(list(self.outcomes.values()))
 
-    def interval(self, name: str) -> Interval:
+    def interval(self, name: str) -> seeds.Interval:
         """95 % interval of one paradigm's accuracy, by Wilson's score."""
         return wilson(float(self.outcomes[name].mean()), len(self.outcomes[name]))
 
@@ -296,14 +294,14 @@ def as_table(
     rows = [
         [
             "mean over paradigms",
-            percent(result.mean),
+            document.percent(result.mean),
             _interval_text(result.bootstrap),
             f"{sum(map(result.ties, names)):,}",
-            *(percent(r.mean) for r in baselines.values()),
+            *(document.percent(r.mean) for r in baselines.values()),
         ]
     ]
     for name in names:
-        accuracies = [percent(r.accuracies[name]) for r in (result, *baselines.values())]
+        accuracies = [document.percent(r.accuracies[name]) for r in (result, *baselines.values())]
         accuracies[1:1] = [_interval_text(result.interval(name)), f"{result.ties(name):,}"]
         rows.append([name.replace("_", " "), *accuracies])
     pairs = sum(len(v) for v in result.outcomes.values())

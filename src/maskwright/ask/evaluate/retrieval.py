@@ -31,7 +31,6 @@ from maskwright.base.errors import Finding, IncompatibleError
 from maskwright.base.metrics import row_metrics
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.ranking import DEPTH, MEASURES, ranking_metrics
-from maskwright.base.metrics.row_metrics import RowMetric
 from maskwright.base.report import document
 from maskwright.base.terminal import Say, counted, decimals, printer
 from maskwright.learn.finetune import conclusion, page
@@ -277,7 +276,7 @@ def _metrics(ranking: Ranking, retrieval: RetrievalData) -> NDArray[np.float64]:
     return ranking_metrics(np.array(grades), [list(j.values()) for j in retrieval.grades])
 
 
-def _width_table(by_width: dict[int, dict[str, RowMetric]]) -> document.Table:
+def _width_table(by_width: dict[int, dict[str, row_metrics.RowMetric]]) -> document.Table:
     widths, measure, rows = list(by_width), MEASURES[0], []
     for width in widths:
         gap = by_width[width][measure].gain_over(by_width[widths[0]][measure])

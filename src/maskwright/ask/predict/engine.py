@@ -34,7 +34,6 @@ from maskwright.base.terminal import counted
 from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.tasks.base import late_interaction
 from maskwright.learn.tasks.base.choices import require_choice
-from maskwright.learn.tasks.base.late_interaction import LateInteraction, Role
 from maskwright.learn.tasks.base.task_type import TaskType
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.checkpoint.fine_tuned import ADAPTER
@@ -42,7 +41,6 @@ from maskwright.model.checkpoint.matching import TOPS
 from maskwright.model.device.choices import TORCH, Precision
 from maskwright.model.device.machine import choose
 from maskwright.model.inference import fill_mask, likelihood, text_generation
-from maskwright.model.inference.fill_mask import Hole
 from maskwright.model.inference.generation import require_writer
 from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.growing_text import Piece
@@ -222,7 +220,7 @@ class Engine:
         return self._poolings[pooling]
 
     @cached_property
-    def late(self) -> LateInteraction | None:
+    def late(self) -> late_interaction.LateInteraction | None:
         """How vectors of tokens are made and compared; None for other models.
 
         Raises:
@@ -235,7 +233,7 @@ class Engine:
         return late_interaction.read(model.path, model.words, model.config.width, longest)
 
     def token_vectors(
-        self, texts: Sequence[str], role: Role, note: Note
+        self, texts: Sequence[str], role: late_interaction.Role, note: Note
     ) -> list[NDArray[np.float32]]:
         """As `LanguageModel.embed_all`; `note` is called with findings about truncated texts."""
         if self.late is None:
@@ -253,7 +251,7 @@ class Engine:
         *,
         live: bool = False,
         windows: bool = False,
-    ) -> list[list[Hole]]:
+    ) -> list[list[fill_mask.Hole]]:
         """As `LanguageModel.fill_mask`; `note` is called with findings about unknown words.
 
         Args:

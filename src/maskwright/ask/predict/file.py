@@ -43,7 +43,6 @@ from maskwright.model.device.choices import TORCH
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
 from maskwright.model.opening.open import open_head_alone
 from maskwright.text.corpus import files
-from maskwright.text.corpus.files import listed
 from maskwright.text.corpus.reading import REJECTED, SPANNING, Counts
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import as_names, may_be_joined
@@ -165,7 +164,7 @@ def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePr
         similar_names = near(min(unknown), PredictionSettings.__annotations__)
         raise UsageError("no such setting", found=", ".join(sorted(unknown)), wanted=similar_names)
     require_effect(settings)
-    other_folders = listed(settings.get("also", ()))
+    other_folders = files.listed(settings.get("also", ()))
     labels, engine = settings.get("labels", ()), settings.get("engine", TORCH)
     server, base = settings.get("server"), settings.get("base")
     named_columns: dict[str, Sequence[str]] = {**as_names(settings.get("columns"))}

@@ -48,7 +48,6 @@ from maskwright.model.inference.generation_settings import (
     takes_generation_settings,
 )
 from maskwright.model.opening import folders
-from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import home_of
 
 DEFAULT = "default"
@@ -98,7 +97,7 @@ class LanguageModel:
         return self._models[self._active]
 
     @property
-    def model(self) -> Model:
+    def model(self) -> folders.Model:
         """The opened folder: network, tokenizer, config, conventions and their origin. Access
         restores weights of the network that were freed when their inference copies were made."""
         return self._now.restored()

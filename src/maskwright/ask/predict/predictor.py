@@ -87,7 +87,6 @@ from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.supervised import PROBLEM_TYPES, Problem
 from maskwright.model.opening import folders
-from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import home_of, is_bag_of_words, open_model
 from maskwright.model.opening.special_tokens import end_of_text
 from maskwright.text.tables.cell_values import is_empty, joined_or_whole
@@ -585,7 +584,7 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> TaskPredictor
     return predictor(open_model(folder, base=base))
 
 
-def predictor(loaded: Model) -> Predictor:
+def predictor(loaded: folders.Model) -> Predictor:
     """Return the predictor of the task that an opened model was trained for. The task comes from
     `task.json`, a sentence-transformers folder, generation settings, or the single head.
 
@@ -691,7 +690,7 @@ def predictor(loaded: Model) -> Predictor:
     )
 
 
-def _plain_predictor(model: Model, task_type: TaskType, length: int) -> Predictor:
+def _plain_predictor(model: folders.Model, task_type: TaskType, length: int) -> Predictor:
     """Return a predictor of a task type, whose network is prepared at the first use."""
     length = room(model.config, length, model.positions)
     collation = collation_of(model.config, model.reader, model.extra)
@@ -705,7 +704,7 @@ def _plain_predictor(model: Model, task_type: TaskType, length: int) -> Predicto
     )
 
 
-def of_vectors(model: Model, pooling: str) -> Predictor:
+def of_vectors(model: folders.Model, pooling: str) -> Predictor:
     """Return a predictor of embeddings for a model that was not trained for them: `pooling` over
     the states of its last layer, normalised to length 1.
 
@@ -733,7 +732,7 @@ def _recorded_type(record: TaskRecord, path: Path) -> TaskType:
     return task_type
 
 
-def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskType:
+def _task_type_of_record(record: TaskRecord, loaded: folders.Model, path: Path) -> TaskType:
     """Return the task type that `task.json`, at `path`, records; raises a `CheckpointError` if it
     does not match the model."""
 

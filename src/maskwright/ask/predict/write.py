@@ -40,7 +40,6 @@ from maskwright.base.errors import DataError, Finding, MaskwrightError, OutputEr
 from maskwright.base.report import document
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
-from maskwright.base.storage.files import new_text
 from maskwright.base.terminal import Say, counted, quiet
 from maskwright.learn.finetune.recipe import hashes
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, MODEL, TASK
@@ -114,7 +113,7 @@ def write_predictions(
 
         def save(target: Path) -> None:
             if delimiter is None:
-                with new_text(target) as file:
+                with storage.new_text(target) as file:
                     file.writelines(_staged_lines(staged))
             else:
                 _as_table(staged, target, delimiter, names, top)
@@ -262,7 +261,7 @@ def _as_table(
     for line in _staged_lines(staged):
         for columns, cells in zip(rows, flat_row(json.loads(line), top), strict=True):
             columns |= dict.fromkeys(cells)
-    with new_text(target, newline="") as file:
+    with storage.new_text(target, newline="") as file:
         columns, predicted = rows
         writer = csv.DictWriter(file, [*columns, *(predicted or names)], delimiter=delimiter)
         writer.writeheader()

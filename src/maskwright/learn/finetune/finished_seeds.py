@@ -25,7 +25,6 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.base import config
-from maskwright.base.config import canonical_json
 from maskwright.base.errors import CheckpointError, UsageError
 from maskwright.base.storage import commit
 from maskwright.base.storage.strict_json import parse_object
@@ -95,7 +94,7 @@ class FinishedSeeds:
             CheckpointError: a seed's folder is damaged.
         """
         commit.sweep(self.folder)
-        requested = json.loads(canonical_json(dict(self.about)))
+        requested = json.loads(config.canonical_json(dict(self.about)))
         for folder in sorted(self.folder.glob("seed-*")):
             saved = commit.verify(folder).about
             if saved["settings"]["method"]["name"] in other_methods:

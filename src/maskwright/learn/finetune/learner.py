@@ -61,7 +61,6 @@ from maskwright.model.adapters.base import freeze
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.adapters.base.adapter import attach as attach_adapter
 from maskwright.model.checkpoint import layout, pretrained
-from maskwright.model.checkpoint.layout import About
 from maskwright.model.checkpoint.matching import Transfer, load_matching, transfer
 from maskwright.model.checkpoint.safe_read import around, modules_of
 from maskwright.model.device.machine import Machine, choose
@@ -76,7 +75,6 @@ from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.modules.supervised import Standardised, Supervised
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
 from maskwright.model.opening import folders, special_tokens
-from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TRAIN, VALIDATION
@@ -250,7 +248,7 @@ class Learner(BaseLearner):
     any."""
 
     frame: Frame
-    loaded: Model
+    loaded: folders.Model
     config: TransformerConfig
     collation: Collation
     soft_targets: Mapping[Any, Scores] = field(default_factory=dict, repr=False)
@@ -259,7 +257,7 @@ class Learner(BaseLearner):
     @classmethod
     def of(
         cls,
-        model: Model | Path,
+        model: folders.Model | Path,
         task_type: TaskType,
         method: Method,
         length: int | None = None,
@@ -276,7 +274,7 @@ class Learner(BaseLearner):
             UsageError: the folder does not exist.
             IncompatibleError: the model has no tokenizer.
         """
-        loaded = model if isinstance(model, Model) else open_weights(model)
+        loaded = model if isinstance(model, folders.Model) else open_weights(model)
         path, fitted = loaded.path, method.fitted
         takes_pairs, is_usual = len(task_type.roles) == 2, long == "head"
         if is_usual and takes_pairs and fitted is not None and APART in fitted.long:
@@ -463,7 +461,7 @@ class Learner(BaseLearner):
             writing["num_beams"] = int(result.task_type.options.get("beams", 1))
             if (longest := result.task_type.options.get("longest")) is not None:
                 writing["max_new_tokens"] = int(longest)
-        about = About(
+        about = layout.About(
             family=self.family,
             labels=() if task_type.writes else task_type.labels,
             problem_type=PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None,
@@ -548,7 +546,7 @@ class Learner(BaseLearner):
 
 
 def learner_of(
-    model: Model | Path, task_type: TaskType, method: Method, length: int | None, long: Long
+    model: folders.Model | Path, task_type: TaskType, method: Method, length: int | None, long: Long
 ) -> BaseLearner:
     """Return what learns by `method`; args and errors as in `Learner.of`."""
     if not isinstance(method.fitted, NetworklessMethod):
@@ -574,7 +572,7 @@ def reader(
 
 
 def soft_targets(
-    teacher: Model,
+    teacher: folders.Model,
     task_type: TaskType,
     rows: Sequence[Any],
     temperature: float,

@@ -28,7 +28,6 @@ from maskwright.base.metrics.calibration import CalibrationEffect
 from maskwright.base.metrics.paired import Verdict
 from maskwright.base.metrics.seeds import Spread, over_seeds
 from maskwright.base.report import document
-from maskwright.base.report.document import Table
 from maskwright.base.terminal import Say, counted, decimals, rounded, shell_word
 from maskwright.learn.finetune import conclusion, page
 from maskwright.learn.finetune.learner import BaseLearner, SeedResult
@@ -277,7 +276,7 @@ class FinetuneResult:
         warning = " There is no test part: these figures flatter." if flatters else ""
         return f"{self._choice()}{warning}"
 
-    def table(self) -> Table:
+    def table(self) -> document.Table:
         """Return a table of the metrics of the chosen seed and the baselines, with intervals, and
         of the spread over seeds."""
         task_type, truth = self.best.task_type, self.data.parts[self.eval_part]
@@ -321,7 +320,7 @@ class FinetuneResult:
         adapter = self.best.adapter
         return self.method.head_alone or (adapter is not None and not adapter.settings.merges)
 
-    def _card(self, table: Table, facts: Mapping[str, Any]) -> str:
+    def _card(self, table: document.Table, facts: Mapping[str, Any]) -> str:
         """Return the model card."""
         learner, task_type, name = self.learner, self.learner.task_type, self.out.resolve().name
         values = next(iter(self.compared.values())).values
@@ -380,7 +379,7 @@ class FinetuneResult:
             attached=self.is_attached,
         )
 
-    def _results(self, table: Table) -> dict[str, Any]:
+    def _results(self, table: document.Table) -> dict[str, Any]:
         """Return the content of results.json: settings, and the metrics of every seed."""
         adapter, (test, uses) = self.method.adapter, self._test
         optional = {
@@ -432,7 +431,7 @@ class FinetuneResult:
             answer = labels[answer]
         return {"texts": texts, "answer": answer if isinstance(answer, str) else None}
 
-    def _page(self, table: Table, facts: Mapping[str, Any]) -> str:
+    def _page(self, table: document.Table, facts: Mapping[str, Any]) -> str:
         best, encoded = self.best, self.encoded_parts[self.eval_part]
         base = self.learner.base or "none: the method has no network"
         trained = [seed for seed in self.seeds if seed.tuned.losses]

@@ -26,7 +26,6 @@ from maskwright.base.randomness import key, permute
 from maskwright.base.report.panel import Panel
 from maskwright.base.terminal import Say, quiet
 from maskwright.learn.train import loop
-from maskwright.learn.train.loop import Hook, Record
 from maskwright.learn.train.optimizers import (
     ParameterRates,
     Parameters,
@@ -202,7 +201,7 @@ def _portions(train: EncodedExamples, settings: Settings) -> int:
 
 
 @dataclass
-class _Epochs(Hook):
+class _Epochs(loop.Hook):
     """Hook that evaluates after each epoch, keeps the best weights, and stops early."""
 
     objective: Objective
@@ -257,17 +256,17 @@ def _in_float32(
 
 # ---------------------------------------------------------------- what a training shows meanwhile
 # (displayed name, number of steps) -> context manager of a hook that shows the progress
-Watch = Callable[..., AbstractContextManager[Hook]]  # name, steps, tokens of an image
+Watch = Callable[..., AbstractContextManager[loop.Hook]]  # name, steps, tokens of an image
 
 
 @dataclass(frozen=True)
-class StepHook(Hook):
+class StepHook(loop.Hook):
     """Hook that calls `on_step` after each step; `note` receives what is notable."""
 
-    on_step: Callable[[Record], None]
+    on_step: Callable[[loop.Record], None]
     note: Say = quiet
 
-    def after_step(self, state: TrainState, record: Record) -> None:
+    def after_step(self, state: TrainState, record: loop.Record) -> None:
         self.on_step(record)
 
 
@@ -276,11 +275,11 @@ def watching(stream: TextIO | None = None, folder: Path | None = None) -> Watch:
     at the end, or else a line every ten seconds."""
 
     @contextmanager
-    def watch(name: str, steps: int, image_tokens: int = 0) -> Iterator[Hook]:
+    def watch(name: str, steps: int, image_tokens: int = 0) -> Iterator[loop.Hook]:
         panel = Panel({"recipe": name, "steps": steps, "image_tokens": image_tokens}, stream)
         panel.start()
 
-        def step(record: Record) -> None:
+        def step(record: loop.Record) -> None:
             panel.step(record)
             if folder is not None:
                 announce(folder, {"name": name, **record})
@@ -294,6 +293,6 @@ def watching(stream: TextIO | None = None, folder: Path | None = None) -> Watch:
 
 
 @contextmanager
-def unseen(name: str, steps: int, image_tokens: int = 0) -> Iterator[Hook]:
+def unseen(name: str, steps: int, image_tokens: int = 0) -> Iterator[loop.Hook]:
     """A `Watch` that shows nothing."""
     yield StepHook(lambda record: None)

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from maskwright.base import config
 from maskwright.base.budget import Budget
-from maskwright.base.config import to_toml
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError
 from maskwright.base.randomness import key, torch_seed
 from maskwright.base.storage import commit
@@ -327,7 +326,7 @@ def resolved(recipe: Recipe) -> Recipe:
     """
     # Read the recipe back from its TOML text, as a resumed run will: this turns an integer 3 into
     # 3.0 for a float field and drops None values from free tables.
-    recipe_toml = to_toml(recipe)
+    recipe_toml = config.to_toml(recipe)
     try:
         recipe_toml.encode()
     except UnicodeEncodeError as error:

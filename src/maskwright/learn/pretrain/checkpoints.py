@@ -54,12 +54,10 @@ from maskwright.learn.train.optimizers import Average, OptimizerState
 from maskwright.learn.train.records import announce
 from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint import files, layout, pretrained
-from maskwright.model.checkpoint.layout import About, Conventions
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.spec import Spec
 from maskwright.model.opening import open
-from maskwright.model.opening.open import open_weights
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 # ------------------------------------------------------------------------------ the journal
@@ -265,7 +263,7 @@ class CheckpointStore:
         run: Path,
         keep: int,
         about: dict[str, Any],
-        model: About = About(),  # noqa: B008 - frozen
+        model: layout.About = layout.About(),  # noqa: B008 - frozen
     ) -> None:
         self.folder = run / "checkpoints"
         self.keep = keep
@@ -341,7 +339,7 @@ class CheckpointStore:
             IncompatibleError: recipe, tokenizer or data are not those of the checkpoint.
         """
         path, manifest, skipped = commit.newest(self.folder)
-        network = open_weights(path).network
+        network = open.open_weights(path).network
         weights = {OWN + n: p.detach() for n, p in network.named_parameters()}
         if (path / OTHERS).exists():
             weights |= _tensors(path / OTHERS)
@@ -443,8 +441,8 @@ def own_weights(masters: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def describe(
-    recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer | None, model: About
-) -> About:
+    recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer | None, model: layout.About
+) -> layout.About:
     """Return `model` with the conventions and the card (README) of the recipe's model."""
     conventions = conventions_of(recipe, len(config.stacks))
     model = replace(model, conventions=conventions)
@@ -473,7 +471,7 @@ def describe(
     return replace(model, readme=card)
 
 
-def conventions_of(recipe: Recipe, stacks: int) -> Conventions:
+def conventions_of(recipe: Recipe, stacks: int) -> layout.Conventions:
     """Return the conventions of the recipe's model, which has one or two `stacks`."""
     member, options = recipe.objective.member, recipe.objective.options
     rows, corpus = to_plain(recipe.rows), to_plain(recipe.corpus)
@@ -505,7 +503,7 @@ class Usage:
 
 
 def usage_of(
-    spec: Spec, config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions
+    spec: Spec, config: TransformerConfig, tokenizer: Tokenizer, conventions: layout.Conventions
 ) -> Usage | None:
     """Return an example of use; None if the model can neither fill masks nor generate text, and has
     no vectors of words."""

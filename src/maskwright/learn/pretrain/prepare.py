@@ -44,7 +44,6 @@ from maskwright.base.errors import (
 from maskwright.base.report import document
 from maskwright.base.storage import files as storage
 from maskwright.base.storage.commit import require_new, writing
-from maskwright.base.storage.files import DISK, TEMPORARY, listed, os_errors_refused, remove_folder
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import Say, counted, printer
@@ -132,7 +131,7 @@ def prepare(
         if changes := text_changed(recipe.corpus, folder, quickly=True):
             message = "the text is not what this run's tokens were made of"
             consequence = "the run goes on with its tokens"
-            say(Finding("other-text", message, listed(changes), consequence).line())
+            say(Finding("other-text", message, storage.listed(changes), consequence).line())
     else:
         if pixels is None and not _is_store(folder, HELD_OUT):
             require_other_files(recipe.corpus)
@@ -426,18 +425,18 @@ def take_tokens(source: Path, folder: Path) -> None:
     Raises:
         OutputError, StorageError, StoppedError: the files cannot be written.
     """
-    with os_errors_refused(folder):
+    with storage.os_errors_refused(folder):
         for subfolder in ("data", "tokenizer"):  # it counts as prepared with the last of them
-            staged = folder / f"{TEMPORARY}{subfolder}"
+            staged = folder / f"{storage.TEMPORARY}{subfolder}"
             if staged.exists():
-                remove_folder(staged)
+                storage.remove_folder(staged)
             shutil.copytree(source / subfolder, staged)
             for target, _, files in os.walk(staged, topdown=False):
                 for name in files:
-                    DISK.fsync_path(Path(target) / name)
-                DISK.fsync_folder(Path(target))
-            DISK.rename(staged, folder / subfolder)
-            DISK.fsync_folder(folder)
+                    storage.DISK.fsync_path(Path(target) / name)
+                storage.DISK.fsync_folder(Path(target))
+            storage.DISK.rename(staged, folder / subfolder)
+            storage.DISK.fsync_folder(folder)
 
 
 def _provenance(corpus: Corpus, folder: Path) -> dict[str, Any]:

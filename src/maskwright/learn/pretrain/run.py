@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import TextIO
 
 from maskwright.base import config, memory, threads
-from maskwright.base.config import to_toml
 from maskwright.base.errors import (
     ConfigError,
     Finding,
@@ -207,7 +206,7 @@ def pretrain(
                     resume_hint = f"the same command with --out {shell_word(out)} goes on"
                     printer(stream)(f"stopped before the first step; {resume_hint}")
                     raise
-                document.write(out / RECIPE, to_toml(recipe))
+                document.write(out / RECIPE, config.to_toml(recipe))
         processes.wait()
         return _run(recipe, out, processes, exit_stack, stream=stream)
 
@@ -265,7 +264,7 @@ def _claim(recipe: Recipe, out: Path, exit_stack: contextlib.ExitStack) -> None:
             found=_describe_other_run(recipe, out),
             do=f"choose another --out{alternative}",
         )
-    document.write(out / RECIPE, to_toml(recipe))
+    document.write(out / RECIPE, config.to_toml(recipe))
     (out / REFUSED).unlink(missing_ok=True)
 
 
@@ -413,7 +412,7 @@ def _run(
         stated_budget, recipe = recipe.training.budget, with_counted_budget(recipe, prepared)
         if stated_budget.flops is not None and processes.first:
             say(f"budget: {stated_budget} are {recipe.training.budget}")
-            document.write(out / RECIPE, to_toml(recipe))
+            document.write(out / RECIPE, config.to_toml(recipe))
         processes.wait()
         stop_flag = exit_stack.enter_context(listening())
         session = TrainingSession(recipe, out, prepared, chosen, processes, say, stop_flag)

@@ -22,13 +22,11 @@ from maskwright.base import config
 from maskwright.base.errors import DataError, Finding, ResourceError, StoppedError
 from maskwright.base.memory import free_bytes
 from maskwright.base.report import document
-from maskwright.base.report.document import Table
 from maskwright.base.report.panel import Panel
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
 from maskwright.base.terminal import Say, quiet
 from maskwright.learn.pretrain import build, checkpoints
-from maskwright.learn.pretrain.build import HeadFirst, expect_frequencies, layer_rates
 from maskwright.learn.pretrain.checkpoints import (
     CheckpointStore,
     Journal,
@@ -115,13 +113,13 @@ class TrainingSession:
         self.objective.use_corpus(prepared.train, partial(token_counts, recipe, prepared))
         parameters = Parameters(self.objective, chosen.compute)
         self.optimizer = start_optimizer(recipe.training.optimizer, parameters)
-        self.stages: HeadFirst | None = None
+        self.stages: build.HeadFirst | None = None
         decay = recipe.model.layer_decay if isinstance(recipe.model, Folder) else 1.0
-        rates = layer_rates(self.objective.product, parameters, decay)
-        if HeadFirst.is_needed(recipe.model):
+        rates = build.layer_rates(self.objective.product, parameters, decay)
+        if build.HeadFirst.is_needed(recipe.model):
             home = out if processes.first else None
             budget = recipe.training.budget
-            self.stages = HeadFirst(recipe.model, budget, parameters, home, rates)
+            self.stages = build.HeadFirst(recipe.model, budget, parameters, home, rates)
             self.optimizer = ParameterRates(self.optimizer, self.stages)
         elif decay != 1.0:
             self.optimizer = ParameterRates(self.optimizer, lambda step: rates)
@@ -186,7 +184,7 @@ def _build_objective(
         components = sorted({name.partition(".")[0] for name in names})
         say(f"also loaded from the folder: {', '.join(components)}")
     if "vocabulary_head" in recipe.model.new:
-        expect_frequencies(objective.product, token_counts(recipe, prepared))
+        build.expect_frequencies(objective.product, token_counts(recipe, prepared))
     return objective, family
 
 
@@ -552,7 +550,7 @@ class SaveHook:
         self._saved = state.step
 
 
-def held_out_by_value(session: TrainingSession) -> Table | None:
+def held_out_by_value(session: TrainingSession) -> document.Table | None:
     """Return loss and accuracy on the held-out text of each value of the column that the run mixes
     by; None if there are no such stores. One evaluation's number of rows is divided among them."""
     recipe, average = session.recipe, session.average

@@ -17,7 +17,6 @@ from scipy.special import expit, softmax
 
 from maskwright.base.errors import DataError, Finding, UsageError
 from maskwright.base.metrics import calibration, metrics
-from maskwright.base.metrics.calibration import Reliability
 from maskwright.base.report.document import figure
 from maskwright.base.terminal import rounded
 from maskwright.learn.tasks.base import baselines as baseline
@@ -317,7 +316,7 @@ class Classification(TaskType):
             weights = (predicted != truth).sum(1)
             one_sided = alike(truth, answers, name)
             shares = self._shares(encoded, outputs)
-            reliability = Reliability(shares.ravel(), truth.ravel() > 0, answers=False)
+            reliability = calibration.Reliability(shares.ravel(), truth.ravel() > 0, answers=False)
             classes = [
                 metrics.per_class(truth[:, i], predicted[:, i], ("", label))[1]
                 for i, label in enumerate(self.labels)
@@ -326,7 +325,7 @@ class Classification(TaskType):
             quantity, name = "confidence", self.labels.__getitem__
             shares = self._shares(encoded, outputs).max(1)
             weights = np.where(predicted != truth, shares, 0.0)
-            reliability = Reliability(shares, predicted == truth)
+            reliability = calibration.Reliability(shares, predicted == truth)
             one_sided = alike(truth, answers, name)
             classes = metrics.per_class(truth, predicted, self.labels)
             confusion = metrics.confusion(truth, predicted, len(self.labels))

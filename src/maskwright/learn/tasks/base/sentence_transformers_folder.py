@@ -48,7 +48,6 @@ from maskwright.learn.tasks.base.task_type import Encoded, Outputs, Scores, Task
 from maskwright.learn.tasks.embeddings import EmbeddingTask, lowered
 from maskwright.model.checkpoint import files, safe_read
 from maskwright.model.checkpoint.matching import require_finite
-from maskwright.model.checkpoint.safe_read import Module, around, modules_of
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.model.objectives.modules.supervised import (
@@ -118,7 +117,7 @@ class SentenceFolder:
     keeps_end: bool = False
     segments: bool = True
     similarity: str = "cosine"
-    after: tuple[Module, ...] = ()
+    after: tuple[safe_read.Module, ...] = ()
     truncated: int | None = None
     dimensions: tuple[int, ...] = ()
     sparse: Weighting | None = None
@@ -221,8 +220,8 @@ def read(path: Path) -> SentenceFolder | None:
         CheckpointError: a file is missing or invalid.
         IncompatibleError: a module or a setting is not supported; the message names it.
     """
-    folder = around(path)
-    modules = modules_of(folder)
+    folder = safe_read.around(path)
+    modules = safe_read.modules_of(folder)
     if not modules:
         return None
     require_choice_of_folder(
@@ -261,7 +260,7 @@ def read(path: Path) -> SentenceFolder | None:
     return described
 
 
-def _sparse(folder: Path, path: Path, modules: Sequence[Module]) -> SentenceFolder:
+def _sparse(folder: Path, path: Path, modules: Sequence[safe_read.Module]) -> SentenceFolder:
     """Read the settings of a sparse encoder; errors as `read`."""
     where = folder / modules[1].path
     config = safe_read.read_json(where, "config.json")
@@ -315,7 +314,7 @@ def read_head(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     return {"activation": name, **reading}
 
 
-def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
+def _poolings(folder: Path, module: safe_read.Module) -> tuple[tuple[str, ...], bool]:
     where = folder / module.path
     if not (where / "config.json").is_file():
         raise _damaged("the folder does not say how tokens become a vector", where / "config.json")
@@ -379,7 +378,7 @@ def about_of(folder: Path) -> dict[str, Any]:
     return safe_read.read_json(folder, ABOUT) if (folder / ABOUT).is_file() else {}
 
 
-def token_settings(folder: Path, path: Path, module: Module) -> dict[str, Any]:
+def token_settings(folder: Path, path: Path, module: safe_read.Module) -> dict[str, Any]:
     """Return how texts of a multi-vector encoder are read; `module` is its Transformer."""
     _default_prompt(folder, about_of(folder))
     reader = folder / module.path
@@ -490,7 +489,7 @@ class _Dense(nn.Module):
 
 
 def built(
-    folder: Path, modules: Sequence[Module], width: int, level: str = "sentence_embedding"
+    folder: Path, modules: Sequence[safe_read.Module], width: int, level: str = "sentence_embedding"
 ) -> nn.Sequential:
     """Build modules behind vectors of this `width`: of texts, or with the level `TOKENS` of tokens.
 
@@ -513,28 +512,28 @@ def built(
     return layers.eval()
 
 
-def _module_config(folder: Path, module: Module) -> dict[str, Any]:
+def _module_config(folder: Path, module: safe_read.Module) -> dict[str, Any]:
     """Return the module's settings; {} if it has no file of them."""
     where = folder / module.path / "config.json"
     has_config = bool(module.path) and where.is_file()
     return safe_read.read_json(where.parent, where.name) if has_config else {}
 
 
-def _normalize(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
+def _normalize(folder: Path, module: safe_read.Module, width: int) -> tuple[nn.Module, int]:
     return Unit(), width
 
 
-def _dropout(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
+def _dropout(folder: Path, module: safe_read.Module, width: int) -> tuple[nn.Module, int]:
     return nn.Identity(), width  # the identity in evaluation mode
 
 
-def _layer_norm(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
+def _layer_norm(folder: Path, module: safe_read.Module, width: int) -> tuple[nn.Module, int]:
     norm = nn.LayerNorm(width)
     _fill(folder, module, {"norm": norm})
     return norm, width
 
 
-def _dense(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
+def _dense(folder: Path, module: safe_read.Module, width: int) -> tuple[nn.Module, int]:
     where = folder / module.path / "config.json"
     if not where.is_file():
         raise _damaged("a module without its settings", where)
@@ -558,7 +557,7 @@ def _dense(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
 
 
 @torch.no_grad()
-def _fill(folder: Path, module: Module, layers: Mapping[str, nn.Module]) -> None:
+def _fill(folder: Path, module: safe_read.Module, layers: Mapping[str, nn.Module]) -> None:
     """Load the weights of a module's `layers`, which are named as in its file."""
     module_folder = folder / module.path
     tensors = files.open_folder(safe_read.model_folder(module_folder))

@@ -24,7 +24,6 @@ from maskwright.base.metrics import row_metrics
 from maskwright.base.metrics.calibration import Reliability
 from maskwright.base.metrics.intervals import Estimate, OfSums
 from maskwright.base.metrics.metrics import ClassFigures
-from maskwright.base.metrics.row_metrics import ArrayMetric, RepeatedMetric, RowMetric, SumMetric
 from maskwright.base.report.document import Table, figure
 from maskwright.base.terminal import counted
 from maskwright.learn.tasks.base.choices import APART, Long
@@ -130,7 +129,7 @@ class Encoded:
 class TaskMetrics:
     """The metrics of predictions, by name, each with the rows that it is computed from."""
 
-    figures: Mapping[str, RowMetric]
+    figures: Mapping[str, row_metrics.RowMetric]
 
     @classmethod
     def mean(cls, repetitions: Sequence[TaskMetrics]) -> TaskMetrics:
@@ -138,7 +137,7 @@ class TaskMetrics:
         if len(repetitions) == 1:
             return repetitions[0]
         by_name = {n: [m.figures[n] for m in repetitions] for n in repetitions[0].figures}
-        return cls({name: RepeatedMetric(figures) for name, figures in by_name.items()})
+        return cls({name: row_metrics.RepeatedMetric(figures) for name, figures in by_name.items()})
 
     @property
     def values(self) -> dict[str, float]:
@@ -479,13 +478,13 @@ def example_of_row(task_type: TaskType, row: Row, columns: Mapping[str, Sequence
 def metrics_of_arrays(names: Sequence[str], truth: NDArray[Any], answers: Answers) -> TaskMetrics:
     """Return metrics of `METRICS` for labels and answers of the same shape."""
     predicted = np.asarray(answers)
-    return TaskMetrics({name: ArrayMetric(name, truth, predicted) for name in names})
+    return TaskMetrics({name: row_metrics.ArrayMetric(name, truth, predicted) for name in names})
 
 
 def metrics_of_sums(figures: Mapping[str, tuple[OfSums, NDArray[Any]]]) -> TaskMetrics:
     """Return metrics by name, each given as a function of sums over the rows, and the values (N, K)
     to be summed."""
-    return TaskMetrics({name: SumMetric(*figure) for name, figure in figures.items()})
+    return TaskMetrics({name: row_metrics.SumMetric(*figure) for name, figure in figures.items()})
 
 
 def metrics_of_means(names: Sequence[str], scores: NDArray[Any]) -> TaskMetrics:
