@@ -131,13 +131,7 @@ def open_file(path: Path) -> Tensors:
             raise _damaged(path, "the order of tensors", f"byte {entry.begin}, expected {end}")
         end += entry.bytes
     if end != size:
-        raise CheckpointError(
-            "the file is not as long as its header says",
-            where=path,
-            found=f"{size} bytes",
-            wanted=f"{end} bytes",
-            do="copy or download the file again",
-        )
+        raise _damaged(path, "the length of the file", f"{size} bytes, by its header {end}")
     return Tensors(entries, (path,))
 
 

@@ -114,11 +114,6 @@ class Conventions:
         require("prediction_offset", self.prediction_offset, 0, 8)
 
 
-def conventions_table(conventions: Conventions) -> dict[str, Any]:
-    """Return the conventions as a table for config.json."""
-    return {"conventions": dict(to_plain(conventions))}
-
-
 def read_conventions(config: Mapping[str, Any]) -> Conventions | None:
     """Read the conventions in a config.json; None if it has none.
 
@@ -368,7 +363,9 @@ def _hf(
         # The default of a class stands where there is no such token: some refuse null.
         **{key: value for key, value in ids.items() if value is not None or key in TOKEN_IDS},
     }
-    our_table = {} if about.conventions is None else conventions_table(about.conventions)
+    our_table: dict[str, Any] = {}
+    if about.conventions is not None:
+        our_table["conventions"] = dict(to_plain(about.conventions))
     if form.family is None:
         our_table = {"format": OUR_FORMAT, "config": to_plain(form.config), **our_table}
         hf |= {"model_type": OUR_MODEL_TYPE, "architectures": [OUR_ARCHITECTURE]}

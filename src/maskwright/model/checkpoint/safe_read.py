@@ -161,13 +161,7 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
         text = path.read_text(encoding="utf-8", errors="replace")
     listed = parse(text, path, error=CheckpointError)
     if not isinstance(listed, list) or not listed:
-        raise CheckpointError(
-            "not a list of modules",
-            where=path,
-            found=str(listed)[:80],
-            wanted='[{"type": …, "path": …}, …]',
-            do="copy or download the folder again",
-        )
+        raise _no_module(path, listed, '[{"type": …, "path": …}, …]')
     modules = tuple(_module(module, f"{path}: module {n}") for n, module in enumerate(listed))
     names = [module.get("name") for module in listed]
     if len(set(map(str, names))) < len(names):
@@ -204,11 +198,15 @@ def _module(entry: Any, where: str) -> Module:
     fields = entry if isinstance(entry, dict) else {}
     module_type, path = fields.get("type"), fields.get("path", "")
     if not isinstance(module_type, str) or not isinstance(path, str):
-        raise CheckpointError(
-            "not a module",
-            where=where,
-            found=str(entry)[:80],
-            wanted='{"type": …, "path": …}',
-            do="copy or download the folder again",
-        )
+        raise _no_module(where, entry, '{"type": …, "path": …}')
     return Module(module_type.rpartition(".")[2], module_type, plain(path, where) if path else "")
+
+
+def _no_module(where: object, entry: object, expected: str) -> CheckpointError:
+    return CheckpointError(
+        "not a module, or a list of modules",
+        where=where,
+        found=str(entry)[:80],
+        wanted=expected,
+        do="copy or download the folder again",
+    )

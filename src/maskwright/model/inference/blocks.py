@@ -185,20 +185,15 @@ def fits(stack: StackModule) -> bool:
     """Whether the prepared blocks can apply all hooks of `stack`: there are none on the stack, a
     layer, a norm or the input of a sublayer, and all or no attention modules have a `before`. They
     are layers of attention, and keep no states of earlier layers, which a mix reads."""
-    before = {m.before is None for m in stack.modules() if isinstance(m, AttentionModule)}
+    modules = list(stack.modules())
+    whole = [m for m in modules if isinstance(m, StackModule | BlockModule | NormModule)]
+    halves = [m for m in modules if isinstance(m, AttentionModule | FeedForwardModule)]
     return (
         not stack.mixed_by
         and len(stack.config.attention_blocks) == len(stack.config.blocks)
-        and len(before) <= 1
-        and not any(
-            _hooked(module)
-            if isinstance(module, StackModule | BlockModule | NormModule)
-            else _unseen(module)
-            for module in stack.modules()
-            if isinstance(
-                module, StackModule | BlockModule | NormModule | AttentionModule | FeedForwardModule
-            )
-        )
+        and len({m.before is None for m in halves if isinstance(m, AttentionModule)}) <= 1
+        and not any(map(_hooked, whole))
+        and not any(map(_unseen, halves))
     )
 
 

@@ -584,11 +584,11 @@ class AttentionModule(nn.Module):
             memory: what is read instead of `x`: a memory, or all positions where `x` is some.
             cache: keys and values of earlier positions; `layer` names this layer's place there.
         """
-        query = self._heads(self.query(x))
-        if memory is not None:
-            key, value = self._of_memory(memory, cache, layer)
+        query, project = self._heads(self.query(x)), self._keys_and_values
+        if memory is None or cache is None:
+            key, value = project(x if memory is None else memory)
         else:
-            key, value = self._keys_and_values(x)
+            key, value = cache.memory(layer, memory, project)
         if context.rotary is not None:
             query = rotate(query, context.rotary)
             key = rotate(key, context.key_rotary or context.rotary)
@@ -616,12 +616,6 @@ class AttentionModule(nn.Module):
         width = self.config.head_width  # -1 would be ambiguous where T is 0
         heads = x.view(*x.shape[:2], x.shape[2] // width, width)
         return heads.transpose(1, 2)  # B, H or G, T, W
-
-    def _of_memory(
-        self, memory: Tensor, cache: PastKeys | None, layer: int
-    ) -> tuple[Tensor, Tensor]:
-        project = self._keys_and_values
-        return project(memory) if cache is None else cache.memory(layer, memory, project)
 
     def _keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self._heads(self.key(x)), self._heads(self.value(x))

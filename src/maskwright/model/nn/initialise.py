@@ -135,21 +135,18 @@ class _Draw:
         self.distribution, self.deviation, self.generator = distribution, deviation, generator
 
     def table(self, weight: Tensor, fan: float) -> None:
-        if self.distribution == "truncated":
-            self._truncated(weight, self.deviation)
-        else:
-            self._normal(weight, self.deviation if self.distribution == "normal" else fan)
+        draw = self._truncated if self.distribution == "truncated" else self._normal
+        draw(weight, self.deviation if self.distribution in ("truncated", "normal") else fan)
 
     def matrix(self, weight: Tensor, query_width: int, shrink: float) -> None:
         inputs = weight.shape[1]
-        if self.distribution == "truncated":
-            self._truncated(weight, self.deviation * shrink)
-        elif self.distribution == "normal":
-            self._normal(weight, self.deviation * shrink)
-        elif self.distribution == "fan_in":
-            self._normal(weight, (inputs * query_width) ** -0.5 * shrink)
-        else:
-            self._uniform(weight, inputs**-0.5 * shrink)
+        draw, scale = {
+            "truncated": (self._truncated, self.deviation),
+            "normal": (self._normal, self.deviation),
+            "fan_in": (self._normal, (inputs * query_width) ** -0.5),
+            "uniform": (self._uniform, inputs**-0.5),
+        }[self.distribution]
+        draw(weight, scale * shrink)
 
     def bias(self, bias: Tensor | None, inputs: int) -> None:
         if bias is None:

@@ -73,64 +73,55 @@ class Fields:
     def integer(self, key: str, default: int | None = None, smallest: int = 1) -> int:
         """A whole number from `smallest` to 2^31-1; `default` None makes the key required."""
         value = self._value(key, default)
-        if type(value) is not int or not smallest <= value < 1 << 31:
-            raise self._wrong(key, value, f"a whole number, at least {smallest}")
-        return value
+        fits = type(value) is int and smallest <= value < 1 << 31
+        return self._checked(key, value, fits, f"a whole number, at least {smallest}")
 
     def integers(self, key: str, default: int, count: int) -> list[int]:
         """A whole number above 0 for each of `count`: in a list, or one for all."""
         value = self._value(key, default)
         numbers = value if isinstance(value, list) else [value] * count
-        if len(numbers) != count or not all(type(n) is int and 0 < n < 1 << 31 for n in numbers):
-            raise self._wrong(key, value, f"a whole number above 0, or a list of {count}")
+        fits = len(numbers) == count and all(type(n) is int and 0 < n < 1 << 31 for n in numbers)
+        self._checked(key, value, fits, f"a whole number above 0, or a list of {count}")
         return numbers
 
     def positive(self, key: str, default: float) -> float:
         value = self._value(key, default)
-        if type(value) not in (int, float) or not 0 < value < 1:
-            raise self._wrong(key, value, "a number between 0 and 1")
-        return float(value)
+        fits = type(value) in (int, float) and 0 < value < 1
+        return float(self._checked(key, value, fits, "a number between 0 and 1"))
 
     def number(self, key: str, default: float) -> float:
         """A number above 0, far from where arithmetic ends."""
         value = self._value(key, default)
-        if type(value) not in (int, float) or not 0 < value < 1e30:
-            raise self._wrong(key, value, "a number above 0 and below 1e30")
-        return float(value)
+        fits = type(value) in (int, float) and 0 < value < 1e30
+        return float(self._checked(key, value, fits, "a number above 0 and below 1e30"))
 
     def rate(self, key: str, default: float | None) -> float:
         """A dropout rate."""
         value = self._value(key, default)
-        if type(value) not in (int, float) or not 0 <= value < 1:
-            raise self._wrong(key, value, "a rate, 0 <= rate < 1")
-        return float(value)
+        fits = type(value) in (int, float) and 0 <= value < 1
+        return float(self._checked(key, value, fits, "a rate, 0 <= rate < 1"))
 
     def flag(self, key: str, default: bool) -> bool:
         value = self._value(key, default)
-        if type(value) is not bool:
-            raise self._wrong(key, value, "true or false")
-        return value
+        return self._checked(key, value, type(value) is bool, "true or false")
 
     def choice(self, key: str, table: Mapping[str, Any], default: str) -> Any:
         """What `table` has for the value of `key`."""
         value = self._value(key, default)
-        if not isinstance(value, str) or value not in table:
-            raise self._wrong(key, value, f"one of {', '.join(table)}")
-        return table[value]
+        fits = isinstance(value, str) and value in table
+        return table[self._checked(key, value, fits, f"one of {', '.join(table)}")]
 
     def table(self, key: str) -> Fields:
         """The fields of the table that is the value of `key`; of an empty one where it is not."""
         value = self._value(key, {})
-        if not isinstance(value, dict):
-            raise self._wrong(key, value, "a table")
+        self._checked(key, value, isinstance(value, dict), "a table")
         return Fields(value, f"{self._path}{key}.")
 
     def names(self, key: str, choices: tuple[str, ...]) -> list[str]:
         """A list of names, each one of `choices`; empty where the key is not there."""
         value = self._value(key, [])
-        if not isinstance(value, list) or not all(name in choices for name in value):
-            raise self._wrong(key, value, f"a list of {', '.join(choices)}")
-        return value
+        fits = isinstance(value, list) and all(name in choices for name in value)
+        return self._checked(key, value, fits, f"a list of {', '.join(choices)}")
 
     def has(self, key: str) -> bool:
         """Whether the key is there and not null."""
@@ -181,6 +172,12 @@ class Fields:
         if value is None and default is None:
             raise ConfigError("a key is missing", where=self._where(key))
         return default if value is None else value
+
+    def _checked(self, key: str, value: Any, fits: bool, valid: str) -> Any:
+        """Return the value if it `fits`."""
+        if not fits:
+            raise self._wrong(key, value, valid)
+        return value
 
     def _wrong(self, key: str, value: Any, valid: str) -> ConfigError:
         return ConfigError("invalid value", where=self._where(key), found=repr(value), wanted=valid)
