@@ -46,6 +46,10 @@ CASES: dict[str, tuple[str, str]] = {
     ),
     "tags in the middle": words("Anna{n} B-PER 0.{n}\nsleeps O 0.{n}1"),
     "a class that means unknown": csv("text,label", "TEXT,good", "TEXT,bad", "TEXT,"),
+    "labels missing in several rows": csv("text,label", *["TEXT,good", "TEXT,bad"] * 4, "TEXT,"),
+    "decimal commas of pairs": csv(
+        "first,second,score", 'TEXT,TEXT now,"1,5"', 'TEXT,TEXT then,"2,5"'
+    ),
     "numbers in a score": csv("text,label", *["TEXT,1", "TEXT,2"] * 10, "TEXT,1.5"),
 }
 

@@ -22,6 +22,7 @@ from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import build
 from maskwright.text.tables.reading_options import TableReadingOptions, how_read
 from maskwright.text.tables.rows import Table
+from maskwright.text.tables.survey import survey
 
 SETS = ((0,), (1, 3), (), (2,), (0, 1, 2, 3))
 SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=0.2)
@@ -401,3 +402,9 @@ def test_what_a_list_spells() -> None:
     assert list_of(" ['a\\n', '', \"it's\"] ") == ["a\n", "", "it's"]
     assert list_of("[1, 2.5, null]") == [1, 2.5, None]
     assert list_of("{'text': ['a'], 'answer_start': [0]}") == {"text": ["a"], "answer_start": [0]}
+
+
+def test_shares_of_several_labels_are_of_rows() -> None:
+    rows = [{"text": sentence(n), "label": "sea|sport" if n % 2 else "sea"} for n in range(40)]
+    _, data = understood(table_of(*rows))
+    assert survey(data).tables()[1]["rows"] == [["sea", "40 (100.0%)"], ["sport", "20 (50.0%)"]]

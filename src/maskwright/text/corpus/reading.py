@@ -496,8 +496,14 @@ class Ledger:
                 where=first_names(list(counts.hashes)) or None,
                 found=f"{counts.rejected:,} of {counts.rows:,} rows, mostly: {worst}",
                 wanted=f"at most {limit:.3g} of the rows (max_bad_fraction)",
-                do=f"{see_list} correct the rows, or raise max_bad_fraction".strip(),
+                do=f"{see_list} correct the rows, or raise max_bad_fraction, here to "
+                f"{enough_fraction(counts.rejected, counts.rows)}".strip(),
             )
+
+
+def enough_fraction(bad: int, rows: int) -> float:
+    """Return the least whole percentage of `rows`, as a share, that is not below `bad` rows."""
+    return next(n / 100 for n in range(101) if bad <= n / 100 * max(bad, rows))
 
 
 def line_in(file: str, line: int, offset: int | None = None) -> str:

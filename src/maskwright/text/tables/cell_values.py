@@ -335,6 +335,8 @@ def label_of(value: Any, row: Row, column: str, numbers: bool, *, words: bool = 
         problem, expected = "the label is no whole number", "a whole number, as in the other rows"
     else:
         problem, do = "no label", "correct the row, or choose the task regression for fractions"
+        if type(value) in (list, dict):
+            do = f"write the label as a plain value, such as {{{column!r}: 'name'}}"
     shown = "null" if value is None else repr(shorten(value) if type(value) is str else value)
     raise cell_error(problem, row, column, expected, do, shown=shown)
 

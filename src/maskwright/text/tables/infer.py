@@ -207,6 +207,12 @@ DIGIT_FLAGS = re.compile(r"\s*[01]{2,}\s*"), r"^\s*0"
 BRACKETS = re.compile(r"\s*(\w*(\(\s*)?[\[({].*[,|;].*[\])}]|\[[^\]]+\])\s*", re.DOTALL)
 # Fewer rows do not tell whether a fraction among whole numbers is a mistake.
 FEW_ROWS = 20
+# What labels may be, in words for the user.
+FORMS: dict[str, Label] = {
+    "names": "classes",
+    "several labels or flags in each cell": "several",
+    "numbers": "number",
+}
 # (row, label) of each row that has a label.
 Cells = Sequence[tuple[Row, Any]]
 
@@ -246,15 +252,19 @@ def _refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
         return
     value = example[1]
     text = str(value).strip()
+    tasks = [
+        f"{form} --task {shape.name}"
+        for form, label in FORMS.items()
+        if (shape := shape_for(columns.layout, label)) is not None
+    ]
     raise cell_error(
         f"unclear labels: {readings}",
         example[0],
         column.name,
         "labels of one form: names, whole numbers, numbers with a decimal point, lists such as "
         '["a", "b"], or one flag (0 or 1) for each class',
-        "write them so; or say what they are: names --task classification; several labels or flags "
-        "in each cell --task multi-label; numbers --task regression; where this one means that "
-        f"there is none --read no_label={shlex.quote(text)}",
+        f"write them so; or say what they are: {'; '.join(tasks)}; where this one means that there "
+        f"is none --read no_label={shlex.quote(text)}",
     )
 
 
@@ -355,7 +365,7 @@ def _check_possible(table: Table, columns: Columns, requested: Shape, form: Labe
             found=f"{column.distinct:,} different values of the type {column.kind}",
             wanted="numbers",
             do=(f"choose the task {fitting_shape.name}, or " if fitting_shape else "choose ")
-            + "the column with the numbers (--column label=…)",
+            + "the column with the numbers (--column label=…), or write them as 2.5",
         )
     if requested.label == "classes" and column.kind in (*LISTS, "flags"):
         raise DataError(

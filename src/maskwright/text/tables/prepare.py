@@ -129,6 +129,10 @@ def build(
         layout.require_sound(examples_by_split[split])
         if rows is table.first and not classes:
             _refuse_one_answer(examples_by_split[split], rows, task.columns)
+    folded = _folded_count(table, task, vocabulary) if read.fold_labels else 0
+    if folded and vocabulary is not None:
+        joined = f"{counted(len(vocabulary.names), 'class', 'classes')} after spellings were joined"
+        task = replace(task, why=f"{task.why}, {joined}")
     return Dataset(
         task,
         examples_by_split,
@@ -138,7 +142,7 @@ def build(
         groups,
         repaired=changed_tags,
         unlabelled=unlabelled_rows,
-        folded=_folded_count(table, task, vocabulary) if read.fold_labels else 0,
+        folded=folded,
         rejects=next(iter(table.rejects.values()), None),
     )
 

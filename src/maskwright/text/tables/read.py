@@ -201,8 +201,9 @@ def _unlabelled_text_error(begin: str, source: Source) -> UsageError:
         if separator != "," and len(lines) > 1 and len(counts) == 1 and 0 not in counts:
             problem, shown = "lines of text that look like rows of a table", repr(lines[0][:80])
             expected = "a file ending in .csv or .tsv"
-            do = f"rename it to .csv, and give --read separator='{separator}'; without names of "
-            do += "columns in its first line also --read header="
+            do = f"rename it to .csv, and give --read separator='{separator}'"
+            do = "rename it to .tsv" if separator == "\t" else do
+            do += "; without names of columns in its first line also --read header=NAME,NAME"
             break
     if text_files.LANGUAGE.fullmatch(source.path.suffix.removeprefix(".")):
         problem, expected = "lines of text without their translation", "a folder with two languages"
@@ -234,7 +235,7 @@ def _table(
             where=line_in(file, line),
             found=f"{counted(len(names), 'column')} with the separator {separator!r}: "
             f"{' … '.join(names)[:200]}",
-            wanted="a column for the text and one for the label",
+            wanted="several columns, such as text and label",
             do=f"is the separator {suggested!r}? then: --read separator={suggested!r}",
         )
     if header:

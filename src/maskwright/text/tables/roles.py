@@ -33,7 +33,15 @@ from maskwright.text.tables.columns import (
 )
 from maskwright.text.tables.layout import Columns, Layout
 from maskwright.text.tables.rows import Table, plain
-from maskwright.text.tables.shapes import COMMON, as_names, layouts, may_be_list, option, roles
+from maskwright.text.tables.shapes import (
+    COMMON,
+    as_names,
+    layouts,
+    may_be_list,
+    option,
+    roles,
+    shapes,
+)
 
 
 def find_columns(
@@ -62,13 +70,19 @@ def find_columns(
     optional = {*COMMON, *roles(lambda layout: layout.optional)}
     tried = [layout for layout in candidate_layouts if set(requested) <= {*layout.roles, *optional}]
     if not tried:
+        fitting = [
+            name
+            for name, shape in shapes().items()
+            if set(requested) <= {*shape.layout.roles, *optional}
+        ]
         raise UsageError(
             "no task has all these columns",
             found=", ".join(requested),
             wanted="; ".join(
                 f"{layout.name}: {', '.join(layout.roles)}" for layout in candidate_layouts
             ),
-            do="name only columns of one task (--column)",
+            do="name only columns of one task (--column)"
+            + (f", or another task: --task {' or '.join(fitting)}" if fitting else ""),
         )
     partial_matches: list[tuple[Layout, dict[str, tuple[str, ...]]]] = []
     for by_content in (False, True):
@@ -310,7 +324,14 @@ def _unclear_roles_error(
         do = f"say which column is the label: {option('label', labels[0])}"
         do += f" (or {', '.join(labels[1:4])})" if len(labels) > 1 else ""
     elif texts:
-        do = "add a column with labels; for text without labels use pretraining"
+        others = [
+            c.name for c in candidates if c.name not in texts and c.kind not in ("object", "mixed")
+        ]
+        do = f"say which column is the label: {option('label', others[0])}; or " if others else ""
+        do += "add a column with labels; for text without labels use pretraining"
+    elif any(isinstance(value, list | dict) for value in table.first[0].values.values()):
+        do = "write what is within objects as columns of their own, such as "
+        do += '{"text": "…", "label": "…"} in each line'
     else:
         do = "say what the columns are, such as --column text=NAME --column label=NAME"
     return DataError(

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 from maskwright.base.errors import DataError, Finding
 from maskwright.base.storage.files import new_text
-from maskwright.text.corpus.reading import Counts, ReadingOptions
+from maskwright.text.corpus.reading import Counts, ReadingOptions, enough_fraction
 
 # ------------------------------------------------------------------------------ rows
 ALL, TRAIN, VALIDATION, TEST = "all", "train", "validation", "test"
@@ -32,7 +32,8 @@ PARTS = (TRAIN, VALIDATION, TEST)
 LABEL = "label"
 DEFAULT_READING = ReadingOptions()
 TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)
-FIX_ROW = "correct the row, or take it out (--read on_bad=skip drops and counts it)"
+SKIP = "--read on_bad=skip"
+FIX_ROW = f"correct the row, or take it out ({SKIP} drops and counts it)"
 # Number of a class in the data -> its name, in ascending order.
 Names = dict[int, str]
 
@@ -169,20 +170,29 @@ def usable(
     rows: Sequence[Row], read: Callable[[Row], Any], reading: ReadingOptions
 ) -> tuple[list[Any], list[tuple[Row, DataError]]]:
     """Return the results of `read` for all rows, and (row, error) for each one that it refused.
-    Raises DataError for a bad row when strict, or for more bad rows than `max_bad_fraction`."""
+    Raises DataError when strict: the first one, with the number of bad rows; and for more bad rows
+    than `max_bad_fraction`."""
     results: list[Any] = []
     bad: list[tuple[Row, DataError]] = []
     for row in rows:
         try:
             results.append(read(row))
         except DataError as error:
-            if reading.on_bad == "strict":
-                raise
             bad.append((row, error))
-    if len(bad) > reading.max_bad_fraction * len(rows):
+    too_many = len(bad) > reading.max_bad_fraction * len(rows)
+    raised = f"--read max_bad_fraction={enough_fraction(len(bad), len(rows))}"
+    if bad and reading.on_bad == "strict":
+        first_error = bad[0][1]
+        if len(bad) > 1:
+            first_error.found = (
+                f"{first_error.found or ''}; {len(bad):,} of {len(rows):,} rows are bad"
+            )
+        raise first_error.advising(
+            (first_error.do or "").replace(SKIP, f"{SKIP} {raised}" if too_many else SKIP)
+        )
+    if too_many:
         reason = bad[0][1]
-        enough_fraction = next(n / 100 for n in range(1, 101) if len(bad) <= n / 100 * len(rows))
-        higher_limit = f", or raise it (--read max_bad_fraction={enough_fraction})"
+        higher_limit = f", or raise it ({raised})"
         raise DataError(
             "too many bad rows",
             where=rows[0].file,

@@ -49,6 +49,7 @@ class PartSurvey:
     Attributes:
         rows: number of rows.
         classes: number of rows (of tokens for tagging) of every class of the task.
+        classified: what shares of classes are of: tokens, or rows, each with one class or several.
         words: lengths in words.
         copies: number of rows whose text occurred before with the same label.
         contradictions: for each text with different labels, the locations of its rows.
@@ -56,6 +57,7 @@ class PartSurvey:
 
     rows: int
     classes: dict[str, int]
+    classified: int
     words: Lengths
     copies: int
     contradictions: list[tuple[str, ...]]
@@ -112,12 +114,11 @@ class Survey:
 
     def _classes(self, training: PartSurvey) -> dict[str, Any]:
         by_count = sorted(training.classes, key=lambda name: -training.classes[name])
-        totals = {name: max(1, sum(p.classes.values())) for name, p in self.parts.items()}
         rows = [
             [name]
             + [
-                f"{p.classes.get(name, 0):,} ({p.classes.get(name, 0) / totals[split]:.1%})"
-                for split, p in self.parts.items()
+                f"{p.classes.get(name, 0):,} ({p.classes.get(name, 0) / p.classified:.1%})"
+                for p in self.parts.values()
             ]
             for name in by_count[:LISTED_CLASSES]
         ]
@@ -148,9 +149,12 @@ def _survey_part(dataset: Dataset, rows: Sequence[Example]) -> PartSurvey:
         if different > 1 and not same_text[0].answers_may_differ:
             contradictions.append(tuple(e.where for e in same_text))
         copies += len(same_text) - different
+    classes = _classes(dataset, rows)
+    is_share_of_rows = dataset.task.shape.label == "several"
     return PartSurvey(
         rows=len(rows),
-        classes=_classes(dataset, rows),
+        classes=classes,
+        classified=max(1, len(rows) if is_share_of_rows else sum(classes.values())),
         words=_lengths([len(text.replace(BETWEEN, " ").split()) for text in texts]),
         copies=copies,
         contradictions=contradictions,
@@ -371,4 +375,5 @@ def _s(number: int) -> str:
 def _listed(names: Sequence[str]) -> str:
     unlisted_count = len(names) - LISTED
     shown_names = ", ".join(map(repr, names[:LISTED]))
-    return shown_names + (f" and {unlisted_count:,} more classes" if unlisted_count > 0 else "")
+    more = f" and {counted(unlisted_count, 'more class', 'more classes')}"
+    return shown_names + (more if unlisted_count > 0 else "")
