@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from maskwright.ask.predict.shared_encoder import load_shared
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.cli.show import show
 from maskwright.learn.finetune import command
+from maskwright.learn.tasks.base.bag_of_words import BagOfWords
 from maskwright.model.opening.open import open_model, open_weights
 from maskwright.ship.export.run import export_model
 from serve.servers import server
@@ -43,6 +44,20 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command, "open_weights", lambda folder: pytest.fail("a network was opened"))
         return fitted(tmp_path_factory.mktemp("bag"), "classification")[0]
+
+
+def test_the_baseline_of_a_fold_is_what_the_method_was_fitted_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fits, fit = list[int](), BagOfWords.fit
+
+    def counted_fit(train: Sequence[Any], *rest: Any) -> BagOfWords:
+        fits.append(len(train))
+        return fit(train, *rest)
+
+    monkeypatch.setattr(BagOfWords, "fit", counted_fit)
+    fitted(tmp_path, "classification", folds=2, seeds=1)
+    assert sorted(fits) == [120, 120, 240]
 
 
 @pytest.mark.parametrize("task", TASKS)

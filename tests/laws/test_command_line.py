@@ -196,6 +196,9 @@ EARLY = {
     "compare bert-mini --budget tokens=1e6 --set objective.options.rate=2": "0 < rate <= 1",
     "show albert-mini --set objective.options.masking.rate=2": "0 < rate <= 1",
     "tokenizer --text D --kind wordpeice": "'wordpiece'",
+    "finetune M --data damaged.csv --out O": "separator=';'",
+    "doctor damaged.csv": "separator=';'",
+    "finetune X --data rows.csv": "choose one of: M\n",  # files are no models
 }
 
 
@@ -203,6 +206,8 @@ def test_settings_are_refused_before_torch_is_loaded(tmp_path: Path) -> None:
     """All of them in one process, as none may load it."""
     (tmp_path / "M").mkdir()
     (tmp_path / "D").write_text("text,label\na,b\n")
+    (tmp_path / "rows.csv").write_text("text,label\n" + "a word,x\nof it,y\n" * 20)
+    (tmp_path / "damaged.csv").write_text("text;label\na;b\n")
     code = (
         "import json, sys\n"
         "from maskwright.cli import main as cli\n"
@@ -211,12 +216,13 @@ def test_settings_are_refused_before_torch_is_loaded(tmp_path: Path) -> None:
         "    code = cli.main(line.split())\n"
         "    print(code, 'torch' in sys.modules, file=sys.stderr)\n"
     )
-    # The control: settings are right, so the model is opened.
-    right = "finetune M --data D --method lora --set lora.rank=3 --out O"
+    # The control: settings and rows are right, so the model is opened.
+    right = "finetune M --data rows.csv --method lora --set lora.rank=3 --out O"
     command = [sys.executable, "-c", code, json.dumps([*EARLY, right])]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     for line, says in EARLY.items():
-        answer, code, loaded = done.stderr.partition(f"{line}\n")[2].partition("\n64 ")
+        code = "\n65 " if "damaged" in line else "\n64 "
+        answer, code, loaded = done.stderr.partition(f"{line}\n")[2].partition(code)
         assert says in answer and code and loaded.startswith("False"), (line, answer)
     assert done.stderr.partition(right)[2].rstrip().endswith("True")
 
@@ -349,8 +355,8 @@ FINETUNE = "learn.finetune.command.finetune_recipe"
     ("arguments", "works", "again"),
     [
         ("compare tiny --budget 1e4tokens --out x", "ask.evaluate.compare.compare", " --out x"),
-        ("finetune . --data . --curve 3,all --out x", FINETUNE, " --out x"),
-        ("finetune . --data . --out x", FINETUNE, None),  # says more
+        ("finetune . --data a.csv --curve 3,all --out x", FINETUNE, " --out x"),
+        ("finetune . --data a.csv --out x", FINETUNE, None),  # says more
         ("curate a.txt --steps normalise --out x", "text.curate.curation._curate", " goes on"),
         ("curate --prove --out x", "ask.evaluate.prove_curation.prove", " goes on"),
     ],
@@ -368,6 +374,7 @@ def test_a_command_that_can_go_on_says_so_where_it_is_stopped(
 
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("A text.")
+    Path("a.csv").write_text("text,label\n" + "a word,x\nof it,y\n" * 20)
     monkeypatch.setattr(f"maskwright.{works}", interrupted)
     assert cli.main(arguments.split()) == 130
     said = capsys.readouterr().err

@@ -48,8 +48,11 @@ def test_runs_and_results_below_a_folder(
     make_result(run / "within")  # a part of the run
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "results.json").write_text("{")
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / "results.json").write_text('{"recipes": {"tiny": {}}}')
     records = list(records_below(tmp_path))
-    assert [record.folder for record in records] == [result, run, tmp_path / "damaged"]
+    assert [record.folder for record in records[:3]] == [result, run, tmp_path / "damaged"]
+    assert records[3].folder == tmp_path / "e" and "None" not in records[3].about
     assert records[2].kind == "damaged" and records[2].verdict
     assert records[1].verdict.endswith(standing(3.25, LINES))
     assert read_record(tmp_path) is None, "the control"

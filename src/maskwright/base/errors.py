@@ -170,11 +170,13 @@ def unknown(
     return kind(what, where=where, found=repr(name), wanted=near(str(name), choices), do=do)
 
 
-def near_path(path: Path) -> str | None:
-    """Return `near` for the name of a path among the names in its folder, None if it is empty."""
+def near_path(path: Path, *, folders: bool = False) -> str | None:
+    """Return `near` for the name of a path among the names in its folder, or among its `folders`
+    alone; None if there are none."""
     try:
         with os.scandir(path.parent) as entries:
-            names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]
+            matching = (entry.name for entry in entries if entry.is_dir() or not folders)
+            names = list(itertools.islice(matching, MOST_NAMES))
     except (OSError, ValueError):
         return None
     shown = [n for n in names if not n.startswith(".") or path.name.startswith(".")]

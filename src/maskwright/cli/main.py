@@ -354,8 +354,10 @@ def _reading_advice(error: MaskwrightError, verb: ModuleType | None) -> str:
 
     advice = f"{error.wanted} {error.do}"
     option = getattr(verb, "READING_OPTION", None)
-    names = [
-        name for name in ReadingOptions.__dataclass_fields__ if re.search(rf"\b{name}\b", advice)
+    names = [  # of names that are words of the language only as `column=…`
+        name
+        for name in ReadingOptions.__dataclass_fields__
+        if re.search(rf"\b{name}\b" if "_" in name else rf"\b{name}=", advice)
     ]
     if getattr(verb, "LABELLED", False) and "column" in names:
         names.remove("column")  # of labelled files that is the role of one: --column ROLE=NAME

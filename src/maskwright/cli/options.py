@@ -264,7 +264,7 @@ def require_existing(path: Path | None, kind: str, command: str = "") -> None:
     do = f"{advice}; or the same command with --download" if advice else command
     if model and str(path) in catalogue.names("recipes"):
         do = f"train this recipe first: maskwright pretrain {path} --text FILE --out runs/{path}"
-    expected = "the folder of a model or a run" if file else near_path(path)
+    expected = "the folder of a model or a run" if file else near_path(path, folders=model)
     raise UsageError(f"no such {kind}", where=path, wanted=expected, do=do or None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -75,6 +76,15 @@ def test_one_point_is_a_number() -> None:
     # Two places, or a way between two, make a chart.
     for more in ([(6, 2.0)], [(5, 2.0), (6, 2.0)]):
         assert len(words(parsed(Chart("two", [lines[0], Line("b", more)])))) > 8
+
+
+def test_the_legend_has_last_values_unless_they_say_nothing() -> None:
+    chart = Chart("two", [Line("a", [(0, 1.0), (1, 2.5)])], across="x", has_last=False)
+    assert "a" in words(parsed(chart)) and not any(
+        word.startswith("a 2") for word in words(parsed(chart))
+    )
+    named = words(parsed(replace(chart, has_last=True)))
+    assert "a" not in named and any(word.startswith("a 2") for word in named), "the control"
 
 
 def test_one_point_beside_a_reference_stands_in_the_middle() -> None:

@@ -11,11 +11,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 from maskwright.base.errors import Finding
+from maskwright.text.tables.files import load
+from maskwright.text.tables.infer import infer
 from maskwright.text.tables.layout import Dataset
+from maskwright.text.tables.prepare import build
+from maskwright.text.tables.reading_options import TableReadingOptions
 from maskwright.text.tables.rows import BETWEEN, TRAIN, Example, Table, folded
+from maskwright.text.tables.shapes import as_names
 from maskwright.text.tables.splits import draw_rows
 
 # Rows that are compared with each other or predicted; of more rows, as many are drawn.
@@ -66,6 +72,19 @@ class Subject:
 
     dataset: Dataset
     table: Table
+
+    @classmethod
+    def read(
+        cls,
+        data: Path | str,
+        columns: Mapping[str, str | Sequence[str]] | None,
+        task: str | None,
+        read: TableReadingOptions,
+    ) -> Self:
+        """Read labelled rows, as for fine-tuning."""
+        table = load(data, header=read.header, reading=read.reading)
+        task_found = infer(table, as_names(columns), task, read.no_label)
+        return cls(build(table, task_found, read=read), table)
 
     @cached_property
     def rows(self) -> list[Example]:

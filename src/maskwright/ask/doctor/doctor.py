@@ -16,19 +16,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maskwright.ask.doctor.check import Check, FlaggedRow, Subject
-from maskwright.ask.doctor.label_errors import check_labels, out_of_fold
-from maskwright.ask.doctor.leakage import check_leakage
-from maskwright.ask.doctor.model_fit import check_model_fit, check_score
-from maskwright.ask.doctor.repetitions import check_repetitions
-from maskwright.ask.predict.engine import open_engine
 from maskwright.base.errors import Finding, shorten
 from maskwright.base.report import document
 from maskwright.base.terminal import counted, printer, shell_word
 from maskwright.text.corpus.in_memory import is_temporary
 from maskwright.text.tables.columns import GROUPS
-from maskwright.text.tables.files import load
-from maskwright.text.tables.infer import infer
-from maskwright.text.tables.prepare import build
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.rows import ALL, plain
 from maskwright.text.tables.shapes import as_names, option
@@ -156,6 +148,7 @@ def doctor(
     columns: Mapping[str, str | Sequence[str]] | None = None,
     read: TableReadingOptions = DEFAULT_OPTIONS,
     out: Path | str | None = None,
+    subject: Subject | None = None,
     stream: TextIO | None = None,
 ) -> Diagnosis:
     """Examine labelled rows and print a report that begins with a verdict.
@@ -166,6 +159,7 @@ def doctor(
             whose frozen embeddings predict labels in place of a bag of words.
         out: a new folder for the report (`report.html`) and all figures and rows
             (`diagnosis.json`).
+        subject: the rows of `data`, if they have been read; None: they are read here.
         stream: receives the report; None: standard output.
 
     Raises:
@@ -174,12 +168,17 @@ def doctor(
         IncompatibleError: the model has no network that reads texts.
     """
     document.reserve(out, NAME)
+    subject = subject or Subject.read(data, columns, task, read)
+    dataset = subject.dataset
+    # These import torch, which takes longer than a table that cannot be read.
+    from maskwright.ask.doctor.label_errors import check_labels, out_of_fold
+    from maskwright.ask.doctor.leakage import check_leakage
+    from maskwright.ask.doctor.model_fit import check_model_fit, check_score
+    from maskwright.ask.doctor.repetitions import check_repetitions
+    from maskwright.ask.predict.engine import open_engine
+
     engine = None if model is None else open_engine(model)
     embed = None if engine is None else engine.embedder(None).vectors
-    table = load(data, header=read.header, reading=read.reading)
-    inferred = infer(table, as_names(columns), task, read.no_label)
-    dataset = build(table, inferred, read=read)
-    subject = Subject(dataset, table)
     source = "a bag of words" if model is None else f"embeddings of {model}"
     predicted = out_of_fold(subject, embed, source)
     checks = [
@@ -198,7 +197,7 @@ def doctor(
     ]
     diagnosis = Diagnosis(
         len(subject.rows),
-        inferred.lines(),
+        dataset.task.lines(),
         checks,
         sorted(findings, key=lambda finding: finding.severity != "warning"),
         overview.tables(),

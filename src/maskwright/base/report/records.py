@@ -97,7 +97,8 @@ def _of_result(folder: Path) -> FolderRecord:
     row = next(iter(table.get("rows", ())), [""])
     metrics = dict(zip(table.get("head", ())[1:], row[1:], strict=False))
     basis = {"task": task, "test rows": test.get("sha256")}
-    about = f"{task}, {results.get('method')}"
+    kinds = (task, results.get("method"), results.get("recipes") and "recipes compared")
+    about = ", ".join(str(kind) for kind in kinds if kind)
     return FolderRecord(folder, RESULT, about, str(verdict.get("sentence", "")), metrics, basis)
 
 

@@ -39,11 +39,10 @@ def do(a: argparse.Namespace) -> None:
     options.require_existing(a.data, "data", a.command)
     options.require_existing(a.model, "model", a.command)
     columns, read = options.parse_columns(a), how_read(a.read)
-    if a.task is not None:
-        from maskwright.text.tables.shapes import shape_of
+    from maskwright.ask.doctor.check import Subject
 
-        shape_of(a.task)
+    subject = Subject.read(a.data, columns, a.task, read)  # before torch is imported
     options.note_busy(a.threads)
     from maskwright.ask.doctor.doctor import doctor
 
-    doctor(a.data, a.model, task=a.task, columns=columns, read=read, out=a.out)
+    doctor(a.data, a.model, task=a.task, columns=columns, read=read, out=a.out, subject=subject)

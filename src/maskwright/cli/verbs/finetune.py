@@ -12,8 +12,9 @@ from maskwright.base.terminal import shell_word
 from maskwright.cli import options
 from maskwright.cli.parser import task_names
 from maskwright.learn.finetune.method import AUTO, names
-from maskwright.learn.finetune.recipe import FinetuneRecipe, changed, override, read
+from maskwright.learn.finetune.recipe import FinetuneRecipe, changed, override, read, read_examples
 from maskwright.learn.tasks.base.choices import GLOBAL_RULES, POOLINGS
+from maskwright.model.checkpoint.fine_tuned import require_no_result
 from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "fine-tune a model on labelled texts"
@@ -128,11 +129,17 @@ def do(a: argparse.Namespace) -> None:
                 found=path,
                 do=f"say where it lies now: --{kind} PATH",
             )
+    out, examples = a.out or options.next_run_folder("finetune"), None
+    if not recipe.curve:
+        require_no_result(out)
+    # Rows that cannot be read are refused before torch is imported, which takes longer. Left out,
+    # they are listed in `out`, which is checked first.
+    if recipe.read.reading.on_bad == "strict":
+        examples = read_examples(recipe)
     from maskwright.learn.finetune.command import finetune_recipe
     from maskwright.learn.train.records import logging_to
 
-    out = a.out or options.next_run_folder("finetune")
     again = f"the same command with --out {shell_word(out)}"
     resuming = recipe.curve and not a.dry_run
     with logging_to(a.log), options.resumable(again) if resuming else contextlib.nullcontext():
-        finetune_recipe(recipe, out, dry=a.dry_run)
+        finetune_recipe(recipe, out, examples=examples, dry=a.dry_run)

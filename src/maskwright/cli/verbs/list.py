@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from maskwright.base import catalogue, threads
 from maskwright.base.terminal import counted
@@ -74,6 +75,7 @@ def _print_costs(room: str) -> None:
     threads.prepare()
     from maskwright.learn.pretrain.cost_tables import table
 
+    print("measuring how fast this machine trains", file=sys.stderr)
     rows = [HEAD]
     for name, family, objective, parameters, speed, seconds in table(room):
         size = f"{parameters / 1e6:,.1f}"[:6].rstrip(".") + " M" if parameters else "-"

@@ -42,7 +42,8 @@ def _require(name_or_path: str, settings: list[str]) -> None:
     path = Path(name_or_path)
     if name_or_path not in catalogue.names("recipes") and path.suffix != ".toml":
         if not path.exists():
-            neighbours = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+            beside = path.parent.iterdir() if path.parent.is_dir() else ()
+            neighbours = [p.name for p in beside if p.is_dir() or p.suffix == ".toml"]
             raise UsageError(
                 "no such recipe, run or model",
                 found=repr(name_or_path),

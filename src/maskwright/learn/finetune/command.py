@@ -36,6 +36,7 @@ from maskwright.learn.finetune.recipe import (
     hash_rows,
     hashes,
     read_class_weights,
+    read_examples,
     render,
     require_as_read,
 )
@@ -64,7 +65,6 @@ from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model, open_weights
 from maskwright.text.tables import survey
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.rows import TRAIN, UNKNOWN
 
 _DESCRIPTIONS = lines_of(FinetuneRecipe)
@@ -83,6 +83,7 @@ def finetune_recipe(
     recipe: FinetuneRecipe,
     out: Path | str,
     *,
+    examples: Dataset | None = None,
     stream: TextIO | None = None,
     dry: bool = False,
     on_result: Callable[[FinetuneResult], None] | None = None,
@@ -90,6 +91,7 @@ def finetune_recipe(
     """Fine-tune by a recipe; return the model folder, or `out` for a `curve`, which saves no model.
 
     Args:
+        examples: the rows of `recipe.data`, if they have been read; None: they are read here.
         dry: only print how the data was read and the expected cost of the training; write nothing.
         on_result: as of `finetune`.
     """
@@ -102,7 +104,6 @@ def finetune_recipe(
         by_label = read_class_weights(recipe.class_weights)
     if not recipe.curve:
         require_unfinished(out)
-    # Errors of the models are raised before any data is read.
     teacher = None if recipe.teacher is None else open_model(recipe.teacher)
     opened = open_weights(model) if any(method.opens_network for method in methods) else None
     for finding in () if opened is None else opened.findings:
@@ -117,14 +118,7 @@ def finetune_recipe(
     if opened is not None and requested and (longest := room(opened.config, requested)) < requested:
         message = f"the model has positions for {longest} tokens, not for {requested}"
         say(Finding("length-lowered", message).line())
-    examples = prepare(
-        data,
-        columns=recipe.columns,
-        task=recipe.task,
-        read=recipe.read,
-        division=None,
-        rejects=None if dry else out / REJECTS,
-    )
+    examples = examples or read_examples(recipe, rejects=None if dry else out / REJECTS)
     # A label curve has parts of its own at each number of labels.
     examples = divide(examples, 0 if recipe.curve else recipe.folds)
     if is_cross_validated(examples):

@@ -30,6 +30,7 @@ from maskwright.learn.finetune.conclusion import CONSTANT
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds, FoldOutputs
 from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, SeedResult
 from maskwright.learn.finetune.tune import Settings, TrainingResult
+from maskwright.learn.tasks.base.baselines import OUT_OF_FOLD
 from maskwright.learn.tasks.base.task_type import (
     TEMPERATURE,
     Answers,
@@ -42,7 +43,6 @@ from maskwright.text.tables import splits
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION
 
-OUT_OF_FOLD = "out-of-fold"
 FOLDS = 5
 # With fewer rows a test part of a tenth would have fewer than 100, whose 95 % interval of an
 # accuracy is wider than ±0.08 or so; and a second training costs little.

@@ -412,6 +412,7 @@ def _plan(
     for candidate in sorted(timed, key=lambda c: (c.method.fitted is None, c.seconds)):
         if candidate is not timed[0] and least * (total + candidate.seconds) > limit:
             needed = f"would take about {duration(least * candidate.seconds)}"
+            needed += f", of {duration(max(0.0, limit - least * total))} left"
             skipped[candidate.name] = f"{counted(least, 'training')} {needed}"
         else:
             total += candidate.seconds

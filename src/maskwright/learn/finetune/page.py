@@ -124,9 +124,10 @@ def _reliability(reliability: Reliability | None) -> list[Markup]:
     ]
     title = f"Accuracy by confidence; calibration error {figure(reliability.error)}"
     marks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    return [
-        draw(Chart(title=title, lines=lines, across="probability", say=figure, marks=marks, **HALF))
-    ]
+    chart = Chart(
+        title, lines, across="probability", say=figure, marks=marks, has_last=False, **HALF
+    )
+    return [draw(chart)]
 
 
 def _coverage(reliability: Reliability | None) -> Table:

@@ -409,6 +409,20 @@ def read(path: Path | str) -> FinetuneRecipe:
     return read_toml(FinetuneRecipe, Path(path))
 
 
+def read_examples(recipe: FinetuneRecipe, rejects: Path | None = None) -> Dataset:
+    """Read the rows of a recipe in the parts of its files; bad rows are listed in `rejects`."""
+    from maskwright.text.tables.prepare import prepare
+
+    return prepare(
+        Path(recipe.data),
+        columns=recipe.columns,
+        task=recipe.task,
+        read=recipe.read,
+        division=None,
+        rejects=rejects,
+    )
+
+
 def changed(recipe: FinetuneRecipe, values: Mapping[str, Any]) -> FinetuneRecipe:
     """`recipe` with other `values` by field or dotted path; all are in place before they are
     checked. Other data are not those that it was made from; settings of adapters that are no longer

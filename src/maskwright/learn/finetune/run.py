@@ -21,14 +21,13 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.base.config import to_plain
-from maskwright.base.errors import Finding, MaskwrightError, UsageError
+from maskwright.base.errors import Finding, MaskwrightError
 from maskwright.base.report import document
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
 from maskwright.base.terminal import Say, counted, printer, quiet, shell_word
 from maskwright.learn.finetune.cost import disk_bytes, tell
 from maskwright.learn.finetune.cross_validation import (
-    OUT_OF_FOLD,
     cross_validate,
     fold,
     is_cross_validated,
@@ -49,10 +48,18 @@ from maskwright.learn.finetune.recipe import hash_rows
 from maskwright.learn.finetune.result import PAGE, PASSES, RESULTS, SCRIPT, FinetuneResult, best_of
 from maskwright.learn.finetune.tune import Settings, passes_of, watching
 from maskwright.learn.pretrain.run import LOCK
+from maskwright.learn.tasks.base.baselines import OUT_OF_FOLD
 from maskwright.learn.tasks.base.choices import LABEL_PROMPT, LAYER_MIX, POOLINGS, PROMPT, Long
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
 from maskwright.learn.tasks.base.task_type import task_of
-from maskwright.model.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish, is_finished
+from maskwright.model.checkpoint.fine_tuned import (
+    ABOUT,
+    ADAPTER,
+    MODEL,
+    finish,
+    is_finished,
+    require_no_result,
+)
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.inference.prepared import prepare
 from maskwright.model.opening.folders import Model, called
@@ -304,9 +311,7 @@ def require_unfinished(out: Path) -> None:
                         leftovers += storage.temporaries_of(out / name)
                     for path in filter(Path.exists, leftovers):
                         commit.remove_folder(path)
-        raise UsageError(
-            "a fine-tuned model is there already", where=out, do="choose another --out"
-        )
+        require_no_result(out)
     commit.require_own(out, FOLDER, beside=(REJECTS,))
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.config import from_plain, require, to_plain
-from maskwright.base.errors import CheckpointError, ConfigError, MaskwrightError
+from maskwright.base.errors import CheckpointError, ConfigError, MaskwrightError, UsageError
 from maskwright.base.storage.files import write_file
 from maskwright.base.storage.manifest import FORMAT as MANIFEST_FORMAT
 from maskwright.base.storage.manifest import (
@@ -181,6 +181,13 @@ def is_finished(folder: Path) -> bool:
     """Whether the fine-tuning in `folder` is finished."""
     model = (folder / MODEL).exists() and not (folder / UNFINISHED).is_dir()
     return model or (folder / MANIFEST).is_file()
+
+
+def require_no_result(folder: Path) -> None:
+    """Raise UsageError if the fine-tuning in `folder` is finished."""
+    if is_finished(folder):
+        message = "a fine-tuned model is there already"
+        raise UsageError(message, where=folder, do="choose another --out")
 
 
 def finish(folder: Path, names: list[str]) -> None:

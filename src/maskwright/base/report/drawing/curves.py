@@ -48,7 +48,8 @@ class Line:
 @dataclass(frozen=True)
 class Chart:
     """Lines over one horizontal axis, and dashed horizontal reference lines. `marks` replace the
-    ticks of the axis; on a `logarithmic` axis all x are positive."""
+    ticks of the axis; on a `logarithmic` axis all x are positive. The legend has the last value of
+    each line, unless the lines do not lead to it (`has_last`)."""
 
     title: str
     lines: Sequence[Line]
@@ -60,6 +61,7 @@ class Chart:
     height: int = 300
     logarithmic: bool = False
     marks: Sequence[float] = ()
+    has_last: bool = True
 
     def __bool__(self) -> bool:
         return any(line.finite for line in self.lines)
@@ -277,7 +279,7 @@ def _smooth(gathered: list[tuple[float, float, float, float]]) -> list[Point]:
 
 
 def _legend(chart: Chart) -> str:
-    """Draw the name and last value of each line below the title."""
+    """Draw the entry of each line below the title."""
     elements = []
     for line, words, x, row in _entries(chart):
         y = 29 + LEGEND_ROW * row
@@ -294,7 +296,8 @@ def _entries(chart: Chart) -> list[tuple[Line, str, float, int]]:
         if not line.finite:
             continue
         last_value = _smooth(columns(line.finite))[-1][1] if line.band else line.finite[-1][1]
-        words = f"{line.name} {chart.say(last_value)}" if line.name else chart.say(last_value)
+        shown = chart.say(last_value) if chart.has_last else ""
+        words = f"{line.name} {shown}".strip()
         width = 34 + 6.6 * len(words)
         if x and x + width > chart.width:
             x, row = 0.0, row + 1

@@ -14,6 +14,7 @@ from maskwright.learn.tasks.base.bag_of_words import WORD, BagOfWords, decided, 
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
+OUT_OF_FOLD = "out-of-fold"  # training rows, each predicted by a model that has not seen it
 # Saturation of repeated words and normalisation by length in BM25, as of Anserini on BEIR.
 SATURATION, BY_LENGTH = 0.9, 0.4
 
@@ -24,7 +25,8 @@ def baselines(
     """Return (name, predictions) of the best answer that is the same for every row, and of a bag of
     words, for the rows of `eval_part`: (N,) classes or numbers; for several labels (N, C) of 0 and
     1. Both are for `measure`, or the task's own. No constant answer has as good a macro F1 of
-    classes as chance: then there are answers drawn from the training part, too."""
+    classes as chance: then there are answers drawn from the training part, too. For `OUT_OF_FOLD`,
+    the training rows again, there is no bag of words."""
     train, rows = data.parts[TRAIN], data.parts[eval_part]
     num_classes = 0 if data.labels is None else len(data.labels)
     truth, metric = targets(train, num_classes), measure or data.task.shape.metrics[0]
@@ -38,8 +40,10 @@ def baselines(
             predictions.append(("chance", truth[drawn]))
     else:
         predictions.append(("majority", np.tile(_usual_labels(truth, metric), (len(rows), 1))))
+    if eval_part == OUT_OF_FOLD:
+        return predictions
     choose_on = data.parts.get(VALIDATION, []) if eval_part == TEST else []
-    bag = BagOfWords.fit(train, num_classes, metric, choose_on)
+    bag = BagOfWords.fitted(train, num_classes, metric, choose_on)
     return [*predictions, ("words", decided(bag.scores(rows), truth))]
 
 
