@@ -21,10 +21,11 @@ from maskwright.ship.serve import app as application
 from maskwright.ship.serve.access import AccessPolicy
 from maskwright.ship.serve.callers import KeyFile
 from maskwright.ship.serve.dialects import rows
+from maskwright.ship.serve.encoding import Options
 from maskwright.ship.serve.errors import Limits
 from maskwright.ship.serve.gate import Gate
 from maskwright.ship.serve.generation import GenerationOptions
-from maskwright.ship.serve.host import Host, Options
+from maskwright.ship.serve.host import Host
 from maskwright.ship.serve.metrics import RequestLog
 from maskwright.ship.serve.process import BackgroundServer, DrainingServer, bind_socket
 from maskwright.ship.serve.served_model import open_all

@@ -33,9 +33,9 @@ from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel
 from maskwright.ship.serve import access, app, encoding, gate, process
 from maskwright.ship.serve import host as host_module
 from maskwright.ship.serve.command import serve
+from maskwright.ship.serve.encoding import Options
 from maskwright.ship.serve.errors import Limits, Refusal, RequestBudget
 from maskwright.ship.serve.generation import GenerationJob, GenerationScheduler, _GenerationBatch
-from maskwright.ship.serve.host import Options
 from maskwright.ship.serve.process import bind_socket
 from maskwright.ship.serve.scheduler import FullError
 from maskwright.ship.serve.served_model import open_all

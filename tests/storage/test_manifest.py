@@ -10,7 +10,7 @@ import pytest
 from tests.storage.committed import committed, fill
 
 from maskwright.base.errors import CheckpointError, DataError
-from maskwright.base.storage.commit import commit, extra_files, newest, read_manifest, verify
+from maskwright.base.storage.commit import commit, newest, read_manifest, verify
 
 FILES = ("model.safetensors", "training/state.json", "MANIFEST.json")
 
@@ -125,7 +125,6 @@ def test_F24_none_is_valid(tmp_path: Path) -> None:
     assert refusal.value.exit_code == 65
 
 
-def test_extra_files_are_reported(folder: Path) -> None:
+def test_further_files_are_allowed(folder: Path) -> None:
     (folder / "training/notes.txt").write_text("mine")
     verify(folder)
-    assert extra_files(folder, read_manifest(folder)) == ["training/notes.txt"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -19,6 +20,7 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
+STATUS = "/proc/self/status"
 # Bytes of address space that loading torch or Daft and a small computation take, measured.
 LIBRARIES = 1 << 30
 # Versions 2 and 1 of Linux control groups: files of limit and usage, and the entry of memory.stat
@@ -41,13 +43,22 @@ def free_bytes() -> int:
     """Return the bytes that this process may still allocate: the memory that is available, within
     the limits of control groups (containers) and of the process (`ulimit -v`, `-d`)."""
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            table = {line.split(":")[0]: line.split()[1] for line in lines}
-        free = int(table["MemAvailable"]) * 1024
-    except (OSError, KeyError, ValueError, IndexError):
+        free = _reported_bytes("/proc/meminfo", "MemAvailable")
+    except (OSError, ValueError):
         free = _physical_bytes()
     limits = (*map(remaining_in, groups_of("memory")), *_process_limits())
     return min([free, *(remaining for remaining in limits if remaining is not None)])
+
+
+def _reported_bytes(file: str, name: str) -> int:
+    """Return an entry of a file of the system, which has it in kB.
+
+    Raises:
+        OSError, ValueError: there is none.
+    """
+    with open(file, encoding="ascii") as lines:
+        (kilobytes,) = (line.split()[1] for line in lines if line.startswith(f"{name}:"))
+    return int(kilobytes) * 1024
 
 
 def _physical_bytes() -> int:
@@ -78,15 +89,11 @@ def _process_limits() -> Iterator[int]:
     """Yield the bytes that remain of the limits of this process on address space and data."""
     if resource is None:
         return
-    try:
-        with open("/proc/self/status", encoding="ascii") as lines:
-            table = {line.split(":")[0]: line.split()[1:] for line in lines}
-        for limit, held in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
-            most, _ = resource.getrlimit(limit)
+    for limit, held in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+        most, _ = resource.getrlimit(limit)
+        with contextlib.suppress(OSError, ValueError):
             if most != resource.RLIM_INFINITY:
-                yield max(0, most - int(table[held][0]) * 1024)
-    except (OSError, KeyError, ValueError, IndexError):
-        return
+                yield max(0, most - _reported_bytes(STATUS, held))
 
 
 def require_room_for_libraries() -> None:
@@ -121,12 +128,8 @@ def peak_resident() -> int:
 
     `getrusage` is the fallback only: for the child of a large process it may report the peak of the
     parent."""
-    try:
-        with open("/proc/self/status", encoding="ascii") as lines:
-            (kilobytes,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
-        return int(kilobytes) * 1024
-    except (OSError, ValueError):
-        pass
+    with contextlib.suppress(OSError, ValueError):
+        return _reported_bytes(STATUS, "VmHWM")
     if resource is None:
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

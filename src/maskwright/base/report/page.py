@@ -321,7 +321,6 @@ def render(folder: RunFolder) -> str:
 
 # ------------------------------------------------------------------------------------ the top
 def _summary(folder: RunFolder) -> str:
-    """Describe the training in a sentence."""
     run, latest = folder.run, folder.train[-1] if folder.train else {}
     model = "A model"
     if math.isfinite(number(run, "parameters")):
@@ -354,7 +353,6 @@ def _unfinished(folder: RunFolder) -> str:
 
 
 def _health(folder: RunFolder) -> Iterator[Finding]:
-    """Yield problems of the training and of its records."""
     bad = [r for r in folder.train if not math.isfinite(number(r, "loss"))]
     if bad:
         message = f"the loss was not a number at step {number(bad[0], 'step'):.0f}"
@@ -370,7 +368,6 @@ def _health(folder: RunFolder) -> Iterator[Finding]:
 
 
 def _tiles(folder: RunFolder) -> list[tuple[str, str]]:
-    """Return the main figures, each with its label."""
     latest = folder.evaluations[-1] if folder.evaluations else {}
     top1, unigram = number(latest, "top1"), number(folder.references, "unigram_top1")
     beside = f", by frequency {percent(unigram)}" if math.isfinite(unigram) else ""

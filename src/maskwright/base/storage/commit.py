@@ -66,39 +66,27 @@ from maskwright.base.storage.manifest import (
     MANIFEST,
     Manifest,
     check_name,
-    extra_files,
     newest,
     numbered,
     read_manifest,
     verify,
 )
 
+# What is imported from here as well: the other operations on such folders.
 __all__ = [
     "DISK",
-    "FORMAT",
     "MANIFEST",
     "FileSystem",
     "Lock",
     "Manifest",
-    "StagedFile",
-    "Staging",
-    "commit",
-    "commit_files",
-    "commit_once",
-    "extra_files",
     "newest",
     "numbered",
     "probe_writable",
     "read_manifest",
-    "refusal",
     "remove_folder",
-    "require_new",
     "require_own",
-    "sweep",
     "verify",
-    "writing",
 ]
-
 SPARE = 1.2  # free space that is required, relative to the expected bytes
 Buffer = bytes | bytearray | memoryview
 

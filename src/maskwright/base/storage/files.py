@@ -125,44 +125,25 @@ def refusal(error: OSError, where: Path | str, *, needed: int | None = None) -> 
     """
     location = f"{where} ({error.filename})" if error.filename else str(where)
     reason = f"{error.strerror or error} [{errno.errorcode.get(error.errno or 0, error.errno)}]"
+    expected: str | None = None
+    kind: type[MaskwrightError] = ResourceError
     if error.errno in FULL:
+        kind, message = StoppedError, "the disk or the quota is full"
+        do = "free some space and start the same command again"
         expected = None if needed is None else f"{needed:,} bytes"
         if isinstance(where, Path):
             reason += f"; {DISK.free_bytes(existing_parent(where)):,} bytes free"
-        return StoppedError(
-            "the disk or the quota is full",
-            where=location,
-            wanted=expected,
-            found=reason,
-            do="free some space and start the same command again",
-        )
-    if error.errno in FORBIDDEN:
-        return OutputError(
-            "this place cannot be written",
-            where=location,
-            found=reason,
-            do="choose another folder, or fix its permissions",
-        )
-    if error.errno == errno.ENOMEM:
-        return ResourceError(
-            "out of memory",
-            where=location,
-            found=reason,
-            do="end other programs, or use a machine with more memory",
-        )
-    if error.errno in TOO_MANY:
-        return ResourceError(
-            "too many files are open",
-            where=location,
-            found=reason,
-            do="raise the limit, for example: ulimit -n 4096",
-        )
-    return StorageError(
-        "reading or writing failed",
-        where=location,
-        found=reason,
-        do="check the disk; what was complete before is still there",
-    )
+    elif error.errno in FORBIDDEN:
+        kind, message = OutputError, "this place cannot be written"
+        do = "choose another folder, or fix its permissions"
+    elif error.errno == errno.ENOMEM:
+        message, do = "out of memory", "end other programs, or use a machine with more memory"
+    elif error.errno in TOO_MANY:
+        message, do = "too many files are open", "raise the limit, for example: ulimit -n 4096"
+    else:
+        kind, message = StorageError, "reading or writing failed"
+        do = "check the disk; what was complete before is still there"
+    return kind(message, where=location, wanted=expected, found=reason, do=do)
 
 
 def existing_parent(path: Path) -> Path:

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,25 +59,20 @@ def read_manifest(
         error: no such folder; no manifest, a damaged one, or one of another format.
     """
     path = Path(folder) / manifest
+    refused = partial(error, where=path, do=REMEDY)
     if not os.path.isdir(folder):
         raise error("no such folder", where=folder)
     if not os.path.isfile(path):
-        raise error("not complete: the manifest is missing", where=path, do=REMEDY)
-    size = path.stat().st_size
-    if size > LARGEST:
-        raise error(
-            "a manifest of absurd size",
-            where=path,
-            found=f"{size:,} bytes",
-            wanted=f"at most {LARGEST:,} bytes",
-            do=REMEDY,
-        )
+        raise refused("not complete: the manifest is missing")
+    if (size := path.stat().st_size) > LARGEST:
+        expected = f"at most {LARGEST:,} bytes"
+        raise refused("a manifest of absurd size", found=f"{size:,} bytes", wanted=expected)
     data = _read(path)
     try:
         parsed = _parse(data)
         intact = parsed.format != FORMAT or data == parsed.render()
     except (ValueError, TypeError, KeyError, RecursionError) as fault:
-        raise error("the manifest is damaged", where=path, found=fault, do=REMEDY) from fault
+        raise refused("the manifest is damaged", found=fault) from fault
     if parsed.format != FORMAT:
         raise error(
             "a folder of another format",
@@ -86,13 +82,8 @@ def read_manifest(
             do="use the version that wrote it",
         )
     if not intact:
-        raise error(
-            "the manifest is damaged",
-            where=path,
-            found="its own hash does not fit",
-            wanted=f"sha256 {parsed.sha256}",
-            do=REMEDY,
-        )
+        actual, expected = "its own hash does not fit", f"sha256 {parsed.sha256}"
+        raise refused("the manifest is damaged", found=actual, wanted=expected)
     return parsed
 
 
@@ -111,33 +102,17 @@ def verify(
     """
     parsed = read_manifest(folder, manifest=manifest, error=error)
     for name, facts in parsed.files.items():
-        path = Path(folder) / name
+        path, expected = Path(folder) / name, f"{facts['bytes']:,} bytes"
+        refused = partial(error, where=path, wanted=expected, do=REMEDY)
         if not os.path.isfile(path):
-            raise error(
-                f"not complete: {name} is missing",
-                where=path,
-                wanted=f"{facts['bytes']:,} bytes",
-                do=REMEDY,
-            )
-        size = path.stat().st_size
-        if size != facts["bytes"]:
-            raise error(
-                f"{name} has the wrong size",
-                where=path,
-                found=f"{size:,} bytes",
-                wanted=f"{facts['bytes']:,} bytes",
-                do=REMEDY,
-            )
+            raise refused(f"not complete: {name} is missing")
+        if (size := path.stat().st_size) != facts["bytes"]:
+            raise refused(f"{name} has the wrong size", found=f"{size:,} bytes")
     for name, facts in parsed.files.items() if full else ():
-        digest = hash_file(Path(folder) / name)
-        if digest != facts["sha256"]:
-            raise error(
-                f"{name} is damaged",
-                where=Path(folder) / name,
-                found=f"sha256 {digest}",
-                wanted=f"sha256 {facts['sha256']}",
-                do=REMEDY,
-            )
+        path, expected = Path(folder) / name, f"sha256 {facts['sha256']}"
+        if (digest := hash_file(path)) != facts["sha256"]:
+            refused = partial(error, where=path, wanted=expected, do=REMEDY)
+            raise refused(f"{name} is damaged", found=f"sha256 {digest}")
     return parsed
 
 
@@ -168,23 +143,16 @@ def require_as_saved(
         if facts is None and not any(sibling in parsed.files for sibling in beside):
             continue
         digest = hash_file(path) if data is None else hashlib.sha256(data).hexdigest()
+        refused = partial(error, where=path, do=CHANGED)
         if facts is None:
-            raise error(
-                "a file was put there after the folder was saved",
-                where=path,
-                found="not in the manifest",
-                wanted=", ".join(parsed.files),
-                do=CHANGED,
-            )
+            message = "a file was put there after the folder was saved"
+            expected = ", ".join(parsed.files)
+            raise refused(message, found="not in the manifest", wanted=expected)
         if digest != facts["sha256"]:
             size = path.stat().st_size if data is None else len(data)
-            raise error(
-                "a file is not the one that was saved",
-                where=path,
-                found=f"{size:,} bytes, sha256 {digest}",
-                wanted=f"{facts['bytes']:,} bytes, sha256 {facts['sha256']}",
-                do=CHANGED,
-            )
+            expected = f"{facts['bytes']:,} bytes, sha256 {facts['sha256']}"
+            actual = f"{size:,} bytes, sha256 {digest}"
+            raise refused("a file is not the one that was saved", found=actual, wanted=expected)
         return digest
     return ""
 
@@ -197,10 +165,8 @@ def numbered(parent: Path, prefix: str = "step-") -> list[Path]:
     return [path for _, name in sorted(numbered_names) if (path := Path(parent) / name).is_dir()]
 
 
-def newest(
-    parent: Path, *, prefix: str = "step-", manifest: str = MANIFEST
-) -> tuple[Path, Manifest, list[CheckpointError | StorageError]]:
-    """Find the folder `parent/prefix<number>` with the largest number that verifies.
+def newest(parent: Path) -> tuple[Path, Manifest, list[CheckpointError | StorageError]]:
+    """Find the folder of `numbered` with the largest number that verifies.
 
     Returns the folder, its manifest, and the errors of the folders with larger numbers.
 
@@ -208,30 +174,22 @@ def newest(
         CheckpointError: there is no valid folder; each is listed with its error.
     """
     skipped: list[CheckpointError | StorageError] = []
-    for path in reversed(numbered(parent, prefix)):
+    for path in reversed(numbered(parent)):
         try:
-            return path, verify(path, manifest=manifest), skipped
+            return path, verify(path), skipped
         except (CheckpointError, StorageError) as reason:  # damaged, or on a disk that fails
             skipped.append(reason)
     reasons = "; ".join(f"{_below(reason.where, parent)}: {reason.what}" for reason in skipped)
     raise CheckpointError(
         "no complete checkpoint",
         where=parent,
-        found=reasons or f"no folder named {prefix}<number>",
+        found=reasons or "no folder named step-<number>",
         do="start afresh in another folder, or restore a copy",
     )
 
 
 def _below(where: str | None, parent: Path) -> str:
     return (where or "").removeprefix(f"{parent}{os.sep}")
-
-
-def extra_files(folder: Path, recorded: Manifest, *, manifest: str = MANIFEST) -> list[str]:
-    """Return the names in `folder` that its manifest does not list."""
-    paths = []
-    for directory, _, names in os.walk(folder):
-        paths += [(Path(directory) / name).relative_to(folder).as_posix() for name in names]
-    return sorted(set(paths) - set(recorded.files) - {manifest})
 
 
 def hash_file(path: Path) -> str:

@@ -423,22 +423,13 @@ def cases(
 
 def plain(rows: Rows, config: TransformerConfig) -> dict[str, Any]:
     """Return a row without targets; the decoder of an encoder-decoder reads the shifted text."""
-    tokens, documents = list(range(rows.tokens.shape[1])), rows.documents[0].tolist()
-    shifted = [
-        -1 - START if position == 0 else n - 1 for n, position in enumerate(rows.positions[0])
-    ]
-    decoder = {"tokens": shifted, "documents": documents} if len(config.stacks) > 1 else None
-    absent_fields = dict.fromkeys(("segments", "prefix", "label", "pooled"))
-    return {
-        "row": signs(rows),
-        "tokens": tokens,
-        "documents": documents,
-        "decoder": decoder,
-        "read": [],
-        "wanted": [],
-        "drawn": False,
-        **absent_fields,
-    }
+    tokens = torch.from_numpy(numbered(rows).tokens)
+    documents = torch.from_numpy(rows.documents)
+    batch = Batch(tokens=tokens, documents=documents)
+    if len(config.stacks) > 1:
+        shifted = torch.where(torch.from_numpy(rows.positions) == 0, START, tokens - 1)
+        batch = replace(batch, decoder_tokens=shifted, decoder_documents=documents)
+    return {"row": signs(rows)} | describe_row(batch, 0)
 
 
 def signs(rows: Rows) -> list[str | None]:

@@ -143,12 +143,7 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
         UsageError: the port is in use or invalid.
     """
     if not 0 <= port < 1 << 16:
-        raise UsageError(
-            "no such port",
-            where="--port",
-            found=port,
-            wanted="0 to 65535",
-        )
+        raise UsageError("no such port", where="--port", found=port, wanted="0 to 65535")
     question_lock = threading.Lock()  # queries share the processors
 
     class Handler(BaseHTTPRequestHandler):

@@ -33,15 +33,14 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Match
 
 from maskwright.base import catalogue
-from maskwright.base.errors import MaskwrightError, shorten
 from maskwright.base.version import VERSION
 from maskwright.ship.explore.corruption import QueryableModel
 from maskwright.ship.explore.server import HEADERS, LARGEST, file_response, question_response
@@ -53,7 +52,7 @@ from maskwright.ship.serve.dialects.base.messages import (
     misfit,
     render,
 )
-from maskwright.ship.serve.errors import QUOTED, Refusal, of_error
+from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.host import Host
 
 # ------------------------------------------------------------------------------ explorers
@@ -197,6 +196,8 @@ class Application:
         self.routers.append((_own_routes(host, self.app, conditions), render))
         for router, _ in self.routers:
             self.app.include_router(router)
+        # Without the error pages of FastAPI: the gate renders all errors.
+        self._call_route = AsyncExitStackMiddleware(self.app.router)
         self._paths: dict[str, PathInfo] = {}
         # By the id of the route: schemas of the bodies of routes that can be called directly.
         self._bodies: dict[int, TypeAdapter[Any]] = {
@@ -205,10 +206,6 @@ class Application:
             for route in router.routes
             if (body_type := _body_type(route)) is not None
         }
-        for error in (Refusal, MaskwrightError, Exception):
-            self.app.add_exception_handler(error, self._refused)
-        self.app.add_exception_handler(RequestValidationError, self._invalid)
-        self.app.add_exception_handler(HTTPException, self._http)
 
     def path_info(self, scope: Any) -> PathInfo:
         """Return the routes at the path of a request (cached)."""
@@ -239,25 +236,32 @@ class Application:
         self._paths[scope["path"]] = info
         return info
 
-    async def answer(self, info: PathInfo, body: Any) -> Response:
-        """Validate a parsed body and call the POST route of a path, without FastAPI's own handling.
+    async def answer(self, scope: Any, receive: Any, send: Any, content: Any = None) -> None:
+        """Call the route of a request. A POST route that takes just its body gets the parsed body
+        `content`; others are called by the router of FastAPI.
 
         Raises:
             Refusal: the body does not match its schema.
             Others: as the route.
         """
-        assert info.post is not None
-        ignored: set[str] = set()
+        info, ignored = self.path_info(scope), set[str]()
         IGNORED.set(ignored)
         try:
-            fields = self._bodies[id(info.post)].validate_python(body)
+            if info.post is None or scope["method"] != "POST":
+                await self._call_route(scope, receive, send)
+                return
+            scope["route"] = info.post
+            fields = self._bodies[id(info.post)].validate_python(content)
             response: Response = await info.post.endpoint(body=fields, **info.names)
+        except RequestValidationError as error:
+            faults = [{**fault, "loc": fault["loc"][1:]} for fault in error.errors()]
+            raise misfit(faults) from None
         except ValidationError as error:
             raise misfit(error.errors(include_url=False)) from None
         finally:
             if ignored:
-                self.host.metrics.ignored_fields(info.post.path, ignored)
-        return response
+                self.host.metrics.ignored_fields(scope["route"].path, ignored)
+        await response(scope, receive, send)
 
     def hidden(self, name: str) -> str | None:
         """Return a path of the model `name` that a preceding route matches; None: no conflict."""
@@ -274,21 +278,6 @@ class Application:
     def refusal(self, scope: Any, refusal: Refusal) -> Response:
         """Return the response for a refusal, in the format of the path's dialect."""
         return self.path_info(scope).render(refusal)
-
-    async def _refused(self, request: Request, error: Exception) -> Response:
-        refusal = of_error(error)
-        request.scope["mw_refused"] = refusal.kind
-        return self.refusal(request.scope, refusal)
-
-    async def _invalid(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        faults = [{**fault, "loc": fault["loc"][1:]} for fault in error.errors()]
-        return await self._refused(request, misfit(faults))
-
-    async def _http(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        kind: Any = {404: "not_found", 405: "method"}.get(error.status_code, "malformed")
-        return await self._refused(request, Refusal(kind, shorten(str(error.detail), QUOTED)))
 
 
 def _body_type(route: Any) -> Any:

@@ -6,6 +6,7 @@ with serve(["runs/reviews"], port=0, background=True) as s:  on a thread: s.url
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, get_args
@@ -90,7 +91,6 @@ def serve(
         DrainingServer,
         bind_socket,
         bind_unix_socket,
-        run,
         url_of,
     )
     from maskwright.ship.serve.served_model import folders_by_name, open_all
@@ -101,11 +101,8 @@ def serve(
             "no such precision", found=repr(precision), wanted=", ".join(get_args(Precision))
         )
     require_engine(engine)
-    folders = folders_by_name([models] if isinstance(models, Path | str) else list(models))
-    for name, folder in (names or {}).items():
-        if name in folders:
-            raise UsageError("two models of one name", where="--name", found=name)
-        folders[name] = Path(folder)
+    listed = [models] if isinstance(models, Path | str) else list(models)
+    folders = folders_by_name(listed, names or {})
     adapter_folders = {name: Path(folder) for name, folder in (adapters or {}).items()}
     if conflicts := sorted(folders.keys() & adapter_folders.keys()):
         raise UsageError(
@@ -151,13 +148,12 @@ def serve(
             say(f"{name}: {model.engine().describe()}; answers {', '.join(model.abilities)}")
         say(f"ready: {url} (routes: {url}/docs)")
 
-    run(server, load, ready)
+    asyncio.run(server.run_until_stopped(load, ready))
     say("stopped; every request that was taken in has been answered")
     return None
 
 
 def _require_name(name: str, application: Application) -> None:
-    """Check that requests can use a name."""
     conflict = application.hidden(name)
     sound = name.isprintable() and name == name.strip() and name not in ("", ".", "..")
     if sound and "/" not in name and conflict is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -28,12 +28,45 @@ from maskwright.model.inference.prepared import finite
 from maskwright.model.inference.scores import hidden
 from maskwright.model.inference.text_generation import PromptTokens, prompt_tokens
 from maskwright.model.objectives.base.corruption import first_places
-from maskwright.model.opening.folders import Model
 from maskwright.ship.serve.errors import Refusal, of_error, texts_of
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 # Maximum rows and characters of one item.
 PART_ROWS, PART_CHARACTERS = 32, 8_192
+# Estimated bytes of a response: per vector element, per candidate.
+BYTES_A_FIGURE, BYTES_AROUND = 20, 80
+Truncation = bool | Literal["left", "right"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of a request.
+
+    Attributes:
+        truncate: truncate texts that exceed the maximum length, which the response reports: True
+            or "right" at their end, "left" at their beginning; otherwise they are split into
+            windows, or refused if the task has no windows.
+        long: the `long` option of `LanguageModel.predict`; None: determined by `truncate`.
+        deadline: seconds until the request is cancelled; None: the limit of the server.
+        adapter: the name of the head or adapter to use; None: the model itself.
+        top: the number of best predictions per row; None: the default of the method.
+        raw: return the scores of the head instead of probabilities.
+        task_options: options of the task that replace those of the model, such as its prompt.
+        targets: for masks, the tokens or words to choose from; empty: the whole vocabulary.
+        pooling: the pooling of embeddings, for a model that was not trained to embed.
+        field: the name of the rows in the request body, for error messages.
+    """
+
+    truncate: Truncation = False
+    long: LongText | None = None
+    deadline: float | None = None
+    adapter: str | None = None
+    top: int | None = None
+    raw: bool = False
+    pooling: str | None = None
+    task_options: Mapping[str, Any] = field(default_factory=dict)
+    targets: Sequence[str] = ()
+    field: str = "inputs"
 
 
 @dataclass(frozen=True)
@@ -41,14 +74,18 @@ class EncodedRows:
     """Some rows of a request, encoded.
 
     Attributes:
+        payload: the input of their computation.
         lengths: the number of tokens of each row.
         windows: the number of windows of each row.
         truncated: whether each row was truncated.
+        answer_bytes: the estimated size of their answers, if it may be large.
     """
 
+    payload: Any
     lengths: list[int]
     windows: list[int]
     truncated: list[bool]
+    answer_bytes: int = 0
 
 
 def split_rows(rows: Sequence[Any]) -> Iterator[range]:
@@ -66,25 +103,29 @@ def split_rows(rows: Sequence[Any]) -> Iterator[range]:
         yield range(begin, len(rows))
 
 
-def answering_as(
-    predictor: TaskPredictor, task_options: Mapping[str, Any], truncate: bool | str
-) -> TaskPredictor:
-    """Return a predictor that encodes and answers with other options of its task; `truncate`:
-    "left" keeps the end of a text that is too long, if training kept its beginning."""
-    if task_options:
-        predictor = predictor.with_task(predictor.task_type.with_options(task_options))
-    if truncate == "left" and isinstance(predictor, Predictor) and predictor.frame.long == "head":
-        return replace(predictor, frame=replace(predictor.frame, keeps_end=True))
+def answering_as(predictor: TaskPredictor, options: Options) -> TaskPredictor:
+    """Return a predictor that encodes and answers with the options of a request: other options of
+    its task, and the end of a text that is too long where training kept its beginning."""
+    if options.task_options:
+        predictor = predictor.with_task(predictor.task_type.with_options(options.task_options))
+    if options.truncate == "left" and isinstance(predictor, Predictor):
+        keeps_end = predictor.frame.keeps_end or predictor.frame.long == "head"
+        return replace(predictor, frame=replace(predictor.frame, keeps_end=keeps_end))
     return predictor
 
 
+def single_texts(predictor: TaskPredictor, texts: Sequence[Any]) -> list[Any]:
+    """Return texts as rows of an embedding task."""
+    return [{predictor.task_type.alone: text} for text in texts]
+
+
 def _each(
-    function: Callable[[Any, str], Any], rows: Sequence[Any], first_number: int, field: str
+    function: Callable[[Any, str], Any], rows: Sequence[Any], first_number: int, options: Options
 ) -> list[Any]:
     """Return `function(row, its field in the request)` for each row; a refusal names the field."""
     values = []
     for number, row in enumerate(rows, start=first_number):
-        where = f"{field}[{number}]"
+        where = f"{options.field}[{number}]"
         try:
             values.append(function(row, where))
         except Exception as error:
@@ -92,95 +133,98 @@ def _each(
     return values
 
 
+# In all functions below, `first_number` is the number of the first of the rows in the request.
 def encode(
-    predictor: TaskPredictor,
-    rows: Sequence[Any],
-    first_number: int,
-    long: LongText,
-    field: str = "inputs",
-    truncation_hint: str = "truncate",
-) -> tuple[Encoded, EncodedRows]:
-    """Encode rows for a task.
-
-    Args:
-        first_number: the number of the first of these rows in the request.
-        long: how to encode texts that exceed the maximum length.
-        truncation_hint: the option that would truncate such texts, for error messages.
+    predictor: TaskPredictor, rows: Sequence[Any], first_number: int, options: Options
+) -> EncodedRows:
+    """Encode rows for a task, as `Encoded`.
 
     Raises:
         Refusal: a row has the wrong form, or is too long and may not be truncated.
     """
-    parsed_rows = _each(predictor.row, rows, first_number, field)
+    parsed_rows = _each(predictor.row, rows, first_number, options)
+    long = options.long or ("as_trained" if options.truncate else "windows")
     try:
         encoded = predictor.with_long_texts(long).encode(parsed_rows)
     except DataError as error:
-        reason = f"{error.what}, by {error.found}; shorten it, or say {truncation_hint}"
-        limit = f"{predictor.longest} tokens"
-        raise Refusal("validation", reason, field=error.where or field, limit=limit) from error
+        hint = "truncate" if options.long is None else 'long="as_trained"'
+        reason = f"{error.what}, by {error.found}; shorten it, or say {hint}"
+        where, limit = error.where or options.field, f"{predictor.longest} tokens"
+        raise Refusal("validation", reason, field=where, limit=limit) from error
     assert encoded.extent is not None
     tokens, windows, truncated = (
         column.tolist()
         for column in (encoded.extent.tokens, encoded.extent.windows, encoded.extent.cut > 0)
     )
-    return encoded, EncodedRows(tokens, windows, truncated)
+    return EncodedRows(encoded, tokens, windows, truncated)
+
+
+def encode_states(
+    engine: Engine, texts: Sequence[Any], first_number: int, options: Options
+) -> EncodedRows:
+    """Encode texts whose states are the answer, as `EncodedExamples`. Raises as `encode`."""
+    predictor = answering_as(engine.pooled("mean"), options)
+    rows = encode(predictor, single_texts(predictor, texts), first_number, options)
+    size = sum(rows.lengths) * engine.model.config.width * BYTES_A_FIGURE
+    return replace(rows, payload=rows.payload.examples, answer_bytes=size)
 
 
 def encode_masked(
-    model: Model, texts: Sequence[str], first_number: int, field: str, targets: Sequence[str] = ()
-) -> tuple[list[MaskedText], EncodedRows]:
-    """Encode texts with masks, each in windows around its masks.
+    engine: Engine, texts: Sequence[str], first_number: int, options: Options
+) -> EncodedRows:
+    """Encode texts with masks, each in windows around its masks, as a pair (texts, top).
 
     Raises:
         Refusal: a text has no mask, or a target no token.
     """
     masked_texts: list[MaskedText] = _each(
-        lambda text, _: masked_text(model, text, windows=True, targets=targets),
+        lambda text, _: masked_text(engine.model, text, windows=True, targets=options.targets),
         texts,
         first_number,
-        field,
+        options,
     )
     tokens = [text.num_tokens for text in masked_texts]
     windows = [text.num_windows for text in masked_texts]
-    return masked_texts, EncodedRows(tokens, windows, [False] * len(texts))
+    top = options.top or 5
+    size = top * sum(text.num_masks * (len(text.text) + BYTES_AROUND) for text in masked_texts)
+    return EncodedRows((masked_texts, top), tokens, windows, [False] * len(texts), size)
 
 
 def encode_tokens(
-    engine: Engine,
-    texts: Sequence[str],
-    role: Role,
-    first_number: int,
-    field: str,
-    truncate: bool | str,
-) -> tuple[list[TokenRow], EncodedRows]:
-    """Encode texts for a multi-vector encoder; `truncate` as in `answering_as`.
+    engine: Engine, texts: Sequence[str], first_number: int, options: Options, *, role: Role
+) -> EncodedRows:
+    """Encode texts for a multi-vector encoder, as a pair (rows, role).
 
     Raises:
         Refusal: a text is too long and may not be truncated.
     """
     late = engine.late
     assert late is not None
-    rows = late.encode(texts, role, keeps_end=truncate == "left")
+    rows = late.encode(texts, role, keeps_end=options.truncate == "left")
     for number, row in enumerate(rows, start=first_number):
-        if row.cut and not truncate:
+        if row.cut and not options.truncate:
             reason, limit = "the text is too long; shorten it, or say truncate", late.lengths[role]
-            raise Refusal("validation", reason, field=f"{field}[{number}]", limit=limit)
+            where = f"{options.field}[{number}]"
+            raise Refusal("validation", reason, field=where, limit=limit)
     lengths, cut = [len(row.ids) for row in rows], [row.cut > 0 for row in rows]
-    return rows, EncodedRows(lengths, [1] * len(rows), cut)
+    size = sum(lengths) * engine.model.config.width * BYTES_A_FIGURE
+    return EncodedRows((rows, role), lengths, [1] * len(rows), cut, size)
 
 
 def encode_prompts(
-    model: Model, texts: Sequence[str], first_number: int, field: str
-) -> tuple[list[PromptTokens], EncodedRows]:
-    """Encode prompts for a decoder.
+    engine: Engine, texts: Sequence[str], first_number: int, options: Options
+) -> EncodedRows:
+    """Encode prompts for a decoder, as a pair (prompts, top).
 
     Raises:
         Refusal: a prompt exceeds the maximum length, or the model cannot score prompts.
     """
     prompts: list[PromptTokens] = _each(
-        lambda text, _: prompt_tokens(model, text), texts, first_number, field
+        lambda text, _: prompt_tokens(engine.model, text), texts, first_number, options
     )
     lengths = [len(prompt.ids) for prompt in prompts]
-    return prompts, EncodedRows(lengths, [1] * len(texts), [False] * len(texts))
+    payload = (prompts, options.top or 0)
+    return EncodedRows(payload, lengths, [1] * len(texts), [False] * len(texts))
 
 
 # ------------------------------------------------------------ on the device
@@ -267,50 +311,32 @@ def _best(holes: Sequence[HolePrediction | Hole], top: int) -> list[Any]:
 
 
 # ------------------------------------------------------------------------------ log-probabilities
-@dataclass
-class Logprobs:
-    """Log-probabilities of a text, as lists with one element per token.
+class TokenLogprob(NamedTuple):
+    """The log-probability of a token.
 
     Attributes:
-        tokens: the texts of the tokens.
-        logprobs: the log-probabilities in nats; None for the first token of a prompt.
-        best: the likeliest tokens at each position: log-probabilities by token text, or None.
-        offsets: the index of the first character of each token.
+        token: the text of the token.
+        logprob: in nats; None for the first token of a prompt.
+        best: the likeliest tokens in its place: log-probabilities by token text, or None.
+        offset: the index of its first character.
     """
 
-    tokens: list[str] = field(default_factory=list)
-    logprobs: list[float | None] = field(default_factory=list)
-    best: list[dict[str, float] | None] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-
-    def add(
-        self, token: str, logprob: float | None, best: dict[str, float] | None, offset: int
-    ) -> None:
-        self.tokens.append(token)
-        self.logprobs.append(logprob)
-        self.best.append(best)
-        self.offsets.append(offset)
-
-    def extend(self, logprobs: Logprobs) -> None:
-        """Append the tokens of another text."""
-        self.tokens += logprobs.tokens
-        self.logprobs += logprobs.logprobs
-        self.best += logprobs.best
-        self.offsets += logprobs.offsets
+    token: str
+    logprob: float | None
+    best: dict[str, float] | None
+    offset: int
 
 
 def logprobs_of_prompt(
     tokenizer: Tokenizer, prompt: PromptTokens, scores: Sequence[TokenScore]
-) -> Logprobs:
+) -> list[TokenLogprob]:
     """Return the log-probabilities of a prompt; `scores` has those of all its ids but the first."""
-    logprobs = Logprobs()
     text_scores = scores[len(scores) + 1 - len(prompt.text_ids) :]
+    logprobs = []
     for nth, (token, offset) in enumerate(zip(prompt.text_ids, prompt.offsets, strict=True)):
-        logprob, best = (
-            (None, None) if nth == 0 else (text_scores[nth - 1][0], text_scores[nth - 1][1])
-        )
-        text = tokenizer.decode([token], False)
-        logprobs.add(text, logprob, None if best is None else likeliest(tokenizer, best), offset)
+        logprob, best = (None, None) if nth == 0 else text_scores[nth - 1]
+        named = None if best is None else likeliest(tokenizer, best)
+        logprobs.append(TokenLogprob(tokenizer.decode([token], False), logprob, named, offset))
     return logprobs
 
 

@@ -6,10 +6,11 @@ parts of a request are truncated, so that no response is longer than 4 KB.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -130,6 +131,20 @@ def of_error(error: BaseException, field: str | None = None, model: str | None =
     if isinstance(error, DataError | UsageError):
         return Refusal("validation", _sentence(error, with_place=field is None), field=field)
     return Refusal("backend", "the computation failed; the server's log has the request's id")
+
+
+def deadline_refusal() -> Refusal:
+    return Refusal("timeout", "the deadline passed before the answer was there")
+
+
+@asynccontextmanager
+async def before(deadline: float) -> AsyncIterator[None]:
+    """A timeout at a time of `time.monotonic`, which raises a Refusal."""
+    try:
+        async with asyncio.timeout(deadline - time.monotonic()):
+            yield
+    except TimeoutError:
+        raise deadline_refusal() from None
 
 
 def _sentence(error: MaskwrightError, *, with_place: bool) -> str:

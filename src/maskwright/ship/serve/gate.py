@@ -13,10 +13,10 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 
 from maskwright.base.errors import DataError, MaskwrightError
 from maskwright.base.storage import strict_json
@@ -72,7 +72,8 @@ class Gate:
         self.open_requests += 1
         try:
             await self._handle(scope, headers, receive, sender)
-        except Refusal as refusal:
+        except (Refusal, MaskwrightError) as error:
+            refusal = of_error(error)
             scope["mw_refused"] = refusal.kind
             if not sender.started:
                 response = self.application.refusal(scope, refusal)
@@ -132,19 +133,24 @@ class Gate:
         if methods is None:
             raise Refusal("not_found", "no such path; /docs lists what there is")
         if method == "OPTIONS" and sender.origin:
-            await _preflight(methods, sender)
+            allowed = {
+                "access-control-allow-methods": ", ".join(sorted(methods)),
+                "access-control-allow-headers": "authorization, content-type, *",
+                "access-control-max-age": "600",
+            }
+            await Response(status_code=204, headers=allowed)(scope, receive, sender)
             return
         if method not in methods and not (method == "HEAD" and "GET" in methods):
             raise Refusal("method", "the path has other methods", allow=tuple(sorted(methods)))
         if method != "POST":
             # The server sends no body for HEAD requests.
             get_scope = {**scope, "method": "GET"} if method == "HEAD" else scope
-            await self.application.app(get_scope, receive, sender)
+            await self.application.answer(get_scope, receive, sender)
             return
         if scope["path"] == app.RELOAD:
             if caller is None or not caller.entry.admin:
                 raise Refusal("forbidden", "only --token or a key with `admin` may reload")
-            await self.application.app(scope, receive, sender)
+            await self.application.answer(scope, receive, sender)
             return
         if caller is not None:
             sender.caller = caller
@@ -162,7 +168,6 @@ class Gate:
             await self._answer_watched(scope, body, content, receive, sender)
 
     def _require_size(self, headers: Headers) -> None:
-        """Refuse a body whose Content-Length is too large."""
         limit, content_length = self.host.limits.max_body_bytes, headers.get(b"content-length")
         if content_length is None:
             return
@@ -209,15 +214,7 @@ class Gate:
 
         watch_task = asyncio.ensure_future(watch())
         try:
-            info = self.application.path_info(scope)
-            if info.post is None:
-                await self.application.app(scope, receive_body, sender)
-                return
-            scope["route"] = info.post
-            response = await self.application.answer(info, content)
-            await response(scope, receive_body, sender)
-        except MaskwrightError as error:
-            raise of_error(error) from error
+            await self.application.answer(scope, receive_body, sender, content)
         except asyncio.CancelledError:
             if not disconnected.is_set() or answer_task.uncancel():
                 raise
@@ -277,19 +274,7 @@ class _ResponseSender:
         await self._send(message)
 
 
-async def _preflight(methods: Collection[str], sender: _ResponseSender) -> None:
-    """Send the response to a CORS preflight request."""
-    response_headers = [
-        (b"access-control-allow-methods", ", ".join(sorted(methods)).encode()),
-        (b"access-control-allow-headers", b"authorization, content-type, *"),
-        (b"access-control-max-age", b"600"),
-    ]
-    await sender({"type": "http.response.start", "status": 204, "headers": response_headers})
-    await sender({"type": "http.response.body", "body": b""})
-
-
 def _accepts_pages(headers: Headers) -> bool:
-    """Return whether a browser requests a page."""
     return b"text/html" in headers.get(b"accept", [b""])[0].lower()
 
 
@@ -320,7 +305,6 @@ def _require_type(headers: Headers) -> None:
 
 
 async def _parsed(body: bytes) -> Any:
-    """Parse strict JSON, on a thread if it is large."""
     if len(body) > LARGE_JSON:
         return await asyncio.get_running_loop().run_in_executor(None, _parse, body)
     return _parse(body)

@@ -22,7 +22,7 @@ from maskwright.model.inference.generation import Generation, Prompt
 from maskwright.model.inference.generation_settings import GenerationSettings
 from maskwright.model.inference.growing_text import Piece
 from maskwright.model.inference.text_generation import generation_of, prompts_of, search
-from maskwright.ship.serve.errors import Refusal, of_error
+from maskwright.ship.serve.errors import Refusal, before, of_error
 from maskwright.ship.serve.scheduler import FullError, NeverFitsError
 
 
@@ -38,31 +38,26 @@ class GenerationOptions(GenerationSettings):
     logprobs: int | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class GeneratedText:
-    """A generated text.
+    """A generated text, token by token."""
 
-    Attributes:
-        text: the new text, without the stop string.
-        ids: the ids of the new tokens, without the end token.
-        pieces: the text token by token.
-        finished: the reason for the end: "end", "stop" or "length".
-        prompt_tokens: the number of tokens of the prompt.
-    """
+    pieces: Sequence[Piece] = ()
 
-    text: str = ""
-    ids: list[int] = field(default_factory=list)
-    pieces: list[Piece] = field(default_factory=list)
-    finished: str = "length"
-    prompt_tokens: int = 0
+    @property
+    def text(self) -> str:
+        """The new text, without the stop string."""
+        return "".join(piece.text for piece in self.pieces)
 
-    def add(self, piece: Piece) -> None:
-        self.text += piece.text
-        self.pieces.append(piece)
-        if piece.id is not None:
-            self.ids.append(piece.id)
-        if piece.finished is not None:
-            self.finished = piece.finished
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the new tokens, without the end token."""
+        return [piece.id for piece in self.pieces if piece.id is not None]
+
+    @property
+    def finished(self) -> str:
+        """The reason for the end: "end", "stop" or "length"."""
+        return next((p.finished for p in self.pieces if p.finished is not None), "length")
 
 
 @dataclass(eq=False)
@@ -116,10 +111,7 @@ class GenerationJob:
     async def text(self) -> GeneratedText:
         """Wait for the whole text and return it; raise a Refusal if the job failed."""
         await self.finish()
-        generated = GeneratedText(prompt_tokens=self.prompt_tokens)
-        for piece in self._pieces:
-            generated.add(piece)
-        return generated
+        return GeneratedText(list(self._pieces))
 
     async def next(self, deadline: float) -> list[Piece] | None:
         """Wait for the next pieces. Return at least one, or None after the last.
@@ -128,12 +120,8 @@ class GenerationJob:
             Refusal: the job failed, or the deadline passed.
         """
         while not self._pieces and not self.ended:
-            try:
-                async with asyncio.timeout(deadline - time.monotonic()):
-                    await self._changed.wait()
-            except TimeoutError:
-                reason = "the deadline passed before the text was written"
-                raise Refusal("timeout", reason) from None
+            async with before(deadline):
+                await self._changed.wait()
             self._changed.clear()
         pieces = []
         while self._pieces:
@@ -390,6 +378,5 @@ class _GenerationBatch:
 
 
 def _search(engine: Engine, prompt: Prompt) -> Steps[str]:
-    """Search the most probable text for a prompt with beams."""
     (text,) = yield from search(engine.model, engine.network(), [prompt])
     return text

@@ -22,10 +22,10 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -33,15 +33,22 @@ from maskwright.ask.predict.engine import TASK, Engine, Head
 from maskwright.ask.predict.predictor import TaskPredictor
 from maskwright.base import memory
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError, near
-from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.tasks.base.late_interaction import Role
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType, pipeline_answers
 from maskwright.model.device.choices import TORCH, Precision
 from maskwright.model.inference.fill_mask import spelled_masks
 from maskwright.model.inference.growing_text import Piece
 from maskwright.ship.serve import encoding
-from maskwright.ship.serve.encoding import EncodedRows, TaskPayload
-from maskwright.ship.serve.errors import Limits, Refusal, RequestBudget, of_error, texts_of
+from maskwright.ship.serve.encoding import EncodedRows, Options, TaskPayload
+from maskwright.ship.serve.errors import (
+    Limits,
+    Refusal,
+    RequestBudget,
+    before,
+    deadline_refusal,
+    of_error,
+    texts_of,
+)
 from maskwright.ship.serve.generation import GenerationJob, GenerationOptions, GenerationScheduler
 from maskwright.ship.serve.metrics import EMBED, PREDICT, Metrics, Timings
 from maskwright.ship.serve.scheduler import (
@@ -55,50 +62,6 @@ from maskwright.ship.serve.scheduler import (
     WaitingLine,
 )
 from maskwright.ship.serve.served_model import ServedModel, open_one, task_head
-
-Truncation = bool | Literal["left", "right"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Options of a request.
-
-    Attributes:
-        truncate: truncate texts that exceed the maximum length, which the response reports: True
-            or "right" at their end, "left" at their beginning; otherwise they are split into
-            windows, or refused if the task has no windows.
-        long: the `long` option of `LanguageModel.predict`; None: determined by `truncate`.
-        deadline: seconds until the request is cancelled; None: the limit of the server.
-        adapter: the name of the head or adapter to use; None: the model itself.
-        top: the number of best predictions per row; None: the default of the method.
-        raw: return the scores of the head instead of probabilities.
-        task_options: options of the task that replace those of the model, such as its prompt.
-        targets: for masks, the tokens or words to choose from; empty: the whole vocabulary.
-        pooling: the pooling of embeddings, for a model that was not trained to embed.
-        field: the name of the rows in the request body, for error messages.
-    """
-
-    truncate: Truncation = False
-    long: LongText | None = None
-    deadline: float | None = None
-    adapter: str | None = None
-    top: int | None = None
-    raw: bool = False
-    pooling: str | None = None
-    task_options: Mapping[str, Any] = field(default_factory=dict)
-    targets: Sequence[str] = ()
-    field: str = "inputs"
-
-    @property
-    def truncation_hint(self) -> str:
-        """The option to set so that too long texts are truncated, for error messages."""
-        return "truncate" if self.long is None else 'long="as_trained"'
-
-    @property
-    def long_text(self) -> LongText:
-        """How to encode texts that exceed the maximum length."""
-        return self.long or ("as_trained" if self.truncate else "windows")
-
 
 DEFAULT_OPTIONS, DEFAULT_GENERATION = Options(), GenerationOptions()
 
@@ -131,8 +94,7 @@ class HostResponse:
 
 # The budget of the current HTTP request; None if the host is called from within the process.
 BUDGET: ContextVar[RequestBudget | None] = ContextVar("budget", default=None)
-# Estimated bytes: of a request body per token, of a response per vector element, per candidate.
-BYTES_A_TOKEN, BYTES_A_FIGURE, BYTES_AROUND = 5, 20, 80
+BYTES_A_TOKEN = 5  # estimated, of a request body
 # Seconds between measurements of the event loop's lag; iterations of the loop per request.
 TICK, TURNS = 0.05, 3
 # Seconds of work that the queue holds, from which batches are formed; further requests wait in the
@@ -146,10 +108,10 @@ TOKENIZER_THREADS = 2
 # Warm-up: a prompt that any tokenizer accepts, and the deadline in seconds of its generation.
 WARM, WARM_SECONDS = "the", 600.0
 
-# (rows, number of the first row) -> (payload, encoded rows); runs on a tokenizer thread.
-Encode = Callable[[Sequence[Any], int], tuple[Any, EncodedRows]]
-# ([(payload, encoded rows)], deadline) -> the result of each payload.
-Answer = Callable[[Sequence[tuple[Any, EncodedRows]], float], Awaitable[list[ItemResult]]]
+# (rows, number of the first row, options) -> rows of one item; runs on a tokenizer thread.
+Encode = Callable[[Sequence[Any], int, Options], EncodedRows]
+# (rows of each item, deadline) -> the result of each item.
+Answer = Callable[[Sequence[EncodedRows], float], Awaitable[list[ItemResult]]]
 # (payload, its result) -> a value for each row.
 Finish = Callable[[Any, Any], Iterable[Any]]
 
@@ -279,21 +241,8 @@ class Host:
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """Return (T, D) float32 for each text: the last hidden state of each of its T tokens."""
-        engine, budget = self._select(name, options), self.budget()
-
-        def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
-            pooled = engine.pooled("mean")
-            predictor = encoding.answering_as(pooled, options.task_options, options.truncate)
-            texts = _as_single_texts(predictor, rows)
-            encoded, encoded_rows = encoding.encode(
-                predictor, texts, first_number, options.long_text
-            )
-            size = sum(encoded_rows.lengths) * engine.model.config.width * BYTES_A_FIGURE
-            budget.take_answer(size, options.field)
-            return encoded.examples, encoded_rows
-
-        answer = self._read_by(engine, "states", encoding.read_states)
-        return await self._answer(texts, options, encode, answer, lambda _, states: states, EMBED)
+        work = encoding.encode_states, encoding.read_states
+        return await self._read(self._select(name, options), *work, texts, options, kind=EMBED)
 
     async def token_vectors(
         self,
@@ -304,19 +253,10 @@ class Host:
         role: Role = "document",
     ) -> HostResponse:
         """Return (T, D) float32 for each text, as `LanguageModel.embed_all`."""
-        engine, budget = self._select(name, options), self.budget()
+        engine = self._select(name, options)
         _require(engine, "embed_all", "the model makes no vectors of tokens")
-
-        def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
-            token_rows, encoded = encoding.encode_tokens(
-                engine, rows, role, first_number, options.field, options.truncate
-            )
-            size = sum(encoded.lengths) * engine.model.config.width * BYTES_A_FIGURE
-            budget.take_answer(size, options.field)
-            return (token_rows, role), encoded
-
-        answer = self._read_by(engine, "token vectors", encoding.read_token_vectors)
-        return await self._answer(texts, options, encode, answer, lambda _, vectors: vectors)
+        work = partial(encoding.encode_tokens, role=role), encoding.read_token_vectors
+        return await self._read(engine, *work, texts, options)
 
     async def fill_mask(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
@@ -324,41 +264,27 @@ class Host:
         """Return the candidates for the masks of each text, as `LanguageModel.fill_mask`."""
         engine = self._select(name, options)
         _require(engine, "fill_mask", "the model fills no masks")
-        top = options.top or 5
-        model, budget = engine.model, self.budget()
-
-        def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
-            masked_texts, encoded = encoding.encode_masked(
-                model, rows, first_number, options.field, options.targets
-            )
-            size = sum(m.num_masks * (len(m.text) + BYTES_AROUND) for m in masked_texts)
-            budget.take_answer(top * size, options.field)
-            return (masked_texts, top), encoded
 
         def finish(payload: Any, holes: Any) -> list[Any]:
-            return [spelled_masks(model, *pair) for pair in holes]
+            return [spelled_masks(engine.model, *pair) for pair in holes]
 
-        answer = self._read_by(engine, "masks", encoding.read_masks)
-        return await self._answer(texts, options, encode, answer, finish)
+        work = encoding.encode_masked, encoding.read_masks
+        return await self._read(engine, *work, texts, options, finish)
 
     async def prompt_scores(
         self, name: str | None, prompts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
-        """Return `Logprobs` for each prompt: the log-probabilities of its tokens, and those of the
+        """Return the `TokenLogprob`s of each prompt, and the log-probabilities of the
         `options.top` likeliest tokens at each position."""
         engine = self._select(name, options)
         _require(engine, "generate", "the model does not write")
-        model, top = engine.model, options.top or 0
-
-        def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
-            tokenized, encoded = encoding.encode_prompts(model, rows, first_number, options.field)
-            return (tokenized, top), encoded
+        tokenizer = engine.model.tokenizer
 
         def finish(payload: Any, scores: Any) -> list[Any]:
-            return [encoding.logprobs_of_prompt(model.tokenizer, *pair) for pair in scores]
+            return [encoding.logprobs_of_prompt(tokenizer, *pair) for pair in scores]
 
-        answer = self._read_by(engine, "prompts", encoding.read_prompts)
-        return await self._answer(prompts, options, encode, answer, finish)
+        work = encoding.encode_prompts, encoding.read_prompts
+        return await self._read(engine, *work, prompts, options, finish)
 
     async def generate(
         self,
@@ -372,7 +298,7 @@ class Host:
         start, deadline = time.monotonic(), self._deadline(options)
         jobs = await self._submit_jobs(engine, prompts, generation, options)
         try:
-            async with _before(deadline):
+            async with before(deadline):
                 texts = [await job.text() for job in jobs]
         finally:
             self._generation.cancel(jobs)
@@ -475,7 +401,7 @@ class Host:
 
         async def run() -> Any:
             try:
-                async with _before(time.monotonic() + seconds):
+                async with before(time.monotonic() + seconds):
                     return await self.run_on_device(function)
             except FullError:
                 raise self._full() from None
@@ -484,7 +410,7 @@ class Host:
         try:
             return future.result(seconds + 1)
         except concurrent.futures.TimeoutError:  # the loop has stopped
-            raise _deadline_refusal() from None
+            raise deadline_refusal() from None
 
     def swap(self, name: str, folder: Path | str) -> None:
         """Replace the model `name` by the model in `folder`; adapters of the old model are dropped.
@@ -551,7 +477,7 @@ class Host:
         BUDGET.set(budget)
         with budget.reservation as reservation:
             if tokens > self.limits.max_queue_tokens:
-                async with _before(budget.began + self.limits.deadline):
+                async with before(budget.began + self.limits.deadline):
                     await self.large.acquire()
                 reservation.callback(self.large.release)
             else:
@@ -596,18 +522,15 @@ class Host:
         predictor: TaskPredictor = engine.loaded_head(head) or await self._run(
             False, task_head, engine, head
         )
-        answering = encoding.answering_as(predictor, options.task_options, options.truncate)
+        answering = encoding.answering_as(predictor, options)
         task_type = answering.task_type
 
-        def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
-            task_rows = rows if head == TASK else _as_single_texts(predictor, rows)
-            hint = options.truncation_hint
-            encoded, encoded_rows = encoding.encode(
-                answering, task_rows, first_number, options.long_text, options.field, hint
-            )
+        def encode(rows: Sequence[Any], first_number: int, options: Options) -> EncodedRows:
+            task_rows = rows if head == TASK else encoding.single_texts(predictor, rows)
+            encoded_rows = encoding.encode(answering, task_rows, first_number, options)
             # Scores are computed by the shared predictor, whose objective exists already.
-            payload = TaskPayload(answering if task_type.writes else predictor, encoded)
-            return payload, encoded_rows
+            used = answering if task_type.writes else predictor
+            return replace(encoded_rows, payload=TaskPayload(used, encoded_rows.payload))
 
         if task_type.writes:
             answer: Answer = partial(self._generate_answers, engine)
@@ -624,13 +547,20 @@ class Host:
         )
         return replace(response, fingerprint=engine.fingerprint)
 
-    def _read_by(
-        self, engine: Engine, kind: str, read: Callable[[Engine, Sequence[Any]], Any]
-    ) -> Answer:
-        """Return a function that computes payloads by `read` in batches with those of the same
-        model."""
-        operation = BatchOperation(engine, kind, partial(read, engine))
-        return partial(self._read_batched, engine, operation)
+    async def _read(
+        self,
+        engine: Engine,
+        encode: Callable[[Engine, Sequence[Any], int, Options], EncodedRows],
+        read: Callable[[Engine, Sequence[Any]], Any],
+        rows: Sequence[Any],
+        options: Options,
+        finish: Finish = lambda payload, values: values,
+        kind: str = "",
+    ) -> HostResponse:
+        """Encode rows, and compute them by `read` in batches with those of the same model."""
+        operation = BatchOperation(engine, read.__name__, partial(read, engine))
+        answer = partial(self._read_batched, engine, operation)
+        return await self._answer(rows, options, partial(encode, engine), answer, finish, kind)
 
     async def _answer(
         self,
@@ -647,20 +577,20 @@ class Host:
         if kind:
             self.metrics.started(kind, len(rows))
         started_at, deadline = time.monotonic(), self._deadline(options)
-        async with _before(deadline):
+        async with before(deadline):
             chunks = [(span.start, [rows[n] for n in span]) for span in encoding.split_rows(rows)]
             lights = [_is_light(chunk) for _, chunk in chunks]
-            payloads = await all_of(
-                self._run(light, encode, chunk, start)
+            encoded: list[EncodedRows] = await all_of(
+                self._run(light, encode, chunk, start, options)
                 for light, (start, chunk) in zip(lights, chunks, strict=True)
             )
+            self.budget().take_answer(sum(e.answer_bytes for e in encoded), options.field)
             tokenised_at = time.monotonic()
-            results = await answer(payloads, deadline)
+            results = await answer(encoded, deadline)
             answers = await all_of(
-                self._run(light, lambda *args: list(finish(*args)), payload, result.value)
-                for light, (payload, _), result in zip(lights, payloads, results, strict=True)
+                self._run(light, lambda *args: list(finish(*args)), rows.payload, result.value)
+                for light, rows, result in zip(lights, encoded, results, strict=True)
             )
-        encoded = [encoded_rows for _, encoded_rows in payloads]
         timings = Timings(
             total=time.monotonic() - started_at,
             tokenise=tokenised_at - started_at,
@@ -670,9 +600,9 @@ class Host:
         self._record(timings, sum(sum(e.lengths) for e in encoded), kind, len(rows))
         return HostResponse(
             values=[value for chunk_answers in answers for value in chunk_answers],
-            tokens=[n for encoded_rows in encoded for n in encoded_rows.lengths],
-            windows=[n for encoded_rows in encoded for n in encoded_rows.windows],
-            truncated=[cut for encoded_rows in encoded for cut in encoded_rows.truncated],
+            tokens=[n for e in encoded for n in e.lengths],
+            windows=[n for e in encoded for n in e.windows],
+            truncated=[is_cut for e in encoded for is_cut in e.truncated],
             timings=timings,
             characters=sum(len(text) for row in rows for text in texts_of(row)),
         )
@@ -681,13 +611,13 @@ class Host:
         self,
         engine: Engine,
         operation: BatchOperation,
-        payloads: Sequence[tuple[Any, EncodedRows]],
+        encoded: Sequence[EncodedRows],
         deadline: float,
     ) -> list[ItemResult]:
-        """Compute the results of payloads, in batches with those of other requests."""
+        """Compute the results of rows, in batches with those of other requests."""
         items = [
-            QueueItem(operation, encoded_rows.lengths, payload, deadline, waiter=self._future())
-            for payload, encoded_rows in payloads
+            QueueItem(operation, rows.lengths, rows.payload, deadline, waiter=self._future())
+            for rows in encoded
         ]
         budget = self.budget()
         budget.reservation.close()
@@ -705,24 +635,21 @@ class Host:
             raise
         for result in results:
             if result.late:
-                raise _deadline_refusal()
+                raise deadline_refusal()
             if result.error is not None:
                 self.metrics.count("failures")
                 raise of_error(result.error, model=engine.name) from result.error
         return results
 
     async def _generate_answers(
-        self,
-        engine: Engine,
-        payloads: Sequence[tuple[TaskPayload, EncodedRows]],
-        deadline: float,
+        self, engine: Engine, encoded: Sequence[EncodedRows], deadline: float
     ) -> list[ItemResult]:
-        """Generate the results of payloads of a text-generating task."""
+        """Generate the results of rows of a text-generating task."""
         jobs = []
-        for payload, encoded_rows in payloads:
-            num_read = sum(encoded_rows.lengths)
+        for rows in encoded:
+            num_read, steps = sum(rows.lengths), rows.payload.steps
             size = min(2 * num_read, self.limits.max_writing_tokens)
-            jobs.append(GenerationJob(engine, None, payload.steps, num_read, size, streams=False))
+            jobs.append(GenerationJob(engine, None, steps, num_read, size, streams=False))
         begin = time.monotonic()
         self._submit(jobs)
         try:
@@ -802,7 +729,6 @@ class Host:
         return jobs
 
     def _submit(self, jobs: Sequence[GenerationJob]) -> None:
-        """Queue generation jobs."""
         budget = self.budget()
         budget.reservation.close()
         budget.take_tokens(sum(job.tokens for job in jobs))
@@ -851,25 +777,6 @@ def _is_light(rows: Sequence[Any]) -> bool:
     return sum(len(text) for row in rows for text in texts_of(row)) <= LIGHT_CHARACTERS
 
 
-def _as_single_texts(predictor: TaskPredictor, rows: Sequence[Any]) -> list[Any]:
-    """Return the texts as rows of an embedding task."""
-    return [{predictor.task_type.alone: row} for row in rows]
-
-
 def _require(engine: Engine, ability: str, reason: str) -> None:
     if ability not in engine.abilities:
         raise of_error(IncompatibleError(reason, found=engine.describe()))
-
-
-@asynccontextmanager
-async def _before(deadline: float) -> AsyncIterator[None]:
-    """A timeout at a time of `time.monotonic`, which raises a Refusal."""
-    try:
-        async with asyncio.timeout(deadline - time.monotonic()):
-            yield
-    except TimeoutError:
-        raise _deadline_refusal() from None
-
-
-def _deadline_refusal() -> Refusal:
-    return Refusal("timeout", "the deadline passed before the answer was there")

@@ -126,7 +126,6 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.refusals: Counter[str] = Counter()
-        self.statuses: Counter[int] = Counter()
         self.ignored: Counter[tuple[str, str]] = Counter()
         # Exported as `mw_NAME_total`.
         names = ("tokens", "written_tokens", "failures", "reload_failures", "disconnects")
@@ -172,10 +171,9 @@ class Metrics:
         with self._lock:
             for suffix, name in TEI_PARTS.items() if kind else ():
                 self.histograms[f"te_{kind}_{suffix}"].add(getattr(timings, name), inputs)
-            self.histograms["mw_request_seconds"].add(timings.total)
-            self.histograms["mw_tokenise_seconds"].add(timings.tokenise)
-            self.histograms["mw_queue_seconds"].add(timings.queue)
-            self.histograms["mw_compute_seconds"].add(timings.compute)
+            stages = {**vars(timings), "request": timings.total}
+            for stage in ("request", "tokenise", "queue", "compute"):
+                self.histograms[f"mw_{stage}_seconds"].add(stages[stage])
 
     def wrote(self, read: int, written: int) -> None:
         """Count the tokens of prompts and of generated texts."""
@@ -195,8 +193,6 @@ class Metrics:
                 histogram = self.request_seconds.setdefault((model, route), Histogram())
                 histogram.add(seconds)
             self.questions += asks
-            if status:
-                self.statuses[status] += 1
 
     def ignored_fields(self, route: str, names: Collection[str]) -> None:
         """Count the fields of a body that were ignored; names are bounded in length and number."""
@@ -229,10 +225,14 @@ class Metrics:
             totals["te_request_success"] = self.histograms["mw_request_seconds"].count
             for name, count in totals.items():
                 lines += [f"# TYPE {name} counter", f"{name} {count}"]
+            statuses: Counter[int] = Counter()
+            for (_, _, status), count in self.requests.items():
+                statuses[status] += count
+            del statuses[0]
             counters: tuple[tuple[str, str, Counter[Any]], ...] = (
                 ("mw_refusals_total", "reason", self.refusals),
                 ("te_request_failure", "err", self.refusals),
-                ("mw_responses_total", "status", self.statuses),
+                ("mw_responses_total", "status", statuses),
             )
             for name, label, counts in counters:
                 lines.append(f"# TYPE {name} counter")

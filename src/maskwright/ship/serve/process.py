@@ -437,13 +437,11 @@ class DrainingServer(uvicorn.Server):
         self._reloading = asyncio.Lock()
         host.reload = self.reload
 
-    async def run_until_stopped(
-        self, load: Callable[[], Any], ready: Callable[[], None]
-    ) -> MaskwrightError | None:
+    async def run_until_stopped(self, load: Callable[[], Any], ready: Callable[[], None]) -> None:
         """Serve until a signal comes. `load` runs on a thread; `ready` is called after it.
 
-        Returns:
-            The error if the models could not be loaded; else None.
+        Raises:
+            MaskwrightError: the models could not be loaded.
         """
         loop = asyncio.get_running_loop()
         self._load = load
@@ -464,7 +462,8 @@ class DrainingServer(uvicorn.Server):
                 raise
             await serving
         self.host.stop()
-        return load_error
+        if load_error is not None:
+            raise load_error
 
     @contextlib.contextmanager
     def _signal_handlers(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
@@ -620,23 +619,11 @@ class BackgroundServer:
 
     def _run(self) -> None:
         try:
-            load_error = asyncio.run(self._server.run_until_stopped(self._load, self._ready.set))
-            self._error = self._error or load_error
+            asyncio.run(self._server.run_until_stopped(self._load, self._ready.set))
         except BaseException as error:
             self._error = error
         finally:
             self._ready.set()
-
-
-def run(server: DrainingServer, load: Callable[[], Any], ready: Callable[[], None]) -> None:
-    """Serve on the current thread until a signal comes.
-
-    Raises:
-        MaskwrightError: the models could not be loaded.
-    """
-    load_error = asyncio.run(server.run_until_stopped(load, ready))
-    if load_error is not None:
-        raise load_error
 
 
 def _listening_process(port: int) -> int | None:

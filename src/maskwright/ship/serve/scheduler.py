@@ -156,10 +156,10 @@ class Queue:
         """Return the estimated seconds to process the queue and `beside` additional tokens."""
         return 0.0 if self.rate is None else (self.tokens + beside) / max(self.rate, 1e-9)
 
-    def is_full(self, beside: int = 0) -> bool:
-        """Return whether requests are refused, given the queue and `beside` additional tokens."""
-        tokens = self.tokens + beside
-        return tokens >= self.max_tokens or (tokens > 0 and self.seconds(beside) > self.max_seconds)
+    def is_full(self) -> bool:
+        """Return whether further requests are refused."""
+        is_late = self.tokens > 0 and self.seconds() > self.max_seconds
+        return is_late or self.tokens >= self.max_tokens
 
     def discard(self, item: QueueItem) -> None:
         """Remove an item if it is still in the queue."""

@@ -173,12 +173,10 @@ def open_all(
     """Open all models by name, and add each adapter to the model that it was trained on.
 
     Raises:
-        UsageError: no model, or no such folder.
+        UsageError: no such folder.
         IncompatibleError: an adapter fits none of the models.
         Others: as `maskwright.load`.
     """
-    if not models:
-        raise UsageError("no model to serve", do="maskwright serve MODEL")
     served: dict[str, ServedModel] = {}
     for name, folder in models.items():
         served[name] = open_one(name, folder, list(served.values()), precision, note, runtime)
@@ -203,15 +201,18 @@ def _attach_adapter(name: str, folder: Path, models: Sequence[ServedModel]) -> N
     raise last_error
 
 
-def folders_by_name(folders_given: Sequence[Path | str]) -> dict[str, Path]:
-    """Return a dictionary from default names to folders.
+def folders_by_name(
+    folders_given: Sequence[Path | str], names: Mapping[str, Path | str]
+) -> dict[str, Path]:
+    """Return a dictionary from default names to folders, and from `names` to theirs.
 
     Raises:
         UsageError: two folders have the same name.
     """
+    paths = list(map(Path, folders_given))
+    pairs = [(folders.called(home_of(p)) if p.is_dir() else p.name, p) for p in paths]
     folder_by_name: dict[str, Path] = {}
-    for folder in map(Path, folders_given):
-        name = folders.called(home_of(folder)) if folder.is_dir() else folder.name
+    for name, folder in (*pairs, *names.items()):
         if name in folder_by_name:
             raise UsageError(
                 "two models of one name",
@@ -219,5 +220,5 @@ def folders_by_name(folders_given: Sequence[Path | str]) -> dict[str, Path]:
                 found=name,
                 do="name one of them: --name NAME=FOLDER",
             )
-        folder_by_name[name] = folder
+        folder_by_name[name] = Path(folder)
     return folder_by_name

@@ -219,13 +219,12 @@ def scatter(
     names: Sequence[str],
     *,
     axes: tuple[str, str],
-    width: int = 760,
-    height: int = 420,
 ) -> Markup:
     """Draw points, a colour for each group; `names` are tooltips, `axes` the labels of x and y."""
     group_names = list(dict.fromkeys(groups))
     xs, ys = [x for x, _ in points], [y for _, y in points]
     spans = [(max(v) - min(v)) or 1.0 for v in (xs, ys)]
+    width, height = 760, 420
     left, right, top, bottom = 32, width - 16, 60, height - 36
     elements = [text(0, 14, title, size=14, css="ink title")]
     x, y = 6.0, 32.0

@@ -57,7 +57,8 @@ export function chart({ title, lines, references = [], across, say = count, from
   const drawn = lines.map((line) => ({ ...line, range: rangeOf(line.points) })).filter((line) => line.range !== null);
   if (!drawn.length) return null;
   const least = Math.min(...drawn.map((l) => l.range.x[0])), most = Math.max(...drawn.map((l) => l.range.x[1]));
-  const from = logarithmic ? least : Math.min(0, least), to = most > from ? most : from + 1;
+  const from = !logarithmic && least < most / 2 ? Math.min(0, least) : least; // 0 where that leaves room
+  const to = most > from ? most : from + 1;
   const heights = drawn.flatMap((l) => l.band ? [l.range.y[0], l.range.near] : l.range.y);
   const finiteReferences = references.filter((r) => Number.isFinite(r.y));
   let low = Math.min(...heights, ...finiteReferences.map((r) => r.y)), high = Math.max(...heights, ...finiteReferences.map((r) => r.y));
@@ -85,7 +86,7 @@ export function chart({ title, lines, references = [], across, say = count, from
     finiteReferences.map((r) => svg("line", { class: "reference", x1: left, x2: width - right, y1: at(y(r.y)), y2: at(y(r.y)) })),
     together(finiteReferences, y).map((near) => svg("text", { class: "soft end", x: width - right, y: at(Math.min(...near.map((r) => y(r.y))) - 4) },
       near.map((r) => `${r.name} ${say(r.y)}`).join(", "))),
-    drawn.map((line) => series(line, { x, y, at, from, to, inside: width - left - right, scale, across0, across1, logarithmic })));
+    drawn.map((line) => series(line, { x, y, at, say, from, to, inside: width - left - right, scale, across0, across1, logarithmic })));
   const keys = el("ul", { class: "keys" }, drawn.map((line) => el("li", { class: line.kind || null },
     svg("svg", { viewBox: "0 0 22 10", width: 22, height: 10, "aria-hidden": "true" },
       svg("line", { class: `line ${line.dashed ? "dashed" : ""}`, x1: 1, x2: 21, y1: 5, y2: 5 }),
@@ -136,7 +137,7 @@ function placesAcross(from, to, logarithmic, width) {
   return powers.length > 1 ? powers : [from, to];
 }
 
-function series(line, { x, y, at, from, to, inside, scale, across0, across1, logarithmic }) {
+function series(line, { x, y, at, say, from, to, inside, scale, across0, across1, logarithmic }) {
   const points = logarithmic ? { x: line.points.x.map(scale), y: line.points.y } : line.points;
   const [begin, end] = logarithmic ? [across0, across1] : [from, to];
   const back = logarithmic ? (value) => Math.exp(value) : (value) => value;
@@ -150,7 +151,8 @@ function series(line, { x, y, at, from, to, inside, scale, across0, across1, log
   }
   parts.push(svg("polyline", { class: `line ${line.dashed ? "dashed" : ""}`, points: middle.map((c) => `${at(x(back(c.x)))},${at(y(c.mean))}`).join(" ") }));
   if (line.dots && middle.length <= 60) {
-    parts.push(...middle.map((c) => svg("circle", { class: "dot", cx: at(x(back(c.x))), cy: at(y(c.mean)), r: 3 })));
+    parts.push(...middle.map((c) => svg("circle", { class: "dot", cx: at(x(back(c.x))), cy: at(y(c.mean)), r: 3 },
+      svg("title", {}, `${count(back(c.x))}: ${say(c.mean)}`))));
   }
   return svg("g", { class: line.kind || null }, parts);
 }

@@ -333,7 +333,7 @@ export function bucket(config, distance, both) {
 }
 
 // --------------------------------------------------------------------------------------- memory
-/** Keys and values of earlier positions, by layer; `cut` forgets all from a place on. */
+/** Keys and values of earlier positions, by layer. */
 export class Cache {
   constructor() {
     this.length = 0;
@@ -353,14 +353,6 @@ export class Cache {
 
   memory(layer, make) {
     return (this.memories[layer] ??= make());
-  }
-
-  cut(length) {
-    this.layers = this.layers.map(({ key, value }) => {
-      const size = (key.length / this.length) * length;
-      return { key: key.slice(0, size), value: value.slice(0, size) };
-    });
-    this.length = length;
   }
 }
 

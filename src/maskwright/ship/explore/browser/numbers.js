@@ -123,32 +123,16 @@ export function softmax(scores, temperature = 1) {
 }
 
 // ------------------------------------------------------------------------------ the error function
-// erf at multiples of 1/64, by its series of positive terms (Abramowitz and Stegun 7.1.6); between
-// them a Taylor expansion of five terms, exact to 1e-12.
-const STEP = 1 / 64;
-const END = 6; // erf(6) differs from 1 by 2e-17
-const KNOWN = new Float64Array(END / STEP + 1);
-for (let n = 0; n < KNOWN.length; n++) {
-  const x = n * STEP;
+/** By its series of positive terms (Abramowitz and Stegun 7.1.6). */
+export function erf(value) {
+  const x = Math.abs(value);
+  if (x >= 6) return Math.sign(value); // erf(6) differs from 1 by 2e-17
   let term = x, sum = x;
   for (let k = 1; term > 1e-18 * sum; k++) {
     term *= (2 * x * x) / (2 * k + 1);
     sum += term;
   }
-  KNOWN[n] = (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
-}
-
-export function erf(value) {
-  const x = Math.abs(value);
-  if (x >= END) return Math.sign(value);
-  const n = Math.round(x / STEP);
-  const at = n * STEP, h = x - at;
-  const slope = (2 / Math.sqrt(Math.PI)) * Math.exp(-at * at);
-  const square = at * at;
-  const taylor =
-    h * (1 + h * (-at + h * ((2 * square - 1) / 3 + h * ((at * (3 - 2 * square)) / 6 +
-    h * ((4 * square * square - 12 * square + 3) / 30)))));
-  return Math.sign(value) * (KNOWN[n] + slope * taylor);
+  return Math.sign(value) * (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
 }
 
 export const ACTIVATIONS = {

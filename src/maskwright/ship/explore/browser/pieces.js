@@ -2,7 +2,7 @@
 // did to find them. A learned list of merges is replayed: cut with the first N merges alone, a text
 // looks as it did to the tokenizer when it had learned N of them.
 
-import { BYTE_OF } from "./tokenizer.js";
+import { BYTE_OF, hex } from "./tokenizer.js";
 
 const BYTE_TOKEN = /^<0x([0-9A-Fa-f]{2})>$/;
 
@@ -36,8 +36,6 @@ export function pieceOf(words, id) {
     return bytes.map((b) => (b < 128 ? String.fromCharCode(b) : `‹${hex(b)}›`)).join("");
   }
 }
-
-export const hex = (byte) => byte.toString(16).toUpperCase().padStart(2, "0");
 
 function byteLevel(step) {
   if (step === null || step === undefined) return false;

@@ -26,8 +26,6 @@ export function uniforms(of, count) {
     Number(mix((of + BigInt(i + 1) * GOLDEN) & FULL) >> 11n) * 2 ** -53);
 }
 
-/** A permutation of 0 … count - 1 by rank of a key's numbers is left to Python: pages show it. */
-
 // --------------------------------------------------------------------------------- names of prompts
 const IV = [
   0x6a09e667f3bcc908n, 0xbb67ae8584caa73bn, 0x3c6ef372fe94f82bn, 0xa54ff53a5f1d36f1n,

@@ -85,7 +85,7 @@ export class Tokenizer {
   encode1(word) {
     let ids = this.cache.get(word);
     if (ids === undefined) {
-      ids = this.model.encode(word);
+      ids = this.model.cut(word).map(({ id }) => id);
       if (this.cache.size > 20000) this.cache.clear();
       this.cache.set(word, ids);
     }
@@ -387,6 +387,10 @@ function ordinary(tokens, special) {
   return idsByToken;
 }
 
+/** The tokens of the bytes of a text, for characters that are no tokens. */
+const byteTokens = (text) => Array.from(new TextEncoder().encode(text), (byte) => `<0x${hex(byte)}>`);
+export const hex = (byte) => byte.toString(16).toUpperCase().padStart(2, "0");
+
 function wordPiece({ model, added_tokens: added }, special) {
   const tokens = inOrder(model.vocab, added);
   const idsByToken = ordinary(tokens, special);
@@ -394,9 +398,6 @@ function wordPiece({ model, added_tokens: added }, special) {
   const prefix = model.continuing_subword_prefix;
   return {
     kind: "WordPiece", tokens, known: idsByToken,
-    encode(word) {
-      return this.cut(word).map(({ id }) => id);
-    },
     cut(word) {
       const letters = Array.from(word);
       const whole = [{ id: unknown, begin: 0, end: letters.length }];
@@ -447,8 +448,7 @@ function bpe({ model, added_tokens: added }, special) {
         return;
       }
       if (model.byte_fallback) {
-        const bytes = Array.from(new TextEncoder().encode(c),
-          (b) => idsByToken.get(`<0x${b.toString(16).toUpperCase().padStart(2, "0")}>`));
+        const bytes = byteTokens(c).map((token) => idsByToken.get(token));
         if (bytes.every((b) => b !== undefined)) {
           symbols.push(...bytes.map((byte) => ({ id: byte, begin: place, end: place + 1 })));
           open = false;
@@ -480,9 +480,6 @@ function bpe({ model, added_tokens: added }, special) {
     kind: "BPE", tokens, letters, next, merges: model.merges.length,
     merge: (rank) => byRank[rank],
     join: (symbols, { at, id }) => symbols.splice(at, 2, { id, begin: symbols[at].begin, end: symbols[at + 1].end }),
-    encode(word) {
-      return this.cut(word).map(({ id }) => id);
-    },
     cut(word) {
       if (model.ignore_merges && idsByToken.has(word)) {
         return [{ id: idsByToken.get(word), begin: 0, end: Array.from(word).length }];
@@ -510,9 +507,6 @@ function unigram({ model, added_tokens: added }, special) {
   const unknown = model.unk_id;
   return {
     kind: "Unigram", tokens, scores, least, longest, unknownPenalty: UNKNOWN_PENALTY,
-    encode(word) {
-      return this.cut(word).map(({ id }) => id);
-    },
     cut(word) {
       const letters = Array.from(word);
       const best = [{ score: 0, from: 0, id: -1 }];
@@ -551,8 +545,7 @@ function unigram({ model, added_tokens: added }, special) {
     const close = () => {
       if (run === null) return;
       const { begin, end } = run, text = letters.slice(begin, end).join("");
-      const bytes = model.byte_fallback ? Array.from(new TextEncoder().encode(text),
-        (b) => scores.get(`<0x${b.toString(16).toUpperCase().padStart(2, "0")}>`)?.id) : [undefined];
+      const bytes = model.byte_fallback ? byteTokens(text).map((token) => scores.get(token)?.id) : [undefined];
       if (bytes.every((b) => b !== undefined)) path.push(...bytes.map((id) => ({ id, begin, end })));
       else if (unknown !== null && unknown !== undefined) path.push({ id: unknown, begin, end });
       run = null;

@@ -115,7 +115,6 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
 
 
 def _file(graph_name: str) -> str:
-    """Return the path of a graph in the folder of the export."""
     return f"{SUBFOLDER}/openvino_{graph_name}.xml"
 
 

@@ -194,7 +194,6 @@ def _require_plain(model: Model) -> None:
 
 
 def _require_read(path: Path, settings: dict[str, Any]) -> None:
-    """Check the settings of the written folder."""
     from maskwright.learn.tasks.base import sentence_transformers_folder
 
     folder = sentence_transformers_folder.read(path)

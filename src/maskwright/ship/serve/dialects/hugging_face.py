@@ -417,7 +417,6 @@ async def _generated_texts(
 async def _streamed_text(
     model: ModelReference, body: Any, parameters: _GenerationFields
 ) -> Response:
-    """Continue a text token by token."""
     generation, text = _generation_options(model, parameters, streams=True), body.inputs
     if not isinstance(text, str):
         raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)

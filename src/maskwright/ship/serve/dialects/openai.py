@@ -42,7 +42,7 @@ from maskwright.ship.serve.dialects.base.messages import (
     respond,
     texts_in,
 )
-from maskwright.ship.serve.encoding import Logprobs, likeliest
+from maskwright.ship.serve.encoding import TokenLogprob, likeliest
 from maskwright.ship.serve.errors import Kind, Refusal
 from maskwright.ship.serve.generation import GeneratedText, GenerationOptions
 from maskwright.ship.serve.host import Host, HostResponse
@@ -321,29 +321,32 @@ class _CompletionsResponse:
         return {**self.head, "choices": [_choice(0, text, logprobs, finished)]}
 
     def _logprobs(
-        self, pieces: list[Piece], offset: int = 0, number: int | None = None
+        self, pieces: Sequence[Piece], offset: int = 0, number: int | None = None
     ) -> dict[str, Any] | None:
         """Return the log-probabilities of pieces whose text begins at character `offset`, after
         those of prompt `number` if it was scored; None if not requested."""
         if self.body.logprobs is None:
             return None
-        tokenizer, logprobs = self.model.tokenizer, Logprobs()
+        tokenizer, logprobs = self.model.tokenizer, list[TokenLogprob]()
+
+        def add(token: str, piece: Piece) -> None:
+            best = likeliest(tokenizer, piece.top_logprobs)
+            logprobs.append(TokenLogprob(token, piece.logprob, best, offset))
+
         if number is not None and self.scored is not None:
-            logprobs.extend(self.scored.values[number])
+            logprobs += self.scored.values[number]
         for piece in pieces:
             if piece.id is not None:
-                token = tokenizer.decode([piece.id])
-                logprobs.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
+                add(tokenizer.decode([piece.id]), piece)
             offset += len(piece.text)
             if piece.id is None and piece.logprob is not None:
                 end = special_tokens.end_of_text(tokenizer)
-                token = "" if end is None else tokenizer.decode([end], False)
-                logprobs.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
+                add("" if end is None else tokenizer.decode([end], False), piece)
         return {
-            "tokens": logprobs.tokens,
-            "token_logprobs": logprobs.logprobs,
-            "top_logprobs": logprobs.best if self.body.logprobs else None,
-            "text_offset": logprobs.offsets,
+            "tokens": [entry.token for entry in logprobs],
+            "token_logprobs": [entry.logprob for entry in logprobs],
+            "top_logprobs": [entry.best for entry in logprobs] if self.body.logprobs else None,
+            "text_offset": [entry.offset for entry in logprobs],
         }
 
 

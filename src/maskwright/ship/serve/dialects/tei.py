@@ -24,7 +24,6 @@ from pydantic import Field
 
 from maskwright.base.terminal import rounded
 from maskwright.base.version import VERSION
-from maskwright.learn.tasks.base.add_head import num_outputs
 from maskwright.learn.tasks.base.choices import PROMPTS
 from maskwright.learn.tasks.base.late_interaction import Role
 from maskwright.learn.tasks.base.sentence_transformers_folder import SparseEmbeddingTask, sparse_row
@@ -52,8 +51,9 @@ from maskwright.ship.serve.dialects.base.messages import (
     similarities_to,
     texts_in,
 )
+from maskwright.ship.serve.encoding import Truncation
 from maskwright.ship.serve.errors import Kind, Refusal
-from maskwright.ship.serve.host import Host, HostResponse, Truncation, all_of
+from maskwright.ship.serve.host import Host, HostResponse, all_of
 
 Handler = Callable[[ModelReference, Any], Awaitable[Reply]]
 Name = Annotated[str, Path(description="A model or an adapter.")]
@@ -260,7 +260,6 @@ async def embed_all(model: ModelReference, body: EmbedAllRequest) -> Reply:
 async def _token_vectors(
     model: ModelReference, texts: Sequence[str], role: Role, field: str, truncate: Truncation
 ) -> HostResponse:
-    """Return the vectors of the tokens of texts, by a multi-vector encoder."""
     options = model.options(field, truncate=truncate)
     compute = partial(model.host.token_vectors, role=role)
     return await in_parts(model, texts, options, compute)
@@ -296,10 +295,9 @@ async def rerank(model: ModelReference, body: RerankRequest) -> Reply:
         reason = f"the path names another model, {model.called}"
         raise Refusal("validation", reason, field="model")
     _require_some(texts, field)
-    retrieves = isinstance(model.task_type, SparseEmbeddingTask)
-    if retrieves or "embed_all" in model.engine.abilities:
+    if _retrieves(model):
         scores, response = await _similarities(model, body.query, texts, field, body.cuts)
-    elif model.scores_whole_texts and model.takes_pairs and num_outputs(model.task()) == 1:
+    elif model.is_reranker:
         rows = [(body.query, text) for text in texts]
         response = await class_scores(
             model, rows, field=field, truncate=body.cuts, raw=body.raw_scores
@@ -444,8 +442,8 @@ def _info(model: ModelReference) -> dict[str, Any]:
         "label2id": {label: n for n, label in enumerate(labels)},
     }
     if model.scores_whole_texts:
-        is_reranker = task is not None and num_outputs(task) == 1 and model.takes_pairs
-        model_type: dict[str, Any] = {"reranker" if is_reranker else "classifier": label_maps}
+        kind = "reranker" if model.is_reranker else "classifier"
+        model_type: dict[str, Any] = {kind: label_maps}
     elif model.makes_vectors or "embed_all" in engine.abilities:
         pooling = "mean" if task is None else str(task.options.get("pooling", "mean"))
         pooling = "none" if "embed_all" in engine.abilities else pooling
@@ -493,15 +491,16 @@ HANDLERS: dict[str, tuple[Any, Handler]] = {
 }
 
 
-def _reranks(model: ModelReference) -> bool:
-    if "embed_all" in model.engine.abilities or isinstance(model.task_type, SparseEmbeddingTask):
-        return True
-    return model.scores_whole_texts and model.takes_pairs and num_outputs(model.task()) == 1
+def _retrieves(model: ModelReference) -> bool:
+    return "embed_all" in model.engine.abilities or isinstance(model.task_type, SparseEmbeddingTask)
 
 
 # Routes that only some models answer; /docs shows those that a served model answers.
 RESPONDS: dict[str, Callable[[ModelReference], bool]] = {
-    **dict.fromkeys(("/v1/rerank", "/v2/rerank", "/rerank"), _reranks),
+    **dict.fromkeys(
+        ("/v1/rerank", "/v2/rerank", "/rerank"),
+        lambda model: model.is_reranker or _retrieves(model),
+    ),
     "/embed": lambda model: model.makes_vectors,
     "/embed_all": lambda model: bool({"embed", "embed_all"} & {*model.engine.abilities}),
     "/embed_sparse": lambda model: isinstance(model.task_type, SparseEmbeddingTask),

@@ -1,8 +1,10 @@
 // Mask-fill: hide tokens of a text; what the model puts there, beside the truth.
 
-import { bars, beside, el, field, figure, namesNone, percent, shown, slider, svg, widthOf, widthOfPictures } from "../ui.js";
+import { chart } from "../curves.js";
+import { bars, beside, el, field, figure, namesNone, percent, shown, slider, widthOfPictures } from "../ui.js";
 
 const TOP = 8, PREVIEWED = 5;
+const COLOURS = ["", "two", "three", "four", "five", "six"];
 const SAMPLE = "The king shall not speak of love and death tonight.";
 
 export const fill = {
@@ -166,31 +168,15 @@ export const fill = {
         chances.push(places.map((place) => all[filled.indexOf(place)].find((one) => one.id === ids[place]).probability));
       }
       if (steps.length < 2) return null;
-      const width = widthOfPictures(), height = 150, left = 54, bottom = 22, right = 24;
-      const first = steps[0].step, last = steps[steps.length - 1].step;
-      const from = first < last / 2 ? 0 : first; // a line from 0 where that leaves room for the steps
-      const x = (step) => left + ((step - from) / (last - from)) * (width - left - right);
-      const y = (p) => (1 - p) * (height - bottom - 8) + 8;
-      const colours = ["", "two", "three", "four", "five", "six"];
       const named = await model.names(places.map((place) => ids[place]));
-      // The steps that are written below the line: the last one, and those that leave room for it.
-      const written = [];
-      for (const { step } of [...steps].reverse()) {
-        const wide = widthOf(step.toLocaleString("en")) + 8;
-        if (!written.length || x(step) + wide <= x(written[written.length - 1])) written.push(step);
-      }
-      const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "img",
-        "aria-label": `Probability of the truth at ${steps.length} checkpoints: ${steps.map((s, k) => `step ${s.step} ${chances[k].map(percent).join(" and ")}`).join("; ")}` },
-        [0, 0.5, 1].map((p) => [svg("line", { class: "grid", x1: left, x2: width - right, y1: y(p), y2: y(p) }),
-          svg("text", { class: "soft end", x: left - 6, y: y(p) + 4 }, `${100 * p} %`)]).flat(),
-        places.map((_, k) => svg("g", { class: colours[k % 6] },
-          svg("polyline", { class: "line", points: steps.map((s, n) => `${x(s.step)},${y(chances[n][k])}`).join(" ") }),
-          steps.map((s, n) => svg("circle", { class: "dot", cx: x(s.step), cy: y(chances[n][k]), r: 3.5 },
-            svg("title", {}, `step ${s.step.toLocaleString("en")}: ${percent(chances[n][k])}`))))),
-        written.map((step) => svg("text", { class: "soft middle", x: x(step), y: height - 4 }, step.toLocaleString("en"))));
-      const keys = places.length < 2 ? "" : el("ul", { class: "keys" }, places.map((place, k) => el("li", { class: colours[k % 6] || null },
-        svg("svg", { width: 14, height: 10, "aria-hidden": "true" }, svg("circle", { class: "dot", cx: 7, cy: 5, r: 4 })),
-        `token ${place}, “${shown(named[k])}”`)));
+      const picture = chart({
+        title: "Probability of the truth by step of training", name: "learned", across: "steps", say: percent, fromZero: true,
+        width: widthOfPictures(), height: 190,
+        lines: places.map((place, k) => ({
+          name: `token ${place}, “${shown(named[k])}”`, kind: COLOURS[k % 6], dots: true,
+          points: { x: steps.map(({ step }) => step), y: chances.map((each) => each[k]) },
+        })),
+      });
       const at = steps.findIndex((s) => s.n === model.number);
       const moved = slider({
         label: "Checkpoint", min: 0, max: steps.length - 1, value: at,
@@ -199,8 +185,7 @@ export const fill = {
       });
       moved.element.querySelector("input").addEventListener("change", () => go({ model: steps[moved.value].n }));
       return el("section", {}, el("h3", {}, "How the answer was learned"), moved.element,
-        keys, figure(picture, "Probability of the truth by step of training", "learned"),
-        messages.map((why) => el("p", { class: "soft small" }, why)));
+        picture, messages.map((why) => el("p", { class: "soft small" }, why)));
     }
 
     await draw();

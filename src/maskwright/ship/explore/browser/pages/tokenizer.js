@@ -1,6 +1,6 @@
 // The tokenizer: a text of one's own as pieces, two tokenizers side by side, and what each did.
 
-import { hex } from "../pieces.js";
+import { hex } from "../tokenizer.js";
 import { beside, check, choice, el, field, figure, figures, percent, pressable, shown, slider, svg, wholeWithin, widthOfPictures } from "../ui.js";
 
 const SAMPLE = "The unforgettable king shall not speak of love and death tonight; naïvely, 1,234 daggers wait.";

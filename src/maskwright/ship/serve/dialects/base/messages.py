@@ -40,8 +40,9 @@ from maskwright.learn.tasks.base.choices import COMPARED, DIMENSIONS, NAME, PROM
 from maskwright.learn.tasks.base.similarities import compared, unit_vectors
 from maskwright.learn.tasks.base.task_type import UNTOLD, TaskType
 from maskwright.model.inference.growing_text import Piece
+from maskwright.ship.serve.encoding import Options, Truncation
 from maskwright.ship.serve.errors import Refusal, of_error, texts_of
-from maskwright.ship.serve.host import Host, HostResponse, Options, Truncation
+from maskwright.ship.serve.host import Host, HostResponse
 from maskwright.ship.serve.metrics import Timings
 from maskwright.ship.serve.served_model import ServedModel
 from maskwright.text.tokenizer.tokenizer import Tokenizer
@@ -118,6 +119,11 @@ class ModelReference:
         """Whether the model's task accepts pairs of texts."""
         task = self.task_type
         return task is not None and (len(task.roles) == 2 or bool(task.options.get(UNTOLD)))
+
+    @property
+    def is_reranker(self) -> bool:
+        """Whether the model's task gives one score for a pair of texts."""
+        return self.scores_whole_texts and self.takes_pairs and num_outputs(self.task()) == 1
 
     def task(self) -> TaskType:
         """Return the task that the model was trained for.
@@ -217,7 +223,6 @@ class TruncatableBody(LenientBody):
 
 
 def _wrong(message: str) -> PydanticCustomError:
-    """A validation error with this message."""
     return PydanticCustomError("wrong", "{what}", {"what": message})
 
 
