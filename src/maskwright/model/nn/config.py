@@ -41,28 +41,24 @@ NAME = re.compile(r"[A-Za-z]\w{0,63}", re.ASCII)
 LARGEST = {"width": 1 << 17, "layers": 1 << 10, "vocabulary": 1 << 24, "length": 1 << 24}
 
 
+def _require(
+    fits: bool, where: str, value: object, valid: object, what: str = "a value that no network has"
+) -> None:
+    if not fits:
+        raise ConfigError(what, where=where, found=value, wanted=valid)
+
+
 def _within(name: str, value: int, largest: int, smallest: int = 1) -> None:
-    if not smallest <= value <= largest:
-        raise ConfigError(
-            "a size is out of range", where=name, found=value, wanted=f"{smallest} to {largest}"
-        )
+    fits, valid = smallest <= value <= largest, f"{smallest} to {largest}"
+    _require(fits, name, value, valid, "a size is out of range")
 
 
 def _above_zero(name: str, value: float) -> None:
-    if not 0.0 < value < float("inf"):
-        raise ConfigError("a number is out of range", where=name, found=value, wanted="above 0")
-
-
-def _require(fits: bool, where: str, value: object, valid: object) -> None:
-    if not fits:
-        raise ConfigError("a value that no network has", where=where, found=value, wanted=valid)
+    _require(0.0 < value < float("inf"), name, value, "above 0", "a number is out of range")
 
 
 def _rate(name: str, value: float) -> None:
-    if not 0.0 <= value < 1.0:
-        raise ConfigError(
-            "a dropout rate is out of range", where=name, found=value, wanted="0 <= rate < 1"
-        )
+    _require(0.0 <= value < 1.0, name, value, "0 <= rate < 1", "a dropout rate is out of range")
 
 
 @dataclass(frozen=True, kw_only=True)
