@@ -44,7 +44,7 @@ def tried(out: Path) -> dict[str, float]:
 def test_the_best_method_is_saved_and_its_score_is_nested(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data, out = table(tmp_path / "data.csv", "classification", 60), tmp_path / "out"
+    data, out = table(tmp_path / "data.csv", "classification", 36), tmp_path / "out"
     with data.open("a") as file:  # a class that pairs of folds leave without a row
         file.write("the rare one,other\nanother rare one,other\n")
     trained, fold_outputs = list[tuple[set[str], set[str]]](), method_selection.fold_outputs
@@ -188,7 +188,7 @@ def test_short_trials_leave_the_best_settings(
 def test_what_the_budget_does_not_allow_is_not_tried(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = table(tmp_path / "data.csv", "classification", 60)
+    data = table(tmp_path / "data.csv", "classification", 36)
     set_costs(monkeypatch, full=90.0, contrastive=9.0)
     finetune_file(
         model, data, tmp_path / "out", **BRIEFLY, folds=3, budget=100, class_weights="balanced"
