@@ -120,6 +120,7 @@ def main() -> int:
     parser.add_argument("--figures", type=Path)
     file = parser.parse_args().figures
     transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
     older = json.loads(OLDER.read_text(encoding="utf-8")) if OLDER.is_file() else {}
     rows, largest = [], dict[str, float]()
     for name in parity.THEIRS:

@@ -188,7 +188,7 @@ def differences(theirs: Any, ours: Transformer, member: Family) -> dict[str, flo
     if before_norm:  # theirs ends before the final norm
         found = {name: states[:-1] for name, states in found.items()}
         reference["hidden_states"] = reference["hidden_states"][:-1]
-    keep = their_inputs.get("attention_mask", torch.ones(1)).flatten(0, -2)
+    keep = their_inputs.get("attention_mask", torch.ones(1, 1)).flatten(0, -2)
 
     def compared_places(values: Tensor) -> Tensor:
         """Without padding of encoders, where older releases compute other values."""
