@@ -11,7 +11,7 @@ from maskwright.cli.options import print_columns
 from maskwright.cli.parser import task_names
 
 COSTS = ("recipes", "models")
-ROOMS = (
+KINDS = (
     *("families", "models", "objectives", "adapters", "methods", "tasks", "recipes"),
     *("steps", "targets", "dialects"),
 )
@@ -33,57 +33,57 @@ LIGHT = True
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "room",
+        "kind",
         nargs="?",
-        metavar="room",
-        choices=ROOMS,
-        help=f"one of {', '.join(ROOMS)}, with descriptions (default: the names of all); recipes "
+        metavar="kind",
+        choices=KINDS,
+        help=f"one of {', '.join(KINDS)}, with descriptions (default: the names of all); recipes "
         "and models with the time that training takes on this machine",
     )
 
 
 def do(a: argparse.Namespace) -> None:
-    if a.room == "steps":
+    if a.kind == "steps":
         from maskwright.text.curate.recipe import step_lines
 
         print("\n".join(step_lines()))
-    elif a.room in COSTS:
-        _print_costs(a.room)
-    elif a.room is not None:
-        print_columns([(name, _description(a.room, name)) for name in _names(a.room)])
+    elif a.kind in COSTS:
+        _print_costs(a.kind)
+    elif a.kind is not None:
+        print_columns([(name, _description(a.kind, name)) for name in _names(a.kind)])
     else:
-        for room in ROOMS:
-            if room != "models":
-                print(f"{room}: {', '.join(_names(room))}")
+        for kind in KINDS:
+            if kind != "models":
+                print(f"{kind}: {', '.join(_names(kind))}")
         print("more: maskwright list recipes, with their cost on this machine; … families, …")
 
 
-def _names(room: str) -> list[str]:
+def _names(kind: str) -> list[str]:
     """Return the names of the members of a set: those of tasks are the names of their shapes."""
-    return task_names() if room == "tasks" else catalogue.names(SETS.get(room, room))
+    return task_names() if kind == "tasks" else catalogue.names(SETS.get(kind, kind))
 
 
-def _description(room: str, name: str) -> str:
-    if room != "tasks":
-        return catalogue.description(SETS.get(room, room), name)
+def _description(kind: str, name: str) -> str:
+    if kind != "tasks":
+        return catalogue.description(SETS.get(kind, kind), name)
     from maskwright.text.tables.shapes import shape_of
 
     return f"metrics: {', '.join(shape_of(name).metrics)}"
 
 
-def _print_costs(room: str) -> None:
+def _print_costs(kind: str) -> None:
     threads.prepare()
     from maskwright.learn.pretrain.cost_tables import table
 
     print("measuring how fast this machine trains", file=sys.stderr)
     rows = [HEAD]
-    for name, family, objective, parameters, speed, seconds in table(room):
+    for name, family, objective, parameters, speed, seconds in table(kind):
         size = f"{parameters / 1e6:,.1f}"[:6].rstrip(".") + " M" if parameters else "-"
         rate = f"{float(f'{speed:.2g}'):,.3g}" if speed < 100 else f"{speed:,.0f}"
         rows.append((name, family, objective, size, rate, _about(seconds)))
     print_columns(rows)
     print(
-        f"A rough estimate of training for {TIMES[room]}, from two seconds of a small\n"
+        f"A rough estimate of training for {TIMES[kind]}, from two seconds of a small\n"
         "model next to whatever else runs now. Large models use a processor better: their times\n"
         "are upper limits."
     )
