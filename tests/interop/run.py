@@ -33,21 +33,16 @@ def install(folder: Path) -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--packages", type=Path, help="a folder with the older packages")
-    parser.add_argument("--out", type=Path, default=TESTS / "interop" / "results.json")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         packages = arguments.packages or install(Path(folder))
-        path = os.pathsep.join(map(str, (packages, TESTS)))
-        environment = {**os.environ, "PYTHONPATH": path}
+        environment = {**os.environ, "PYTHONPATH": f"{packages}{os.pathsep}{TESTS}"}
         commands = (
-            ["parity.table", "--figures", str(arguments.out.resolve())],
+            ["parity.table", "--figures", str(TESTS / "interop" / "results.json")],
             ["pytest", "-q", "-n", "2", *(str(TESTS / name) for name in COMPARED)],
         )
-        statuses = [
-            subprocess.run([sys.executable, "-m", *command], env=environment).returncode
-            for command in commands
-        ]
-    return max(statuses)
+        runs = [subprocess.run([sys.executable, "-m", *c], env=environment) for c in commands]
+    return max(run.returncode for run in runs)
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ the other saved), relative to the largest value of each tensor; the bound is
 {parity.TOLERANCE:g}. Gradients are those of all parameters except the biases of keys, which do not
 affect the softmax. Classes are `ARCHITECTURES` in the family's file, sizes are its `SIZES`; the
 config of each size is read back in every class.
-The last column is from `make interop`, which creates an environment of its own.
+The last column is from `make interop`, which installs the older release into a temporary folder.
 
 {table}
 """
@@ -128,8 +128,7 @@ def main() -> int:
             if file is None:
                 rows.append(row(name, older.get("largest differences", {}), Path(scratch)))
             else:
-                found = differences_of(name, Path(scratch))
-                largest[name] = max(value for each in found for value in each.values())
+                largest[name] = max(max(d.values()) for d in differences_of(name, Path(scratch)))
                 print(f"{name}  {largest[name]:.1e}", flush=True)
     if file is None:
         (ROOT / "docs" / "parity.md").write_text(page(rows, older), encoding="utf-8")

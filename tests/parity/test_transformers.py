@@ -53,9 +53,11 @@ ELSEWHERE = {"past_key_values", "encoder_last_hidden_state", "loss"}
 UNFELT = ("key.bias", "key_global.bias", "k_lin.bias", "k_proj.bias")
 
 
-def apart(ours: Tensor, theirs: Tensor) -> float:
-    """The largest difference, relative to the largest value."""
+def apart(ours: Tensor, theirs: Tensor, keep: Tensor | None = None) -> float:
+    """The largest difference, relative to the largest value; of states where `keep` is true."""
     assert ours.shape == theirs.shape
+    if keep is not None and ours.shape[:2] == keep.shape:
+        ours, theirs = ours[keep], theirs[keep]
     return float((ours - theirs).detach().abs().max() / theirs.detach().abs().max())
 
 
@@ -188,31 +190,23 @@ def differences(theirs: Any, ours: Transformer, member: Family) -> dict[str, flo
     if before_norm:  # theirs ends before the final norm
         found = {name: states[:-1] for name, states in found.items()}
         reference["hidden_states"] = reference["hidden_states"][:-1]
-    keep = their_inputs.get("attention_mask", torch.ones(1, 1)).flatten(0, -2)
-
-    def compared_places(values: Tensor) -> Tensor:
-        """Without padding of encoders, where older releases compute other values."""
-        if not OLDER or ours.decoder is not None or values.shape[:2] != keep.shape:
-            return values
-        return values * keep.view(*keep.shape, *[1] * (values.ndim - 2))
-
-    pairs = [
-        (compared_places(state), compared_places(theirs))
-        for name, states in found.items()
-        for state, theirs in zip(states, reference[name], strict=True)
-    ]
-    worst = {"hidden states": max(apart(*pair) for pair in pairs)}
+    keep = None
+    if OLDER and ours.decoder is None and "attention_mask" in their_inputs:
+        keep = their_inputs["attention_mask"].flatten(0, -2).bool()
+    pairs = [pair for n, states in found.items() for pair in zip(states, reference[n], strict=True)]
+    worst = {"hidden states": max(apart(*pair, keep) for pair in pairs)}
     results = outputs(ours, last, reference.keys())
     assert results.keys() == reference.keys() - found.keys() - ELSEWHERE
     # One number from all scores, so that every parameter gets a gradient.
     draw = torch.Generator().manual_seed(2)
     total, their_total = torch.zeros(()), torch.zeros(())
-    for name, values in results.items():
-        scores, their_scores = compared_places(values), compared_places(reference[name])
-        worst["scores"] = max(worst.get("scores", 0.0), apart(scores, their_scores))
+    for name, scores in results.items():
+        worst["scores"] = max(worst.get("scores", 0.0), apart(scores, reference[name], keep))
         mix = torch.randn(scores.shape, generator=draw)
+        if keep is not None and mix.shape[:2] == keep.shape:
+            mix[~keep] = 0
         total = total + (scores * mix).sum()
-        their_total = their_total + (their_scores * mix).sum()
+        their_total = their_total + (reference[name] * mix).sum()
     total.backward()
     their_total.backward()
     gradients = {
