@@ -171,7 +171,8 @@ class Panel:
             self.live = Live(self._draw(console.width), console=console, auto_refresh=False)
             self.live.start()
         else:
-            beat = self._baselines()
+            losses = simple_losses(self.references).items()
+            beat = ", ".join(f"{name} {figure(loss, 2)}" for name, loss in losses)
             self._line(self._headline() + (f" · baselines: {beat}" if beat else ""))
 
     def step(self, record: Record) -> None:
@@ -274,11 +275,6 @@ class Panel:
             minutes = lasts.unit == "minutes"
             phrases.append(f"for {lasts}" if minutes else f"{count(lasts.total)} {lasts.unit}")
         return " · ".join(phrases)
-
-    def _baselines(self) -> str:
-        return ", ".join(
-            f"{name} {figure(loss, 2)}" for name, loss in simple_losses(self.references).items()
-        )
 
     def _share(self, now: float | None = None) -> float:
         """Return the share of the run that is over, 0 to 1; 0 without a known end."""

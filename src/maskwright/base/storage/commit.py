@@ -410,13 +410,10 @@ class Staging:
             with contextlib.suppress(OSError):
                 discard(self.path, self.files)
 
-    def _checked(self, name: str) -> str:
+    def _place(self, name: str) -> Path:
         if name == self._manifest:
             raise UsageError("the manifest is written by the commit itself", found=repr(name))
-        return check_name(name)
-
-    def _place(self, name: str) -> Path:
-        path = self.path / self._checked(name)
+        path = self.path / check_name(name)
         for parent in reversed(path.relative_to(self.path).parents[:-1]):
             if not (self.path / parent).is_dir():
                 self.files.mkdir(self.path / parent)

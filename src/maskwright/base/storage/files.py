@@ -374,7 +374,8 @@ def new_file(target: Path, *, files: FileSystem = DISK) -> Iterator[BinaryIO]:
         OutputError, StorageError, StoppedError: the file cannot be written.
     """
     with os_errors_refused(target):
-        staged = _staged(target)
+        ending = f"-{os.getpid()}-{next(_NUMBERS)}"
+        staged = target.with_name(TEMPORARY + shortened(target.name, len(ending)) + ending)
         descriptor = files.open_write(staged)
         stream = io.BufferedWriter(_Descriptor(descriptor, files))
         try:
@@ -418,11 +419,6 @@ def write_file(target: Path, data: bytes, *, files: FileSystem = DISK) -> Path:
     with new_file(target, files=files) as stream:
         stream.write(data)
     return target
-
-
-def _staged(target: Path) -> Path:
-    ending = f"-{os.getpid()}-{next(_NUMBERS)}"
-    return target.with_name(TEMPORARY + shortened(target.name, len(ending)) + ending)
 
 
 def temporaries_of(target: Path) -> list[Path]:

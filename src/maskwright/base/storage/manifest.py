@@ -67,7 +67,10 @@ def read_manifest(
     if (size := path.stat().st_size) > LARGEST:
         expected = f"at most {LARGEST:,} bytes"
         raise refused("a manifest of absurd size", found=f"{size:,} bytes", wanted=expected)
-    data = _read(path)
+    try:
+        data = path.read_bytes()
+    except OSError as fault:
+        raise StorageError("a file cannot be read", where=path, found=fault) from fault
     try:
         parsed = _parse(data)
         intact = parsed.format != FORMAT or data == parsed.render()
@@ -179,17 +182,14 @@ def newest(parent: Path) -> tuple[Path, Manifest, list[CheckpointError | Storage
             return path, verify(path), skipped
         except (CheckpointError, StorageError) as reason:  # damaged, or on a disk that fails
             skipped.append(reason)
-    reasons = "; ".join(f"{_below(reason.where, parent)}: {reason.what}" for reason in skipped)
+    above = f"{parent}{os.sep}"
+    reasons = "; ".join(f"{(r.where or '').removeprefix(above)}: {r.what}" for r in skipped)
     raise CheckpointError(
         "no complete checkpoint",
         where=parent,
         found=reasons or "no folder named step-<number>",
         do="start afresh in another folder, or restore a copy",
     )
-
-
-def _below(where: str | None, parent: Path) -> str:
-    return (where or "").removeprefix(f"{parent}{os.sep}")
 
 
 def hash_file(path: Path) -> str:
@@ -215,13 +215,6 @@ def check_name(name: str) -> str:
     ):
         raise UsageError("not the name of a file inside a folder", found=repr(name))
     return name
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as fault:
-        raise StorageError("a file cannot be read", where=path, found=fault) from fault
 
 
 def _parse(data: bytes) -> Manifest:

@@ -137,7 +137,9 @@ def _prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[
     corrupted = objective.corrupt(rows, np.zeros(1, dtype=np.int64), request.seed)
     filled = None if corrupted.uniforms is None else _filled_ids(queryable, corrupted)
     row = rows.tokens[0].tolist()
-    inserted_ids = [-1 - token for token in _tokens(case) if token < 0]
+    decoder_tokens = case["decoder"]["tokens"] if case["decoder"] else []
+    case_tokens = [*case["tokens"], *case["wanted"], *decoder_tokens]
+    inserted_ids = [-1 - token for token in case_tokens if token < 0]
     return {
         "mask": tokenizer.mask,
         "row": row,
@@ -149,11 +151,6 @@ def _prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[
         "pieces": {str(id): _piece(tokenizer, id) for id in {*row, *inserted_ids, *(filled or ())}},
         "signs": sorted(tokenizer.special_ids & {*row, *inserted_ids}),
     }
-
-
-def _tokens(case: dict[str, Any]) -> list[int]:
-    decoder = case["decoder"]
-    return [*case["tokens"], *case["wanted"], *(decoder["tokens"] if decoder else ())]
 
 
 def _batch(objective: Objective, source: RowSource, request: CorruptionRequest, epoch: int) -> Any:
@@ -465,7 +462,8 @@ def _effective_settings(name: str) -> list[Setting]:
 
 
 def _trial_batch(member: Member, options: dict[str, Any]) -> Any:
-    """Return the fields of a corrupted trial batch as bytes; None if the options are invalid."""
+    """Return the shapes and bytes of the fields of a corrupted trial batch, which are compared
+    faster than lists; None if the options are invalid."""
     rows = numbered(example(member.spec.rows, TRIAL_LENGTHS))
     try:
         configs = _fitting_configs(member.name)[:1]
@@ -476,13 +474,8 @@ def _trial_batch(member: Member, options: dict[str, Any]) -> Any:
     except MaskwrightError:
         return None
     values = [getattr(batch, batch_field.name) for batch_field in dataclasses.fields(batch)]
-    return [None if value is None else _content(value) for value in values]
-
-
-def _content(value: Any) -> tuple[tuple[int, ...], bytes]:
-    """Return shape and bytes of a tensor or array, which are compared faster than lists."""
-    array = np.asarray(value)
-    return array.shape, array.tobytes()
+    arrays = [None if value is None else np.asarray(value) for value in values]
+    return [None if array is None else (array.shape, array.tobytes()) for array in arrays]
 
 
 def _pooled(value: Any, pool: dict[tuple[int, ...], int]) -> Any:

@@ -94,7 +94,8 @@ def single_file(site: Site, state: Mapping[str, str] | None = None) -> bytes:
     files = assets()
     style = files["style.css"].decode()
     worker = f'"use strict";\n{bundled(files, "worker.js")}'
-    script = "\n".join([f"const WORKER = {_string(worker)};", FILES, bundled(files, "app.js")])
+    literal = json.dumps(worker).replace("</", "<\\/")  # which cannot end a script element
+    script = "\n".join([f"const WORKER = {literal};", FILES, bundled(files, "app.js")])
     data = [
         (name, base64.b64encode(site.read(name)).decode())
         for name in site.names()
@@ -124,9 +125,12 @@ def bundled(files: Mapping[str, bytes], entry: str) -> str:
         for dependency in dependencies:
             take(dependency)
         names = iter(dependencies)
-        body = IMPORT.sub(
-            lambda m: f"const {{{_destructured(m[1])}}} = {_module(next(names))};\n", source
-        )
+
+        def destructured(match: re.Match[str]) -> str:
+            imported = re.sub(r"(\w+) as (\w+)", r"\1: \2", match[1])
+            return f"const {{{imported}}} = {_module(next(names))};\n"
+
+        body = IMPORT.sub(destructured, source)
         exported = [m[1] for m in EXPORT.findall(body)]
         body = EXPORT.sub(r"\1 \2", body)
         if re.search(r"^(import|export)\b", body, re.M):
@@ -140,17 +144,8 @@ def bundled(files: Mapping[str, bytes], entry: str) -> str:
     return "\n".join(scripts.values())
 
 
-def _destructured(names: str) -> str:
-    return re.sub(r"(\w+) as (\w+)", r"\1: \2", names)
-
-
 def _module(name: str) -> str:
     return "module_" + re.sub(r"\W", "_", name)
-
-
-def _string(text: str) -> str:
-    """Return a JavaScript string literal that cannot end a script element."""
-    return json.dumps(text).replace("</", "<\\/")
 
 
 def _hash(text: str) -> str:

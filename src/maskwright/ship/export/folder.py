@@ -360,14 +360,18 @@ def write_folder(
     fill: Callable[[commit.Staging], dict[str, Any]],
     contents: Mapping[str, weights.Content],
     *,
+    model: Model,
     target: str,
-    expected_bytes: int,
+    copies: int = 2,
+    expected_bytes: int | None = None,
 ) -> dict[str, Any]:
     """Write and commit the folder `out`; if `fill` raises an error, no folder is left.
 
     Args:
-        fill: writes and compares files, and returns the contents of `export.json`.
+        fill: writes and compares files, and returns entries of `export.json` about them.
         contents: of further files by name.
+        model: the exported model.
+        copies: the expected size, in multiples of the weights, unless `expected_bytes` has it.
 
     Returns:
         The contents of `export.json`.
@@ -376,13 +380,14 @@ def write_folder(
 
     def write(staging: commit.Staging) -> None:
         about.clear()
-        about.update(fill(staging))
+        about.update({**about_source(model), "target": target, **fill(staging)})
         _write_files(staging, contents)
         staging.write_json(ABOUT, about)
 
-    commit.commit(
-        out, write, about={"kind": "export", "target": target}, expected_bytes=expected_bytes
-    )
+    if expected_bytes is None:
+        expected_bytes = copies * weights.num_bytes(dict(model.network.named_parameters()))
+    facts = {"kind": "export", "target": target}
+    commit.commit(out, write, about=facts, expected_bytes=expected_bytes)
     return about
 
 
@@ -530,17 +535,14 @@ def write(
         weight_difference = _weight_difference(content, reopened, out)
         comparisons[:] = _compare(content, reopened, size, out, note)
         return {
-            **about_source(source),
-            "target": target,
             "dtype": str(content.dtype).removeprefix("torch."),
             "largest_weight_difference": weight_difference,
             "graphs": [vars(comparison) for comparison in comparisons],
             **(about or {}),
         }
 
-    summary = write_folder(
-        out, fill, {}, target=target, expected_bytes=weights.num_bytes(content.state)
-    )
+    size = weights.num_bytes(content.state)
+    summary = write_folder(out, fill, {}, model=source, target=target, expected_bytes=size)
     return Report(
         target=target,
         folder=out,

@@ -144,7 +144,7 @@ def _sites(host: Host) -> Callable[[], Site]:
 
 
 # ------------------------------------------------------------------------------ the application
-RELOAD = "/admin/reload"
+RELOAD, DIALECTS = "/admin/reload", "serve.dialects"
 Render = Callable[[Refusal], Response]
 # Maximum number of cached paths.
 PATHS = 1_000
@@ -190,7 +190,8 @@ class Application:
         )
         self.routers: list[tuple[APIRouter, Render]] = [(explorer_routes(host), render)]
         conditions: dict[str, Callable[[ModelReference], bool]] = {}
-        for dialect in _dialects() if dialects is None else dialects:
+        names = catalogue.names(DIALECTS)
+        for dialect in dialects or [catalogue.load(DIALECTS, name) for name in names]:
             conditions |= getattr(dialect, "RESPONDS", {})
             self.routers.append((dialect.routes(host), dialect.render))
         self.routers.append((_own_routes(host, self.app, conditions), render))
@@ -290,10 +291,6 @@ def _body_type(route: Any) -> Any:
     if parameters.keys() != {"body", *route.param_convertors}:
         return None
     return parameters["body"].annotation if signature.return_annotation is Response else None
-
-
-def _dialects() -> list[Any]:
-    return [catalogue.load("serve.dialects", n) for n in catalogue.names("serve.dialects")]
 
 
 def _own_routes(

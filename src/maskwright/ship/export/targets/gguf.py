@@ -83,7 +83,6 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         IncompatibleError: the format has no such network, head, pooling or tokenizer.
         CheckpointError: the file is read back as something else.
     """
-    from maskwright.model.checkpoint import files as weights
     from maskwright.ship.export import folder
 
     require_packages("an export to GGUF", "gguf")
@@ -99,16 +98,13 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
             _require_read(file, architecture, vocabulary, tensors, out)
             size = folder.add_files(staging, [file])
         return {
-            **folder.about_source(model),
-            "target": "gguf",
             "architecture": architecture,
             "pooling": pooling,
             "weights": "float16" if options.half else "float32",
             "bytes": size,
         }
 
-    expected = 2 * weights.num_bytes(dict(model.network.named_parameters()))
-    about = folder.write_folder(out, fill, {}, target="gguf", expected_bytes=expected)
+    about = folder.write_folder(out, fill, {}, model=model, target="gguf")
     command = "llama-embedding" if architecture == "bert" else "llama-cli"
     return Report(target="gguf", folder=out, about=about, load=[f"{command} -m {out / FILE}"])
 

@@ -80,7 +80,6 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         CheckpointError: outputs of a written graph differ from those of the model.
     """
     from maskwright.learn.tasks.base.sentence_transformers_folder import about_of
-    from maskwright.model.checkpoint import files as weights
     from maskwright.model.checkpoint.safe_read import write_json
     from maskwright.model.graph import onnx
     from maskwright.model.graph.session import Session
@@ -130,8 +129,6 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
                     comparison = folder.compare_graph(graph, int8_run, size)
                     int8_comparisons[graph.name] = replace(comparison, graph=int8_file.stem)
         about: dict[str, Any] = {
-            **folder.about_source(model),
-            "target": "onnx",
             "opset": options.opset,
             "asked": _output_settings(model),
             "graphs": [
@@ -165,8 +162,8 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         out,
         fill,
         {**documents, "config.json": config_of_graphs},
+        model=model,
         target="onnx",
-        expected_bytes=2 * weights.num_bytes(dict(model.network.named_parameters())),
     )
     compared = [
         by_name[graph.name]

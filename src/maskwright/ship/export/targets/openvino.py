@@ -52,7 +52,6 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         IncompatibleError: the model cannot be exported as a graph.
         CheckpointError: outputs of a written graph differ from those of the model.
     """
-    from maskwright.model.checkpoint import files as weights
     from maskwright.model.device.machine import matrix_units
     from maskwright.model.graph import onnx
     from maskwright.model.graph.engines import openvino as engine
@@ -78,16 +77,13 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
                     comparison = folder.compare_graph(graph, run, size, timed=False)
                     bfloat16_comparisons[graph.name] = comparison
         return {
-            **folder.about_source(model),
-            "target": "openvino",
             "weights": "float16" if options.half else "float32",
             "graphs": [*map(vars, comparisons.values())],
             "bfloat16": [*map(vars, bfloat16_comparisons.values())],
         }
 
     documents = folder.documents(model, predictor)
-    size = weights.num_bytes(dict(model.network.named_parameters()))
-    about = folder.write_folder(out, fill, documents, target="openvino", expected_bytes=3 * size)
+    about = folder.write_folder(out, fill, documents, model=model, target="openvino", copies=3)
     for comparison in bfloat16_comparisons.values():
         note(
             Finding(

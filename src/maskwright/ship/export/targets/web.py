@@ -85,8 +85,6 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
             staging.write_bytes(name, data)
             measured["bytes"] += len(data)
         return {
-            **folder.about_source(model),
-            "target": "web",
             "single_file": options.single_file,
             "dtype": str(dtype).removeprefix("torch."),
             "models": [
@@ -96,7 +94,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         }
 
     expected = len(site.models) * 4 * model.network.num_parameters() + (4 << 20)
-    about = folder.write_folder(out, fill, {}, target="web", expected_bytes=expected)
+    about = folder.write_folder(out, fill, {}, model=model, target="web", expected_bytes=expected)
     findings = []
     if measured["browser"] is None:
         findings.append(
