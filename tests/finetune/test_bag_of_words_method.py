@@ -23,6 +23,7 @@ from maskwright.learn.finetune import command
 from maskwright.learn.tasks.base.bag_of_words import BagOfWords
 from maskwright.model.opening.open import open_model, open_weights
 from maskwright.ship.export.run import export_model
+from maskwright.text.tables.rows import TextExample
 from serve.servers import server
 from small_tasks import results_of, table
 
@@ -58,6 +59,14 @@ def test_the_baseline_of_a_fold_is_what_the_method_was_fitted_to(
     monkeypatch.setattr(BagOfWords, "fit", counted_fit)
     fitted(tmp_path, "classification", folds=2, seeds=1)
     assert sorted(fits) == [120, 120, 240]
+
+
+def test_many_classes_of_few_rows_give_no_warning_of_the_library(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    rows = [TextExample(f"a text of number {n}", n % 20, f"row {n}") for n in range(30)]
+    BagOfWords.fit(rows, 20, "accuracy")
+    assert not [str(warning.message) for warning in recwarn]
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -408,3 +408,14 @@ def test_shares_of_several_labels_are_of_rows() -> None:
     rows = [{"text": sentence(n), "label": "sea|sport" if n % 2 else "sea"} for n in range(40)]
     _, data = understood(table_of(*rows))
     assert survey(data).tables()[1]["rows"] == [["sea", "40 (100.0%)"], ["sport", "20 (50.0%)"]]
+
+
+@pytest.mark.parametrize(("rare", "severity"), [(1, "note"), (3, "warning")])
+def test_it_is_a_problem_if_most_classes_have_few_rows(rare: int, severity: str) -> None:
+    counts = [3] * rare + [12] * (4 - rare)
+    labels = [f"class {n}" for n, count in enumerate(counts) for _ in range(count)]
+    rows = [{"text": sentence(n), "label": label} for n, label in enumerate(labels)]
+    findings = {
+        finding.name: finding for finding in survey(understood(table_of(*rows))[1]).findings
+    }
+    assert findings["rare-classes"].severity == severity

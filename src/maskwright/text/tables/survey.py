@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.base.errors import Finding
+from maskwright.base.errors import Finding, Severity
 from maskwright.base.terminal import counted, shell_word
 from maskwright.text.corpus.reading import Counts
 from maskwright.text.tables import splits
@@ -347,9 +347,9 @@ def _class_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
     sizes = {c: n for c, n in survey.parts[first_split].classes.items() if n}
     rare = [c for c, n in sizes.items() if n < RARE]
     if rare:
-        yield Finding(
-            "rare-classes", f"{first_split} has fewer than {RARE} rows of {_listed(rare)}"
-        )
+        message = f"{first_split} has fewer than {RARE} rows of {_listed(rare)}"
+        severity: Severity = "warning" if 2 * len(rare) > len(sizes) else "note"
+        yield Finding("rare-classes", message, severity=severity)
     if sizes and max(sizes.values()) > UNEVEN * min(sizes.values()):
         most, fewest = (max(sizes, key=lambda c: sizes[c]), min(sizes, key=lambda c: sizes[c]))
         has_macro = "macro_f1" in dataset.task.shape.metrics

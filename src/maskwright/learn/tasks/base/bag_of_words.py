@@ -351,7 +351,6 @@ def _fit_classes(
     """Return weights (C, F) and bias (C,) of a logistic regression of C classes, some of which may
     have no rows. Of two classes the first has weights and bias 0. Several threads would wait for
     each other most of the time."""
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     weights, bias = np.zeros((num_classes, features.shape[1])), np.full(num_classes, NEVER)
@@ -359,8 +358,8 @@ def _fit_classes(
     bias[classes] = 0.0
     if len(classes) < 2:
         return weights, bias
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with warnings.catch_warnings():  # not converged; many classes of few rows, as the survey says
+        warnings.simplefilter("ignore", UserWarning)
         model = LogisticRegression(C=strength, max_iter=STEPS).fit(features, truth)
     fitted = classes if len(classes) > 2 else classes[1:]
     weights[fitted], bias[fitted] = model.coef_, model.intercept_
