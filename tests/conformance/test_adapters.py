@@ -68,10 +68,6 @@ def built(name: str) -> Transformer:
     return model_of(small(member, kind, **keys))
 
 
-def heads_of(network: Transformer) -> list[str]:
-    return list(network.heads)
-
-
 @torch.no_grad()
 def outputs(network: Transformer) -> Tensor:
     """Hidden states of all stacks, and the scores of heads. Without gradients: whether a query has
@@ -96,7 +92,7 @@ def graph(network: Transformer) -> Tensor:
 def attach(network: Transformer, method: str) -> Adapter:
     """With the model's heads."""
     generator = torch.Generator().manual_seed(0)
-    return attach_adapter(settings_of(method), network, generator, heads=heads_of(network))
+    return attach_adapter(settings_of(method), network, generator, heads=list(network.heads))
 
 
 def attached(name: str, method: str) -> tuple[Transformer, Adapter]:

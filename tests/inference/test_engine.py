@@ -101,10 +101,12 @@ def test_padding_and_selection(name: str) -> None:
         assert not torch.allclose(ready.encode(tokens, at=at), wanted, **NEAR)
     if network.decoder is None:
         return
-    memory = None if network.encoder is None else network.encode(tokens[:, :5])
-    wanted = network.decode(tokens, memory=memory)
-    assert torch.allclose(ready.decode(tokens, memory=memory), wanted, **NEAR)
-    some = ready.decode(tokens, memory=memory, at=at)
+    facts = {}
+    if network.encoder is not None:
+        facts = {"memory": network.encode(tokens[:, :5]), "memory_visible": real(keep[:, 4:9])}
+    wanted = network.decode(tokens, **facts)
+    assert torch.allclose(ready.decode(tokens, **facts), wanted, **NEAR)
+    some = ready.decode(tokens, **facts, at=at)
     assert torch.allclose(some, wanted.flatten(0, 1)[at], **NEAR)
 
 
