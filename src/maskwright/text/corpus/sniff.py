@@ -138,7 +138,8 @@ def check_head(head: bytes, file: str, codec: str) -> int:
             raise _other_encoding_error(file, f"zero bytes as in {guess}", codec, guess)
         raise _binary_error(file, f"{zeros:,} zero bytes in the first {len(head):,}")
     if codec == "utf-8" and len(head) >= 64:
-        invalid = _invalid_bytes(head)
+        # A character cut by the end of the head is three bytes at most and does not matter here.
+        invalid = len(re.findall("[\udc80-\udcff]", head.decode("utf-8", "surrogateescape")))
         controls = len(head.translate(None, NOT_UNLIKELY))
         if invalid > 0.2 * len(head) and controls > 0.03 * len(head):
             raise _binary_error(
@@ -172,11 +173,6 @@ def _wide_encoding(head: bytes, zeros: int) -> str | None:
         if sum(zeros_at) >= 0.95 * zeros and min(zeros_at) >= 0.6 * (len(head) // step):
             return encoding
     return None
-
-
-def _invalid_bytes(head: bytes) -> int:
-    # A character cut by the end of the head is three bytes at most and does not matter here.
-    return len(re.findall("[\udc80-\udcff]", head.decode("utf-8", "surrogateescape")))
 
 
 def _other_encoding_error(file: str, evidence: str, codec: str, encoding: str) -> DataError:

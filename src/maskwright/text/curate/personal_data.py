@@ -331,7 +331,9 @@ def details_of(
     Args:
         allowed: whether a value is no personal detail, such as the address of a help desk.
     """
-    joined = BETWEEN.join(map(_with_plain_digits, texts))
+    joined = BETWEEN.join(texts)
+    if not joined.isascii():
+        joined = _foreign().sub(lambda sign: _plain_digits()[ord(sign[0])], joined)
     ends = np.cumsum([len(text) + 1 for text in texts])
     # One byte per character; those outside of Latin 1 become question marks.
     points = np.frombuffer(joined.encode("latin-1", "replace"), np.uint8)
@@ -357,12 +359,6 @@ def details_of(
         Detail(int(n), TYPES[rank], begin - int(firsts[n]), end - int(firsts[n]))
         for n, (begin, end, rank) in zip(owners, chosen, strict=True)
     ]
-
-
-def _with_plain_digits(text: str) -> str:
-    if text.isascii() or not _foreign().search(text):
-        return text
-    return text.translate(_plain_digits())
 
 
 @functools.cache

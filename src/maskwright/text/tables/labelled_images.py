@@ -46,12 +46,9 @@ class LabelledImages(Layout):
     spellings = MappingProxyType({IMAGE: (IMAGE, "file", "filename", "path", "imagepath")})
 
     def find(self, search: ColumnSearch) -> None:
-        rows = search.rows
-
-        def holds_images(name: str) -> bool:
-            return all(is_image_name(value_of(row, name)) for row in rows)
-
-        search.by_name(IMAGE, lambda column: holds_images(column.name))
+        search.by_name(
+            IMAGE, lambda column: all(is_image_name(value_of(r, column.name)) for r in search.rows)
+        )
         if IMAGE in search.roles:
             search.label()
 

@@ -66,9 +66,8 @@ def build(plain: Plain, names: dict[str, str], tokens: list[str]) -> tokenizers.
     if model.get("unk_token") in names:
         model["unk_token"] = names[model["unk_token"]]
     if "merges" in model:
-        model["merges"] = [
-            pair for pair in map(_pair, model["merges"]) if not _special(pair, names)
-        ]
+        pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+        model["merges"] = [pair for pair in pairs if not _special(pair, names)]
     added = [
         {**row, "content": names.get(row["content"], row["content"])}
         for row in plain["added_tokens"]
@@ -85,10 +84,6 @@ def build(plain: Plain, names: dict[str, str], tokens: list[str]) -> tokenizers.
                 wanted=f"{number} of {len(tokens)}",
             )
     return built
-
-
-def _pair(merge: Any) -> list[str]:
-    return merge.split(" ") if isinstance(merge, str) else merge
 
 
 def _special(pair: list[str], names: dict[str, str]) -> bool:

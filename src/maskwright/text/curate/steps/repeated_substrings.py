@@ -182,15 +182,10 @@ class Settings(OrderedStep):
         return Outcome(texts=cut_spans(batch, spans), changes=changes)
 
 
-def gram_of(length: int) -> int:
-    """Return k for windows of `length` words: few prints for small k, specific ones for large."""
-    return max(1, length // 3)
-
-
 def runs_of(words: Words, length: int) -> tuple[UintArray, IntArray, IntArray]:
     """Return all windows of `length` words, as runs of neighbours whose fingerprint is the same
     k-gram: (R,) the fingerprints, the first word of each run and its number of windows."""
-    gram = gram_of(length)
+    gram = max(1, length // 3)  # few prints for small k, specific ones for large
     width = length - gram + 1
     windows = np.maximum(words.counts - length + 1, 0)
     if not windows.any():
