@@ -90,7 +90,7 @@ OPTIONS = {
         --single-file --text-length --to --weights --window
     """,
     "show": "thing --set",
-    "list": "room",
+    "list": "kind",
     "runs": "folder",
     "completion": "shell",
 }

@@ -68,23 +68,24 @@ class Check:
 
 @dataclass(frozen=True)
 class Subject:
-    """The labelled rows that are examined, in the parts of the files, and as they stand there."""
+    """The labelled rows that are examined, in the parts of the files, and as they stand there;
+    `data`, `columns`, `task` and `read` are as requested."""
 
+    data: Path | str
+    columns: Mapping[str, Sequence[str]]
+    task: str | None
+    read: TableReadingOptions
     dataset: Dataset
     table: Table
 
     @classmethod
-    def read(
-        cls,
-        data: Path | str,
-        columns: Mapping[str, str | Sequence[str]] | None,
-        task: str | None,
-        read: TableReadingOptions,
+    def load(
+        cls, data: Path | str, columns: Any, task: str | None, read: TableReadingOptions
     ) -> Self:
-        """Read labelled rows, as for fine-tuning."""
-        table = load(data, header=read.header, reading=read.reading)
-        task_found = infer(table, as_names(columns), task, read.no_label)
-        return cls(build(table, task_found, read=read), table)
+        """Read labelled rows; `columns` are role -> name or names, or None."""
+        table, names = load(data, header=read.header, reading=read.reading), as_names(columns)
+        inferred = infer(table, names, task, read.no_label)
+        return cls(data, names, task, read, build(table, inferred, read=read), table)
 
     @cached_property
     def rows(self) -> list[Example]:

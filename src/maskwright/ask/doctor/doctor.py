@@ -23,7 +23,7 @@ from maskwright.text.corpus.in_memory import is_temporary
 from maskwright.text.tables.columns import GROUPS
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.rows import ALL, plain
-from maskwright.text.tables.shapes import as_names, option
+from maskwright.text.tables.shapes import option
 from maskwright.text.tables.survey import survey
 
 NAME = "diagnosis.json"
@@ -148,7 +148,6 @@ def doctor(
     columns: Mapping[str, str | Sequence[str]] | None = None,
     read: TableReadingOptions = DEFAULT_OPTIONS,
     out: Path | str | None = None,
-    subject: Subject | None = None,
     stream: TextIO | None = None,
 ) -> Diagnosis:
     """Examine labelled rows and print a report that begins with a verdict.
@@ -159,7 +158,6 @@ def doctor(
             whose frozen embeddings predict labels in place of a bag of words.
         out: a new folder for the report (`report.html`) and all figures and rows
             (`diagnosis.json`).
-        subject: the rows of `data`, if they have been read; None: they are read here.
         stream: receives the report; None: standard output.
 
     Raises:
@@ -168,7 +166,17 @@ def doctor(
         IncompatibleError: the model has no network that reads texts.
     """
     document.reserve(out, NAME)
-    subject = subject or Subject.read(data, columns, task, read)
+    return examine(Subject.load(data, columns, task, read), model, out, stream)
+
+
+def examine(
+    subject: Subject,
+    model: Path | str | None,
+    out: Path | str | None,
+    stream: TextIO | None = None,
+) -> Diagnosis:
+    """As `doctor`, of rows that have been read."""
+    document.reserve(out, NAME)
     dataset = subject.dataset
     # These import torch, which takes longer than a table that cannot be read.
     from maskwright.ask.doctor.label_errors import check_labels, out_of_fold
@@ -201,32 +209,24 @@ def doctor(
         checks,
         sorted(findings, key=lambda finding: finding.severity != "warning"),
         overview.tables(),
-        _command(subject, data, model, task, as_names(columns), read, checks),
+        _command(subject, model, checks),
     )
     say = printer(stream)
     say(diagnosis.render())
     if out is not None:
-        page = diagnosis.page(Path(data).name)
+        page = diagnosis.page(Path(subject.data).name)
         document.publish(out, NAME, diagnosis.to_json(), page, say)
     return diagnosis
 
 
-def _command(
-    subject: Subject,
-    data: Path | str,
-    model: Path | str | None,
-    task: str | None,
-    columns: Mapping[str, Sequence[str]],
-    read: TableReadingOptions,
-    checks: Sequence[Check],
-) -> str:
+def _command(subject: Subject, model: Path | str | None, checks: Sequence[Check]) -> str:
     """Return the command that trains on the rows as they were read here."""
     target = "MODEL" if model is None else shell_word(model)
-    file = "FILE" if is_temporary(data) else shell_word(data)
+    file = "FILE" if is_temporary(subject.data) else shell_word(subject.data)
     words = [f"maskwright finetune {target} --data {file}"]
-    words += [] if task is None else [f"--task {task}"]
-    words += [option(role, name) for role, names in columns.items() for name in names]
-    words += [f"--read {shell_word(setting)}" for setting in read.settings()]
+    words += [] if subject.task is None else [f"--task {subject.task}"]
+    words += [option(role, name) for role, names in subject.columns.items() for name in names]
+    words += [f"--read {shell_word(setting)}" for setting in subject.read.settings()]
     all_columns = subject.dataset.task.columns
     groups = [
         name

@@ -40,9 +40,8 @@ def do(a: argparse.Namespace) -> None:
     options.require_existing(a.model, "model", a.command)
     columns, read = options.parse_columns(a), how_read(a.read)
     from maskwright.ask.doctor.check import Subject
+    from maskwright.ask.doctor.doctor import examine
 
-    subject = Subject.read(a.data, columns, a.task, read)  # before torch is imported
+    subject = Subject.load(a.data, columns, a.task, read)  # before torch is imported
     options.note_busy(a.threads)
-    from maskwright.ask.doctor.doctor import doctor
-
-    doctor(a.data, a.model, task=a.task, columns=columns, read=read, out=a.out, subject=subject)
+    examine(subject, a.model, a.out)
