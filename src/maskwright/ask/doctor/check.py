@@ -84,8 +84,8 @@ class Subject:
     ) -> Self:
         """Read labelled rows; `columns` are role -> name or names, or None."""
         table, names = load(data, header=read.header, reading=read.reading), as_names(columns)
-        inferred = infer(table, names, task, read.no_label)
-        return cls(data, names, task, read, build(table, inferred, read=read), table)
+        dataset = build(table, infer(table, names, task, read.no_label), read=read)
+        return cls(data, names, task, read, dataset, table)
 
     @cached_property
     def rows(self) -> list[Example]:

@@ -177,7 +177,6 @@ def examine(
 ) -> Diagnosis:
     """As `doctor`, of rows that have been read."""
     document.reserve(out, NAME)
-    dataset = subject.dataset
     # These import torch, which takes longer than a table that cannot be read.
     from maskwright.ask.doctor.label_errors import check_labels, out_of_fold
     from maskwright.ask.doctor.leakage import check_leakage
@@ -196,7 +195,7 @@ def examine(
         check_model_fit(subject, None if engine is None else engine.model),
         check_score(subject, predicted),
     ]
-    overview = survey(dataset)
+    overview = survey(subject.dataset)
     findings = [finding for check in checks for finding in check.findings]
     findings += [
         dataclasses.replace(finding, severity="warning") if finding.name in PROBLEMS else finding
@@ -205,7 +204,7 @@ def examine(
     ]
     diagnosis = Diagnosis(
         len(subject.rows),
-        dataset.task.lines(),
+        subject.dataset.task.lines(),
         checks,
         sorted(findings, key=lambda finding: finding.severity != "warning"),
         overview.tables(),
