@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ import pytest
 from labelled.tables import write_rows
 from maskwright import api
 from maskwright.ask.doctor.doctor import NAME, Diagnosis, doctor
-from maskwright.base.errors import DataError, UsageError
+from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.cli import main as cli
+from maskwright.text.tables.reading_options import how_read
 from report.test_page import opens_with
 
 Rows = list[dict[str, Any]]
@@ -59,6 +62,32 @@ def pairs() -> Rows:
         {"sentence1": one, "sentence2": two, "label": ("no", "yes")[n % 2]}
         for n, (one, two) in enumerate(texts)
     ]
+
+
+def untidy(path: Path) -> Path:
+    """A table of a spreadsheet: semicolons, labels in two spellings, an empty label."""
+    rows = [f"{row['text']};{row['label']}" for row in clean()]
+    rows[7], rows[9] = rows[7].title(), rows[9].rpartition(";")[0] + ";"
+    path.write_text("\n".join(["text;label", *rows]) + "\n")
+    return path
+
+
+def test_all_that_keeps_rows_from_being_read_is_seen_at_once(tmp_path: Path) -> None:
+    """And the command that it ends with reads them. The control: with that nothing is left."""
+    seen = examined(untidy(tmp_path / "rows.csv"))
+    assert [finding.name for finding in seen.problems] == ["unreadable-rows"] * 3
+    assert len(clean()) - seen.num_rows == 1
+    words = shlex.split(seen.command)
+    settings = [setting for option, setting in pairwise(words) if option == "--read"]
+    assert not examined(tmp_path / "rows.csv", read=how_read(settings)).problems
+
+
+def test_what_cannot_be_tried_is_refused_with_what_was(tmp_path: Path) -> None:
+    path = untidy(tmp_path / "rows.csv")
+    path.write_text(path.read_text().replace("text;label", "text;one;two").replace(";", ";x;"))
+    with pytest.raises(MaskwrightError) as failure:
+        examined(path)
+    assert failure.value.do is not None and "separator=;" in failure.value.do
 
 
 CLEAN: dict[str, Callable[[], Rows]] = {

@@ -14,18 +14,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from maskwright.base.errors import Finding
+from maskwright.base.errors import Finding, MaskwrightError
+from maskwright.base.terminal import shell_word
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import build
-from maskwright.text.tables.reading_options import TableReadingOptions
+from maskwright.text.tables.reading_options import WHERE, TableReadingOptions, how_read
 from maskwright.text.tables.rows import BETWEEN, TRAIN, Example, Table, folded
 from maskwright.text.tables.shapes import as_names
 from maskwright.text.tables.splits import draw_rows
 
 # Rows that are compared with each other or predicted; of more rows, as many are drawn.
 EXAMINED = 5_000
+# Reading options in the advice of an error. Where it leaves no choice, they are tried, as nothing
+# is trained on the rows: a single one of `TRIED`, or those for bad rows together.
+ADVISED = re.compile(r"\b([a-z_]+)='?([^'\s]+?)(?=['\s,;)]|$)")
+TRIED = {"separator", "encoding", "line_ends", "fold_labels", "on_bad", "max_bad_fraction"}
+OF_BAD_ROWS = {"on_bad", "max_bad_fraction"}
 WORD = re.compile(r"\w+")
 
 
@@ -68,8 +74,13 @@ class Check:
 
 @dataclass(frozen=True)
 class Subject:
-    """The labelled rows that are examined, in the parts of the files, and as they stand there;
-    `data`, `columns`, `task` and `read` are as requested."""
+    """The labelled rows that are examined, in the parts of the files, and as they stand there.
+
+    Attributes:
+        data, columns, task: as requested.
+        read: as requested, with the options that the files need.
+        faults: why they need these.
+    """
 
     data: Path | str
     columns: Mapping[str, Sequence[str]]
@@ -77,15 +88,36 @@ class Subject:
     read: TableReadingOptions
     dataset: Dataset
     table: Table
+    faults: Sequence[Finding]
 
     @classmethod
     def load(
         cls, data: Path | str, columns: Any, task: str | None, read: TableReadingOptions
     ) -> Self:
-        """Read labelled rows; `columns` are role -> name or names, or None."""
-        table, names = load(data, header=read.header, reading=read.reading), as_names(columns)
-        dataset = build(table, infer(table, names, task, read.no_label), read=read)
-        return cls(data, names, task, read, dataset, table)
+        """Read labelled rows; `columns` are role -> name or names, or None. An error whose advice
+        can be tried (`ADVISED`) becomes a fault, and the rows are read as it says."""
+        names, faults, tried = as_names(columns), list[Finding](), list[str]()
+        while True:
+            try:
+                table = load(data, header=read.header, reading=read.reading)
+                dataset = build(table, infer(table, names, task, read.no_label), read=read)
+                return cls(data, names, task, read, dataset, table, faults)
+            except MaskwrightError as error:
+                advice = set(ADVISED.findall(error.do or ""))
+                kinds = {name for name, _ in advice}
+                has_choice = kinds != OF_BAD_ROWS and (len(advice) != 1 or not kinds <= TRIED)
+                options = [f"{name}={value}" for name, value in sorted(advice, reverse=True)]
+                words = [f"{WHERE} {shell_word(setting)}" for setting in (*tried, *options)]
+                if has_choice or {*options} <= {*tried}:
+                    if tried:
+                        needed = " ".join(words[: len(tried)])
+                        error.advising(f"{error.do}; the rows need {needed}, too")
+                    raise
+                evidence = ": ".join(filter(None, (error.where, error.found)))
+                remedy = f"here they are read with {' '.join(words[len(tried) :])}"
+                faults.append(Finding("unreadable-rows", error.what, evidence, remedy, "warning"))
+                tried += options
+                read = how_read(options, read)
 
     @cached_property
     def rows(self) -> list[Example]:

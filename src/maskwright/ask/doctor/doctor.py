@@ -196,7 +196,7 @@ def examine(
         check_score(subject, predicted),
     ]
     overview = survey(subject.dataset)
-    findings = [finding for check in checks for finding in check.findings]
+    findings = [*subject.faults, *(f for check in checks for f in check.findings)]
     findings += [
         dataclasses.replace(finding, severity="warning") if finding.name in PROBLEMS else finding
         for finding in overview.findings

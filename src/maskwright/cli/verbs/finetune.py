@@ -7,7 +7,7 @@ import contextlib
 from dataclasses import replace
 from pathlib import Path
 
-from maskwright.base.errors import UsageError
+from maskwright.base.errors import DataError, UsageError
 from maskwright.base.terminal import shell_word
 from maskwright.cli import options
 from maskwright.cli.parser import task_names
@@ -135,7 +135,11 @@ def do(a: argparse.Namespace) -> None:
     # Rows that cannot be read are refused before torch is imported, which takes longer. Left out,
     # they are listed in `out`, which is checked first.
     if recipe.read.reading.on_bad == "strict":
-        examples = read_examples(recipe)
+        try:
+            examples = read_examples(recipe)
+        except DataError as error:
+            everything = f"`maskwright doctor {shell_word(recipe.data)}` shows all problems at once"
+            raise error.advising("; ".join(filter(None, (error.do, everything)))) from None
     from maskwright.learn.finetune.command import finetune_recipe
     from maskwright.learn.train.records import logging_to
 
