@@ -32,7 +32,7 @@ from maskwright.learn.recipes.base.recipe import Evaluation, FamilyModel, Object
 from maskwright.model.checkpoint import layout
 from maskwright.model.inference import held_out_loss
 from maskwright.model.inference.prepared import PreparedStack
-from maskwright.model.nn.stack import StackModule
+from maskwright.model.nn.stack import BlockModule
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import open_model
 from pretrain import test_encoder_decoder as two_stacks
@@ -188,13 +188,13 @@ def test_a_loss_by_prepared_networks_is_that_of_the_network(
         return call
 
     monkeypatch.setattr(PreparedStack, "__call__", noting(PreparedStack, PreparedStack.__call__))
-    monkeypatch.setattr(StackModule, "forward", noting(StackModule, StackModule.forward))
+    monkeypatch.setattr(BlockModule, "forward", noting(BlockModule, BlockModule.forward))
     prepared = evaluate_text(model, [text], rows=16).figures
     assert {*asked} == {"PreparedStack"}
     asked.clear()
     monkeypatch.setattr(held_out_loss, "with_prepared", lambda objective: objective)
     plain = evaluate_text(model, [text], rows=16).figures
-    assert {*asked} == {"StackModule"}  # the control
+    assert {*asked} == {"BlockModule"}  # the control
     assert prepared.loss == pytest.approx(plain.loss, rel=1e-6)
     assert (prepared.targets, prepared.top1) == (plain.targets, pytest.approx(plain.top1, abs=1e-6))
     if plain.decided is not None:

@@ -444,7 +444,7 @@ def test_a_corpus_is_no_run_though_it_has_a_recipe(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (curate(tmp_path / "clean", (3,)) / "recipe.toml").write_text('steps = ["normalise"]\n')
-    (tmp_path / "rows.csv").write_text("text,label\n")
+    (tmp_path / "rows.csv").write_text("text,label\na,x\nb,y\n")
     for line, code, said in (
         ("finetune clean --data rows.csv", 65, "a corpus, not a model"),
         ("evaluate clean", 65, "pretrain bert-mini --text clean"),
