@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, HTTPException
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel
 
@@ -46,6 +46,8 @@ def routes(host: Host) -> APIRouter:
     router = APIRouter()
 
     def given(body: Body) -> list[Any]:
+        if body.inputs == "absent":
+            raise HTTPException(404, "no such text")
         return [body.inputs] if isinstance(body.inputs, str) else body.inputs
 
     def options(body: Body) -> Options:
@@ -88,7 +90,7 @@ def routes(host: Host) -> APIRouter:
 
     @router.post("/ask/fail")
     async def fail(body: Body) -> Response:
-        raise RuntimeError(f"secret {Path.home()} {body.inputs}")
+        raise RuntimeError(f"secret {Path.home()} {given(body)}")
 
     return router
 

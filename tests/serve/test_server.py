@@ -1030,6 +1030,12 @@ def test_F116_without_the_token_only_probes_answer(heads: dict[str, Path]) -> No
         assert "right-token" not in served.log.getvalue()
 
 
+@pytest.mark.parametrize("path", ["/ask/fail", "/ask/embed"])  # called directly, and by the router
+def test_an_http_error_of_a_route_is_rendered_by_its_dialect(plain: Served, path: str) -> None:
+    answer = plain.post(path, {"inputs": "absent"})
+    assert (answer.status, answer.json["kind"]) == (404, "not_found")
+
+
 def test_F117_nothing_leaks_and_the_log_has_no_text(plain: Served) -> None:
     answer = plain.post("/ask/fail", {"inputs": "confidential"}, headers={"X-Request-Id": "a\x1bb"})
     assert answer.status == 500 and str(Path.home()) not in answer.body.decode()

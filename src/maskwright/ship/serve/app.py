@@ -33,14 +33,15 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Match
 
 from maskwright.base import catalogue
+from maskwright.base.errors import shorten
 from maskwright.base.version import VERSION
 from maskwright.ship.explore.corruption import QueryableModel
 from maskwright.ship.explore.server import HEADERS, LARGEST, file_response, question_response
@@ -52,7 +53,7 @@ from maskwright.ship.serve.dialects.base.messages import (
     misfit,
     render,
 )
-from maskwright.ship.serve.errors import Refusal
+from maskwright.ship.serve.errors import QUOTED, Refusal
 from maskwright.ship.serve.host import Host
 
 # ------------------------------------------------------------------------------ explorers
@@ -190,15 +191,16 @@ class Application:
         )
         self.routers: list[tuple[APIRouter, Render]] = [(explorer_routes(host), render)]
         conditions: dict[str, Callable[[ModelReference], bool]] = {}
-        names = catalogue.names(DIALECTS)
-        for dialect in dialects or [catalogue.load(DIALECTS, name) for name in names]:
+        if dialects is None:
+            dialects = [catalogue.load(DIALECTS, name) for name in catalogue.names(DIALECTS)]
+        for dialect in dialects:
             conditions |= getattr(dialect, "RESPONDS", {})
             self.routers.append((dialect.routes(host), dialect.render))
         self.routers.append((_own_routes(host, self.app, conditions), render))
         for router, _ in self.routers:
             self.app.include_router(router)
-        # Without the error pages of FastAPI: the gate renders all errors.
-        self._call_route = AsyncExitStackMiddleware(self.app.router)
+        for error in (RequestValidationError, HTTPException, Exception):
+            self.app.add_exception_handler(error, _propagate)
         self._paths: dict[str, PathInfo] = {}
         # By the id of the route: schemas of the bodies of routes that can be called directly.
         self._bodies: dict[int, TypeAdapter[Any]] = {
@@ -249,7 +251,7 @@ class Application:
         IGNORED.set(ignored)
         try:
             if info.post is None or scope["method"] != "POST":
-                await self._call_route(scope, receive, send)
+                await self.app(scope, receive, send)
                 return
             scope["route"] = info.post
             fields = self._bodies[id(info.post)].validate_python(content)
@@ -259,6 +261,9 @@ class Application:
             raise misfit(faults) from None
         except ValidationError as error:
             raise misfit(error.errors(include_url=False)) from None
+        except HTTPException as error:
+            kind: Any = {404: "not_found", 405: "method"}.get(error.status_code, "malformed")
+            raise Refusal(kind, shorten(str(error.detail), QUOTED)) from None
         finally:
             if ignored:
                 self.host.metrics.ignored_fields(scope["route"].path, ignored)
@@ -279,6 +284,11 @@ class Application:
     def refusal(self, scope: Any, refusal: Refusal) -> Response:
         """Return the response for a refusal, in the format of the path's dialect."""
         return self.path_info(scope).render(refusal)
+
+
+async def _propagate(request: Request, error: Exception) -> Response:
+    """Let the gate handle an error, which renders all of them, instead of FastAPI."""
+    raise error
 
 
 def _body_type(route: Any) -> Any:
