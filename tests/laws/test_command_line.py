@@ -197,7 +197,7 @@ EARLY = {
     "show albert-mini --set objective.options.masking.rate=2": "0 < rate <= 1",
     "tokenizer --text D --kind wordpeice": "'wordpiece'",
     "finetune M --data damaged.csv --out O": "separator=';'",
-    "doctor damaged.csv": "separator=';'",
+    "doctor damaged.csv": "separator=;",
     "finetune X --data rows.csv": "choose one of: M\n",  # files are no models
 }
 
