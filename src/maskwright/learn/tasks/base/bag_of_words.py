@@ -130,7 +130,7 @@ def latent_vectors(texts: Sequence[str], size: int = 100) -> NDArray[np.float32]
 
 
 # Recent fits by their arguments: the baseline of a fold is often what a method was fitted to.
-_fits: dict[tuple[Any, ...], BagOfWords] = {}
+RECENT_FITS: dict[tuple[Any, ...], BagOfWords] = {}
 KEPT_ROWS = 20_000  # of all recent fits together
 
 
@@ -158,7 +158,7 @@ class BagOfWords:
         metric: str,
         choose_on: Sequence[Example] = (),
     ) -> BagOfWords:
-        """Fit features and linear model on the rows of `train`, and keep the result for a while.
+        """Fit features and linear model on the rows of `train`, and add them to `RECENT_FITS`.
 
         Args:
             num_classes: number of labels; 0 for numbers.
@@ -191,22 +191,10 @@ class BagOfWords:
         best = max(defined, key=figures.__getitem__, default=USUAL)
         linear = _fit_linear(features, truth, best, num_classes)
         bag = cls(settings, vectorizers, isinstance(train[0], PairExample), *linear, best)
-        _fits[tuple(train), num_classes, metric, tuple(choose_on)] = bag
-        while len(_fits) > 1 and sum(len(rows) for rows, *_ in _fits) > KEPT_ROWS:
-            del _fits[next(iter(_fits))]
+        RECENT_FITS[tuple(train), num_classes, metric, tuple(choose_on)] = bag
+        while len(RECENT_FITS) > 1 and sum(len(rows) for rows, *_ in RECENT_FITS) > KEPT_ROWS:
+            del RECENT_FITS[next(iter(RECENT_FITS))]
         return bag
-
-    @classmethod
-    def fitted(
-        cls,
-        train: Sequence[Example],
-        num_classes: int,
-        metric: str,
-        choose_on: Sequence[Example] = (),
-    ) -> BagOfWords:
-        """Return what `fit` returned for these arguments a while ago, or fit now."""
-        known = _fits.get((tuple(train), num_classes, metric, tuple(choose_on)))
-        return known or cls.fit(train, num_classes, metric, choose_on)
 
     def scores(self, rows: Sequence[Example]) -> NDArray[np.float32]:
         """Return the logit (N, L) of each label, or the number (N, 1)."""

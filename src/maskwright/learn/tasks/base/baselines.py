@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.randomness import integers, key
-from maskwright.learn.tasks.base.bag_of_words import WORD, BagOfWords, decided, targets
+from maskwright.learn.tasks.base.bag_of_words import RECENT_FITS, WORD, BagOfWords, decided, targets
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
@@ -43,7 +43,8 @@ def baselines(
     if eval_part == OUT_OF_FOLD:
         return predictions
     choose_on = data.parts.get(VALIDATION, []) if eval_part == TEST else []
-    bag = BagOfWords.fitted(train, num_classes, metric, choose_on)
+    arguments = (tuple(train), num_classes, metric, tuple(choose_on))
+    bag = RECENT_FITS.get(arguments) or BagOfWords.fit(*arguments)
     return [*predictions, ("words", decided(bag.scores(rows), truth))]
 
 
