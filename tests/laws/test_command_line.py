@@ -198,7 +198,11 @@ EARLY = {
     "tokenizer --text D --kind wordpeice": "'wordpiece'",
     "finetune M --data damaged.csv --out O": "separator=';'",
     "doctor damaged.csv": "separator=;",
-    "finetune X --data rows.csv": "choose one of: M\n",  # files are no models
+    "predict R damaged.csv": "separator=",
+    "predict R damaged-names.csv": "wanted: 'text'",
+    "predict R rows.csv --column txet=text": "--column",
+    "predict R nowhere.csv": "no such file",
+    "finetune X --data rows.csv": "choose one of: M, R\n",  # files are no models
 }
 
 
@@ -206,8 +210,12 @@ def test_settings_are_refused_before_torch_is_loaded(tmp_path: Path) -> None:
     """All of them in one process, as none may load it."""
     (tmp_path / "M").mkdir()
     (tmp_path / "D").write_text("text,label\na,b\n")
+    (tmp_path / "R").mkdir()
+    record = {"kind": "classification", "labels": ["x", "y"], "settled": {}}
+    (tmp_path / "R" / "task.json").write_text(json.dumps(record))
     (tmp_path / "rows.csv").write_text("text,label\n" + "a word,x\nof it,y\n" * 20)
     (tmp_path / "damaged.csv").write_text("text;label\na;b\n")
+    (tmp_path / "damaged-names.csv").write_text("txet,label\na,b\n")
     code = (
         "import json, sys\n"
         "from maskwright.cli import main as cli\n"
@@ -216,15 +224,17 @@ def test_settings_are_refused_before_torch_is_loaded(tmp_path: Path) -> None:
         "    code = cli.main(line.split())\n"
         "    print(code, 'torch' in sys.modules, file=sys.stderr)\n"
     )
-    # The control: settings and rows are right, so the model is opened.
-    right = "finetune M --data rows.csv --method lora --set lora.rank=3 --out O"
-    command = [sys.executable, "-c", code, json.dumps([*EARLY, right])]
+    # The controls: settings and rows are right, so the model is opened.
+    right = dict.fromkeys(("predict R rows.csv", "finetune M --data rows.csv"), "folder")
+    command = [sys.executable, "-c", code, json.dumps([*EARLY, *right])]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     for line, says in EARLY.items():
         code = "\n65 " if "damaged" in line else "\n64 "
         answer, code, loaded = done.stderr.partition(f"{line}\n")[2].partition(code)
         assert says in answer and code and loaded.startswith("False"), (line, answer)
-    assert done.stderr.partition(right)[2].rstrip().endswith("True")
+    for line, says in right.items():
+        answer, loaded, _ = done.stderr.partition(f"{line}\n")[2].partition(" True\n")
+        assert says in answer and loaded, (line, answer)
 
 
 def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,13 @@ from typing import Any, TextIO, TypedDict, Unpack
 from maskwright.ask.predict.inputs import require_effect
 from maskwright.ask.predict.predictor import PORTION, BasePredictor, TaskPredictor, load
 from maskwright.ask.predict.remote import ModelChangedError, RemoteServer, with_server
-from maskwright.ask.predict.rows import PREDICTION, WINDOWS, name_taken, rows_to_answer
+from maskwright.ask.predict.rows import (
+    PREDICTION,
+    WINDOWS,
+    name_taken,
+    rows_to_answer,
+    with_named_columns,
+)
 from maskwright.ask.predict.shared_encoder import SharedEncoder, load_shared
 from maskwright.ask.predict.uncertain import uncertain_rows
 from maskwright.base.errors import Finding, UsageError, near
@@ -28,7 +34,7 @@ from maskwright.base.storage.commit import require_new
 from maskwright.base.storage.files import write_file
 from maskwright.base.terminal import Say, counted, harmless_json, quiet
 from maskwright.learn.tasks.base.choices import LongText
-from maskwright.learn.tasks.base.task_type import SECOND, UNTOLD, task_for
+from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.fine_tuned import (
     ADAPTER,
@@ -185,23 +191,7 @@ def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePr
         _require_same_columns(model, named_columns)
     model = model.with_long_texts(settings.get("long", "as_trained"))
     model = model.deciding(settings.get("threshold"), all_scores=settings.get("all_scores", False))
-    single_role, roles = model.task_type.alone, {*model.task_type.roles}
-    if single_role and named_columns.keys() in ({single_role}, roles):
-        return model.with_columns(named_columns)
-    pairs = model.task_type.head == "sequence" and model.task_type.options.get(UNTOLD)
-    roles = roles if single_role else {*model.columns, *([SECOND] if pairs else [])}
-    for role, names in named_columns.items():
-        is_other_number = len(names) != len(model.columns.get(role, names[:1]))
-        if role not in roles or (is_other_number and not may_be_joined(role)):
-            raise UsageError(
-                "not a column that the model reads",
-                where="--column",
-                found=f"{role}={', '.join(names)}",
-                wanted=", ".join(sorted(roles))
-                + (f"; or {single_role} alone" if single_role else ""),
-                do="name one of these: --column ROLE=NAME",
-            )
-    return model.with_columns({**model.columns, **named_columns})
+    return with_named_columns(model, named_columns)
 
 
 def _load(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> TaskPredictor:

@@ -21,15 +21,16 @@ import itertools
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TypeVar
 
 from maskwright.ask.predict.inputs import LISTS
-from maskwright.ask.predict.predictor import BasePredictor
 from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
 from maskwright.base.storage.strict_json import parse
-from maskwright.learn.tasks.base.task_type import example_of_row
+from maskwright.learn.tasks.base.task_type import SECOND, UNTOLD, TaskType, example_of_row, task_for
+from maskwright.model.checkpoint.fine_tuned import read_task, require_finished
 from maskwright.text.corpus.csv_file import OTHERS
 from maskwright.text.corpus.files import GrowingFile, RegularFile, Source, find, growing, shown
 from maskwright.text.corpus.read import text_blocks
@@ -45,6 +46,9 @@ from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, WHERE, Table
 from maskwright.text.tables.rows import TABLE_FILE, Row, has_column
 from maskwright.text.tables.shapes import may_be_joined
 
+if TYPE_CHECKING:
+    from maskwright.ask.predict.predictor import BasePredictor
+
 PREDICTION, PREDICTED = "prediction", "predicted_"
 NUMBER = re.compile(r"_[0-9]+\Z")  # the suffix of columns of the best predictions
 WINDOWS, PREDICTED_WINDOWS = "prediction_windows", "predicted_windows"
@@ -54,9 +58,87 @@ AT_MOST = 1000  # the file is rejected if this many first rows lack a needed col
 HEAD = 1 << 16  # bytes of standard input that identify its format
 
 
+class RowReader(Protocol):
+    """The task that rows are read for, and the columns of each role: of a predictor, or as recorded
+    in a result."""
+
+    @property
+    def task_type(self) -> TaskType: ...
+
+    @property
+    def columns(self) -> Mapping[str, Sequence[str]]: ...
+
+    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self: ...
+
+
+Reader = TypeVar("Reader", bound=RowReader)
+
+
+@dataclass(frozen=True)
+class RecordedTask:
+    """The task of a result as its `task.json` has it."""
+
+    task_type: TaskType
+    columns: Mapping[str, Sequence[str]]
+
+    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self:
+        return replace(self, columns=columns)
+
+
+def require_readable(
+    folder: Path,
+    source: Path,
+    read: TableReadingOptions,
+    named_columns: Mapping[str, Sequence[str]],
+) -> None:
+    """Read the first row of `source` for the result in `folder`, without its model: what is wrong
+    with columns or separator is reported before torch is imported, which takes longer. Folders
+    without a record are not checked.
+
+    Raises:
+        UsageError, DataError: as `with_named_columns` and `rows_to_answer`.
+    """
+    home = require_finished(folder)
+    record = None if home is None else read_task(home)
+    if record is None:
+        return
+    try:
+        task_type = task_for(record.kind, record.labels, record.settled)
+    except UsageError:  # reported with the model
+        return
+    columns = record.columns or {role: (role,) for role in task_type.roles}
+    reader = with_named_columns(RecordedTask(task_type, columns), named_columns)
+    next(rows_to_answer(source, reader, read, Counts(), named=bool(named_columns)), None)
+
+
+def with_named_columns(model: Reader, named_columns: Mapping[str, Sequence[str]]) -> Reader:
+    """Return a copy that reads the columns that the user names, by role.
+
+    Raises:
+        UsageError: it does not read such a role, or not so many columns of it.
+    """
+    single_role, roles = model.task_type.alone, {*model.task_type.roles}
+    if single_role and named_columns.keys() in ({single_role}, roles):
+        return model.with_columns(named_columns)
+    pairs = model.task_type.head == "sequence" and model.task_type.options.get(UNTOLD)
+    roles = roles if single_role else {*model.columns, *([SECOND] if pairs else [])}
+    for role, names in named_columns.items():
+        is_other_number = len(names) != len(model.columns.get(role, names[:1]))
+        if role not in roles or (is_other_number and not may_be_joined(role)):
+            raise UsageError(
+                "not a column that the model reads",
+                where="--column",
+                found=f"{role}={', '.join(names)}",
+                wanted=", ".join(sorted(roles))
+                + (f"; or {single_role} alone" if single_role else ""),
+                do="name one of these: --column ROLE=NAME",
+            )
+    return model.with_columns({**model.columns, **named_columns})
+
+
 def rows_to_answer(
     source: Path,
-    model: BasePredictor,
+    model: RowReader,
     read: TableReadingOptions,
     counts: Counts,
     *,
@@ -156,7 +238,7 @@ def _with_file(values: Mapping[str, Any], file: str, source: Path) -> dict[str, 
     return {**values, name: file.removeprefix(shown(source)).lstrip("/")}
 
 
-def _column_error(row: Row, missing: str, model: BasePredictor) -> DataError:
+def _column_error(row: Row, missing: str, model: RowReader) -> DataError:
     """Return the error about a row without the column `missing`."""
     single_role = model.task_type.alone
     role = next((role for role, names in model.columns.items() if missing in names), "ROLE")
@@ -188,7 +270,7 @@ def _is_labelled(file: Source, reading: ReadingOptions) -> bool:
     )
 
 
-def _missing_column(row: Row, model: BasePredictor) -> str | None:
+def _missing_column(row: Row, model: RowReader) -> str | None:
     """Return the name of a column that the model reads and the row lacks, or None. JSON objects may
     leave out empty values, so one column of a joined text is enough there."""
     columns = row.values.keys()
@@ -196,7 +278,7 @@ def _missing_column(row: Row, model: BasePredictor) -> str | None:
         is_present = [has_column(name, columns) for name in names]
         if not (
             all(is_present)
-            or (may_be_joined(role) and any(is_present) and not TABLE_FILE.search(row.file))
+            or (any(is_present) and not TABLE_FILE.search(row.file) and may_be_joined(role))
         ):
             return names[is_present.index(False)]
     return None
@@ -224,7 +306,7 @@ def _refuse_header(line: str, name: str, where: str) -> None:
         )
 
 
-def _example(model: BasePredictor, row: Row) -> Any:
+def _example(model: RowReader, row: Row) -> Any:
     """Convert a row to an example of the task; cells of list columns are parsed."""
     listed = [model.columns[role] for role in LISTS if role in model.columns]
     single_columns = [names[0] for names in listed if len(names) == 1]

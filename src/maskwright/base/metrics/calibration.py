@@ -30,7 +30,7 @@ LEAST_GAIN = 1.0  # nats, by which one parameter pays for itself (Akaike 1974)
 COVERAGES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 # Thresholds that are tried, evenly spaced in the logit; rows that must have a label, and that must
 # lack it, so that the label gets a threshold of its own.
-CANDIDATES = scipy.special.expit(np.arange(-5.0, 5.01, 0.25)).round(6)
+CANDIDATES = (1 / (1 + np.exp(-np.arange(-5.0, 5.01, 0.25)))).round(6)
 LEAST_OF_LABEL = 20
 
 

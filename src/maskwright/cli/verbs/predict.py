@@ -163,11 +163,14 @@ def do(a: argparse.Namespace) -> None:
     columns, read = options.parse_columns(a), how_read(a.read)
     read.require_only("reading", "header")
     require_engine(a.engine, "--engine")
+    from maskwright.ask.predict.rows import require_readable, stdin_file
+
+    if a.file != STDIN and not (a.server or a.also or labels or a.task):
+        require_readable(a.model, a.file, read, columns)  # before torch is imported
     if a.server is None:
         options.note_busy(a.threads)
     from maskwright.ask.predict.file import predict_file
     from maskwright.ask.predict.remote import RemoteServer
-    from maskwright.ask.predict.rows import stdin_file
     from maskwright.ask.predict.write import write_predictions
 
     server = None

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 
 from maskwright.base.errors import DataError, Finding, UsageError
 from maskwright.base.metrics import calibration, metrics
@@ -241,7 +241,9 @@ class Classification(TaskType):
         if self.problem == "single":
             return outputs.argmax(1)
         if self.problem == "multi":
-            return (expit(outputs.astype(np.float64)) >= self.thresholds).astype(np.int64)
+            return (scipy.special.expit(outputs.astype(np.float64)) >= self.thresholds).astype(
+                np.int64
+            )
         return self._values(outputs)
 
     def calibrate(self, encoded: Encoded, read: ReadOutputs, *, final: bool = False) -> Self:
@@ -253,7 +255,7 @@ class Classification(TaskType):
         if final:
             values[TEMPERATURE] = calibration.fit_temperature(scores, truth)
         if self.problem == "multi":
-            shares = expit(scores.astype(np.float64) / values.get(TEMPERATURE, 1.0))
+            shares = scipy.special.expit(scores.astype(np.float64) / values.get(TEMPERATURE, 1.0))
             thresholds = calibration.select_thresholds(shares, truth, self.measure)
             values[THRESHOLDS] = thresholds.tolist()
         return self.with_options(values)
@@ -343,7 +345,7 @@ class Classification(TaskType):
     def _values(self, outputs: Scores) -> NDArray[Any]:
         """Return the predicted numbers (N,) of a regression."""
         scores: NDArray[Any] = outputs[:, 0]
-        return expit(scores.astype(np.float64)) if self.options.get(LOGIT) else scores
+        return scipy.special.expit(scores.astype(np.float64)) if self.options.get(LOGIT) else scores
 
     def _names(self, chosen: NDArray[np.int64]) -> str:
         return ", ".join(self.labels[i] for i in np.flatnonzero(chosen)) or "none"
@@ -351,7 +353,11 @@ class Classification(TaskType):
     def _shares(self, encoded: Encoded, outputs: Scores) -> NDArray[np.float64]:
         """Return the probability (N, L) of each label; independent ones for several classes."""
         logits = self.merged(encoded, outputs).astype(np.float64)
-        return np.asarray(expit(logits) if self.problem == "multi" else softmax(logits, 1))
+        return np.asarray(
+            scipy.special.expit(logits)
+            if self.problem == "multi"
+            else scipy.special.softmax(logits, 1)
+        )
 
     def _targets(self, rows: Sequence[Any]) -> NDArray[np.int64] | NDArray[np.float32]:
         truth = self._truth(rows)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from maskwright.base.errors import DataError, Finding
 from maskwright.learn.tasks.base.bag_of_words import fit_words
@@ -281,7 +281,9 @@ class MultipleChoice(TaskType):
         self, encoded: Encoded, outputs: Scores, top: int | None = None
     ) -> Iterator[Any]:
         outputs = self.merged(encoded, outputs)
-        for row, shares in zip(encoded.rows, softmax(outputs.astype(np.float64), 1), strict=True):
+        for row, shares in zip(
+            encoded.rows, scipy.special.softmax(outputs.astype(np.float64), 1), strict=True
+        ):
             order = np.argsort(-shares, kind="stable")[: min(top or 1, len(row.choices))].tolist()
             ranked = [
                 {"label": n, "choice": row.choices[n], "score": round(float(shares[n]), 6)}

@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from maskwright.base.errors import DataError, Finding, UsageError
 from maskwright.base.metrics import metrics
@@ -506,7 +506,7 @@ class Tagging(TaskType):
             return
         sentences, words = encoded.way_back
         word_scores = np.zeros(sum(len(row.tokens) for row in encoded.rows))
-        word_scores[words] = softmax(outputs.astype(np.float64), 1).max(1)
+        word_scores[words] = scipy.special.softmax(outputs.astype(np.float64), 1).max(1)
         offset = 0
         answers = self.answers(encoded, outputs)
         for row, text, row_tags in zip(encoded.rows, sentences, answers, strict=True):
@@ -529,7 +529,7 @@ class Tagging(TaskType):
         """Yield the entities of each row by the strategy of `options`, without ignored labels."""
         _, numbers, all_tokens, tokenizer = encoded.way_back
         shares = np.zeros(outputs.shape)
-        shares[numbers] = softmax(outputs.astype(np.float64), 1)
+        shares[numbers] = scipy.special.softmax(outputs.astype(np.float64), 1)
         ignored = self.options.get(IGNORED_LABELS, [OUTSIDE])
         strategy, begin = self.options[AGGREGATION], 0
         for tokens in all_tokens:
