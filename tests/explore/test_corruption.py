@@ -13,11 +13,7 @@ from maskwright.base import catalogue
 from maskwright.base.errors import UsageError
 from maskwright.model.objectives.base.spec import member_of
 from maskwright.model.opening.open import open_model
-from maskwright.ship.explore.corruption import (
-    CorruptionRequest,
-    QueryableModel,
-    prepare_row,
-)
+from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel, prepare_row
 from maskwright.ship.explore.server import LARGEST, corruption_answer, question_response, serving
 from maskwright.ship.explore.site import Site
 

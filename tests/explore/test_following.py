@@ -36,14 +36,20 @@ def test_new_checkpoints_are_listed_after_the_others(run: Path) -> None:
     found = listed(site)
     assert found[: len(before)] == before  # their numbers stay
     assert [each["step"] for each in found] == [2, 2, 30, 200]
-    assert found[3] | {"name": "", "folder": ""} == found[2] | {
-        "name": "",
-        "folder": "",
-        "step": 200,
-    }
+    same = {"name": "", "folder": ""}
+    assert found[3] | same == found[2] | same | {"step": 200}
     assert json.loads(site.read("data/models/3/model.json"))["config"]
     assert listed(site) == found  # nothing is listed twice
     assert [each["step"] for each in listed(still)] == [2]  # a control: what is written stays
+
+
+def test_a_model_names_its_own_run_or_fine_tuning(run: Path) -> None:
+    """The overview shows the verdict of that one."""
+    tuned, plain = run / "tuned", run.parent / "plain"
+    for folder in (tuned, plain):
+        shutil.copytree(run / "checkpoints/step-00000002", folder)
+    (tuned / "results.json").write_text("{}")
+    assert [each["run"] for each in listed(Site.of([plain, run, tuned]))] == [None, 0, 1]
 
 
 def test_a_run_comes_to_its_first_checkpoint(run: Path, tmp_path: Path) -> None:

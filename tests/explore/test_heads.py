@@ -71,8 +71,7 @@ def test_shares(name: str, folders: dict[str, Path], looked: dict[str, dict[str,
 
 
 @pytest.mark.parametrize(
-    ("name", "stacks"),
-    [("bert", ["encoder"]), ("gpt2", ["decoder"]), ("t5", PAIR), ("bart", PAIR)],
+    ("name", "stacks"), [("bert", ["encoder"]), ("gpt2", ["decoder"]), ("t5", PAIR), ("bart", PAIR)]
 )
 def test_stacks(name: str, stacks: list[str], looked: dict[str, dict[str, Any]]) -> None:
     found = looked[name]

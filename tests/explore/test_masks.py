@@ -22,14 +22,7 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.config import Stack, TransformerConfig
 from maskwright.model.nn.initialise import build
-from maskwright.model.nn.mask import (
-    AttentionMask,
-    SizedMask,
-    causal,
-    reach,
-    same_document,
-    window,
-)
+from maskwright.model.nn.mask import AttentionMask, SizedMask, causal, reach, same_document, window
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.base.spec import member_of
 from maskwright.model.opening.open import open_model

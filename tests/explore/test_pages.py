@@ -553,6 +553,8 @@ def test_masks_of_a_fine_tuned_model_are_those_it_reads_with(
     chromium: Any, cats_and_dogs: Path, model: Path
 ) -> None:
     with serving(Site.of([cats_and_dogs, model])) as at, Visit(chromium, at) as visit:
+        assert visit.open(page="overview", model=0).locator(".verdict").count() == 1
+        assert visit.open(page="overview", model=1).locator(".verdict").count() == 0, "another's"
         page = visit.open(page="masks", model=0)
         assert page.get_by_label("Objective").input_value() == READING
         assert page.get_by_label("Family, or model").input_value() == "out (here)"

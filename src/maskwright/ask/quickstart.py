@@ -101,9 +101,9 @@ def _filled(prepared: PreparedCorpus, model: Transformer) -> Table:
     holes_by_text = fill(model, prepared.tokenizer, SENTENCES, top=4)
     return {
         "title": "Filled masks",
-        "head": ["text", "likeliest"],
+        "head": ["text", *(f"{number}. guess" for number in range(1, 5))],
         "rows": [
-            [text, "  ".join(f"{c.token} {c.probability:.0%}" for c in holes[0].candidates)]
+            [text, *(f"{c.token} · {c.probability:.0%}" for c in holes[0].candidates)]
             for text, holes in zip(SENTENCES, holes_by_text, strict=True)
         ],
         "note": "The four sentences are fixed; they were not chosen for their answers.",

@@ -225,7 +225,7 @@ def _head_table(measured: heads.Heads) -> Table:
         "title": f"Heads on {measured.tokens:,} tokens of {measured.texts:,} texts",
         "head": ["attends to", "strongest head", "weight", "uniform", "heads above 0.5"],
         "rows": rows,
-        "note": "The mean weight of attention over positions of ordinary tokens; `uniform` is the "
+        "note": "The mean weight of attention over positions of ordinary tokens; uniform: the "
         "value if the head attended equally to all tokens that its layer can attend to.",
     }
 

@@ -23,7 +23,7 @@ from maskwright.base.terminal import Say
 from maskwright.model.opening import folders
 from maskwright.text.tables.rows import ALL
 
-BY_LAYER = partial(Chart, across="layer", say="{:.2f}".format, width=560, height=280)
+BY_LAYER = partial(Chart, across="layer", say="{:.2f}".format)
 
 
 def write(
@@ -220,7 +220,7 @@ def show_senses(
             ("untrained", senses.untrained, COLOURS[1]),
         )
     ]
-    apart = BY_LAYER("How far meanings are apart, by layer (0: embeddings)", lines, marks=xs)
+    apart = BY_LAYER("Distance of meanings by layer (0: embeddings)", lines, marks=xs)
     layer, share = senses.layers[senses.best], f"{senses.neighbour[senses.best].value:.0%}"
     points = scatter(
         f"“{word}” at {layer}: the two widest directions",

@@ -263,7 +263,7 @@ def charts(comparison: Comparison) -> Iterator[Chart]:
         for key, across in AXES.items():
             lines = [_line(c, key, style(names.index(c.name))) for c in group]
             title = "Held-out loss, nats per target"
-            yield Chart(title, lines, across=across, say=figure, width=560, height=280)
+            yield Chart(title, lines, across=across, say=figure)
 
 
 def _line(contender: RecipeReport, across: str, css: str) -> Line:

@@ -189,11 +189,12 @@ def figure(value: float, digits: int = 3) -> str:
 def figures(text: object) -> str:
     """Format the numbers within a text as `figure` does, and percentages with a space: by this
     function all pages show figures alike."""
-    text = re.sub(r"(?<![\w.])-?\d+\.\d{4,}(?![\w.])", lambda m: figure(float(m[0])), str(text))
+    text = re.sub(r"(?<![\w.])-?\d+\.\d{4,}(?!\w|\.\d)", lambda m: figure(float(m[0])), str(text))
     return re.sub(r"(?<=\d)%", " %", text)
 
 
 # ------------------------------------------------------------------------------ pages and cards
+HALF_PAGE = 68  # letters beside another table
 _FILLED = re.compile(r"(.+?) (\d+)%(?:  |$)")
 
 
@@ -218,6 +219,12 @@ def tiles_of(made: Table, most: int = 4) -> list[tuple[str, str]]:
         ]
     values = [(value.partition(" (")[0], label) for value, label in pairs]
     return [pair for pair in values if re.match(r"[-+]?\d", pair[0])][:most]
+
+
+def is_wider(table: Table) -> bool:
+    """Return whether a table needs more than half of a page: letters of columns, and gaps."""
+    columns = zip(table["head"], *table["rows"], strict=True)
+    return sum(3 + max(len(figures(cell)) for cell in column) for column in columns) > HALF_PAGE
 
 
 def filled(samples: Sequence[tuple[str, str]]) -> Table:
@@ -320,14 +327,10 @@ def _environment(folder: Path) -> Environment:
     )
     environment.filters |= {"lines": lines, "md": md, "code": code, "fact": fact, "marked": marked}
     environment.filters["json"] = lambda value: Markup(json.dumps(value))
-    environment.filters |= {
-        "terms": terms_of,
-        "figures": figures,
-        "filled": filled,
-        "shown": one_line,
-    }
+    environment.filters |= {"terms": terms_of, "figures": figures, "filled": filled}
+    environment.filters["shown"] = one_line
     environment.globals["headline"] = headline
-    environment.tests["digest"] = is_digest
+    environment.tests |= {"digest": is_digest, "wider": is_wider}
     for name, file in (("style", "page.css"), ("script", "curation.js")):
         content = (folder / file).read_text(encoding="utf-8")
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()

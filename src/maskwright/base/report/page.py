@@ -153,7 +153,6 @@ def _lines(path: Path) -> tuple[list[Record], int]:
 
 
 # ------------------------------------------------------------------------------ charts
-SMALL = (372, 216)  # width, height
 SHORT = "{:.3g}".format
 PIXEL_LOSS = "Mean absolute error of hidden pixels"
 PIXEL_NOTE = (
@@ -184,7 +183,8 @@ def main_chart(folder: RunFolder) -> Chart:
         references=references,
         across=axis.name,
         say=lambda value: figure(value, 2),
-        height=330,
+        width=480,
+        height=260,
     )
 
 
@@ -237,8 +237,6 @@ def _accuracy(folder: RunFolder, axis: Axis) -> Chart:
         across=axis.name,
         say=lambda value: f"{value * 100:.0f} %" if value >= 0.1 else f"{value * 100:.2g} %",
         from_zero=True,
-        width=SMALL[0],
-        height=SMALL[1],
     )
 
 
@@ -264,8 +262,6 @@ def _single(
         across=axis.name,
         say=say,
         from_zero=True,
-        width=SMALL[0],
-        height=SMALL[1],
     )
 
 

@@ -188,7 +188,6 @@ def render(curve: LabelCurve, about: dict[str, Any]) -> str:
         say=figure,
         logarithmic=True,
         marks=curve.counts,
-        height=360,
     )
     return document.render(
         "comparison.html",

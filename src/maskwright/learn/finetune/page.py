@@ -20,7 +20,6 @@ from maskwright.learn.tasks.base.task_type import Mistake, TaskReport, TaskType
 from maskwright.text.tables.rows import BETWEEN
 
 SHOWN_MISTAKES, SHOWN_CLASSES = 40, 40
-HALF: dict[str, Any] = {"width": 560, "height": 260}  # of charts in two columns
 
 
 def render(
@@ -87,15 +86,7 @@ def _charts(
                 for number, (seed, values) in enumerate(by_seed.items())
             ]
             marks = [float(n) for n in range(1, most + 1, -(-most // 10))]
-            chart = Chart(
-                title=title,
-                lines=lines,
-                across="epochs",
-                say=figure,
-                marks=marks,
-                **HALF,
-            )
-            charts.append(draw(chart))
+            charts.append(draw(Chart(title, lines, across="epochs", say=figure, marks=marks)))
     return charts
 
 
@@ -124,9 +115,7 @@ def _reliability(reliability: Reliability | None) -> list[Markup]:
     ]
     title = f"Accuracy by confidence; calibration error {figure(reliability.error)}"
     marks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    chart = Chart(
-        title, lines, across="probability", say=figure, marks=marks, has_last=False, **HALF
-    )
+    chart = Chart(title, lines, across="probability", say=figure, marks=marks, has_last=False)
     return [draw(chart)]
 
 

@@ -392,7 +392,7 @@ class Site:
 
     def facts(self) -> dict[str, Any]:
         """Return the contents of data/site.json."""
-        runs = list(dict.fromkeys(m.run for m in self.models if m.run is not None))
+        runs = {run.path: number for number, run in enumerate(self.runs)}
         texts = dict[str, Any]()
         with contextlib.suppress(MaskwrightError):  # the page of the run reports the damaged file
             texts = opening_texts(self.runs[0]) if self.runs else {}
@@ -407,7 +407,8 @@ class Site:
                 {
                     "name": model.name,
                     "folder": f"data/models/{number}",
-                    "run": None if model.run is None else runs.index(model.run),
+                    # The nearest: a fine-tuning may lie within the folder of its run.
+                    "run": next((runs[p] for p in (model.path / "x").parents if p in runs), None),
                     "step": model.step,
                     "gone": model.is_deleted,
                 }

@@ -593,4 +593,4 @@ def _rule(step: Mapping[str, Any], name: str, unfolded: bool) -> dict[str, Any]:
 
 def _change(step: Mapping[str, Any], rule: str) -> dict[str, Any]:
     examples = step["change_examples"].get(rule, [])
-    return {"rule": rule, "count": f"{step['changes'][rule]:,} changes", "examples": examples}
+    return {"rule": rule, "count": counted(step["changes"][rule], "change"), "examples": examples}

@@ -57,8 +57,8 @@ class Chart:
     across: str = "tokens"
     say: Callable[[float], str] = count
     from_zero: bool = False
-    width: int = 760
-    height: int = 300
+    width: int = 420
+    height: int = 240
     logarithmic: bool = False
     marks: Sequence[float] = ()
     has_last: bool = True
@@ -196,7 +196,7 @@ def _grid(chart: Chart, frame: PlotArea) -> str:
         elements.append(text(frame.left - 8, y + 4, words, size=11, anchor="end"))
     single_x = _alone(chart)
     marks = [single_x] if single_x is not None else chart.marks
-    for value in marks or ticks(*frame.x, 6 if chart.width >= 600 else 3):
+    for value in marks or ticks(*frame.x, 6 if chart.width > 420 else 3):
         x, _ = frame.at(value, frame.y[0])
         anchor = "end" if x > frame.right - 12 else "middle"
         elements.append(text(x, frame.bottom + 16, count(value), size=11, anchor=anchor))

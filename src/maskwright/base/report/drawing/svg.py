@@ -224,7 +224,7 @@ def scatter(
     group_names = list(dict.fromkeys(groups))
     xs, ys = [x for x, _ in points], [y for _, y in points]
     spans = [(max(v) - min(v)) or 1.0 for v in (xs, ys)]
-    width, height = 760, 420
+    width, height = 420, 260
     left, right, top, bottom = 32, width - 16, 60, height - 36
     elements = [text(0, 14, title, size=14, css="ink title")]
     x, y = 6.0, 32.0
@@ -246,7 +246,7 @@ def scatter(
         across = left + (x - min(xs)) / spans[0] * (right - left)
         down = bottom - (y - min(ys)) / spans[1] * (bottom - top)
         elements.append(
-            f'<circle cx="{place(across)}" cy="{place(down)}" r="7" fill-opacity="0.75"'
+            f'<circle cx="{place(across)}" cy="{place(down)}" r="5" fill-opacity="0.75"'
             f' class="{style(group_names.index(group))} dot">{tooltip(f"{group}: {name}")}</circle>'
         )
     return picture(width, height, title, elements)

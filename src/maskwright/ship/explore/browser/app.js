@@ -189,17 +189,16 @@ class Shell {
   /** The navigation: pages that this model has something for, and the one that is shown. */
   #controls(page, can) {
     this.#models();
-    place("pages").replaceChildren(...GROUPS.map(([name, pages]) => {
+    const bar = place("pages");
+    bar.replaceChildren(...GROUPS.map(([name, pages]) => {
       const items = pages.filter((each) => each === page || can[PAGES.indexOf(each)] === null).map((each) => el("li", {}, el("a", {
         href: `#${write({ ...this.state, page: each.id })}`,
         "aria-current": each === page ? "page" : null,
-        click: (event) => {
-          event.preventDefault();
-          this.#open(each.id);
-        },
+        click: (event) => { event.preventDefault(); this.#open(each.id); },
       }, each.title)));
       return items.length ? el("ul", name ? { "aria-label": name } : {}, name ? el("li", { class: "group", "aria-hidden": "true" }, name) : "", items) : "";
     }));
+    bar.scrollLeft = bar.querySelector("[aria-current]").offsetLeft - 40; // in sight on a narrow screen
   }
 }
 

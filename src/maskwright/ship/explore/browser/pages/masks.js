@@ -172,7 +172,7 @@ export const masks = {
 
     function tableOf() {
       return el("div", { class: "wide" }, el("table", { class: "cells" },
-        el("thead", {}, el("tr", {}, el("th", { scope: "col" }, ""), rows.map((row) => el("th", { scope: "col" }, row.name)))),
+        el("thead", {}, el("tr", {}, el("td"), rows.map((row) => el("th", { scope: "col" }, row.name)))),
         el("tbody", {}, data.objectives.filter(({ name }) => name !== data.reading).map(({ name }) => el("tr", {}, el("th", { scope: "row" }, name), rows.map((row) => {
           const { refused } = row.cells[name];
           const here = row.name === settings.row && name === settings.objective;

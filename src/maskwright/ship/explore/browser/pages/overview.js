@@ -29,7 +29,7 @@ export const overview = {
         open(page.id);
       } }, el("strong", {}, page.title), el("span", {}, page.invite)))));
     root.append(described, example, el("h3", {}, "Try it"), cards);
-    const run = site.runs[0] ?? null;
+    const run = site.runs[model === null ? 0 : model.entry.run] ?? null;
     const about = run === null ? null : await source.json(`${run.folder}/${run.pretraining ? "about" : "epochs"}.json`);
     const [state, verdict] = about === null ? [] : run.pretraining ? ofPretraining(about) : [about.state, about.verdict];
     described.append(...[

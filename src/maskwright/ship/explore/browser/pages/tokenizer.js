@@ -157,7 +157,7 @@ export const tokenizer = {
         const end = lost === null ? `“${shown(word)}” is ${occurrences.length} ${occurrences.length === 1 ? "piece" : "pieces"}.`
           : lost === "long" ? `“${shown(word)}” has too many characters, so all of it is unknown.`
             : `No token begins what is left of “${shown(word)}”, so all of it is unknown.`;
-        body.replaceChildren(el("div", { class: "wide" }, el("table", { class: "words" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Step"), el("th", { scope: "col" }, "Longest token"), el("th", { scope: "col" }, "Longer, and no tokens"))), el("tbody", {}, rows))), el("p", { "aria-live": "polite" }, end));
+        body.replaceChildren(el("div", { class: "wide" }, el("table", { class: "words" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Step"), el("th", { scope: "col" }, "Longest token"), el("th", { scope: "col" }, "Longer, but not in the vocabulary"))), el("tbody", {}, rows))), el("p", { "aria-live": "polite" }, end));
       };
       show(chosen);
       return [el("h3", {}, "How it cuts a word"),
