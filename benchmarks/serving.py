@@ -39,14 +39,16 @@ CLIENTS, MULTIPLES = (8, 64, 256), (1.0, 2.0, 4.0)
 class Server:
     """A server in a process of its own."""
 
-    def __init__(self, name: str, command: Sequence[str], url: str | None) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], url: str | None = None, ready: str = "/ready"
+    ) -> None:
         self.name = name
         pipe = subprocess.PIPE if url is None else None
-        self.process = subprocess.Popen([sys.executable, *command], stderr=pipe, text=True)
-        self.url = url or self._said()
-        self._wait("/ready" if url is None else "/openapi.json")
+        self.process = subprocess.Popen(command, stderr=pipe, text=True)
+        self.url = url or self._printed_url()
+        self._wait(ready)
 
-    def _said(self) -> str:
+    def _printed_url(self) -> str:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             if found := re.search(r"http://[\d.]+:\d+", line):
@@ -75,16 +77,17 @@ class Server:
 
 def ours(folder: Path, threads: int, *more: str) -> Server:
     """`maskwright serve` of a folder."""
-    command = ["-m", "maskwright", "serve", str(folder), "--port", "0", "--quiet"]
-    return Server("maskwright", [*command, "--threads", str(threads), *more], None)
+    command = [sys.executable, "-m", "maskwright", "serve", str(folder), "--port", "0", "--quiet"]
+    return Server("maskwright", [*command, "--threads", str(threads), *more])
 
 
 def plain(folder: Path, threads: int) -> Server:
     """The server of `serving_plain`."""
-    with socket.create_server(("127.0.0.1", 0)) as made:
-        port = made.getsockname()[1]
-    command = ["-m", "benchmarks.serving_plain", str(folder), str(port), str(threads)]
-    return Server("FastAPI + pipeline", command, f"http://127.0.0.1:{port}")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "benchmarks.serving_plain", str(folder), str(port)]
+    command += ["classifier", str(threads)]
+    return Server("FastAPI + pipeline", command, f"http://127.0.0.1:{port}", "/openapi.json")
 
 
 def row(server: Server, what: str, load: Load) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from tests.faults.mutations import attack
 
-from finetune.old_results import as_before
 from maskwright.ask.analysis.hidden_states import ProbedModel
 from maskwright.ask.predict import write as write_predictions_module
 from maskwright.ask.predict.predictor import load
@@ -129,10 +128,9 @@ def test_the_folder_of_the_model_answers_as_the_one_around_it(
     assert folders.model_folder(results["lora"]) == results["lora"] / "model"
     with pytest.raises(IncompatibleError):
         folders.model_folder(results["prefix"])
-    out = as_before(shutil.copytree(results["lora"], tmp_path / "out"))
-    (out / "task.json").write_text('{"kind": "classification"}')
-    with pytest.raises(CheckpointError, match="labels"):
-        load(out)
+    (shutil.copytree(results["lora"], tmp_path / "out") / MANIFEST).unlink()
+    with pytest.raises(CheckpointError):
+        load(tmp_path / "out")
 
 
 def test_without_the_last_manifest_the_adapter_would_be_missing(
@@ -154,18 +152,6 @@ def test_without_the_last_manifest_the_adapter_would_be_missing(
     assert False in answered
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_result_of_an_earlier_release_is_read(
-    results: dict[str, Path], method: str, tmp_path: Path
-) -> None:
-    out = as_before(shutil.copytree(results[method], tmp_path / "out"))
-    assert load(out).predict(TEXTS) == load(results[method]).predict(TEXTS)
-    assert load(out / "model").predict(TEXTS) == load(results[method]).predict(TEXTS)
-    (out / "unfinished").mkdir()
-    with pytest.raises(CheckpointError, match="not finished"):
-        load(out)
-
-
 CHANGES: dict[str, tuple[str, Any, str]] = {
     "labels swapped": ("labels", ["woof", "meow"], "not those of the model"),
     "a label more": ("labels", ["meow", "woof", "moo"], "not those of the model"),
@@ -177,10 +163,7 @@ CHANGES: dict[str, tuple[str, Any, str]] = {
     "way with long texts": ("long", "middle", "handling of long texts is unknown"),
     "pieces": ("long", "hierarchical", "handling of long texts is not the one"),
     "unknown": ("lables", [], "unknown setting"),
-    "settled": ("settled", {"treshold": 0.5}, "the option is unknown"),
-    "settled otherwise": ("settled", {"threshold": "high"}, "the option's value does not fit"),
     "columns": ("columns", {"text": "text"}, "not a list"),
-    "two of one model": ("length", 11, "different things"),
 }
 
 
@@ -188,12 +171,12 @@ CHANGES: dict[str, tuple[str, Any, str]] = {
 def test_what_a_task_says_is_checked_without_a_hash(
     results: dict[str, Path], change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In folders of earlier releases, where no hash guards it."""
+    """In a folder that was copied without its manifest."""
     name, value, refused = CHANGES[change]
-    out = as_before(shutil.copytree(results["full"], tmp_path / "out"))
-    paths = [out / "task.json", out / "model" / "task.json"]
-    for path in paths[: 1 if change == "two of one model" else 2]:
-        path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+    out = shutil.copytree(results["full"] / "model", tmp_path / "out")
+    (out / MANIFEST).unlink()
+    path = out / "task.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
     with pytest.raises(CheckpointError, match=refused) as refusal:
         load(out)
     assert "task.json" in str(refusal.value.where)

@@ -237,19 +237,3 @@ def test_a_fine_tuned_model_answers_alike_from_each_of_its_folders(
     alone = shutil.copytree(tuned / "model", tmp_path / "alone")
     for folder in (tuned / "model", copy, alone):
         assert api.load(folder).predict(TEXTS) == wanted
-
-
-@pytest.mark.parametrize("name", ["hybrid", "denoising"])
-def test_a_run_of_an_earlier_release_is_asked_by_its_recipe(
-    name: str, made: Callable[[str], Path], tmp_path: Path
-) -> None:
-    """It has no table in config.json, and says once by what it is asked."""
-    out, old = made(name), tmp_path / "old"
-    wanted = answers(out, out.parent / "text.txt")
-    shutil.copytree(out, old)
-    without_conventions(folders.newest(old))
-    assert answers(old, out.parent / "text.txt") == wanted
-    (checkpoint,) = (old / "checkpoints").iterdir()
-    assert answers(checkpoint, out.parent / "text.txt") == wanted
-    assert [f for f in open_model(old).findings if f.name == "asked-as-recipe-says"]
-    assert not open_model(out).findings

@@ -100,19 +100,10 @@ def test_a_checkpoint_that_is_copied_away_is_asked_as_its_run(tmp_path: Path) ->
     assert evaluate_text(again, read).figures == evaluate_text(out, read).figures
 
 
-@pytest.mark.parametrize("key", [layout.CONVENTIONS_KEY, layout.EARLIER_KEY])
-def test_what_is_said_of_a_model_is_checked(key: str, tmp_path: Path) -> None:
+def test_what_is_said_of_a_model_is_checked(tmp_path: Path) -> None:
     last = train_quietly(small(text_file(tmp_path), "bert-mini", BERT, None), tmp_path / "run")
     form = layout.of_hf(hf := pretrained.read_json(last, "config.json"))
     del hf[layout.CONVENTIONS_KEY]
-    for odd in ([], {"shift": -1}, {"shift": 99}, {"shift": "1"}, {"new": 1}):
-        table = {"conventions": odd} if key == layout.CONVENTIONS_KEY else odd
+    for odd in ([], *({"prediction_offset": value} for value in (-1, 99, "1")), {"new": 1}):
         with pytest.raises(ConfigError):
-            layout.about_of({**hf, key: table}, form)
-
-
-def test_what_earlier_releases_wrote_is_read() -> None:
-    earlier = {"shift": 1, "writes": True, "framed": True}
-    found = layout.read_conventions({layout.EARLIER_KEY: earlier})
-    assert found == layout.Conventions(prediction_offset=1, writes=True, framed_prompt=True)
-    assert layout.read_conventions({}) is None
+            layout.about_of({**hf, layout.CONVENTIONS_KEY: {"conventions": odd}}, form)

@@ -237,13 +237,13 @@ class Finding:
         return {name: value for name, value in plain.items() if value}
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any] | str) -> Finding:
-        """Parse `to_json`; a plain sentence, as earlier releases wrote it, is named `recorded`.
+    def from_json(cls, plain: Mapping[str, Any]) -> Finding:
+        """Parse `to_json`.
 
         Raises:
             TypeError, ValueError: not a finding.
         """
-        return cls("recorded", plain) if isinstance(plain, str) else cls(**plain)
+        return cls(**plain)
 
 
 def ignore(finding: Finding) -> None:

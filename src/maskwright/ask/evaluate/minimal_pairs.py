@@ -366,8 +366,7 @@ def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> PairEvaluatio
         return None
     try:
         plain = parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
-        digest = plain.pop("sha256", None)  # not written by earlier releases
-        if digest is not None and digest != fingerprint(plain):
+        if plain.pop("sha256", None) != fingerprint(plain):
             raise ValueError("its own hash does not fit")
         if (plain["pairs"], plain.get("model")) != (identity(paradigms), model):
             return None

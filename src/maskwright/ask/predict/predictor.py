@@ -42,11 +42,7 @@ from maskwright.learn.tasks.base.bag_of_words import (
 )
 from maskwright.learn.tasks.base.choices import (
     HIERARCHICAL,
-    LABEL_PROMPT,
-    LAYER_MIX,
     LONG,
-    POOLINGS,
-    PROMPT,
     TASKS,
     LongText,
     require_choice,
@@ -94,51 +90,23 @@ from maskwright.text.tables.shapes import may_be_joined
 from maskwright.text.tokenizer.training.sample import not_unicode
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _are_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_number, value))
-
-
-NUMBER: tuple[Callable[[Any], bool], str] = _is_number, "a number"
-ABOVE_0 = (lambda value: _is_number(value) and value > 0), "a number above 0"
-TEXT = (lambda value: isinstance(value, str) and value != ""), "a text"
-COUNT = (lambda value: type(value) is int and value >= 1), "1 or more"
-KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(("low", "high", "usual"), NUMBER),
-    **dict.fromkeys((PROMPT, LABEL_PROMPT, "measure", "missing", "key"), TEXT),
-    **dict.fromkeys(("beams", "longest"), COUNT),
-    **dict.fromkeys(("step", "temperature"), ABOVE_0),
-    "pooling": (lambda value: value in list(POOLINGS), ", ".join(POOLINGS)),
-    LAYER_MIX: (lambda value: type(value) is bool, "true or false"),
-    "scale": (
-        lambda value: _are_numbers(value) and len(value) == 2 and value[0] < value[1],
-        "two numbers, the lower first",
-    ),
-    "threshold": (lambda value: value is None or _is_number(value), "a number"),
-    THRESHOLDS: (_are_numbers, "a list of numbers from 0 to 1"),
-}
-
-
-def require_known_options(task: TaskRecord, path: Path) -> None:
-    """Raise a `CheckpointError` if an option in `settled` of `task.json`, or its value, is not one
-    that a release has written, or if there is not one threshold for each label."""
-
-    def fit_labels(value: Any) -> bool:
-        is_full = _are_numbers(value) and len(value) == len(task.labels)
-        return is_full and all(0 <= number <= 1 for number in value)
-
-    for name, value in task.settled.items():
-        fits, expected = KNOWN.get(name, (None, near(name, KNOWN)))
-        if name == THRESHOLDS and value is not None:
-            fits, expected = fit_labels, f"{len(task.labels)} numbers from 0 to 1"
-        elif task.format != 1:
-            continue
-        if fits is None or not fits(value):
-            fault = "the option is unknown" if fits is None else "the option's value does not fit"
-            raise _mismatch(fault, path, f"settled.{name}", repr(value)[:80], expected)
+def require_thresholds(task: TaskRecord, path: Path) -> None:
+    """Raise a `CheckpointError` if `task.json` has thresholds, but not one for each label."""
+    thresholds = task.settled.get(THRESHOLDS)
+    if thresholds is None:
+        return
+    are_numbers = isinstance(thresholds, list) and all(
+        isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number <= 1
+        for number in thresholds
+    )
+    if not are_numbers or len(thresholds) != len(task.labels):
+        raise _mismatch(
+            "the option's value does not fit",
+            path,
+            f"settled.{THRESHOLDS}",
+            repr(thresholds)[:80],
+            f"{len(task.labels)} numbers from 0 to 1",
+        )
 
 
 OnBad = Literal["strict", "skip"]  # as of files
@@ -728,7 +696,7 @@ def _recorded_type(record: TaskRecord, path: Path) -> TaskType:
         task_type = task_for(record.kind, record.labels, record.settled)
     except UsageError as error:
         raise _mismatch(error.what, path, "kind", error.found, error.wanted) from error
-    require_known_options(record, path)
+    require_thresholds(record, path)
     return task_type
 
 

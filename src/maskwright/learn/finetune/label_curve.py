@@ -344,19 +344,20 @@ def _read_rows(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[
         )
     for number, row in enumerate(rows, start=2):
         figures = [value for name, value in row.items() if name not in KEY]
-        is_complete = "value" in row and all(isinstance(row.get(n), str | int) for n in KEY)
+        is_complete = {"value", "validation"} <= row.keys() and all(
+            isinstance(row.get(n), str | int) for n in KEY
+        )
         if not is_complete or not all(isinstance(value, int | float) for value in figures):
             raise DataError(
                 "a line is not the figures of a training",
                 where=f"{path}, line {number}",
                 found=json.dumps(row)[:200],
-                wanted=f"{', '.join(KEY)}, value",
+                wanted=f"{', '.join(KEY)}, value, validation",
                 do="remove the line: it is measured again",
             )
     return {
         tuple(row[name] for name in KEY): {n: v for n, v in row.items() if n not in KEY}
         for row in rows
-        if "validation" in row  # of an earlier release: measured again
     }
 
 

@@ -173,8 +173,7 @@ def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> lis
     """Return the validated records of `metrics.jsonl`, for comparison with those of other runs.
 
     Args:
-        saved: the `stamp` in the newest checkpoint; None for a checkpoint of an earlier release:
-            then only the fields of the lines are checked.
+        saved: the `stamp` in the newest checkpoint; None if there was no such file.
         bits: whether evaluations must have bits per byte.
 
     Raises:

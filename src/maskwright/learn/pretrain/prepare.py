@@ -465,9 +465,7 @@ def _unknown_to_tokenizer(folder: Path, name: str) -> list[Finding]:
     """Return the recorded findings on text that the tokenizer cannot encode without change."""
     recorded = _read_origin(folder, name).get("unknown") or []
     try:
-        # Earlier releases wrote a single finding instead of a list.
-        findings = recorded if isinstance(recorded, list) else [recorded]
-        return [Finding.from_json(finding) for finding in findings]
+        return [Finding.from_json(finding) for finding in recorded]
     except (TypeError, ValueError) as error:
         path = _origin_file(folder, name)
         raise _damaged(f"{path}: unknown", repr(recorded)[:80]) from error

@@ -6,14 +6,12 @@
       MANIFEST.json      written last: hashes of the files above and of both folders' manifests
 
 Without its adapter the model would predict as if it had not been trained, so a folder without the
-last manifest is not opened. Earlier releases wrote none (`format` 1): such a folder counts as
-finished unless it has remains of a stopped training, and its copies of the record are compared.
+last manifest is not opened.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,7 +46,7 @@ class TaskRecord:
     """The content of `task.json`.
 
     Attributes:
-        format: 1 if no last manifest was written.
+        format: the version of the format.
         kind: the type of task.
         columns: role -> names of the input columns.
         targets: role -> names of the columns with the targets in the training data.
@@ -61,7 +59,7 @@ class TaskRecord:
         attached: whether the trained weights are in the folder `adapter/` next to the model.
     """
 
-    format: int = 1
+    format: int = FORMAT
     kind: str
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -74,7 +72,7 @@ class TaskRecord:
     attached: bool = False
 
     def __post_init__(self) -> None:
-        require("format", self.format, 1, FORMAT)
+        require("format", self.format, FORMAT, FORMAT)
         if self.length is not None:
             require("length", self.length, 1, LONGEST)
         if len(set(self.labels)) != len(self.labels):
@@ -155,32 +153,21 @@ def require_finished(folder: Path) -> Path | None:
             _require(home, name, manifest)
         read_task(home / MODEL)  # check the copy, too, which is used if `model` is moved
         return home
-    unfinished = (home / UNFINISHED).is_dir()
-    records = [read_task(folder) for folder in (home, home / MODEL)]
-    if unfinished or any(record is not None and record.format > 1 for record in records):
-        raise CheckpointError(
-            "this fine-tuning is not finished",
-            where=home,
-            found=f"no {MANIFEST}, which is written last",
-            wanted="a folder that maskwright finetune has finished",
-            do="give the same finetune command again: with --out "
-            f"{shell_word(home)} it goes on where it stopped"
-            if unfinished
-            else COPY,
-        )
-    if None not in records and records[0] != records[1]:
-        difference = _first_difference(records[0], records[1])
-        expected = f"the same as {home / MODEL / TASK}"
-        raise _unlike(
-            home / TASK, f"two {TASK} of one model say different things", difference, expected
-        )
-    return home
+    raise CheckpointError(
+        "this fine-tuning is not finished",
+        where=home,
+        found=f"no {MANIFEST}, which is written last",
+        wanted="a folder that maskwright finetune has finished",
+        do="give the same finetune command again: with --out "
+        f"{shell_word(home)} it goes on where it stopped"
+        if (home / UNFINISHED).is_dir()
+        else COPY,
+    )
 
 
 def is_finished(folder: Path) -> bool:
     """Whether the fine-tuning in `folder` is finished."""
-    model = (folder / MODEL).exists() and not (folder / UNFINISHED).is_dir()
-    return model or (folder / MANIFEST).is_file()
+    return (folder / MANIFEST).is_file()
 
 
 def require_no_result(folder: Path) -> None:
@@ -247,9 +234,3 @@ def _require(home: Path, name: str, manifest: Manifest) -> None:
     if (digest := hash_file(path)) != sha256:
         problem = "a file does not belong to this fine-tuning"
         raise _unlike(path, problem, f"sha256 {digest}", f"sha256 {sha256}")
-
-
-def _first_difference(record: TaskRecord | None, other_record: TaskRecord | None) -> str:
-    fields, other_fields = (dict[str, Any](to_plain(folder)) for folder in (record, other_record))
-    names: Mapping[str, Any] = {n: v for n, v in fields.items() if v != other_fields[n]}
-    return ", ".join(f"{n}: {v!r}, not {other_fields[n]!r}" for n, v in names.items())[:200]

@@ -9,8 +9,7 @@ The table `maskwright` has the conventions of using a model:
     "maskwright": {"conventions": {"prediction_offset": 1, "writes": true, …}}
 
 Other libraries ignore the table and keep it when they save the folder. A folder without it has the
-defaults (`Conventions()`), as in the library that it comes from. The table `maskwright_taught` of
-earlier releases is read, too.
+defaults (`Conventions()`), as in the library that it comes from.
 
 A `CheckpointLayout` combines a config with the rules for its tensors and the keys of config.json,
 with the names of a family or with our own. Files suit both generations of transformers: they have
@@ -60,15 +59,6 @@ def num_parameters(config: TransformerConfig) -> int:
 
 # ------------------------------------------------------------------------------ conventions
 CONVENTIONS_KEY = "maskwright"
-EARLIER_KEY = "maskwright_taught"
-# Names of the fields in folders of earlier releases.
-EARLIER_NAMES = {
-    "shift": "prediction_offset",
-    "whole": "bidirectional_prefix",
-    "decoder": "decoder_trained",
-    "writes": "writes",
-    "framed": "framed_prompt",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,19 +121,7 @@ def read_conventions(config: Mapping[str, Any]) -> Conventions | None:
     if our_table is not None and "conventions" in our_table:
         where = f"config.json: {CONVENTIONS_KEY}.conventions"
         return from_plain(Conventions, our_table["conventions"], where)
-    if EARLIER_KEY not in config:
-        return None
-    earlier_table = config[EARLIER_KEY]
-    if not isinstance(earlier_table, dict) or (unknown := earlier_table.keys() - EARLIER_NAMES):
-        raise ConfigError(
-            "not a table of conventions",
-            where=f"config.json: {EARLIER_KEY}",
-            found=repr(sorted(unknown) if isinstance(earlier_table, dict) else earlier_table)[:80],
-            wanted=", ".join(EARLIER_NAMES),
-            do="copy the folder again from where it was saved",
-        )
-    plain = {EARLIER_NAMES[name]: value for name, value in earlier_table.items()}
-    return from_plain(Conventions, plain, f"config.json: {EARLIER_KEY}")
+    return None
 
 
 # ------------------------------------------------------------------------------ the layout

@@ -9,15 +9,12 @@ trained on). It is read and verified once.
 A head alone has only the head, the path of its model and its hash
 (`model/adapters/base/folder.py`). A model that has moved can be linked as `base` in the folder of
 the fine-tuning.
-
-Conventions of runs of earlier releases, which saved none, are derived from their recipes.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -28,7 +25,6 @@ import torch
 
 from maskwright.base.errors import (
     CheckpointError,
-    ConfigError,
     Finding,
     IncompatibleError,
     StorageError,
@@ -51,7 +47,6 @@ from maskwright.model.checkpoint.fine_tuned import (
     ADAPTER,
     BAG_TENSORS,
     MODEL,
-    TaskRecord,
     read_task,
     require_finished,
 )
@@ -64,12 +59,12 @@ from maskwright.model.families.base.family import Family
 from maskwright.model.families.base.weights import carriers
 from maskwright.model.nn import initialise
 from maskwright.model.nn.config import TransformerConfig
-from maskwright.model.objectives.base.spec import Member, member_of
+from maskwright.model.objectives.base.spec import Member
 from maskwright.model.opening import folders
 from maskwright.model.opening.folders import Model, fingerprint
 from maskwright.model.opening.special_tokens import end_of_text
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.corpus.saved import RECIPE, is_run
+from maskwright.text.corpus.saved import is_run
 
 
 # ------------------------------------------------------------------------------ a head alone
@@ -182,30 +177,6 @@ def conventions_of(
             reading={key: value for key, value in reading.items() if key in kept_fields},
         ),
     )
-
-
-def run_around(checkpoint: Path) -> Path | None:
-    """Return the folder of the run that `checkpoint` belongs to; None if it is no checkpoint."""
-    parent = checkpoint.resolve().parent
-    return parent.parent if parent.name == "checkpoints" and is_run(parent.parent) else None
-
-
-def conventions_of_run(run: Path, stacks: int) -> Conventions:
-    """Return the conventions according to the recipe of a run.
-
-    Raises:
-        ConfigError: the recipe cannot be read; the message names the file.
-    """
-    path = run / RECIPE
-    try:
-        plain = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-        objective, rows, corpus = plain["objective"], plain["rows"], plain.get("corpus", {})
-        if not all(isinstance(table, dict) for table in (objective, rows, corpus)):
-            raise KeyError("objective")
-        member = member_of(str(objective["name"]))
-        return conventions_of(member, objective.get("options", {}), rows, corpus, stacks)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError("not the recipe of a run", where=path, found=error) from error
 
 
 # ------------------------------------------------------------------------------ any folder
@@ -460,22 +431,21 @@ def _model(
     findings: Sequence[Finding] = (),
     device: bool = True,
 ) -> Model:
-    conventions, convention_findings = _conventions(loaded, path)
-    network, task = loaded.model.eval(), read_task(home)
-    writes = loaded.config.decoder is not None and loaded.config.vocabulary_head is not None
-    if writes and _is_foreign(loaded, task, conventions):
-        end = None if loaded.tokenizer is None else end_of_text(loaded.tokenizer)
-        settings = folders.read_generation_config(path, loaded.extra, end)
-        convention_findings += folders.generation_findings(settings, follows=False)
-    words = loaded.tokenizer
-    if device and words is not None and _is_foreign(loaded, task, conventions):
-        words = words.as_declared()  # texts are read as by the library of the folder
+    network, task, words = loaded.model.eval(), read_task(home), loaded.tokenizer
+    generation_findings: list[Finding] = []
+    if task is None and loaded.about.conventions is None:  # made by another library
+        if loaded.config.decoder is not None and loaded.config.vocabulary_head is not None:
+            end = None if words is None else end_of_text(words)
+            settings = folders.read_generation_config(path, loaded.extra, end)
+            generation_findings = folders.generation_findings(settings, follows=False)
+        if device and words is not None:
+            words = words.as_declared()  # texts are read as by that library
     return Model(
         network=network.to(machine.best_device()) if device else network,
         words=words,
         config=loaded.config,
         model_type=loaded.model_type,
-        conventions=conventions,
+        conventions=loaded.about.conventions or Conventions(),
         folder=folder,
         home=home,
         path=path,
@@ -485,30 +455,9 @@ def _model(
         about=loaded.about,
         extra=loaded.extra,
         positions=positions,
-        findings=(*loaded.findings, *findings, *convention_findings),
+        findings=(*loaded.findings, *findings, *generation_findings),
         hashes=loaded.hashes,
     )
-
-
-def _is_foreign(loaded: PretrainedModel, task: TaskRecord | None, conventions: Conventions) -> bool:
-    """Whether the model was made by another library."""
-    return (task or loaded.about.conventions or conventions.measure) is None
-
-
-def _conventions(loaded: PretrainedModel, path: Path) -> tuple[Conventions, list[Finding]]:
-    """Return the model's conventions, from its folder, else from the recipe of its run, else the
-    defaults; and findings about them."""
-    saved = loaded.about.conventions
-    if saved is not None and saved.measure is not None:
-        return saved, []
-    if (run := run_around(path)) is not None:
-        finding = Finding(
-            "asked-as-recipe-says",
-            "the checkpoint is of an earlier release",
-            f"it is asked as the recipe in {run} says",
-        )
-        return conventions_of_run(run, len(loaded.config.stacks)), [finding]
-    return saved or Conventions(), []
 
 
 @contextmanager

@@ -237,8 +237,7 @@ class CurationBatch:
         columns = dict(zip(table.schema.names, table.columns, strict=True))
         rows = columns.pop(ROW).to_numpy()
         ids, texts = columns.pop(ID).to_pylist(), columns.pop(TEXT).to_pylist()
-        # Shards of older versions have no such column.
-        values = columns.pop(VALUES).to_pylist() if VALUES in columns else ()
+        values = columns.pop(VALUES).to_pylist()
         notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns.items()}
         return cls(rows, ids, texts, notes, values)
 
