@@ -188,8 +188,9 @@ def compare(servers: list[Side], folder: Path, seconds: float, rounds: int) -> N
     print("\nmedians of answers a second, and ours as a multiple within a round")
     for (machine, clients, name), values in rates.items():
         ours = rates[machine, clients, servers[0].name]
-        ratio = statistics.median(a / max(b, 1e-9) for a, b in zip(ours, values, strict=True))
-        print(f"{machine:10} {clients:4} {name:32} {statistics.median(values):8.1f} {ratio:6.2f}")
+        shares = [a / b if b else float("inf") for a, b in zip(ours, values, strict=True)]
+        numbers = f"{statistics.median(values):8.1f} {statistics.median(shares):6.2f}"
+        print(f"{machine:10} {clients:4} {name:32} {numbers}")
 
 
 def count_memory(side: Side, folder: Path, requests: int) -> None:

@@ -1,5 +1,4 @@
-"""The plain server that many write: FastAPI around a library, a request at a time on a thread of the
-pool.
+"""The plain server that many write: FastAPI around a library, a request at a time on a thread.
 
     python -m benchmarks.serving_plain FOLDER PORT classifier|pipeline|encoder [THREADS]
 

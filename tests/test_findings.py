@@ -36,10 +36,6 @@ def test_what_is_empty_is_not_written() -> None:
     assert Finding("lost", "lost").to_json() == {"name": "lost", "what": "lost"}
 
 
-def test_a_sentence_of_an_earlier_release_is_read() -> None:
-    assert str(Finding.from_json("3 bad rows dropped")) == "3 bad rows dropped"
-
-
 @pytest.mark.parametrize("name, what", [("Rare classes", "a"), ("rare_classes", "a"), ("rare", "")])
 def test_names_are_for_programs_and_something_is_found(name: str, what: str) -> None:
     with pytest.raises(ValueError):
