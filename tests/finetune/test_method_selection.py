@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -198,6 +200,54 @@ def test_what_the_budget_does_not_allow_is_not_tried(
     assert results["selection"]["assurance"] != method_selection.UNTOUCHED
     reasons = {t["method"]: t["not_tried"] for t in results["selection"]["trials"][-2:]}
     assert "--class-weights" in reasons["bag-of-words"] and "180" not in reasons["full"]
+
+
+@pytest.mark.parametrize(("budget", "num_tried"), [(100, 2), (1e6, 4)])
+def test_a_training_that_is_slower_than_estimated_is_stopped(
+    budget: float, num_tried: int, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock of 30 seconds for each training step."""
+    data, clock = table(tmp_path / "data.csv", "classification", 60), [0.0]
+    set_costs(monkeypatch)
+    times = SimpleNamespace(perf_counter=lambda: clock[0], monotonic=time.monotonic)
+    monkeypatch.setattr(method_selection, "time", times)
+    after_step = method_selection.StepHook.after_step
+
+    def slowly(*args: Any) -> None:
+        clock[0] += 30.0
+        after_step(*args)
+
+    monkeypatch.setattr(method_selection.StepHook, "after_step", slowly)
+    finetune_file(model, data, tmp_path / "out", **BRIEFLY, folds=3, budget=budget)
+    methods = ["bag-of-words", "embeddings", "contrastive", "full"]
+    assert [n for n in tried(tmp_path / "out") if n in methods] == methods[:num_tried]
+    assert (100.0 < clock[0] <= 130.0) is (num_tried == 2)
+
+
+def test_the_predictions_of_all_folds_are_within_the_budget() -> None:
+    def plan(limit: float, is_scored: bool) -> tuple[int, set[str]]:
+        costs, skipped = {"bag-of-words": 1.0, "embeddings": 2.0, "full": 10.0}, dict[str, str]()
+        timed: Any = [
+            SimpleNamespace(name=n, seconds=s, method=Method(n)) for n, s in costs.items()
+        ]
+        return method_selection._plan(timed, 5, limit, skipped, is_scored), {*skipped}
+
+    assert plan(65.0, True) == plan(65.0, False) == (5, set())
+    assert plan(60.0, True) == (3, set()) and plan(60.0, False) == (4, set())
+    assert plan(50.0, True) == (5, {"full"}) and plan(50.0, False) == (3, set())
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_the_estimate_of_a_time_is_given_up_at_its_end(
+    model: Path, tmp_path: Path, is_over: bool
+) -> None:
+    data = prepare(table(tmp_path / "data.csv", "classification", 60))
+    end = time.perf_counter() + (-1.0 if is_over else 1e6)
+    for method in (Method("full"), Method("embeddings")):
+        task_type = task_for("classification", data.labels.names if data.labels else ())
+        part = learner.learner_of(model, task_type, method, None, "head")
+        arguments = part, data, 60, method, Settings(batch=8), None, end
+        assert (method_selection.seconds_of_training(*arguments) == math.inf) is is_over
 
 
 @pytest.mark.parametrize(("rows", "is_cheapest"), [(12, False), (60, True)])

@@ -15,7 +15,15 @@ from unittest.mock import Mock
 import pytest
 
 from maskwright.base.budget import Budget
-from maskwright.base.report.panel import BARS, History, Panel, Throughput, budget, is_terminal
+from maskwright.base.report.panel import (
+    BARS,
+    History,
+    Panel,
+    Throughput,
+    WorkPanel,
+    budget,
+    is_terminal,
+)
 from report.runs import RUN, evaluation, sample, train
 
 HOSTILE = "a \x1b[2J\x1b[31mred\r\x07 \u202e[bold]file[/bold] [MASK]"
@@ -142,6 +150,24 @@ def test_a_terminal_gets_the_panel_and_its_cursor_back(monkeypatch: pytest.Monke
     assert "step 3/40" in text
     assert "[bold]file[/bold] [MASK]" in text  # text, not markup
     assert "\x1b[2J" not in text and "\u202e" not in text  # the sample's own
+
+
+def test_work_without_steps_is_shown_while_it_computes() -> None:
+    stream = io.StringIO()
+    panel = WorkPanel("selecting", 60.0, stream)
+    panel._every = 0.01
+    with panel:
+        panel.part, panel.result, panel.ends = "fold 1 of 3", HOSTILE, time.monotonic() + 100.0
+        while stream.getvalue().count("\n") < 3:
+            time.sleep(0.01)
+    lines = stream.getvalue().splitlines()
+    _, part, best, used, left = lines[-1].split(" · ")
+    assert part == "fold 1 of 3" and best.isprintable() and "%" in used and "1 min" in left
+    time.sleep(0.05)
+    assert stream.getvalue().splitlines() == lines, "nothing is shown after the work"
+    with WorkPanel("selecting", math.inf, stream := io.StringIO()) as panel:
+        assert "%" not in panel._progress_line()  # the control: without a limit of time
+    assert not stream.getvalue(), "the work was shorter than the interval"
 
 
 def test_a_skipped_first_step_is_no_loss_of_nothing() -> None:

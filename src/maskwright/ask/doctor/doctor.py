@@ -10,6 +10,9 @@ them; what takes longer is computed on rows that are drawn, which is said.
 from __future__ import annotations
 
 import dataclasses
+import io
+import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +21,7 @@ from typing import Any, TextIO
 from maskwright.ask.doctor.check import Check, FlaggedRow, Subject
 from maskwright.base.errors import Finding, shorten
 from maskwright.base.report import document
+from maskwright.base.report.panel import WorkPanel
 from maskwright.base.terminal import counted, printer, shell_word
 from maskwright.text.corpus.in_memory import is_temporary
 from maskwright.text.tables.columns import GROUPS
@@ -187,14 +191,18 @@ def examine(
     engine = None if model is None else open_engine(model)
     embed = None if engine is None else engine.embedder(None).vectors
     source = "a bag of words" if model is None else f"embeddings of {model}"
-    predicted = out_of_fold(subject, embed, source)
-    checks = [
-        check_leakage(subject),
-        check_labels(subject, predicted),
-        check_repetitions(subject),
-        check_model_fit(subject, None if engine is None else engine.model),
-        check_score(subject, predicted),
-    ]
+    # The report on standard output has no lines of progress, and another stream is only for it.
+    shown_on = sys.stderr if stream is None else io.StringIO()
+    with WorkPanel("doctor", math.inf, shown_on) as panel:
+        predicted = out_of_fold(subject, embed, source, panel)
+        panel.part, panel.ends = "leaks, label errors, repetitions, lengths", math.nan
+        checks = [
+            check_leakage(subject),
+            check_labels(subject, predicted),
+            check_repetitions(subject),
+            check_model_fit(subject, None if engine is None else engine.model),
+            check_score(subject, predicted),
+        ]
     overview = survey(subject.dataset)
     findings = [*subject.faults, *(f for check in checks for f in check.findings)]
     findings += [

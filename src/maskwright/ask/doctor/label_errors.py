@@ -18,6 +18,7 @@ its mean is the precision to expect of a list.
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -37,6 +38,7 @@ from maskwright.ask.doctor.check import (
     shown_text,
 )
 from maskwright.base.errors import DataError, Finding
+from maskwright.base.report.panel import WorkPanel
 from maskwright.base.terminal import counted
 from maskwright.learn.tasks.base.bag_of_words import MANY, WORDS, fit_vectorizers, targets
 from maskwright.text.tables.rows import TRAIN, Example, PairExample, TextExample
@@ -112,13 +114,17 @@ class FoldPredictions:
 
 
 def out_of_fold(
-    subject: Subject, embed: Callable[[Sequence[str]], NDArray[Any]] | None, source: str
+    subject: Subject,
+    embed: Callable[[Sequence[str]], NDArray[Any]] | None,
+    source: str,
+    panel: WorkPanel,
 ) -> FoldPredictions | None:
     """Predict each row by a model of the other folds; None if the task or the number of rows does
     not allow it, and for pairs without `embed`.
 
     Args:
         embed: returns one vector (N, D) for each text; None: a bag of words.
+        panel: shows the progress.
     """
     first_row = subject.rows[0]
     num_classes = len(subject.names)
@@ -136,9 +142,14 @@ def out_of_fold(
         return None
     labels = targets(rows, num_classes)
     texts = [row.whole_text for row in rows]
+    panel.part = f"labels by {source}"
     features: Any = None if embed is None else _embeddings(rows, embed)
     log_odds = np.full((len(rows), num_classes), np.nan)
-    for held_out in map(np.array, folds):
+    begin = time.monotonic()
+    for number, held_out in enumerate(map(np.array, folds)):
+        now = time.monotonic()
+        panel.part = f"labels by {source}, fold {number + 1} of {len(folds)}"
+        panel.ends = now + (now - begin) / number * (len(folds) - number) if number else math.nan
         learned = np.setdiff1d(np.arange(len(rows)), held_out)
         if embed is None:
             least = 2 if len(learned) > MANY else 1

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import os
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from maskwright.base.budget import UNITS, Budget
 from maskwright.base.errors import shorten
@@ -285,6 +286,8 @@ class Panel:
         return lasts.share(steps=steps, tokens=tokens, seconds=seconds)
 
     def _where(self) -> str:
+        if not self._last:
+            return "starting"
         lasts, step = budget(self.run), _whole(self._last, "step")
         return f"step {step}/{lasts.steps}" if lasts and lasts.steps else f"step {step}"
 
@@ -293,9 +296,13 @@ class Panel:
         loss = f"loss {figure(self._loss, 2)}" + (f" ({words})" if words else "")
         speed, phrases = self._throughput.tokens_per_second, [self._where(), loss]
         phrases += [self._rate(speed)] if speed > 0 else []
-        remaining = self._throughput.remaining(self._share())
+        remaining = self._remaining()
         phrases += [f"{duration(remaining)} left"] if remaining > 0 else []
         return " · ".join(phrases)
+
+    def _remaining(self) -> float:
+        """Return the remaining seconds; NaN while they cannot be estimated."""
+        return self._throughput.remaining(self._share())
 
     def _rate(self, speed: float) -> str:
         """Format tokens per second; of images as images per second."""
@@ -322,11 +329,10 @@ class Panel:
         return " · ".join(phrases)
 
     def _draw(self, width: int) -> RenderableType:
-        share = self._share()
-        remaining = self._throughput.remaining(share)
+        share, remaining = self._share(), self._remaining()
         return panel_box(
             self._headline(),
-            self._where() if self._last else "starting",
+            self._where(),
             f"{duration(remaining)} left" if remaining > 0 else "",
             self._rows(share),
             share=share if budget(self.run) else None,
@@ -358,6 +364,62 @@ class Panel:
         phrases += [f"{count(tokens_seen)} {counts} seen"] if tokens_seen == tokens_seen else []
         phrases += [f"{size(held)} memory"] if (held := resident()) else []
         return " · ".join(phrases) or "–"
+
+
+class WorkPanel(Panel):
+    """Shows work whose parts may compute for minutes without a step, by a thread. A context
+    manager.
+
+    Attributes:
+        part: what is computed at the moment.
+        result: what is known so far.
+        ends: the time of `time.monotonic` at which it will probably be finished.
+    """
+
+    def __init__(self, name: str, limit: float, stream: TextIO | None = None) -> None:
+        """`limit`: the seconds that the work may take; may be infinite."""
+        limited = {"budget": {"minutes": limit / 60}} if math.isfinite(limit) else {}
+        super().__init__({"recipe": name, **limited}, stream)
+        self.part, self.result, self.ends = "", "", math.nan
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._show_repeatedly, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._started = time.monotonic()
+        if self._terminal:
+            self.start()
+            self.live.transient = True  # type: ignore[union-attr]
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.close()
+
+    def _show_repeatedly(self) -> None:
+        while not self._ended.wait(self._every):
+            if self._terminal:
+                self._show()
+            else:
+                self._line(self._progress_line())
+
+    def _where(self) -> str:
+        return self.part
+
+    def _remaining(self) -> float:
+        return self.ends - time.monotonic()
+
+    def _progress_line(self) -> str:
+        remaining, phrases = self._remaining(), [text for _, text, _ in self._rows(self._share())]
+        phrases += [f"about {duration(remaining)} left"] if remaining > 0 else []
+        return shorten(" · ".join([str(self.run["recipe"]), self.part, *phrases]))
+
+    def _rows(self, share: float) -> Iterator[Row]:
+        if self.result:
+            yield "best", self.result, ""
+        used = f" ({percent(share)} of the budget)" if budget(self.run) else ""
+        yield "time", duration(time.monotonic() - self._started) + used, ""
 
 
 def panel_box(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
@@ -20,7 +21,11 @@ from maskwright.model.device.machine import Machine
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN
 
-TRIAL_STEPS, TRIAL_TEXTS = 3, 64
+TRIAL_STEPS, TRIAL_TEXTS, TRIAL_PORTION = 3, 64, 16
+
+
+class OutOfTimeError(Exception):
+    """A training is stopped after a step: its time is over, or nothing more is to be known."""
 
 
 def disk_bytes(learner: BaseLearner, method: Method, seeds: int) -> int:
@@ -84,32 +89,49 @@ def seconds_of_training(
     method: Method,
     settings: Settings,
     machine: Machine | None = None,
+    end: float = math.inf,
 ) -> float:
     """Return about how long a training on `count` examples lasts, estimated from a few steps or
-    texts; the fit of a linear model counts as nothing."""
+    texts; the fit of a linear model counts as nothing.
+
+    Args:
+        end: the time of `time.perf_counter` at which the estimate is given up; it is then infinite.
+    """
     if not isinstance(learner, Learner):
         return 0.0
+    if time.perf_counter() > end:
+        return math.inf
     rows = data.parts[TRAIN]
     if method.fitted is not None:
         if not (texts := method.fitted.cost(count, settings)):
             return 0.0
-        vectors, sample = learner.frozen_vectors(machine), rows[:TRIAL_TEXTS]
-        vectors(learner.encode(sample[:1]))  # prepares the network
-        encoded, begin = learner.encode(sample), time.perf_counter()
-        vectors(encoded)
-        seconds = (time.perf_counter() - begin) / len(sample)
+        vectors = learner.frozen_vectors(machine)
+        vectors(learner.encode(rows[:1]))  # prepares the network
+        begin, sample = time.perf_counter(), rows[:TRIAL_TEXTS]
+        for start in range(0, len(sample), TRIAL_PORTION):
+            vectors(learner.encode(sample[start : start + TRIAL_PORTION]))
+            seconds = (time.perf_counter() - begin) / min(len(sample), start + TRIAL_PORTION)
+            if time.perf_counter() > end:
+                break
         return texts * seconds
     marks = list[float]()
-    clock = StepHook(lambda record: marks.append(time.perf_counter()))
+
+    def mark(record: object) -> None:
+        marks.append(time.perf_counter())
+        if len(marks) == TRIAL_STEPS or marks[-1] > end:
+            raise OutOfTimeError
+
     sample = list(islice(cycle(rows), TRIAL_STEPS * settings.batch))
-    learner.learn(
-        # One of the evaluated rows: their number does not change the time of a step.
-        {TRAIN: learner.encode(sample), TEST: learner.encode(rows[:1])},
-        method,
-        replace(settings, epochs=1, least_steps=0),
-        eval_part=TEST,
-        say=quiet,
-        watch=lambda *of_run: nullcontext(clock),
-        machine=machine,
-    )
-    return steps_of(settings, count) * (marks[-1] - marks[0]) / max(1, len(marks) - 1)
+    with contextlib.suppress(OutOfTimeError):
+        learner.learn(
+            {TRAIN: learner.encode(sample), TEST: learner.encode(rows[:1])},
+            method,
+            replace(settings, epochs=1, least_steps=0),
+            eval_part=TEST,
+            say=quiet,
+            watch=lambda *of_run: contextlib.nullcontext(StepHook(mark)),
+            machine=machine,
+        )
+    if len(marks) < 2:
+        return math.inf
+    return steps_of(settings, count) * (marks[-1] - marks[0]) / (len(marks) - 1)

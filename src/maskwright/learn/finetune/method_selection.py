@@ -3,9 +3,14 @@
 Candidates are the fitted methods that support the task, and the training of all weights; or the
 method that is named. A search adds N other settings of the training. All candidates are compared on
 the same folds: as many as fit into the time budget, at least two; those for which there is no time
-are left out. Of equal scores the cheaper method wins; on fewer than 20 rows, which
-do not show that methods are equally good, the other. What they are scored on follows from the parts
-of the data:
+are left out. Of equal scores the cheaper method wins; on fewer than 20 rows, which do not show that
+methods are equally good, the other.
+
+The budget is wall time. It includes the estimates of costs, the trials and the predictions for all
+folds. A candidate that would exceed it is stopped after a training step or a fold; only the
+cheapest is not, as one has to be selected. The training of the selected method comes after it.
+
+What candidates are scored on follows from the parts of the data:
 
     only "train"                 its folds. Each fold is then predicted by the method that is best
                                  on the other folds, which gives the reported score. If there is
@@ -28,7 +33,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -40,8 +46,9 @@ from maskwright.base.errors import DataError, UsageError
 from maskwright.base.randomness import key, permute
 from maskwright.base.report import document
 from maskwright.base.report.document import Table, duration
+from maskwright.base.report.panel import WorkPanel
 from maskwright.base.terminal import Say, counted, decimals, printer, quiet
-from maskwright.learn.finetune.cost import seconds_of_training
+from maskwright.learn.finetune.cost import OutOfTimeError, seconds_of_training
 from maskwright.learn.finetune.cross_validation import (
     DIVIDED_FROM,
     Folding,
@@ -55,15 +62,17 @@ from maskwright.learn.finetune.finished_seeds import FoldOutputs
 from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, SeedResult, learner_of
 from maskwright.learn.finetune.method import AUTO, FITTED, Method
 from maskwright.learn.finetune.recipe import FinetuneRecipe, without_effect
-from maskwright.learn.finetune.tune import Settings, defined, steps_of, watching
+from maskwright.learn.finetune.tune import Settings, StepHook, defined, steps_of
 from maskwright.learn.tasks.base.choices import Long
 from maskwright.learn.tasks.base.task_type import Encoded, Outputs, TaskMetrics, TaskType, task_of
+from maskwright.learn.train import loop
 from maskwright.model.device.machine import Machine
 from maskwright.model.opening.folders import Model
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
 BUDGET = 300.0  # seconds
+ESTIMATES = 0.5  # share of the budget after which no further cost is estimated
 # The n-th settings of a search are at n times these positions, modulo 1, which cover a cube evenly:
 # powers of the real root of x⁴ = x + 1 (Roberts 2018).
 SEARCH_STEPS = 1.2207440846057596 ** -np.arange(1.0, 4.0)
@@ -166,7 +175,14 @@ def candidates(
 
 @dataclass
 class _Candidate:
-    """A recipe that is tried; `seconds`: of a training, estimated."""
+    """A recipe that is tried.
+
+    Attributes:
+        seconds: of a training, estimated.
+        panel: shows the progress.
+        end: the time of `time.perf_counter` at which a training is stopped.
+        last: the seconds of the last training.
+    """
 
     name: str
     recipe: FinetuneRecipe
@@ -174,7 +190,9 @@ class _Candidate:
     settings: Settings
     seconds: float
     machine: Machine | None
-    stream: TextIO | None
+    panel: WorkPanel
+    end: float = math.inf
+    last: float = 0.0
     _outputs: dict[tuple[int, int, int | None], FoldOutputs] = field(default_factory=dict)
 
     @property
@@ -186,13 +204,30 @@ class _Candidate:
     ) -> _Candidate:
         """Return a candidate of the same method with other settings."""
         work, usual_work = (steps_of(s, num_rows) * s.batch for s in (settings, self.settings))
-        seconds, fields = self.seconds * work / usual_work, (self.machine, self.stream)
+        seconds, fields = self.seconds * work / usual_work, (self.machine, self.panel)
         return _Candidate(name, recipe, self.learner, settings, seconds, *fields)
 
     def learn(self, encoded_parts: Mapping[str, Encoded], **options: Any) -> SeedResult:
-        """`BaseLearner.learn` by this method."""
-        options |= {"watch": watching(self.stream), "machine": self.machine}
-        return self.learner.learn(encoded_parts, method=self.method, say=quiet, **options)
+        """`BaseLearner.learn` by this method. Raises `OutOfTimeError` after `end`."""
+        begin, self.panel.part = self._now(), options["name"]
+        options |= {"watch": self._watch, "machine": self.machine}
+        result = self.learner.learn(encoded_parts, method=self.method, say=quiet, **options)
+        self.last = time.perf_counter() - begin
+        return result
+
+    @contextmanager
+    def _watch(self, name: str, steps: int, image_tokens: int = 0) -> Iterator[loop.Hook]:
+        def step(record: loop.Record) -> None:
+            self.panel.part = f"{name}, step {record['step']} of {steps}"
+            self._now()
+
+        yield StepHook(step, self.panel.note)
+
+    def _now(self) -> float:
+        """Return the time; raises `OutOfTimeError` after `end`."""
+        if (now := time.perf_counter()) > self.end:
+            raise OutOfTimeError
+        return now
 
     def predict(self, folding: Folding, number: int, without: int | None = None) -> FoldOutputs:
         """Return the outputs for a fold by a model that has not seen it, nor the fold `without`;
@@ -290,70 +325,106 @@ def select_method(
     is_search = len(usual_recipes) < len(usable)
     trial_seed = seeds[-1] + 1 if is_search else seeds[0]
     limit = budget or (BUDGET if num_folds > 1 and not is_search else math.inf)
+    end = begin + limit
     within = f" in about {duration(limit)} (--budget)" if math.isfinite(limit) else ""
     subject = "method" if len(usual_recipes) > 1 else "setting"
     say(f"\nselecting a {subject}{within}; if interrupted, the selection begins anew")
-    timed = list[_Candidate]()
-    for name, recipe in usable.items():
-        (method,) = recipe.methods
-        candidate = next((c for c in timed if c.recipe.method == recipe.method), None)
-        if candidate is None:
-            learner = learner_of(model, task_of(data, options(method)), method, length, long)
-            trained = settings(recipe, method)
-            seconds = seconds_of_training(learner, data, num_rows, method, trained, machine)
-            # Fixed vectors are computed once for all folds.
-            seconds *= 1 / num_folds if method.head_alone else len(foldings) or 1
-            candidate = _Candidate(name, recipe, learner, trained, seconds, machine, stream)
-        else:
-            candidate = candidate.varied(name, recipe, settings(recipe, method), num_rows)
-        timed.append(candidate)
-    network = timed[-1].learner
-    if is_search:
-        searched = [c for c in timed if c.recipe is not usual_recipes[c.recipe.method]]
-        judging = {TRAIN: data.parts[TRAIN], TEST: data.parts.get(VALIDATION, [])}
-        trial_data = foldings[0].hold_out(0) if foldings else replace(data, parts=judging)
-        skipped |= _halve(searched, trial_data, trial_seed, begin + limit, say)
-        timed = [candidate for candidate in timed if candidate.name not in skipped]
-    timed.sort(key=lambda candidate: candidate.seconds)
-    compared = _plan(timed, num_folds, begin + limit - time.perf_counter(), skipped)
-    measure, tried, trials = timed[0].learner.task_type.measure, list[_Candidate](), list[Any]()
-    best, best_value, first_seed = timed[0], -math.inf, None
-    num_scored = CHOOSING_ROWS if by_validation else sum(map(len, foldings[0].folds[:compared]))
-    for candidate in timed:
-        name, started = candidate.name, time.perf_counter()
-        if trials and started - begin > limit:
-            skipped.setdefault(name, "the budget is used up")
-        if name in skipped:
-            continue
-        if by_validation:
-            of_seed = replace(candidate.settings, seed=trial_seed)
-            parts = {part: candidate.learner.encode(rows) for part, rows in data.parts.items()}
-            result = candidate.learn(parts, settings=of_seed, eval_part=TEST, name=name)
-            value, score = result.validation, decimals(result.validation)
-        else:
-            by_repetition = [candidate.metrics(f, range(compared)) for f in foldings]
-            metric = TaskMetrics.mean(by_repetition).figures[measure]
-            value, score = defined(metric.value), metric.estimate().render()
-        if not trials or value > best_value or (value == best_value and num_scored < SELECTABLE):
-            best, best_value = candidate, value
-            first_seed = result if by_validation and not is_search else None
-        seconds, is_defined = round(time.perf_counter() - started, 1), value > -math.inf
-        trial = {"method": name, "value": value if is_defined else None, "score": score}
-        trials.append({**trial, "seconds": seconds})
-        tried.append(candidate)
-        say(f"{name}: {measure} {score}, {duration(seconds)}")
-    basis, assurance, out_of_fold = "on the validation part", UNTOUCHED, None
-    if not by_validation:
-        basis = f"on {counted(num_scored, 'held-out row')} of the training part"
-    if is_cross_validated(data):
-        remaining = min(limit, BUDGET) - (time.perf_counter() - begin)
-        pairs = sum(trial["seconds"] for trial in trials) * (num_folds - 1) / 2
-        # Without two of two folds there is nothing to learn from.
-        is_nested = 2 < compared == num_folds and pairs <= remaining
-        is_nested &= best.learner.task_type.head == "sequence"  # outputs of rows can be taken apart
-        assurance = NESTED if is_nested else ALMOST_NESTED
-        preferred = tried[::-1] if num_scored < SELECTABLE else tried
-        out_of_fold = _predict_folds(preferred, best, foldings, compared, is_nested)
+    with WorkPanel(f"selecting a {subject}", limit, stream) as panel:
+        timed = list[_Candidate]()
+        for name, recipe in sorted(usable.items(), key=lambda item: _has_steps(item[1])):
+            (method,) = recipe.methods
+            candidate = next((c for c in timed if c.recipe.method == recipe.method), None)
+            if candidate is None:
+                panel.part = f"estimating the time of {method.name}"
+                learner = learner_of(model, task_of(data, options(method)), method, length, long)
+                trained = settings(recipe, method)
+                estimate_end = begin + ESTIMATES * limit
+                arguments = learner, data, num_rows, method, trained, machine, estimate_end
+                seconds = seconds_of_training(*arguments)
+                # Fixed vectors are computed once for all folds.
+                seconds *= 1 / num_folds if method.head_alone else len(foldings) or 1
+                candidate = _Candidate(name, recipe, learner, trained, seconds, machine, panel)
+                if foldings and not method.opens_network:
+                    candidate.predict(foldings[0], 0)
+                    candidate.seconds = candidate.last * len(foldings)
+            else:
+                candidate = candidate.varied(name, recipe, settings(recipe, method), num_rows)
+            timed.append(candidate)
+        network = timed[-1].learner
+        if is_search:
+            searched = [c for c in timed if c.recipe is not usual_recipes[c.recipe.method]]
+            judging = {TRAIN: data.parts[TRAIN], TEST: data.parts.get(VALIDATION, [])}
+            trial_data = foldings[0].hold_out(0) if foldings else replace(data, parts=judging)
+            skipped |= _halve(searched, trial_data, trial_seed, end, say)
+            timed = [candidate for candidate in timed if candidate.name not in skipped]
+        timed.sort(key=lambda candidate: (candidate.method.opens_network, candidate.seconds))
+        is_scored = is_cross_validated(data)  # then the selected method predicts all folds
+        available = end - time.perf_counter()
+        compared = _plan(timed, num_folds, available, skipped, is_scored)
+        remaining_folds = num_folds - compared if is_scored else 0
+        waiting = [candidate for candidate in timed if candidate.name not in skipped]
+        expected = duration(_seconds(waiting, compared, remaining_folds))
+        on_folds = f" on {compared} of {counted(num_folds, 'fold')}" if num_folds > 1 else ""
+        longest = duration(max(c.seconds for c in waiting) / (len(foldings) or 1))
+        afterwards = f"then the selected one is trained, each seed in up to {longest}"
+        say(f"{counted(len(waiting), subject)}{on_folds}: about {expected}; {afterwards}")
+        measure, tried, trials = timed[0].learner.task_type.measure, list[_Candidate](), list[Any]()
+        best, best_value, first_seed = timed[0], -math.inf, None
+        num_scored = CHOOSING_ROWS if by_validation else sum(map(len, foldings[0].folds[:compared]))
+        while waiting:
+            # Including the first fold, where it was predicted for the estimate.
+            name, started = waiting[0].name, time.perf_counter() - waiting[0].last
+            panel.ends = time.monotonic() + _seconds(waiting, compared, remaining_folds)
+            candidate = waiting.pop(0)
+            if trials:
+                slowest = max(best.last * len(foldings), candidate.seconds)
+                candidate.end = end - remaining_folds * slowest
+            try:
+                if by_validation:
+                    of_seed = replace(candidate.settings, seed=trial_seed)
+                    parts = {n: candidate.learner.encode(rows) for n, rows in data.parts.items()}
+                    result = candidate.learn(parts, settings=of_seed, eval_part=TEST, name=name)
+                    value, score = result.validation, decimals(result.validation)
+                else:
+                    by_repetition = [candidate.metrics(f, range(compared)) for f in foldings]
+                    metric = TaskMetrics.mean(by_repetition).figures[measure]
+                    value, score = defined(metric.value), metric.estimate().render()
+            except OutOfTimeError:
+                spent = duration(time.perf_counter() - started)
+                skipped[name] = f"it was stopped after {spent}, as the budget was used up"
+                continue
+            candidate.end = math.inf
+            is_behind_equal = value == best_value and num_scored >= SELECTABLE
+            if not trials or (value >= best_value and not is_behind_equal):
+                best, best_value = candidate, value
+                first_seed = result if by_validation and not is_search else None
+                panel.result = f"{name}: {measure} {score}"
+            seconds, is_defined = round(time.perf_counter() - started, 1), value > -math.inf
+            trial = {"method": name, "value": value if is_defined else None, "score": score}
+            trials.append({**trial, "seconds": seconds})
+            tried.append(candidate)
+            say(f"{name}: {measure} {score}, {duration(seconds)}")
+        basis, assurance, out_of_fold = "on the validation part", UNTOUCHED, None
+        if not by_validation:
+            basis = f"on {counted(num_scored, 'held-out row')} of the training part"
+        if is_scored:
+            remaining = min(limit, BUDGET) - (time.perf_counter() - begin)
+            pairs = sum(trial["seconds"] for trial in trials) * (num_folds - 1) / 2
+            # Without two of two folds there is nothing to learn from.
+            is_nested = 2 < compared == num_folds and pairs <= remaining
+            # Outputs of rows can be taken apart.
+            is_nested &= best.learner.task_type.head == "sequence"
+            preferred = tried[::-1] if num_scored < SELECTABLE else tried
+            compared_ones, assurance = (preferred, best, foldings, compared), ALMOST_NESTED
+            if is_nested:
+                panel.ends = time.monotonic() + pairs
+                for candidate in tried:
+                    candidate.end = end
+                with suppress(OutOfTimeError):
+                    out_of_fold, assurance = _predict_folds(*compared_ones, True), NESTED
+            for candidate in tried:
+                candidate.end = math.inf
+            out_of_fold = out_of_fold or _predict_folds(*compared_ones, False)
     trials += [{"method": name, "not_tried": why} for name, why in skipped.items()]
     usual = {"score": "–", "seconds": math.nan, "not_tried": ""}
     table: Table = {
@@ -402,21 +473,45 @@ def _halve(
     return left_out
 
 
+def _has_steps(recipe: FinetuneRecipe) -> tuple[bool, bool]:
+    """Return whether training takes steps, so that estimates of other methods come first."""
+    (method,) = recipe.methods
+    return method.fitted is None, not method.head_alone
+
+
+def _seconds(candidates: Sequence[_Candidate], compared: int, remaining_folds: int) -> float:
+    """Return how long candidates take on the compared folds, and the slowest on the others."""
+    seconds = [candidate.seconds for candidate in candidates]
+    return compared * sum(seconds) + remaining_folds * max(seconds)
+
+
 def _plan(
-    timed: Sequence[_Candidate], num_folds: int, limit: float, skipped: dict[str, str]
+    timed: Sequence[_Candidate],
+    num_folds: int,
+    limit: float,
+    skipped: dict[str, str],
+    is_scored: bool,
 ) -> int:
-    """Return on how many folds candidates can be compared in `limit` seconds. Add to `skipped` why
-    some are left out, by name: there is no time for two folds, or for the only one. The training of
-    all weights is the first to be left out, as fitted methods suit few rows better."""
-    least, total = min(2, num_folds), 0.0
-    for candidate in sorted(timed, key=lambda c: (c.method.fitted is None, c.seconds)):
-        if candidate is not timed[0] and least * (total + candidate.seconds) > limit:
-            needed = f"would take about {duration(least * candidate.seconds)}"
-            needed += f", of {duration(max(0.0, limit - least * total))} left"
-            skipped[candidate.name] = f"{counted(least, 'training')} {needed}"
+    """Return on how many folds candidates can be compared in `limit` seconds; if `is_scored`, the
+    slowest can also predict the others. Add to `skipped` why some are left out, by name: there is
+    no time for two folds, or for the only one. The training of all weights is the first to be left
+    out, as fitted methods suit few rows better."""
+    least = min(2, num_folds)
+    trainings, kept = num_folds if is_scored else least, list[_Candidate]()
+    for candidate in sorted(timed, key=lambda c: c.method.fitted is None):
+        needed = _seconds([*kept, candidate], least, trainings - least)
+        if candidate is timed[0] or needed <= limit:
+            kept.append(candidate)
+        elif math.isinf(candidate.seconds):
+            skipped[candidate.name] = "the budget is too short to estimate its time"
         else:
-            total += candidate.seconds
-    return max(least, int(min(num_folds, limit / total))) if total else num_folds
+            needs = f"would take about {duration(trainings * candidate.seconds)}"
+            left = limit - least * sum(other.seconds for other in kept)
+            needs += f", of {duration(max(0.0, left))} left"
+            skipped[candidate.name] = f"{counted(trainings, 'training')} {needs}"
+    counts = range(num_folds, least, -1)
+    rest = num_folds if is_scored else 0
+    return next((n for n in counts if _seconds(kept, n, max(0, rest - n)) <= limit), least)
 
 
 def _predict_folds(
