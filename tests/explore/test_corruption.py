@@ -5,14 +5,17 @@ from __future__ import annotations
 import http.client
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from maskwright.base import catalogue
 from maskwright.base.errors import UsageError
 from maskwright.model.objectives.base.spec import member_of
 from maskwright.model.opening.open import open_model
+from maskwright.ship.explore import corruption
 from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel, prepare_row
 from maskwright.ship.explore.server import LARGEST, corruption_answer, question_response, serving
 from maskwright.ship.explore.site import Site
@@ -66,6 +69,16 @@ def test_a_row_is_what_the_objective_prepares(
     assert changed and changed <= set(case["wanted"])
     assert not any(shown["special"][n] for n in case["wanted"])
     assert prepared(3) == shown and prepared(4)["case"] != case
+
+
+def test_queries_are_computed_on_the_chosen_device(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for device in ("cpu", "meta"):
+        machine = SimpleNamespace(device=torch.device(device))
+        monkeypatch.setattr(corruption, "choose", lambda _, machine=machine: machine)
+        opened = QueryableModel.of(open_model(model))
+        assert opened.compute(lambda network: network.device.type) == device
 
 
 def test_the_rate_is_the_rate(model: Path) -> None:

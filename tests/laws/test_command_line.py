@@ -95,8 +95,8 @@ OPTIONS = {
     "completion": "shell",
 }
 FROZEN = {verb: set(options.split()) for verb, options in OPTIONS.items()}
-ON_DEVICE = "doctor evaluate predict serve probe attention fill-mask generate bench"
-FROM_HUB = f"{ON_DEVICE} tokens adapt experiment finetune explore neighbours export show"
+ON_DEVICE = "doctor evaluate predict serve probe attention explore fill-mask generate bench"
+FROM_HUB = f"{ON_DEVICE} tokens adapt experiment finetune neighbours export show"
 for option, takers in {
     "--device": ON_DEVICE,
     "--precision": "evaluate predict bench",
@@ -182,6 +182,7 @@ EARLY = {
     "pretrain tiny --set objective.name=maskd": "'masked'",
     "pretrain tiny --set model.settings.hiden_size=3": "'hidden_size'",
     "pretrain tiny --device gpu": "cuda",
+    "explore M --device gpu": "cuda",
     "adapt M --text D --set objective.name=maskd": "'masked'",
     "compare tiny --budget tokns=1": "tokens=5e6",
     "show tiny --set training.bach=3": "'batch'",

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from maskwright.base.report.document import EXPLORER_PORT
-from maskwright.cli.options import require_existing
+from maskwright.cli.options import add_device, require_existing
 
 SUMMARY = "see a model in the browser: masks, generation, attention, its tokenizer"
 GROUP, ORDER = "analysis", 3
@@ -36,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-browser", action="store_true", help="print the address and open no browser"
     )
+    add_device(parser)
 
 
 def do(a: argparse.Namespace) -> None:

@@ -28,6 +28,7 @@ from maskwright.learn.pretrain.rows import rows as rows_of
 from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import ObjectiveChoice, RowChoice
 from maskwright.model.batch import Batch
+from maskwright.model.device.machine import choose
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.config import Patches, TransformerConfig
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_sample
@@ -79,7 +80,8 @@ class QueryableModel:
     @classmethod
     def of(cls, model: Model) -> QueryableModel:
         """Create a queryable model that computes with the network of `model`."""
-        return cls(model, lambda function: function(model.network))
+        device = choose("float32").device
+        return cls(model, lambda function: function(model.network.to(device)))
 
 
 @dataclass(frozen=True)
