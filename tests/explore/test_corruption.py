@@ -71,9 +71,7 @@ def test_a_row_is_what_the_objective_prepares(
     assert prepared(3) == shown and prepared(4)["case"] != case
 
 
-def test_queries_are_computed_on_the_chosen_device(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_chosen_device_answers(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for device in ("cpu", "meta"):
         machine = SimpleNamespace(device=torch.device(device))
         monkeypatch.setattr(corruption, "choose", lambda _, machine=machine: machine)

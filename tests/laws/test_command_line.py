@@ -26,6 +26,7 @@ from maskwright.cli import main as cli
 from maskwright.cli.parser import ALIASES, Parser, option_name
 from maskwright.cli.verbs import finetune
 from maskwright.learn.finetune.recipe import FinetuneRecipe
+from maskwright.model.checkpoint.fine_tuned import finish
 from maskwright.ship.serve.errors import Limits
 
 # Short for settings of a recipe that the field has names for.
@@ -214,6 +215,7 @@ def test_settings_are_refused_before_torch_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "R").mkdir()
     record = {"kind": "classification", "labels": ["x", "y"], "settled": {}}
     (tmp_path / "R" / "task.json").write_text(json.dumps(record))
+    finish(tmp_path / "R", [])
     (tmp_path / "rows.csv").write_text("text,label\n" + "a word,x\nof it,y\n" * 20)
     (tmp_path / "damaged.csv").write_text("text;label\na;b\n")
     (tmp_path / "damaged-names.csv").write_text("txet,label\na,b\n")
