@@ -270,6 +270,7 @@ def finetune(
     epochs: int | None = ...,
     batch: int = ...,
     accumulate: int = ...,
+    gradient_checkpointing: bool = ...,
     rate: float | None = ...,
     length: int | None = ...,
     long: Long = ...,

@@ -61,7 +61,7 @@ def test_every_choice_comes_back() -> None:
         "patience": 2,
     }
     settings |= {"least_steps": 9, "prompt": "say: {source}", "pooling": "max", "layer_mix": True}
-    settings |= {"global_attention": "first"}
+    settings |= {"global_attention": "first", "gradient_checkpointing": True}
     settings |= {"dimensions": (64, 32), "hard_negatives": 3, "measure": "accuracy"}
     settings |= {"class_weights": "balanced", "label_smoothing": 0.1}
     settings |= {"teacher": "t", "teacher_temperature": 3.0, "curve": (50, 0), "threads": 3}

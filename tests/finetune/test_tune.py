@@ -15,6 +15,7 @@ from maskwright.learn.train.settings import AdamW
 from maskwright.model.device.machine import Machine
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.scores import scores
+from maskwright.model.nn import stack
 from maskwright.model.nn.config import Head
 from maskwright.model.nn.initialise import build
 from maskwright.model.objectives.modules.supervised import Supervised
@@ -102,6 +103,19 @@ def test_a_step_in_portions_is_the_same_step() -> None:
 
     assert losses(accumulate=4) == pytest.approx(losses(), rel=1e-3)
     assert losses(batch=4) != pytest.approx(losses(), rel=1e-2), "the control: smaller steps"
+
+
+def test_layers_that_are_computed_again_learn_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def weights(**keys: bool) -> dict[str, torch.Tensor]:
+        settings = replace(FAST, epochs=1, **keys)
+        return tune(fresh(), task(64), COLLATION, settings, machine=PLAIN).network.state_dict()
+
+    usual, calls = weights(), list[int]()
+    monkeypatch.setattr(
+        stack, "checkpoint", lambda *a, f=stack.checkpoint, **k: calls.append(1) or f(*a, **k)
+    )
+    again = weights(gradient_checkpointing=True)
+    assert all(torch.equal(usual[n], again[n]) for n in usual) and calls
 
 
 def test_what_is_frozen_stays_to_the_bit() -> None:

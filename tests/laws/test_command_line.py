@@ -51,20 +51,20 @@ OPTIONS = {
         --out --part --read --text
     """,
     "experiment": """
-        models --accumulate --batch --budget --class-weights --column --data --device --epochs
-        --folds --global-attention --hard-negatives --head-rate --label-smoothing --layer-decay
-        --layer-mix --least-steps --length --long --measure --method --out --patience --pooling
-        --precision
-        --prompt --rate --read --schedule --search --seed --seeds --task --teacher
-        --teacher-temperature --warmup --weight-decay --within-words
+        models --accumulate --batch --budget --class-weights --column --data --device
+        --epochs --folds --global-attention --gradient-checkpointing --hard-negatives
+        --head-rate --label-smoothing --layer-decay --layer-mix --least-steps --length
+        --long --measure --method --out --patience --pooling --precision --prompt --rate
+        --read --schedule --search --seed --seeds --task --teacher --teacher-temperature
+        --warmup --weight-decay --within-words
     """,
     "finetune": """
         model --accumulate --batch --budget --class-weights --column --curve --data --device
-        --dimensions --dry-run --epochs --folds --global-attention --hard-negatives --head-rate
-        --label-smoothing --layer-decay --layer-mix --least-steps --length --log --long --measure
-        --method --model --out --patience --pooling --precision --prompt --rate --read --schedule
-        --search --seed --seeds --set --task --teacher --teacher-temperature --warmup --weight-decay
-        --within-words
+        --dimensions --dry-run --epochs --folds --global-attention --gradient-checkpointing
+        --hard-negatives --head-rate --label-smoothing --layer-decay --layer-mix
+        --least-steps --length --log --long --measure --method --model --out --patience
+        --pooling --precision --prompt --rate --read --schedule --search --seed --seeds
+        --set --task --teacher --teacher-temperature --warmup --weight-decay --within-words
     """,
     "predict": """
         file model --also --base --column --engine --hypothesis --labels --long --out --read

@@ -39,6 +39,7 @@ from maskwright.learn.recipes.base.find import override
 from maskwright.learn.recipes.base.recipe import FamilyModel, Recipe
 from maskwright.learn.train import loop
 from maskwright.model.device import machine
+from maskwright.model.nn import stack
 from maskwright.model.opening import folders
 from maskwright.text.store.store import TokenStore
 from maskwright.text.tokenizer.training.train import TokenizerChoice
@@ -105,6 +106,19 @@ def test_a_run_goes_on_with_its_threads_and_tests_fewer_beside_others(
         monkeypatch.setattr(threads, "chosen_by_user", by_user)
         run.resume(out, stream=io.StringIO())
     assert requested == [None, 3]
+
+
+def test_layers_that_are_computed_again_give_the_same_run(
+    made: tuple[Recipe, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dropout included; a run may be resumed with it. The number of calls is the control."""
+    chosen, out = made
+    calls, checkpoint = list[int](), stack.checkpoint
+    monkeypatch.setattr(stack, "checkpoint", lambda *a, **k: calls.append(1) or checkpoint(*a, **k))
+    again = override(chosen, ["training.gradient_checkpointing=true"])
+    train_quietly(again, tmp_path / "run")
+    assert essence(tmp_path / "run") == essence(out) and again.fingerprint == chosen.fingerprint
+    assert len(calls) == 8 * chosen.training.microbatches * 2, "steps, microbatches, layers"
 
 
 def test_every_seed_is_asked_the_same(made: tuple[Recipe, Path]) -> None:

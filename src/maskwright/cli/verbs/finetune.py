@@ -28,8 +28,8 @@ OPTION_GROUP = "training"
 READING_OPTION = "--read "
 LABELLED = True
 LESS_MEMORY = (
-    "a step in more portions (--accumulate 4), a smaller --batch, a shorter --length, or "
-    "a smaller model"
+    "a step in more portions (--accumulate 4), --gradient-checkpointing, a smaller --batch, "
+    "a shorter --length, or a smaller model"
 )
 # Usual values of fields.
 USUAL = {

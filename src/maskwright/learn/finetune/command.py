@@ -439,6 +439,7 @@ def _settings(
         epochs=epochs,
         batch=recipe.batch,
         accumulate=recipe.accumulate,
+        gradient_checkpointing=recipe.gradient_checkpointing,
         patience=recipe.patience,
         least_steps=least_steps,
         class_weights=class_weights,

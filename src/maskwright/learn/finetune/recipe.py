@@ -49,8 +49,8 @@ TuningSchedule = Literal["linear", "slanted"]
 SLANTED_FLOOR = 1 / 32  # the lowest rate of `slanted`, as a share of the highest (ULMFiT)
 # Settings of step-by-step training.
 TRAINING = (
-    *("epochs", "batch", "accumulate", "rate", "layer_decay", "head_rate"),
-    *("weight_decay", "warmup", "schedule", "patience", "least_steps"),
+    *("epochs", "batch", "accumulate", "gradient_checkpointing", "rate", "layer_decay"),
+    *("head_rate", "weight_decay", "warmup", "schedule", "patience", "least_steps"),
     *("class_weights", "label_smoothing", "teacher", "search", "layer_mix"),
 )
 # Settings of how a network reads and computes.
@@ -91,6 +91,8 @@ class FinetuneRecipe:
             be fewer than 100 steps).
         batch: examples per step.
         accumulate: compute each step in this many portions: less memory, the same result.
+        gradient_checkpointing: compute activations of layers again in the backward pass: less
+            memory for a third more time, the same result.
         rate: learning rate (default: by the method and the model's width).
         length: maximum number of tokens per text (default: the model's maximum, at most 512).
         long: how longer texts are read: cut to their head, tail or head-and-tail; or whole, in
@@ -158,6 +160,7 @@ class FinetuneRecipe:
     epochs: int | None = None
     batch: int = 32
     accumulate: int = 1
+    gradient_checkpointing: bool = False
     rate: float | None = None
     length: int | None = None
     long: Long = "head"

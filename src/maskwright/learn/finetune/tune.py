@@ -39,6 +39,7 @@ from maskwright.model.batch import Batch
 from maskwright.model.device.machine import Machine, choose
 from maskwright.model.inference.batches import PACKED
 from maskwright.model.inference.encoded import Collation, EncodedExamples
+from maskwright.model.nn.stack import recompute_layers
 from maskwright.model.nn.transformer import HeadModule, Transformer
 from maskwright.model.objectives.base.objective import Objective
 
@@ -50,6 +51,8 @@ class Settings:
 
     Attributes:
         accumulate: in how many portions a step is computed.
+        gradient_checkpointing: whether activations of layers are computed again in the backward
+            pass.
         patience: how many epochs without a better figure end the run; None: none do.
         least_steps: where there are so few examples that the epochs would be fewer steps than
             these, each is several passes over the data (Mosbach et al. 2021, arXiv:2006.04884).
@@ -60,6 +63,7 @@ class Settings:
     epochs: int = 3
     batch: int = 32
     accumulate: int = 1
+    gradient_checkpointing: bool = False
     optimizer: Optimizer = field(default_factory=lambda: AdamW(learning_rate=5e-5))
     schedule: Schedule = field(default_factory=lambda: Schedule(kind="linear", warmup=0.1))
     patience: int | None = None
@@ -139,6 +143,8 @@ def tune(
     machine, model = machine or choose(), objective.product
     frozen = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
     parameters = Parameters(objective.to(machine.device), machine.compute)
+    if settings.gradient_checkpointing:
+        recompute_layers(objective)
     per_pass = -(-len(indices) // settings.batch)
     steps = steps_of(settings, len(indices))
     portions = _portions(train, settings)

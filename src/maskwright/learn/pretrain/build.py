@@ -43,6 +43,7 @@ from maskwright.model.checkpoint.safe_read import model_folder
 from maskwright.model.nn.characters import SpelledVectors
 from maskwright.model.nn.config import Patches, TransformerConfig
 from maskwright.model.nn.initialise import build as build_transformer
+from maskwright.model.nn.stack import recompute_layers
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.opening import folders, special_tokens
@@ -297,6 +298,8 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer | None)
         except IncompatibleError as error:
             raise _with_remedy(error, recipe) from error
     assert isinstance(built, Objective)
+    if recipe.training.gradient_checkpointing:
+        recompute_layers(built)
     return built
 
 

@@ -292,7 +292,8 @@ def training_bytes(
     bytes_each += 2 * (compute != torch.float32)
     largest = max(recipe.phases, key=lambda phase: phase.batch * phase.length)
     tokens = largest.batch * largest.length
-    activations = kept_bytes(architecture, tokens, compute.itemsize, largest.length)
+    sizes = (tokens, compute.itemsize, largest.length, training.gradient_checkpointing)
+    activations = kept_bytes(architecture, *sizes)
     return num_parameters(architecture) * bytes_each, activations
 
 
@@ -323,7 +324,7 @@ def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Reci
 def less_memory(microbatches: int | None) -> str:
     """Return what to do where the memory is too small; `microbatches`: a number that fits."""
     if microbatches is None:
-        return "choose a smaller model or shorter rows"
+        return "choose a smaller model, shorter rows or training.gradient_checkpointing = true"
     return f"--set training.microbatches={microbatches} does the same work with less"
 
 

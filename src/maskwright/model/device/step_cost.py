@@ -217,11 +217,16 @@ def _operations(work: NetworkWork, batch: Batch) -> float:
     return (3 if trained else 1) * total
 
 
-def kept_bytes(config: TransformerConfig, tokens: int, itemsize: int, length: int) -> int:
+def kept_bytes(
+    config: TransformerConfig, tokens: int, itemsize: int, length: int, recomputed: bool = False
+) -> int:
     """Bytes kept for backward when the first stack reads `tokens` tokens, in texts of `length`, in
-    numbers of `itemsize`."""
+    numbers of `itemsize`; with `recomputed`, inputs of layers, and one layer at a time."""
     blocks = next(iter(config.stacks.values())).blocks[:-1]
-    return round(itemsize * tokens * sum(_numbers(b, config.width, length) for b in blocks))
+    numbers = [_numbers(block, config.width, length) for block in blocks]
+    if recomputed:
+        numbers = [*(min(config.width, n) for n in numbers), max(numbers, default=0)]
+    return round(itemsize * tokens * sum(numbers))
 
 
 def _numbers(block: Block | Recurrent, width: int, length: int) -> float:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from maskwright.base.errors import ConfigError, DataError
 from maskwright.model.nn.attention import (
@@ -334,6 +335,7 @@ class StackModule(nn.Module):
             self.final_norm = NormModule(config.attention_blocks[-1].norm, width)
         # The head's that reads a mix of layers: in a tuple, for its weights belong to the head.
         self.mixed_by: tuple[LayerMix, ...] = ()
+        self.recomputed = False
 
     def forward(
         self,
@@ -382,7 +384,7 @@ class StackModule(nn.Module):
                 for backward in (False, True)[len(steps) : block.directions]:
                     facts = bidirectional if visible is None else visible
                     steps.append(Steps.of(facts, (len(x), count), backward, x))
-                x = self.blocks[str(source)](x, steps)
+                x = self._compute(self.blocks[str(source)], x, steps)
                 continue
             attention = block.attention
             kind = attention.view(self.training, count)
@@ -390,8 +392,8 @@ class StackModule(nn.Module):
                 sights[kind] = self._sight(
                     attention, visible, prefix, positions, start, x, trace, global_tokens
                 )
-            apply = self.blocks[str(source)] if prepared is None else prepared.apply
-            x = apply(
+            x = self._compute(
+                self.blocks[str(source)] if prepared is None else prepared.apply,
                 x,
                 sights[kind],
                 memory=memory,
@@ -409,6 +411,11 @@ class StackModule(nn.Module):
         if selection is not None:
             return selection.pick(x)
         return x if at is None else x.reshape(-1, x.shape[-1]).index_select(0, at)
+
+    def _compute(self, block: Callable[..., Tensor], *inputs: Any, **keywords: Any) -> Tensor:
+        if self.recomputed and self.training and torch.is_grad_enabled():
+            return checkpoint(block, *inputs, use_reentrant=False, **keywords)
+        return block(*inputs, **keywords)
 
     def _sight(
         self,
@@ -494,3 +501,12 @@ class StackModule(nn.Module):
         )
         # Adding a tensor that is laid out otherwise than the scores is several times slower.
         return self.relative(buckets).permute(2, 0, 1).contiguous()[None]
+
+
+def recompute_layers(module: nn.Module) -> None:
+    """Make the layers of all stacks in `module` keep only their inputs in training. The backward
+    pass computes their activations again, from the same random numbers (Chen et al. 2016,
+    arXiv:1604.06174)."""
+    for stack in module.modules():
+        if isinstance(stack, StackModule):
+            stack.recomputed = True

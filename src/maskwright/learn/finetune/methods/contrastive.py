@@ -33,8 +33,8 @@ class ContrastiveFewShot(NetworkMethod):
     most_rows = 1_000
     problems = ("single", "multi")
     settings = (
-        *("seeds", "epochs", "batch", "accumulate", "rate", "weight_decay"),
-        *("warmup", "least_steps", "class_weights"),
+        *("seeds", "epochs", "batch", "accumulate", "gradient_checkpointing"),
+        *("rate", "weight_decay", "warmup", "least_steps", "class_weights"),
     )
     selection = (
         "The penalty was selected by cross-validation within the training part, the seed on "

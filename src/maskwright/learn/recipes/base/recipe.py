@@ -219,6 +219,7 @@ class Corpus(ReadingOptions):
 FREE = (
     "training.log_seconds",
     "training.threads",
+    "training.gradient_checkpointing",
     "training.on_nonfinite",
     "evaluation",
     "checkpoints",
@@ -346,12 +347,15 @@ class Training:
     `phases` come before the one with the recipe's own length and batch, `ramp` lets batches grow;
     `ema` is the decay of the average of the weights that is evaluated and saved (0: the weights
     themselves are). `on_nonfinite` says what becomes of a step whose loss or gradient is no finite
-    number: the run stops, or the step is skipped, reported and counted.
+    number: the run stops, or the step is skipped, reported and counted. With
+    `gradient_checkpointing`, activations of layers are computed again in the backward pass, to the
+    same bits: less memory for a third more time.
     """
 
     budget: Budget
     batch: int
     microbatches: int = 1
+    gradient_checkpointing: bool = False
     phases: tuple[Phase, ...] = ()
     ramp: Ramp = field(default_factory=Ramp)
     optimizer: AdamW | Lamb | Adafactor | AdaGrad | Muon
