@@ -94,7 +94,7 @@ class Shell {
       const root = el("div");
       main.append(alert, root);
       const drawn = await page.mount(root, {
-        model, site: this.site, engine, source, state: this.state,
+        model, entry: this.site.models[this.number], site: this.site, engine, source, state: this.state,
         remember: (values) => this.remember(values),
         go: (values) => this.go(values),
         open: (id) => this.#open(id),

@@ -21,15 +21,15 @@ export const overview = {
   cannot: (model, site) => (model === null && !site.runs.length ? "There is no model here." : null),
 
   async mount(root, context) {
-    const { model, site, source, offered, open } = context;
+    const { model, entry, site, source, offered, open } = context;
     const described = el("div"), example = el("div");
     const cards = el("ul", { class: "cards" }, offered.slice(0, MOST_CARDS).map((page) => el("li", {},
       el("a", { href: `#page=${page.id}`, click: (event) => {
         event.preventDefault();
         open(page.id);
       } }, el("strong", {}, page.title), el("span", {}, page.invite)))));
-    root.append(described, example, el("h3", {}, "Try it"), cards);
-    const run = site.runs[model === null ? 0 : model.entry.run] ?? null;
+    root.append(described, example, ...(offered.length ? [el("h3", {}, "Try it"), cards] : []));
+    const run = site.runs[entry === undefined ? 0 : entry.run] ?? null; // of this model, also of one that is not opened
     const about = run === null ? null : await source.json(`${run.folder}/${run.pretraining ? "about" : "epochs"}.json`);
     const [state, verdict] = about === null ? [] : run.pretraining ? ofPretraining(about) : [about.state, about.verdict];
     described.append(...[
