@@ -27,7 +27,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 # Pages whose commands run one after the other in one folder.
 SESSIONS = [
-    ("README.md",),
+    ("README.md", "docs/index.md"),
     ("docs/first-task.md",),
     ("docs/lesson.md",),
     ("docs/commands.md", "docs/explorers.md", "docs/exports.md"),
