@@ -237,6 +237,22 @@ def test_the_predictions_of_all_folds_are_within_the_budget() -> None:
     assert plan(50.0, True) == (5, {"full"}) and plan(50.0, False) == (3, set())
 
 
+@pytest.mark.parametrize(("budget", "is_hopeless"), [(100, True), (1000, False)])
+def test_the_time_of_what_is_hopeless_is_not_estimated(
+    budget: float, is_hopeless: bool, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, ends = table(tmp_path / "data.csv", "classification", 36), dict[str, float]()
+
+    def cost(*args: Any) -> float:
+        ends[args[3].name] = args[-1]
+        return (40.0, 40.0, 40.0)[len(ends) - 1]  # the fourth, that of full, ends the test
+
+    monkeypatch.setattr(method_selection, "seconds_of_training", cost)
+    with pytest.raises(IndexError):
+        finetune_file(model, data, tmp_path / "out", **BRIEFLY, budget=budget)
+    assert (ends["full"] < ends["embeddings"]) is is_hopeless
+
+
 @pytest.mark.parametrize("is_over", [False, True])
 def test_the_estimate_of_a_time_is_given_up_at_its_end(
     model: Path, tmp_path: Path, is_over: bool

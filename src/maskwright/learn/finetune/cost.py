@@ -21,7 +21,7 @@ from maskwright.model.device.machine import Machine
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN
 
-TRIAL_STEPS, TRIAL_TEXTS, TRIAL_PORTION = 3, 64, 16
+TRIAL_STEPS, TRIAL_TEXTS = 3, 64
 
 
 class OutOfTimeError(Exception):
@@ -107,12 +107,11 @@ def seconds_of_training(
             return 0.0
         vectors = learner.frozen_vectors(machine)
         vectors(learner.encode(rows[:1]))  # prepares the network
-        begin, sample = time.perf_counter(), rows[:TRIAL_TEXTS]
-        for start in range(0, len(sample), TRIAL_PORTION):
-            vectors(learner.encode(sample[start : start + TRIAL_PORTION]))
-            seconds = (time.perf_counter() - begin) / min(len(sample), start + TRIAL_PORTION)
-            if time.perf_counter() > end:
-                break
+        seconds, few = math.inf, TRIAL_TEXTS // 4
+        for sample in (rows[:few], rows[few:TRIAL_TEXTS]):  # the larger one if there is time
+            if sample and (begin := time.perf_counter()) <= end:
+                vectors(learner.encode(sample))
+                seconds = (time.perf_counter() - begin) / len(sample)
         return texts * seconds
     marks = list[float]()
 
@@ -132,6 +131,5 @@ def seconds_of_training(
             watch=lambda *of_run: contextlib.nullcontext(StepHook(mark)),
             machine=machine,
         )
-    if len(marks) < 2:
-        return math.inf
-    return steps_of(settings, count) * (marks[-1] - marks[0]) / (len(marks) - 1)
+    of_step = (marks[-1] - marks[0]) / (len(marks) - 1) if len(marks) > 1 else math.inf
+    return steps_of(settings, count) * of_step

@@ -61,6 +61,7 @@ from maskwright.learn.finetune.cross_validation import (
 from maskwright.learn.finetune.finished_seeds import FoldOutputs
 from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, SeedResult, learner_of
 from maskwright.learn.finetune.method import AUTO, FITTED, Method
+from maskwright.learn.finetune.methods.base.fitted import STEP
 from maskwright.learn.finetune.recipe import FinetuneRecipe, without_effect
 from maskwright.learn.finetune.tune import Settings, StepHook, defined, steps_of
 from maskwright.learn.tasks.base.choices import Long
@@ -322,7 +323,7 @@ def select_method(
         (method,), rivals = recipe.methods, [r.method for r in usable.values() if r is not recipe]
         chosen = {"settings": settings(recipe, method), "options": options(method)}
         require(method=method, candidates=rivals, **chosen)
-    is_search = len(usual_recipes) < len(usable)
+    is_search, least = len(usual_recipes) < len(usable), min(2, num_folds)
     trial_seed = seeds[-1] + 1 if is_search else seeds[0]
     limit = budget or (BUDGET if num_folds > 1 and not is_search else math.inf)
     end = begin + limit
@@ -330,7 +331,7 @@ def select_method(
     subject = "method" if len(usual_recipes) > 1 else "setting"
     say(f"\nselecting a {subject}{within}; if interrupted, the selection begins anew")
     with WorkPanel(f"selecting a {subject}", limit, stream) as panel:
-        timed = list[_Candidate]()
+        timed, of_text = list[_Candidate](), 0.0  # seconds that the frozen network needs for a text
         for name, recipe in sorted(usable.items(), key=lambda item: _has_steps(item[1])):
             (method,) = recipe.methods
             candidate = next((c for c in timed if c.recipe.method == recipe.method), None)
@@ -338,14 +339,19 @@ def select_method(
                 panel.part = f"estimating the time of {method.name}"
                 learner = learner_of(model, task_of(data, options(method)), method, length, long)
                 trained = settings(recipe, method)
-                estimate_end = begin + ESTIMATES * limit
+                # Training takes at least as long for each text as three times the frozen network.
+                least_time = STEP * steps_of(trained, num_rows) * trained.batch * of_text
+                is_hopeless = method.fitted is None and least_time > limit
+                estimate_end = begin + (0.0 if is_hopeless else ESTIMATES * limit)
                 arguments = learner, data, num_rows, method, trained, machine, estimate_end
                 seconds = seconds_of_training(*arguments)
                 # Fixed vectors are computed once for all folds.
                 seconds *= 1 / num_folds if method.head_alone else len(foldings) or 1
                 candidate = _Candidate(name, recipe, learner, trained, seconds, machine, panel)
-                if foldings and not method.opens_network:
-                    candidate.predict(foldings[0], 0)
+                if method.head_alone and method.opens_network:
+                    of_text = seconds * num_folds / num_rows
+                for number in range(0 if method.opens_network or not foldings else least):
+                    candidate.predict(foldings[0], number)  # the first one also imports libraries
                     candidate.seconds = candidate.last * len(foldings)
             else:
                 candidate = candidate.varied(name, recipe, settings(recipe, method), num_rows)
@@ -359,8 +365,9 @@ def select_method(
             timed = [candidate for candidate in timed if candidate.name not in skipped]
         timed.sort(key=lambda candidate: (candidate.method.opens_network, candidate.seconds))
         is_scored = is_cross_validated(data)  # then the selected method predicts all folds
-        available = end - time.perf_counter()
-        compared = _plan(timed, num_folds, available, skipped, is_scored)
+        of_estimate = sum(len(candidate._outputs) * candidate.last for candidate in timed)
+        left = end - time.perf_counter() + of_estimate
+        compared = _plan(timed, num_folds, left, skipped, is_scored)
         remaining_folds = num_folds - compared if is_scored else 0
         waiting = [candidate for candidate in timed if candidate.name not in skipped]
         expected = duration(_seconds(waiting, compared, remaining_folds))
@@ -372,8 +379,7 @@ def select_method(
         best, best_value, first_seed = timed[0], -math.inf, None
         num_scored = CHOOSING_ROWS if by_validation else sum(map(len, foldings[0].folds[:compared]))
         while waiting:
-            # Including the first fold, where it was predicted for the estimate.
-            name, started = waiting[0].name, time.perf_counter() - waiting[0].last
+            name, started = waiting[0].name, time.perf_counter() - (0.0 if tried else of_estimate)
             panel.ends = time.monotonic() + _seconds(waiting, compared, remaining_folds)
             candidate = waiting.pop(0)
             if trials:
@@ -503,7 +509,7 @@ def _plan(
         if candidate is timed[0] or needed <= limit:
             kept.append(candidate)
         elif math.isinf(candidate.seconds):
-            skipped[candidate.name] = "the budget is too short to estimate its time"
+            skipped[candidate.name] = "the budget is too short for it"
         else:
             needs = f"would take about {duration(trainings * candidate.seconds)}"
             left = limit - least * sum(other.seconds for other in kept)
