@@ -41,12 +41,6 @@ def test_worked_figures_of_the_decay() -> None:
     assert len(embeddings) == 5 and set(embeddings) == {0.95**13} == {min(factors.values())}
 
 
-def test_without_decay_all_rates_are_alike() -> None:
-    assert set(freeze.learning_rate_factors(model(), 1.0).values()) == {1.0}
-    with pytest.raises(ConfigError, match="decay"):
-        freeze.learning_rate_factors(model(), 0.0)
-
-
 def test_depth_in_other_shapes() -> None:
     two = freeze.depths_of(model("bart", None))  # three layers below, two above
     assert two["decoder.blocks.1.attention.query.weight"] == 1

@@ -20,7 +20,6 @@ from maskwright.base.storage import commit
 from maskwright.model.adapters.base import folder, peft_format
 from maskwright.model.adapters.base.adapter import Adapter, attach
 from maskwright.model.adapters.base.settings import Settings
-from maskwright.model.adapters.ia3 import IA3
 from maskwright.model.adapters.lora import LoRA
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base.family import family
@@ -132,17 +131,6 @@ def test_a_role_that_means_other_modules_too_is_named_with_more_of_its_path(tmp_
     both = adapt(model(), LoRA(rank=2, targets=("down", "attention.output")))
     folder.save(both, tmp_path / "both", base="base")
     assert read(tmp_path / "both")[0]["target_modules"] == ["output.dense"]
-
-
-@pytest.mark.parametrize("name", ["gpt2", "bert"])
-@pytest.mark.parametrize("settings", [LoRA(rank=2), IA3(inputs=())], ids=["lora", "ia3"])
-def test_a_fresh_adapter_comes_back_too(name: str, settings: Settings, tmp_path: Path) -> None:
-    network = model(name)
-    adapter = attach(settings, network, torch.Generator().manual_seed(0))
-    folder.save(adapter, tmp_path / "a", base="base")
-    loaded = folder.load(model(name), tmp_path / "a")
-    ours, theirs = adapter.state(), loaded.state()
-    assert all(n in theirs and torch.equal(theirs[n], t) for n, t in ours.items())
 
 
 # ------------------------------------------------------------------------------ loading others'
@@ -276,13 +264,6 @@ def test_tensors_that_do_not_fit_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError):
         folder.load(network, foreign(tmp_path / "a", misfits()[name], r=None))
     assert "adapters" not in dict(network.named_children())
-
-
-def test_factors_are_vectors(tmp_path: Path) -> None:
-    factors = {"transformer.h.0.attn.c_attn.ia3_l": torch.ones(9)}
-    with pytest.raises(CheckpointError) as refused:
-        folder.load(model("gpt2"), foreign(tmp_path / "f", factors, peft_type="IA3"))
-    assert "ia3_l" in str(refused.value.where)
 
 
 def test_of_a_head_of_layers_peft_saves_the_last_alone(tmp_path: Path) -> None:

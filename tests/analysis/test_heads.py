@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -66,23 +64,6 @@ def test_a_model(model: Path) -> None:
     np.testing.assert_allclose(found.means["previous"], total / 17, atol=1e-5)
     with pytest.raises(DataError, match="two tokens"):
         heads.look_at_heads(subject, ["a"])
-
-
-def test_even_weights_are_those_of_each_layer(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A layer that sees its neighbours alone spreads its weight over three places."""
-    attention = heads.attention
-    size = len(WORDS[:9]) + 2
-
-    def local(subject: ProbedModel, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
-        for batch, (first, *_) in attention(subject, ids):
-            places = torch.arange(first.shape[-1])  # the row is wider than the text
-            near = ((places[:, None] - places).abs() <= 1) & (places < size)
-            yield batch, [first, (near / near.sum(1, keepdim=True).clamp(1)).expand_as(first)]
-
-    monkeypatch.setattr(heads, "attention", local)
-    found = heads.look_at_heads(ProbedModel.of(model), [" ".join(WORDS[:9])])
-    np.testing.assert_allclose(found.even["previous"], [1 / size, 1 / 3], atol=1e-6)
-    np.testing.assert_allclose(found.means["previous"][1], 1 / 3, atol=1e-6)
 
 
 def test_a_weight_that_falls_to_nothing_hides_no_key(
@@ -163,41 +144,6 @@ def test_a_tree_bank_of_a_model(model: Path, tmp_path: Path) -> None:
     assert [each.name for each in few] == ["all"] and rare == ["nsubj", "obj"]
 
 
-def test_which_words_are_asked_follows_from_the_bank(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another tokenizer sorts the sentences by other lengths and has other ones too long."""
-    read = [
-        replace(tree, relations=(f"of {number}",) * len(tree.words))
-        for number, tree in enumerate(heads.read_trees(bank(tmp_path / "bank.conllu", count=20)))
-    ]
-    subject, by_words = ProbedModel.of(model), heads._by_words
-
-    def halves() -> dict[str, int]:
-        _, _, names, found, _ = heads._hits(subject, read)
-        return dict(zip(names, found.tolist(), strict=True))
-
-    usual = halves()
-    monkeypatch.setattr(heads, "_by_words", lambda *given: [*by_words(*given)][:4:-1])
-    assert len(halves()) == 15 and halves().items() <= usual.items()
-    assert sum(usual.values()) == 10
-
-
-def test_where_nothing_is_seen_nothing_is_found(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A causal head that looks at itself alone is right about no governor."""
-
-    def blind(subject: ProbedModel, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
-        for each in ids:
-            yield SimpleNamespace(), [torch.eye(len(each))[None, None]]
-
-    monkeypatch.setattr(heads, "attention", blind)
-    read = heads.read_trees(bank(tmp_path / "bank.conllu"))
-    relations, _, _ = heads.compare_with_trees(ProbedModel.of(model), read)
-    assert all(each.right == 0.0 for each in relations)
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -231,12 +177,6 @@ def test_what_is_no_tree_bank(name: str, data: bytes | None, error: type, tmp_pa
         heads.read_trees(tmp_path / name)
 
 
-def test_a_packed_tree_bank(tmp_path: Path) -> None:
-    whole, packed = bank(tmp_path / "bank.conllu"), tmp_path / "packed.conllu.gz"
-    packed.write_bytes(gzip.compress(whole.read_bytes()))
-    assert heads.read_trees(packed) == heads.read_trees(whole)
-
-
 def test_meanings_by_hand() -> None:
     truth = np.array([0, 0, 1, 1])
     split = np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]])
@@ -267,35 +207,6 @@ def test_what_is_cut_and_what_cannot_be_drawn(model: Path, tmp_path: Path) -> No
         attention(model, tmp_path / "no", sentence=long, stream=io.StringIO())
     seen = heads.one_text(ProbedModel.of(model), long, 6)
     assert seen.cut and seen.text == " ".join(WORDS[:4])
-
-
-def test_the_strongest_head_of_a_text_is_named(model: Path, tmp_path: Path) -> None:
-    sentence, said = " ".join(WORDS[:9]), io.StringIO()
-    page = attention(model, tmp_path / "out", sentence=sentence, stream=said)
-    seen = heads.one_text(ProbedModel.of(model), sentence, 64)
-    inner = seen.weights[:, :, 1:-1, 1:-1] * (1 - np.eye(len(seen.pieces) - 2))
-    layer, head, query, key = np.unravel_index(inner.argmax(), inner.shape)
-    named = f"layer {layer + 1}, head {head + 1}: “{seen.pieces[query + 1]}” attends to"
-    named += f" “{seen.pieces[key + 1]}”"
-    assert named in said.getvalue() and named in page.read_text(encoding="utf-8")
-    assert f"maskwright explore {model} --text" in said.getvalue()
-    assert seen.pieces[query + 1] != seen.pieces[key + 1]
-
-
-def test_bytes_are_shown_as_the_characters_that_they_are() -> None:
-    def pieces(text: str, spans: Sequence[tuple[int, int]], special: int = -1) -> list[str]:
-        names = [f"name{n}" for n in range(len(spans))]
-        return heads._pieces(text, spans, names, [n == special for n in range(len(spans))])
-
-    # 吾 of three bytes, one of them a token with 輩; a blank; a word with its blank.
-    assert pieces("吾輩 \n the", [(0, 1), (0, 1), (0, 2), (2, 4), (4, 8)]) == [
-        "吾",
-        "·",
-        "輩",
-        "␣⏎",
-        "the",
-    ]
-    assert pieces("a 😀", [(0, 0), (0, 1), (2, 3)], special=2) == ["name0", "a", "name2"]
 
 
 @pytest.fixture

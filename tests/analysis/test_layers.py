@@ -13,17 +13,15 @@ import pytest
 import scipy
 import torch
 
-from maskwright.ask.analysis import hidden_states, layers, word_senses
-from maskwright.ask.analysis.layers import WAYS, compare_pooling, probe_layers
+from maskwright.ask.analysis import hidden_states, layers
+from maskwright.ask.analysis.layers import WAYS, probe_layers
 from maskwright.ask.analysis.probe import DIVISION, probe
-from maskwright.base.errors import DataError, UsageError
+from maskwright.base.errors import UsageError
 from maskwright.base.metrics import metrics
 from maskwright.cli.main import main
-from maskwright.learn.pretrain import run
-from maskwright.learn.recipes.base.find import override
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.text.tables.prepare import prepare
-from tinyrun import WORDS, recipe, text_file
+from tinyrun import WORDS
 
 
 def tagged(path: Path, before: bool, count: int = 400) -> Path:
@@ -96,22 +94,6 @@ def test_control_classes_belong_to_words() -> None:
     assert abs(many.mean() - 0.25) < 0.03, "drawn as often as the labels are"
 
 
-@pytest.mark.parametrize(
-    ("words", "whole", "wanted"),
-    [
-        (["pt"] * 40, True, "100% of the texts begin with “pt”"),
-        (["pt"] * 85 + list("abcdefghijkl"), False, ""),
-        (["pt"] * 950 + list("abcdefghijkl"), False, "99% of the words are “pt”"),
-        (["mr", "mrs", "dr"] * 20, True, "the texts begin with 3 different words only"),
-        (WORDS * 3, True, ""),
-    ],
-)
-def test_a_control_of_few_words_is_none(words: list[str], whole: bool, wanted: str) -> None:
-    control = np.arange(len(words)) % 2
-    assert layers._says_nothing(words, control, of_texts=whole) == wanted
-    assert layers._says_nothing(words, np.zeros_like(control), of_texts=whole)
-
-
 def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
     subject = hidden_states.ProbedModel.of(model)
     texts = [" ".join(WORDS[i : i + n]) for i, n in ((0, 3), (4, 7), (2, 1), (8, 5))]
@@ -173,19 +155,6 @@ def test_vectors_that_almost_coincide_are_ranked(
         assert np.ptp(rounded) == 0 or abs(metrics.spearman(truth, rounded) - wanted) > 0.01
 
 
-def test_equal_pairs_share_their_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pairs of which there are three kinds, each computed with rounding of its own."""
-    draw, truth = np.random.default_rng(1), np.arange(90) % 3 + 0.01 * np.arange(90)
-    kinds = draw.standard_normal((3, 2, 64))
-    states = kinds[np.arange(90) % 3].reshape(1, 180, 64)
-    noisy = (states * (1 + 1e-7 * draw.standard_normal(states.shape))).astype(np.float32)
-    plain, found = (_correlations(each, truth, monkeypatch) for each in (states, noisy))
-    assert found == plain
-    # Negative control: without steps the rounding is ranked.
-    monkeypatch.setattr(hidden_states, "VECTOR_ROUNDING", 1e-12)
-    assert _correlations(noisy, truth, monkeypatch) != plain
-
-
 def test_probes_do_not_depend_on_the_scale_of_states(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(0)
     labels = draw.integers(0, 3, 400)
@@ -208,27 +177,6 @@ def test_probes_do_not_depend_on_the_scale_of_states(monkeypatch: pytest.MonkeyP
         layers, "_scale", lambda x: (x.mean(-2, keepdims=True), x.std(-2, keepdims=True) + 1e-6)
     )
     assert told(2.0**-20) != told(1.0)
-
-
-def test_the_pairs_that_are_asked_are_drawn(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files are often in an order, here from the least alike to the most."""
-    rows = [f"the {WORDS[n % 9]} sat,a {WORDS[n % 7]} ran on {n},{n}.5" for n in range(100)]
-    text = "\n".join(["sentence1,sentence2,score", *rows]) + "\n"
-    (tmp_path / "train.csv").write_text(text)
-    (tmp_path / "test.csv").write_text(text.replace("sat", "on"))
-    data, asked = prepare(tmp_path, task="embedding", division=DIVISION), []
-    told = layers._correlations
-    monkeypatch.setattr(
-        layers, "_correlations", lambda *given: asked.append(given[0]) or told(*given)
-    )
-    found = compare_pooling(hidden_states.ProbedModel.of(model), data, items=30)
-    assert (found.pairs, found.there) == (30, 100)
-    assert len(set(asked[0])) == 30 and asked[0].max() > 70 and asked[0].min() < 30
-    assert all((each == asked[0]).all() for each in asked)
-    compare_pooling(hidden_states.ProbedModel.of(model), data)
-    assert len(asked[-1]) == 100
 
 
 def test_the_command(model: Path, tmp_path: Path) -> None:
@@ -281,21 +229,3 @@ def test_texts_that_are_written_are_not_probed(model: Path, tmp_path: Path) -> N
     data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     with pytest.raises(UsageError):
         probe(model, tmp_path / "o", data=data, stream=io.StringIO())
-
-
-def test_the_own_sentences_are_cut_for_a_model_of_few_positions(tmp_path: Path) -> None:
-    chosen = recipe(text_file(tmp_path), steps=1)
-    chosen = override(chosen, ["model.settings.max_position_embeddings=8", "rows.length=8"])
-    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
-    said = io.StringIO()
-    probe(tmp_path / "run", tmp_path / "out", stream=said)
-    assert "are cut around the word" in said.getvalue() and "in 16 texts" in said.getvalue()
-    assert word_senses._around([1, 2, 3, 4, 5, 6, 7], [5], 3) == ([5, 6, 7], [1])
-    assert word_senses._around([1, 2, 3, 4, 5, 6, 7], [2, 3], 4) == ([2, 3, 4, 5], [1, 2])
-    assert word_senses._around([1, 2, 3], [0], 3) == ([1, 2, 3], [0])
-    own = tmp_path / "own.csv"  # of a user's own text nothing is cut without a word
-    own.write_text(
-        "text,label\n" + "".join(f"the cat {' '.join(WORDS)},{n % 2}\n" for n in range(4))
-    )
-    with pytest.raises(DataError):
-        probe(tmp_path / "run", tmp_path / "other", data=own, word="cat", stream=said)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from maskwright.ask.predict.language_model import load
-from maskwright.base.errors import DataError, UsageError
+from maskwright.base.errors import UsageError
 from maskwright.cli import main as cli
 from maskwright.ship.bench import GENERATED, ROUNDS, bench, items_of, work_of
 
@@ -31,18 +31,6 @@ def test_what_is_measured_follows_from_the_model(
         assert (work.kind, len(items)) == (kind, GENERATED) and "generated" in about
         lengths = [len(opened.tokens(text)) + work.tokens for text in items]
         assert max(lengths) <= work.longest and len(set(lengths)) > 1
-
-
-def test_rows_of_a_file_are_asked(classifier: Path, tmp_path: Path) -> None:
-    opened = load(classifier)
-    work = work_of(opened)
-    file = tmp_path / "texts.txt"
-    file.write_text("the cat sat\n" + "cat dog " * 40 + "\nthe dog ran\n")
-    items, about = items_of(opened, work, file)
-    assert len(items) == 2 and "1 longer" in about
-    file.write_text("cat dog " * 40 + "\n")
-    with pytest.raises(DataError):
-        items_of(opened, work, file)
 
 
 def test_a_task_of_several_columns_wants_a_file(

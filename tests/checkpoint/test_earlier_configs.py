@@ -82,28 +82,6 @@ def test_null_is_as_if_the_key_were_not_there(member: Family, key: str) -> None:
     assert small(member, **{key: None}) == small(member)
 
 
-def test_null_for_the_theta_of_the_nearby_layers_is_that_of_the_others() -> None:
-    """What the older generation computes; the newer cannot build such a model."""
-    old = {k: v for k, v in SMALL["modernbert"].items() if k not in (*NEW, "local_rope_theta")}
-    read = MODERN.read(MODERN.config({**old, "local_rope_theta": None}))
-    assert (read["global_rope_theta"], read["local_rope_theta"]) == (500.0, 500.0)
-    assert MODERN.read(MODERN.config(old))["local_rope_theta"] == 10_000.0, "the control"
-    # Beside the newer spelling, both must mean the same.
-    both = {**SMALL["modernbert"], "local_rope_theta": None}
-    with pytest.raises(ConfigError, match=r"rope_parameters\.sliding_attention\.rope_theta"):
-        MODERN.config(both)
-    turns = {"rope_type": "default", "rope_theta": 500.0}
-    alike = {"full_attention": turns, "sliding_attention": turns}
-    read = MODERN.read(MODERN.config({**both, "rope_parameters": alike}))
-    assert read["rope_parameters"] == alike
-
-
-@pytest.mark.parametrize("width", [2, 3, 7, 128])
-def test_a_window_comes_back(width: int) -> None:
-    config = small(MODERN, local_attention=width)
-    assert MODERN.read(config)["local_attention"] == width // 2 * 2 and MODERN.belongs(config)
-
-
 # ------------------------------------------------------------------------------ of no concern
 @pytest.mark.parametrize(
     ("kind", "key", "value"),

@@ -23,7 +23,7 @@ from checkpoint.small import (
     twin,
 )
 from checkpoint.small import saved as save_plain
-from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, OutputError
+from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError
 from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.checkpoint.layout import About
 from maskwright.model.families.base.family import family
@@ -258,27 +258,6 @@ def test_F89_weights_that_are_no_numbers(tmp_path: Path, value: float, dtype: to
     assert refused.value.where == "tokens.weight" and not (tmp_path / "no").exists()
 
 
-@pytest.mark.parametrize("name", [files.WEIGHTS, "config.json"])
-def test_a_flipped_bit_in_a_saved_file_is_noticed(tmp_path: Path, name: str) -> None:
-    pretrained.save(model_of(small(BERT)), None, tmp_path / "m")
-    data = bytearray((tmp_path / "m" / name).read_bytes())
-    data[-3 if name == files.WEIGHTS else data.index(b"0.02") + 3] ^= 1
-    (tmp_path / "m" / name).write_bytes(data)
-    with pytest.raises(CheckpointError) as refused:
-        pretrained.load(tmp_path / "m")
-    assert name in str(refused.value.where)
-
-
-def test_a_folder_is_replaced_only_when_asked(tmp_path: Path) -> None:
-    model, other = model_of(small(BERT)), model_of(small(BERT), seed=1)
-    pretrained.save(model, None, tmp_path / "m")
-    with pytest.raises(OutputError):
-        pretrained.save(other, None, tmp_path / "m")
-    assert same(pretrained.load(tmp_path / "m").model, model)
-    pretrained.save(other, None, tmp_path / "m", replace=True)
-    assert same(pretrained.load(tmp_path / "m").model, other)
-
-
 # ------------------------------------------------------------------------------ our own layout
 @pytest.mark.parametrize(("causal", "count"), [(True, 186_368), (False, 186_430)])
 def test_the_twins_of_no_family_come_back(tmp_path: Path, causal: bool, count: int) -> None:
@@ -371,16 +350,6 @@ def test_labels_keep_their_names(tmp_path: Path) -> None:
 def tokenizer(text: str = "the cat sat on the mat", style: str = "bert") -> Tokenizer:
     choice = TokenizerChoice(kind="character", style=style)
     return train([text], choice)
-
-
-def test_a_tokenizer_travels_with_its_model(tmp_path: Path) -> None:
-    words = tokenizer()
-    pretrained.save(model_of(small(BERT)), words, tmp_path / "m")
-    loaded = pretrained.load(tmp_path / "m")
-    assert loaded.tokenizer.fingerprint == words.fingerprint == loaded.tokenizer_fingerprint
-    assert config_json(tmp_path / "m")["pad_token_id"] == words.pad
-    settings = json.loads((tmp_path / "m" / "tokenizer_config.json").read_text())
-    assert settings["model_max_length"] == 32
 
 
 @pytest.mark.parametrize(("style", "pad"), [("bert", 0), ("roberta", 1), ("gpt2", None)])

@@ -16,7 +16,7 @@ from corpus.files_at_hand import write
 from maskwright.base.errors import DataError, UsageError
 from maskwright.learn.quickstart_task import LabelledText, exception_messages, split
 from maskwright.text.corpus import embedded
-from maskwright.text.corpus.embedded import docstrings, literals, paragraphs, plain
+from maskwright.text.corpus.embedded import docstrings, literals
 from maskwright.text.corpus.reading import Document
 
 SENTENCE = "This is the sentence number {} of the package, and it is there for the test. "
@@ -104,46 +104,6 @@ def test_packages_that_are_not_there() -> None:
 
 
 # ------------------------------------------------------------------------------ labelled texts
-RAISES = '''
-"""
-    raise ValueError("not code: it stands in a string")
-"""
-def f(x):
-    # raise ValueError("not code: it is a comment")
-    raise ValueError("plain message with words")
-    raise ValueError(f"the {x!r} of something {x} is wrong", x)
-    raise TypeError("expected %s but got %(name)5.2f here, 100%%" % (x, x))
-    raise TypeError("a {} in braces {0.name!r:>10} for all".format(x))
-    raise KeyError(
-        "in several "  # with ) a comment
-        "pieces and " + str(x) + " joined"
-    ) from error
-    raise RuntimeError(_("a translated message for you"))
-    raise RuntimeError("PLAIN message, with: words!")
-    raise ValueError("plain message with 12 words")
-    raise AssertionError("left out because of its type")
-    raise ValueError("a ValueError names itself here")
-    raise ValueError("two words")
-    raise ValueError(x)
-    raise module.Error("a dotted name is another thing")
-    raise ValueError("unclosed
-'''
-
-
-def test_messages_and_their_exceptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, "raising/__init__.py", RAISES)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    examples = exception_messages(["raising"])
-    assert {example.group for example in examples} == {"raising/__init__.py"}
-    assert [(example.text, example.label) for example in examples] == [
-        # Three authors' messages that differ in case and numbers only: the commonest type wins.
-        ("plain message with words", "ValueError"),
-        ("the something of something something is wrong", "ValueError"),
-        ("expected something but got something here, 100%", "TypeError"),
-        ("a something in braces something for all", "TypeError"),
-        ("in several pieces and something joined", "KeyError"),
-        ("a translated message for you", "RuntimeError"),
-    ]
 
 
 def test_a_package_without_messages_is_refused(package: str) -> None:
@@ -166,153 +126,6 @@ def test_split_keeps_files_together() -> None:
     train, test = split(examples)
     assert not {e.group for e in train} & {e.group for e in test}
     assert len(train) + len(test) == 5000 and 800 < len(test) < 1200
-
-
-NUMPY_STYLE = """Return the sum of the given axis, and keep the others as they are.
-
-The second paragraph is
-on two lines of text.
-
-Parameters
-----------
-a : array_like
-    The array whose elements are to be added together.
-axis : int, optional
-    lower case and no sentence
-
-See Also
---------
-mean : The mean of the elements of an array is here.
-
-.. versionadded:: 1.7.0
-
-.. note::
-    This body of a note is prose and it is kept.
-
-.. code-block:: python
-
-    This body of code is left out, and it is not prose.
-
-    Nor is this paragraph of the same body, for it is deeper.
-
-For example::
-
-    This is a literal block and it is left out.
-
-Back at the margin, there is prose again for the reader.
-
->>> np.sum([0.5, 1.5])
-2.0
-This line is the output of the example and not a sentence.
-
-=====  =================================
-a      The table has a sentence in it.
-=====  =================================
-"""
-
-GOOGLE_STYLE = """Applies the function to each of the items in the list.
-
-Args:
-    input (Tensor): The tensor that the function is applied to.
-    dim (int, optional): the dimension
-    *others (tuple(int, int)): All of the others go to the function too.
-
-- The first item of the list is a sentence of its own.
-- The second item goes on
-  over the next line of the text.
-
-Returns:
-    The list of the results in the order of the items.
-"""
-
-
-def test_numpy_style() -> None:
-    assert list(paragraphs(NUMPY_STYLE)) == [
-        "Return the sum of the given axis, and keep the others as they are.",
-        "The second paragraph is on two lines of text.",
-        "The array whose elements are to be added together.",
-        "This body of a note is prose and it is kept.",
-        "Back at the margin, there is prose again for the reader.",
-    ]
-
-
-def test_google_style() -> None:
-    assert list(paragraphs(GOOGLE_STYLE)) == [
-        "Applies the function to each of the items in the list.",
-        "The tensor that the function is applied to.",
-        "All of the others go to the function too.",
-        "The first item of the list is a sentence of its own.",
-        "The second item goes on over the next line of the text.",
-        "The list of the results in the order of the items.",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "clean"),
-    [
-        ("see :class:`~torch.nn.Linear` and :func:`abs`", "see Linear and abs"),
-        ("a :ref:`user guide <guide>` and `a link <http://x.y>`_", "a user guide and a link"),
-        ("``code`` and `name`, *stress* and **more**", "code and name, stress and more"),
-        ("as in [1]_ and [CIT2002]_, and *args or **kwargs", "as in and, and *args or **kwargs"),
-        ("two\n   lines", "two lines"),
-    ],
-)
-def test_markup_is_taken_off(text: str, clean: str) -> None:
-    assert plain(text) == clean
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Too short.",
-        "no capital at the start of this sentence here.",
-        "There is no end to this sentence that is long enough",
-        "A = b + c; d = {e: f[g] for h in i}; return x_y(z) is the end.",
-        "Alpha Beta Gamma Delta Epsilon Zeta Eta Theta.",
-        "See https://example.org/a/b?c=d for the rest of it.",
-        ">>> print('It is an example and not the prose of a person.')",
-        "| The cell | of the table is | not in prose | at all. |",
-        "",
-    ],
-)
-def test_what_is_no_prose_is_left_out(text: str) -> None:
-    assert list(paragraphs(text)) == []
-
-
-# QQQ and AAA stand for three double and three single quotes.
-SOURCE = r"""#!/usr/bin/env python
-# QQQ not a string
-QQQThe module's.QQQ
-x = 'QQQ' + "AAA"  # it's QQQ not one either
-data = QQQnot a docstring: it is assignedQQQ
-class A:  # a comment with a "quote
-    # and another QQQ
-    rQQQThe class's \n raw.QQQ
-    def f(self, a={"b": 1},
-          c=2) -> "A":
-        QQQThe method's.
-
-            Indented \x41 more.
-        QQQ
-        return fQQQ{x} not oneQQQ
-    async def g(self):
-        bQQQbytes are noneQQQ
-    def h(self): QQQon the same lineQQQ
-add_docstr(A.f, rQQQ
-Added later.
-QQQ)
-add_newdoc("a.b", "c", ("d", QQQAdded for d.QQQ))
-""".replace("QQQ", '"' * 3).replace("AAA", "'" * 3)
-
-
-def test_docstrings_are_found_where_python_has_them() -> None:
-    assert list(docstrings(SOURCE)) == [
-        (3, "The module's."),
-        (8, "The class's \\n raw."),
-        (11, "The method's.\n\nIndented A more."),
-        (19, "Added later."),
-        (22, "Added for d."),
-    ]
 
 
 def test_docstrings_equal_those_of_ast_over_the_standard_library() -> None:

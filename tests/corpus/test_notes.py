@@ -104,16 +104,6 @@ def test_parquet_and_arrow(tmp_path: Path, suffix: str) -> None:
     assert [d.id for d in documents(path, notes=("id",))] == [f"{path}#1", f"{path}#2"]
 
 
-def test_a_column_of_a_table_twice(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra data")
-    table = pyarrow.table([["a"], ["b"], ["c"]], names=["text", "year", "year"])
-    path = arrow(tmp_path, table, ".parquet")
-    for names in ("year", "*"):
-        with pytest.raises(DataError, match="same name"):
-            noted(path, names)
-    assert noted(path) == [{}]
-
-
 def test_plain_text_has_none(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", "one\n\ntwo")
     assert noted(path, "*") == [{}, {}]
@@ -144,11 +134,6 @@ def test_notes_are_as_clean_as_texts(tmp_path: Path, bad: str, what: str) -> Non
     assert noted(path) == [{}], "the control: the field is not read"
     skipped = refusal(DataError, path, notes=("name",), on_bad="skip", max_bad_fraction=1.0)
     assert "0 documents" in str(skipped)
-
-
-def test_notes_are_mended_as_texts(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.jsonl", '{"text": "a", "name": "b\\u0001c\\ud800"}\n')
-    assert noted(path, "*", on_undecodable="replace") == [{"name": "bc\ufffd"}]
 
 
 def test_a_note_of_bytes_that_are_no_text(tmp_path: Path) -> None:
@@ -182,13 +167,6 @@ def test_they_come_back_in_order_as_often_as_asked(
     spool.add(added[0])
     assert list(spool) == [*added, added[0]] and spool.complete
     assert not list(tmp_path.iterdir()), "a killed process leaves nothing"
-
-
-def test_no_more_is_kept_than_was_asked_for(tmp_path: Path) -> None:
-    kept = Spool(tmp_path, 200)
-    for each in spooled(20):
-        kept.add(each)
-    assert not kept.complete and 0 < len(list(kept)) < 20
 
 
 def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,6 @@ import hashlib
 import io
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -263,21 +261,6 @@ def test_choices_are_checked_when_made(name: str, value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         ReadingOptions(**{name: value})
     assert caught.value.where == name and caught.value.wanted
-
-
-def test_choices_that_depend_on_each_other() -> None:
-    assert ReadingOptions(encoding="UTF8").codec == "utf-8"
-    assert ReadingOptions(encoding="utf-8-sig").codec == "utf-8"
-    assert ReadingOptions(notes=("text",), column="body").notes == ("text",)
-    with pytest.raises(ConfigError):
-        ReadingOptions(escapechar=",", separator=",")
-
-
-def test_reading_needs_no_torch() -> None:
-    code = "import sys, maskwright.text.corpus.embedded as e, maskwright.text.corpus.read as r"
-    command = [sys.executable, "-c", code + "; print(*sys.modules)"]
-    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert not {"torch", "numpy", "pyarrow", "zstandard"} & set(loaded)
 
 
 def test_files_may_call_their_text_differently(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.lines import CONTROLS, guess
+from maskwright.text.corpus.lines import CONTROLS
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import ReadingOptions
 
 
 # ------------------------------------------------------------------------------ F51 not UTF-8
-@pytest.mark.parametrize("byte", range(0x80, 0x100))
+@pytest.mark.parametrize("byte", [*range(0x80, 0x100, 9), 0xFF])
 def test_F51_a_byte_that_is_not_utf8_is_placed_exactly(tmp_path: Path, byte: int) -> None:
     random.seed(byte)
     lines = [f"line {n} " + "é" * random.randrange(30) for n in range(1, 60)]
@@ -65,14 +65,6 @@ def test_F51_replaced_characters_are_counted(tmp_path: Path) -> None:
     assert "3 characters replaced" in " ".join(map(str, reader.counts.findings))
 
 
-def test_F51_a_replaced_line_may_grow_but_not_hide_a_nul(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.txt", b"\xff" * 10 + b"\nab\xff\0\n")
-    choices = {"form": "line", "on_undecodable": "replace", "max_line_bytes": 10}
-    error = refusal(DataError, path, **choices)
-    assert error.where == f"{path}, line 2, byte 14"
-    assert texts(path, on_nul="strip", **choices) == ["\ufffd" * 10, "ab\ufffd"]
-
-
 def test_F51_too_many_bad_rows_stop_the_reading(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", b"".join(b"good\n" * 90 + b"bad\xff\n" for _ in range(40)))
     options = ReadingOptions(form="line", on_bad="skip")
@@ -81,12 +73,6 @@ def test_F51_too_many_bad_rows_stop_the_reading(tmp_path: Path) -> None:
     assert "of 3,640 rows, mostly: not utf-8" in caught.value.found
     assert "0.01" in caught.value.wanted and "rejects.jsonl" in caught.value.do
     assert list(Reader(path, replace(options, max_bad_fraction=0.02)))
-
-
-def test_F51_guesses() -> None:
-    texts = {"cp1251": "Привет, мир", "gb18030": "中文文本", "shift_jis": "日本語テキスト"}
-    for encoding, text in {"cp1252": "déjà vu", **texts}.items():
-        assert encoding in guess(text.encode(encoding))
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "shift_jis", "utf-16-le", "gb18030", "cp1252"])
@@ -212,27 +198,12 @@ def test_a_wrong_declaration_is_named(tmp_path: Path, label: str) -> None:
     assert len(pages(path, encoding="latin-1", on_nul="strip")) == 1  # the remedy works
 
 
-def test_an_unknown_declaration_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.html", b"<meta charset=utf-9><p>x")
-    with pytest.raises(DataError) as caught:
-        pages(path)
-    assert caught.value.where == str(path) and "utf-8" in str(caught.value.wanted)
-    assert pages(path, encoding="utf-8") == ["<meta charset=utf-9><p>x"]
-
-
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 def test_F52_without_a_mark_the_zero_bytes_tell(tmp_path: Path, encoding: str) -> None:
     path = write(tmp_path, "a.txt", ("plain words, line after line\n" * 5).encode(encoding))
     error = refusal(DataError, path)
     assert encoding in error.found and f"encoding={encoding!r}" in error.do
     assert len(texts(path, encoding=encoding, form="line")) == 5
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
-def test_F52_an_encoding_that_needs_a_mark_says_so(tmp_path: Path, encoding: str) -> None:
-    path = write(tmp_path, "a.txt", "words".encode(f"{encoding}-be"))
-    assert f"encoding='{encoding}-be'" in refusal(DataError, path, encoding=encoding).do
-    assert texts(path, encoding=f"{encoding}-be") == ["words"]
 
 
 # ------------------------------------------------------------------------------ F53 controls
@@ -254,13 +225,6 @@ def test_F53_nul_is_an_error_or_stripped(
     reader = Reader(path, ReadingOptions(form="line", on_nul="strip"))
     assert "\0" not in "".join(d.text for d in reader)
     assert reader.counts.nul_stripped == 1
-
-
-def test_F53_a_line_of_nothing_but_nul(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.txt", b"bad \xff\n\0\nok\n\0")
-    reader = Reader(path, replace(SKIP, form="line", on_nul="strip"))
-    assert [(d.text, d.id) for d in reader] == [("ok", f"{path}:3")]
-    assert reader.counts.nul_stripped == 2
 
 
 def test_F53_nul_written_as_an_escape(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from curate.in_process import batch_of, removed, run
-from maskwright.text.curate.arrays.spans import remove_lines
 from maskwright.text.curate.steps.boilerplate import Settings, at_edge
 
 NOUNS = ["river", "stone", "apple", "cloud", "horse", "table", "night", "water", "garden"]
@@ -119,13 +118,6 @@ def test_two_lines_of_a_site_on_a_page_are_company_and_many_greetings_are_none()
     assert cleaned([*pages, *talks], template_words=0, company=0.0) == stories
 
 
-def test_a_very_frequent_line_needs_no_company() -> None:
-    texts = [f"{story(n)}\nThe Morning Paper" for n in range(10)]
-    texts += [f"{story(n)}\nQuite so, he said" for n in range(10, 15)]
-    texts += [story(n) for n in range(20, 100)]
-    assert cleaned(texts, lone_share=0.1) == [*(story(n) for n in range(10)), *texts[10:]]
-
-
 def test_frequent_means_documents_and_share() -> None:
     four, five = PAGES[:4], PAGES[:5]
     others = [story(n) for n in range(200, 230)]
@@ -159,21 +151,3 @@ def test_an_edge_is_an_unbroken_row(chosen: str, wanted: str) -> None:
     flags = np.array([True, *(c == "x" for c in chosen), True])
     found = at_edge(batch.lines, flags)[1:-1]
     assert "".join("x" if f else "." for f in found) == wanted
-
-
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("a\n\nX\n\nb", "a\n\nb"),
-        ("a\nX\nb", "a\nb"),
-        ("a\n\n\nX\n\nX\n\nb\n\n\nc", "a\n\n\nb\n\n\nc"),
-        ("a\nX\n\nb", "a\n\nb"),
-        ("X\n\na\n\nX", "a"),
-        ("X", ""),
-    ],
-)
-def test_blank_lines_around_what_is_cut_do_not_add_up(text: str, left: str) -> None:
-    lines = batch_of([text, "X"]).lines
-    points = lines.characters.points
-    cut = (points[lines.begins] == ord("X")) & (lines.texts == 0)
-    assert remove_lines([text, "X"], lines, cut) == [left, "X"]

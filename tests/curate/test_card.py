@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from curate.cards import card_with
-from curate.folders import lines_of, rows_of, write_rows
+from curate.folders import rows_of, write_rows
 from curate.in_process import batch_of
 from maskwright.base.errors import UsageError
 from maskwright.text.corpus import saved
@@ -27,10 +26,6 @@ from maskwright.text.curate import card as card_module
 from maskwright.text.curate import recipe as recipes
 from maskwright.text.curate.card import (
     _step_facts,
-    contamination_lines,
-    licence_note,
-    render_data_card,
-    repeat_command,
 )
 from maskwright.text.curate.curation import Options, curate, work_folder
 from maskwright.text.curate.engine import segment
@@ -122,30 +117,6 @@ def test_bytes_are_the_same(clean: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert "202" not in text.replace("SHA-256", "").split("| raw/a")[0], "no date"
 
 
-def test_the_card_answers_for_the_corpus(clean: Path) -> None:
-    text, card = (clean / "card.md").read_text(), card_of(clean)
-    files = card["read"]["files"]
-    assert [f["file"] for f in files] == ["raw/a.jsonl", "raw/b.jsonl"]
-    assert all(f["sha256"] in text for f in files) and all(f". {step}" in text for step in STEPS)
-    assert "gopher\\_short" not in text and "| gopher_short_doc |" in text
-    assert "--recipe recipe.toml --read on_bad=skip" in text
-    assert lines_of(clean / "unreadable.jsonl.gz")[0]["line"] == 16
-    # Of licences, tokens and contamination it says what is known.
-    assert licence_note(card) and contamination_lines(card) is None
-    other = card_with("CC-BY-4.0")
-    assert " 2 " in licence_note(other)
-    assert "4 documents" in (contamination_lines(other) or [""])[0]
-    other["left"]["licences"] = {"CC-BY-4.0": 6}
-    assert licence_note(other) == ""
-    assert "'my files/$x'" in repeat_command(card_with("my files/$x"))
-    shown = render_data_card(other)
-    assert "120 tokens" in shown and "cd" * 32 in shown
-    # And what was not looked for.
-    names = {name: recipes.settings_of(name).UNLESS for name in recipes.step_names()}
-    absent = {words for name, words in names.items() if words and name not in STEPS}
-    assert absent and absent == set(card["not_done"]) & set(names.values())
-
-
 def test_a_curated_parent(clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(clean.parent)
     out = tmp_path / "second"
@@ -221,9 +192,3 @@ def test_examples_and_samples_do_not_depend_on_cuts(monkeypatch: pytest.MonkeyPa
         assert facts_of(generator.permutation(400).tolist(), cuts, values) == whole
     # The control: other values give another card.
     assert facts_of(range(400), 1, values + 1) != whole
-
-
-def test_steps_are_listed_with_their_settings() -> None:
-    lines = list(recipes.step_lines())
-    assert any(line.startswith("gopher-quality: ") for line in lines)
-    assert any(line.strip().startswith("min_doc_words = 50  # ") for line in lines)

@@ -64,13 +64,6 @@ def test_the_best_share_is_kept(examples: str) -> None:
     assert gone >= BAD and 20 <= len(GOOD - gone) <= 24
 
 
-def test_success_on_unseen_examples_is_reported(examples: str) -> None:
-    corpus = InProcess([BATCH])
-    Settings(examples=examples).gather(corpus, None)
-    (finding,) = corpus.findings
-    assert finding.name == "quality-classifier" and "120 examples, 60" in finding.evidence
-
-
 def test_success_is_not_that_on_examples_it_has_learned() -> None:
     batch = batch_of([good_text(n) for n in range(100)])
     good = np.random.default_rng(5).random(100) < 0.5

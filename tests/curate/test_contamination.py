@@ -67,14 +67,6 @@ def test_letters_of_unspaced_scripts_are_no_words(tmp_path: Path, text: str, let
     assert set(removed(settings(path), [batch])) == {"d1", "d2"}
 
 
-def test_the_removal_names_row_and_place(rows: Path) -> None:
-    text = f"So. {SHORT}? {LONG}."
-    ((removal,),) = (outcome.removals for outcome in run(settings(rows), [batch_of([text])]))
-    assert removal.value == f"{rows}, line 1, sentence1 and 1 further text"
-    # Both stand side by side: one place.
-    assert removal.where == f"characters 4 to {len(text) - 1}"
-
-
 def test_every_file_is_told_of(rows: Path, tmp_path: Path) -> None:
     clean, short = tmp_path / "other.txt", tmp_path / "test.csv"
     clean.write_text("A text of nine words that nobody else has.\n")

@@ -85,14 +85,6 @@ def test_documents_of_domains(settings: dict[str, Any], left: dict[str, int]) ->
     assert counts == pytest.approx(left, abs=2 if settings == {"temperature": 0.5} else 0)
 
 
-def test_what_is_left_is_reported() -> None:
-    corpus = InProcess(BATCHES)
-    balance.Settings(unit="documents", temperature=0).gather(corpus, None)
-    (finding,) = corpus.findings
-    assert finding.severity == "warning" and "300 of 3,000 documents" in finding.what
-    assert "pretraining" in finding.remedy
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -121,19 +113,3 @@ def test_domains_without_a_word_can_be_balanced(settings: dict[str, Any]) -> Non
     step = balance.Settings(**settings)
     assert step.targets(["a"], np.zeros(1)).tolist() == [0.0]
     assert step.targets(["a"], np.array([5.0])).tolist()[0] > 0, "the control has words"
-
-
-@pytest.mark.parametrize("keep", [0.1, 0.6, 1.0])
-def test_many_domains_are_kept_as_one_by_one(keep: float) -> None:
-    """Beside the sum over each scale and domain, of which there are as many as pairs."""
-    totals = np.random.default_rng(3).integers(0, 500, 300).astype(float)
-    domains = [f"site{n}" for n in range(300)]
-    shares = totals**0.3 * (totals > 0)
-    corners = np.unique(totals[shares > 0] / shares[shares > 0])
-    sums = np.minimum(totals, corners[:, None] * shares).sum(axis=1)
-    goal = min(keep * totals.sum(), sums[-1])
-    scale = max(corners[0], float(np.interp(goal, [0, *sums], [0, *corners])))
-    targets = np.minimum(totals, scale * shares)
-    step = balance.Settings(temperature=0.3, keep=keep)
-    assert np.allclose(step.targets(domains, totals), targets, rtol=1e-9, atol=1e-4)
-    assert not np.allclose(targets, totals) or keep == 1.0

@@ -228,20 +228,6 @@ def test_shards_of_versions_without_types_are_read() -> None:
     assert CurationBatch.from_arrow(table).texts == ["a text"]
 
 
-def test_the_page_shows_what_was_kept_beside_a_copy(finished: tuple[Path, Path]) -> None:
-    card = json.loads((finished[1] / "card.json").read_text())
-    steps = {step["step"]: step for step in card["steps"]}
-    exact, near, drawn = ([*steps[name]["rules"].values()] for name in STEPS[1:])
-    assert exact[0]["examples"]
-    for example in exact[0]["examples"]:
-        assert example["survivor"] != example["place"]
-        assert example["survivor_text"].rstrip("…") == example["text"][:200].rstrip()
-    (example,) = near[0]["examples"]
-    assert example["survivor_text"][:100] == example["text"][:100]
-    # The control: what goes for a reason of its own has nothing beside it.
-    assert not any("survivor_text" in example for example in drawn[0]["examples"])
-
-
 def test_a_pass_sent_ahead_gives_what_it_gives_alone(
     tmp_path: Path, small_shards: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,13 +247,6 @@ def test_a_pass_sent_ahead_gives_what_it_gives_alone(
     curate(raw, tmp_path / "alone", recipe(), OPTIONS)
     assert ahead <= passes
     assert content(tmp_path / "ahead") == content(tmp_path / "alone")
-
-
-def test_documents_that_only_go_are_not_written_again(finished: tuple[Path, Path]) -> None:
-    files = list((work_folder(finished[1]) / "segments").glob("*/text.parquet"))
-    bases = {shards.base_of(path) for path in files}
-    assert {path for path in files if "text" in shards.read_columns(path).schema.names} == bases
-    assert 0 < len(bases) < len(files)
 
 
 # ------------------------------------------------------------------------------ refusals

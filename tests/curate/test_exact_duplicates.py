@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from curate.in_process import batch_of, removed, run, survivors
+from curate.in_process import batch_of, removed, survivors
 from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps import exact_duplicates
 from maskwright.text.curate.steps.exact_duplicates import Settings
@@ -29,13 +29,6 @@ from maskwright.text.curate.steps.exact_duplicates import Settings
 def test_what_is_the_same(first: str, second: str, same: bool, settings: dict[str, bool]) -> None:
     found = removed(Settings(**settings), [batch_of([first, second])])
     assert list(found.values()) == ["exact-duplicate"] * same
-
-
-def test_the_removal_names_the_document_that_is_kept() -> None:
-    texts = ["other", "a b", "A  b."]
-    (outcome,) = run(Settings(ignore_punctuation=True), [batch_of(texts)])
-    (removal,) = outcome.removals
-    assert (removal.index, removal.value) == (1, "d2")  # the longer one is kept
 
 
 def survivors_of_copies(order: int, shards: int) -> set[str]:
@@ -67,14 +60,6 @@ def test_arrival_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(exact_duplicates, "rows_to_keep", first_of_each)  # the control
     assert survivors_of_copies(1, 1) != survivors_of_copies(-1, 1)
-
-
-def test_white_space_makes_no_text_longer() -> None:
-    texts = [f"text number {n}" for n in range(20)]
-    padded = [text.replace(" ", " " * 9) for text in texts]
-    left = survivors(Settings(), [batch_of(texts + padded)])
-    kept_padded = sum(int(name[1:]) >= 20 for name in left)
-    assert len(left) == 20 and 0 < kept_padded < 20  # the hash decides, and not the padding
 
 
 @pytest.mark.parametrize("case", [True, False])

@@ -4,7 +4,6 @@ some."""
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +16,9 @@ from curate.each_step import SETTINGS, step_of
 from curate.folders import write_rows
 from curate.in_process import InProcess, batch_of
 from growth import LIMIT, growth
-from maskwright.base.config import to_plain
-from maskwright.text.corpus.reading import Document, ReadingOptions
-from maskwright.text.curate.card import reading_findings
+from maskwright.text.corpus.reading import Document
 from maskwright.text.curate.engine import shards
 from maskwright.text.curate.engine.segment import Flow, Record
-from maskwright.text.curate.engine.shards import REJECTED, read_group
 from maskwright.text.curate.recipe import settings_of
 from maskwright.text.curate.step import CorpusStep, CurationBatch, Step
 
@@ -171,26 +167,6 @@ def test_the_measure_sees_a_square(make: Callable[[int], Callable[[], None]]) ->
 
 
 # ------------------------------------------------------------------------------ reading into shards
-@pytest.mark.parametrize("skip", [False, True])
-def test_small_files_are_flushed_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skip: bool
-) -> None:
-    """Flushing a file to the disk takes longer than reading a small one."""
-    flush, flushed, counts = os.fsync, [], []
-    monkeypatch.setattr(os, "fsync", lambda file: (flushed.append(file), flush(file)))
-    reading = to_plain(ReadingOptions(on_bad="skip", max_bad_fraction=1.0))
-    for count in (5, 50):
-        folder, out = tmp_path / str(count), tmp_path / f"read-{count}"
-        folder.mkdir()
-        (folder / "a.txt").write_text("words")
-        for number in range(count):
-            (folder / f"{number}.txt").write_bytes(b"" if number % 2 else b"a\n\n\xff\n\n" * 2)
-        flushed.clear()
-        read_group(sorted(str(path) for path in folder.iterdir()), reading, skip, str(out))
-        counts.append(len(flushed))
-        rejected = (out / REJECTED).read_text().splitlines()
-        assert len(rejected) == 2 * len(range(0, count, 2))
-    assert counts[0] == counts[1] > 0
 
 
 def test_columns_of_their_own_do_not_make_a_square(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,11 +180,3 @@ def test_columns_of_their_own_do_not_make_a_square(monkeypatch: pytest.MonkeyPat
     assert cells(600) <= LIMIT * cells(300)
     monkeypatch.setattr(shards, "SHARD_CELLS", 1 << 30)
     assert cells(600) > LIMIT * cells(300)
-
-
-def test_findings_of_many_files() -> None:
-    def make(count: int) -> Callable[[], object]:
-        findings = [{"name": "empty-files", "what": f"empty files: {n}.txt"} for n in range(count)]
-        return lambda: reading_findings([{"findings": findings}])
-
-    assert growth(make, 100) <= LIMIT

@@ -110,11 +110,6 @@ def test_each_size_of_repeated_ngrams_has_its_rule(n: int) -> None:
     assert judged(text[:middle] + "other" + text[middle + 4 :], 0.0) is None
 
 
-def test_a_short_text_without_repetition_repeats_nothing() -> None:
-    measures = run(gopher_repetition.Settings(), [batch_of(["A b c."])])[0].measures
-    assert len(measures) == 13 and not any((m.values > 0).any() for m in measures)
-
-
 S = "The river is wide and deep."
 S2, S3 = f"{S} {S}", f"{S} {S} {S}"
 

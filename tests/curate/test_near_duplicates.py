@@ -188,16 +188,3 @@ def test_a_named_quality_that_is_no_number_is_refused() -> None:
     texts = ["the same words once more"] * 3
     batch = batch_of(texts, quality=["high", "0.1", "nan"])
     assert survivors(Settings(), [batch]) == ["d1"]
-
-
-@pytest.mark.parametrize("limit", [60, 200, 10**6])
-def test_portions_hold_every_pair_once_and_no_more_than_fits(limit: int) -> None:
-    random = np.random.default_rng(1)
-    sizes = random.integers(1, 20, 400)
-    groups = np.sort(random.integers(0, 60, 400))  # some are larger than the limit
-    pairs = np.array([(a, b) for a in range(400) for b in range(a) if groups[a] == groups[b]])
-    parts = near_duplicates.portions(pairs, sizes, limit)
-    assert sorted(np.concatenate(parts).tolist()) == sorted(pairs.tolist())
-    # A document may reach over the end of its block.
-    assert all(sizes[np.unique(part)].sum() <= limit + 2 * sizes.max() for part in parts)
-    assert len(parts) < 3 * sizes.sum() / limit + 2 * len(np.unique(groups)) * (limit == 60) + 2

@@ -72,26 +72,6 @@ def test_probabilities_of_all_that_may_follow_add_up_to_one() -> None:
     assert uneven.bits(units)[0] > model.bits(units)[0]  # the control: a longer context knows more
 
 
-def test_no_ngram_is_taken_for_another() -> None:
-    batch = batch_of(GOOD)
-    units = units_of(batch)
-    model = train(count_ngrams(units, 2))
-    strange = units_of(batch_of([noise(n) for n in range(200)]))
-    for size in (1, 2):
-        grams, whole = strange.grams(size)
-        assert whole.sum() > 5000 and model._count(grams)[whole].max() == 0
-    grams, whole = units.grams(2)
-    assert (model._count(grams)[whole] > 0).mean() > 0.9  # the control: those counted are known
-
-
-def test_units_are_words_and_signs_in_order() -> None:
-    batch = batch_of(["It's a dog, no? 日本", "-", "dog a it's"])
-    units = units_of(batch)
-    assert units.counts.tolist() == [8, 1, 3]
-    first, last = units.hashes[:3], units.hashes[9:]
-    assert first.tolist() == last[::-1].tolist()
-
-
 @pytest.mark.parametrize("by", ["good", "corpus"])
 def test_senseless_texts_are_removed(by: str, good_file: str) -> None:
     step = Settings(good=(good_file,)) if by == "good" else Settings()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.in_process import batch_of, removed, run, survivors
+from curate.in_process import batch_of, removed, survivors
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.curate.steps.toxicity import Settings
 
@@ -32,14 +32,6 @@ def words(tmp_path: Path) -> str:
 def test_whole_words_and_phrases_without_case(words: str) -> None:
     gone = removed(Settings(words=(words,)), [batch_of(TEXTS)])
     assert gone == dict.fromkeys(("d1", "d3", "d4", "d6", "d7"), "listed_words")
-
-
-def test_the_word_and_its_place_are_recorded(words: str) -> None:
-    (outcome,) = run(Settings(words=(words,)), [batch_of(TEXTS)])
-    blarg, nose, *_ = outcome.removals
-    assert (blarg.value, blarg.where) == ("blarg", "characters 7 to 12")
-    assert TEXTS[1][7:12] == "BLARG" and nose.value == "green nose"
-    assert blarg.allowed is not None and "it has 1" in blarg.allowed
 
 
 def test_a_context_makes_a_word_fine_only_there(words: str, tmp_path: Path) -> None:

@@ -57,18 +57,6 @@ def test_a_document_that_is_kept(clean: Path) -> None:
     assert [fate.id for fate in of_file][:2] == ["copy", "first"], "by its file"
 
 
-@pytest.mark.parametrize(
-    ("name", "kept", "line"),
-    [("mail", True, "personal-email"), ("short", False, "gopher_short_doc: 4")],
-)
-def test_what_changed_or_removed_a_document(clean: Path, name: str, kept: bool, line: str) -> None:
-    answer = why(clean, name)
-    (fate,) = answer.fates
-    assert bool(fate.kept) == kept == (fate.removed is None) == bool(fate.changes)
-    assert line in "\n".join(answer.lines())
-    assert kept or fate.text == DOCUMENTS[name]
-
-
 def test_a_copy_of_a_copy_is_followed_to_the_end(clean: Path) -> None:
     equal = [why(clean, name) for name in ("copy", "first")]
     (answer,) = [a for a in equal if (a.fates[0].removed or {}).get("step") == STEPS[1]]
@@ -131,18 +119,6 @@ def test_documents_that_are_not_there(clean: Path, name: str, where: str, sugges
     assert str(refusal.value.where).endswith(where) and suggestion in str(refusal.value.wanted)
     with pytest.raises(UsageError):
         why(clean.parent, name)
-
-
-def test_a_file_that_could_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_rows(Path("raw/a.jsonl"), [{"text": f"{n} {LONG}"} for n in range(3)])
-    write_rows(Path("raw/b.jsonl"), [{"text": LONG}, "no JSON"])
-    curate("raw", "clean", recipes.make(["personal"]), Options(skip_unreadable=True))
-    assert why("clean", "raw/a.jsonl:3").fates[0].kept
-    with pytest.raises(UsageError) as error:
-        why("clean", "raw/b.jsonl:7")
-    assert "raw/b.jsonl" in str(error.value.where)
-    assert "document 1: not JSON" in (tmp_path / "clean" / "card.md").read_text()
 
 
 def test_the_command_tells(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,15 +70,6 @@ def test_fields_of_padding(store: TokenStore, length: int) -> None:
     assert f"{source.fill:.1%} filled" in source.description
 
 
-def test_fill_on_typical_lengths() -> None:
-    """Log-normal lengths around 46 tokens, cut at 128, as in sentences and short documents."""
-    draw = np.random.default_rng(0)
-    sizes = np.minimum(draw.lognormal(3.6, 0.7, 19_456).astype(np.int64) + 2, 128)
-    for parts in (1, 19):  # all at once, and windows of 1024
-        rows = sum(int(best_fit(part, 128).max()) + 1 for part in np.split(sizes, parts))
-        assert sizes.sum() / (128 * rows) > 0.99
-
-
 def _one_by_one(sizes: list[int], capacity: int) -> list[int]:
     """Best-fit decreasing as the books have it."""
     gaps: list[int] = []

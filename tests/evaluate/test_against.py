@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelled.tables import write_rows
 from maskwright.api import evaluate
 from maskwright.ask.evaluate import slices
 from maskwright.ask.evaluate.against import ModelComparison, evaluate_against
@@ -29,7 +28,6 @@ from maskwright.base.metrics.row_metrics import ArrayMetric
 from maskwright.cli.main import main
 from maskwright.learn.finetune import conclusion
 from maskwright.learn.finetune.tune import TrainingResult
-from maskwright.learn.tasks import sequence_to_sequence
 from maskwright.learn.tasks.base.task_type import Encoded, Extent, TaskMetrics, task_for
 from maskwright.text.tables.rows import Row, TextExample
 from report.test_page import opens_with
@@ -97,22 +95,6 @@ def test_models_that_cannot_be_compared_are_refused(
         with pytest.raises(UsageError) as caught:
             evaluate(good, data, against=bad, **{name: value})  # type: ignore[arg-type]
         assert caught.value.where == f"--{name}"
-
-
-@pytest.mark.parametrize(("judged", "num_judged"), [(2, 2), (4, None)])
-def test_texts_that_were_not_judged_are_counted(
-    judged: int,
-    num_judged: int | None,
-    small_task: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    folder = small_task("sequence-to-sequence")
-    copy = shutil.copytree(folder, tmp_path / "model")
-    rows = [{"source": f"the cat sat {n}", "target": f"the dog {n}"} for n in range(4)]
-    data = write_rows(tmp_path / "data.jsonl", rows)
-    monkeypatch.setattr(sequence_to_sequence, "JUDGED", judged)
-    assert compared((folder, copy, data)).num_judged == num_judged
 
 
 def test_values_of_any_type_are_slices() -> None:

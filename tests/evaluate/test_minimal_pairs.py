@@ -89,17 +89,6 @@ def test_options_that_would_do_nothing_are_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_parts_of_pairs_stand_side_by_side(
-    made: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, data = made
-    for part in ("choosing", "reporting"):
-        options = ["--data", str(data / "second.jsonl"), "--part", part]
-        assert cli.main(["evaluate", str(folder), *options]) == 0
-    page = (folder / "report.html").read_text()
-    assert "the tenth to choose by, scored" in page and "nine tenths, scored" in page
-
-
 def test_mistakes_are_answered(made: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     folder, data = made
     evaluate = ["evaluate", str(folder), "--data"]

@@ -79,17 +79,6 @@ def test_the_chosen_device_answers(model: Path, monkeypatch: pytest.MonkeyPatch)
         assert opened.compute(lambda network: network.device.type) == device
 
 
-def test_the_rate_is_the_rate(model: Path) -> None:
-    opened = QueryableModel.of(open_model(model))
-    for rate in (0.15, 0.5, 1.0):
-        shown = prepare_row(opened, CorruptionRequest(TEXT, "masked", {"rate": rate}))
-        text = shown["special"].count(0)
-        assert len(shown["case"]["wanted"]) == max(1, round(rate * text))
-    assert len({tuple(each) for each in shown["fixed"]}) == 1
-    dynamic = prepare_row(opened, CorruptionRequest(TEXT, "masked"))["epochs"]
-    assert len({tuple(each) for each in dynamic}) > 1
-
-
 def test_a_decoder_says_what_was_taken_out(models: dict[str, Path]) -> None:
     t5 = open_model(models["t5"])
     request = CorruptionRequest(TEXT, "span-corruption", {"rate": 0.3})
@@ -100,30 +89,6 @@ def test_a_decoder_says_what_was_taken_out(models: dict[str, Path]) -> None:
     kept, said = ([t for t in gaps["case"][name] if t >= 0] for name in ("tokens", "wanted"))
     assert sorted(kept + said) == list(range(len(gaps["row"]) - gaps["documents"].count(0)))
     assert kept == sorted(kept) and said == sorted(said)
-
-
-@pytest.mark.parametrize(
-    ("noise", "share", "puts", "moves"),
-    [
-        ("infilling", 0.3, True, False),
-        ("masking", 0.3, True, False),
-        ("deletion", 0.3, False, False),
-        ("permutation", 1.0, False, True),
-        ("rotation", 1.0, False, True),
-    ],
-)
-def test_a_denoiser_writes_the_original(
-    noise: str, share: float, puts: bool, moves: bool, models: dict[str, Path]
-) -> None:
-    none = dict.fromkeys(("infilling", "masking", "deletion", "permutation", "rotation"), 0.0)
-    request = CorruptionRequest(TEXT, "denoising", {**none, noise: share}, seed=2)
-    shown = prepare_row(QueryableModel.of(open_model(models["bart"])), request)
-    case = shown["case"]
-    row = [number for number, document in enumerate(shown["documents"]) if document]
-    read = [t for t, d in zip(case["tokens"], case["documents"], strict=True) if d]
-    assert case["wanted"] == row != read
-    assert any(token < 0 for token in read) == puts
-    assert (sorted(read) == row) == moves
 
 
 @pytest.mark.parametrize(
@@ -153,11 +118,6 @@ def test_what_cannot_be_prepared_is_refused(wrong: dict[str, Any] | bytes, model
     body = wrong if isinstance(wrong, bytes) else json.dumps(given(**wrong)).encode()
     status, _, answer = question_response(site, "/ask/corruption", body)
     assert status == 200 and json.loads(answer)["refused"]["what"]
-
-
-@pytest.mark.parametrize("path", ["/ask/nothing", "/data/site.json"])
-def test_nothing_else_is_asked(path: str, model: Path) -> None:
-    assert question_response(Site.of([model], live=True), path, b"{}")[0] == 404
 
 
 @pytest.mark.loopback

@@ -7,7 +7,6 @@ import functools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ import torch
 
 from checkpoint.small import RECURRENT
 from explore.node import javascript, needs_node
-from maskwright.ask.predict.predictor import predictor
 from maskwright.base import catalogue
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.families.base.family import family
@@ -25,13 +23,10 @@ from maskwright.model.nn.initialise import build
 from maskwright.model.nn.mask import AttentionMask, SizedMask, causal, reach, same_document, window
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.base.spec import member_of
-from maskwright.model.opening.open import open_model
 from maskwright.ship.explore.masks import (
     LENGTH,
     PACKED,
     READING,
-    SIGNS,
-    START,
     VOCABULARY,
     RefusalReason,
     architectures,
@@ -42,9 +37,6 @@ from maskwright.ship.explore.masks import (
     masks,
     numbered,
 )
-from maskwright.ship.explore.site import Site
-from maskwright.text.tables.rows import TextExample
-from small_tasks import made
 
 NARROW = (2, 2)
 
@@ -223,34 +215,6 @@ def test_every_objective_is_learned_by_some_family(found: dict[str, Any]) -> Non
     texts = {name for name in names if member_of(name).spec.rows != "images"}
     assert learned == {*texts, READING} and texts < {*names}
     assert len(json.dumps(found)) < 200_000
-
-
-def test_a_text_is_read_as_models_of_two_stacks_read_it(
-    models: dict[str, Path], tmp_path: Path
-) -> None:
-    """The second stack reads what the first one does, a place later."""
-    folder = made(models["t5"], tmp_path / "result", "classification")
-    opened = predictor(open_model(folder))
-    encoded = opened.task_type.encode([TextExample("the big cat", 0, "")], opened.frame)
-    batch, _ = encoded.examples.batch(np.array([0]), opened.collation)
-    assert batch.decoder_tokens is not None
-    found = json.loads(Site.of([folder]).read("data/masks.json"))
-    row = next(each for each in found["rows"] if each["models"] == [0])
-    assert set(row["stacks"]) == {"encoder", "decoder"}
-    case = found["examples"][row["cells"][READING]["single"][0]]
-    count = int((batch.documents[0] > 0).sum()) if batch.documents is not None else None
-    (start, *rest), ids = (t[0].tolist()[:count] for t in (batch.decoder_tokens, batch.tokens))
-    assert case["read"] == [] and found["signs"][str(START)] == "start"
-    own = case["decoder"]["tokens"]
-    assert own == [-1 - START, *case["tokens"][:-1]]
-    assert rest == ids[:-1] and start not in ids
-    # Each document of a packed row begins anew; and one stack alone has no second one.
-    packed = found["examples"][row["cells"][READING]["packed"][0]]
-    begins = np.flatnonzero(np.array(packed["decoder"]["tokens"]) == -1 - START)
-    assert begins.tolist() == [0, *np.cumsum(PACKED)[:-1]]
-    bert = next(each for each in found["rows"] if each["name"] == "bert")
-    assert found["examples"][bert["cells"][READING]["single"][0]]["decoder"] is None
-    assert START not in {*VOCABULARY.special, *range(VOCABULARY.size)} and START in SIGNS
 
 
 def test_no_target_is_seen(found: dict[str, Any]) -> None:

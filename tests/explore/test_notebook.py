@@ -3,7 +3,6 @@ browser: test_pages."""
 
 from __future__ import annotations
 
-import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 import maskwright
 from maskwright.base.errors import OutputError, UsageError
 from maskwright.ship.explore import notebook
-from maskwright.ship.explore.site import assets
 
 HOSTILE = "\"'></iframe><script>window.ran = true</script>&lt;{{ 7 * 7 }}"
 
@@ -49,11 +47,6 @@ def test_a_page_is_a_frame_with_the_whole_file_in_it(model: Path, tmp_path: Path
     with pytest.raises(OutputError, match="there already"):
         shown.save(saved)
     shown.save(saved, overwrite=True)
-
-
-def test_every_page_can_be_opened_first() -> None:
-    listed = re.findall(r'from "./(\w+).js"', assets()["pages/all.js"].decode())
-    assert set(listed) == notebook.pages().keys() and notebook.pages()["fill"] == "Fill masks"
 
 
 def test_what_cannot_be_shown_is_refused(

@@ -53,19 +53,6 @@ def test_components_are_those_of_numpy(rows: int, width: int, scale: float) -> N
     np.testing.assert_allclose([each["cosine"] for each in found["near"]], cosines[order])
 
 
-def test_what_has_no_two_directions() -> None:
-    found = javascript(
-        """
-        const { pca } = await load("space.js");
-        return given.map((vectors) => pca(vectors).points);
-        """,
-        [[], [[1.0, 2.0, 3.0]], [[1.0, 2.0], [1.0, 2.0]], [[0.0, 0.0], [2.0, 0.0]], [[1.0], [3.0]]],
-    )
-    assert found[0] == [] and found[1] == [[0, 0]] and found[2] == [[0, 0], [0, 0]]
-    for points in found[3:]:
-        np.testing.assert_allclose(np.abs(points), [[1, 0], [1, 0]], atol=1e-9)
-
-
 @pytest.fixture(scope="module")
 def folders(
     model: Path, models: dict[str, Path], small_task: Callable[..., Path]

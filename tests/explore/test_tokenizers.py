@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from typing import Any
 
 import pytest
@@ -88,50 +87,6 @@ def test_merges_are_replayed(kind: str, found: dict[str, Any]) -> None:
         last = [piece["id"] for word in steps["states"][-1] for piece in word]
         assert last == each["ids"]
     assert len(found[f"{kind} False"]["cut"][0]["steps"]["changes"]) > 3
-
-
-def test_longest_matches(found: dict[str, Any]) -> None:
-    known = set(trained("wordpiece").vocabulary)
-    for each in found["wordpiece False"]["cut"]:
-        for word in each["steps"]["words"]:
-            ids = [step["id"] for step in word["found"]]
-            if word["lost"] is None:
-                assert ids == word["ids"]
-            assert all(not (set(step["tried"]) & known) for step in word["found"])
-
-
-def test_splits_by_score(found: dict[str, Any]) -> None:
-    words = trained("unigram")
-    scores = {token: score for token, score in words.plain["model"]["vocab"]}
-    for each in found["unigram False"]["cut"]:
-        for word in each["steps"]["words"]:
-            shares = [way["share"] for way in word["best"]]
-            assert shares == sorted(shares, reverse=True) and 0 < sum(shares) <= 1 + 1e-9
-            for way in word["best"]:
-                assert "".join(piece["token"] for piece in way["pieces"]) == word["word"]
-                known = [p for p in way["pieces"] if not p["unknown"]]
-                assert all(math.isclose(scores[p["token"]], p["score"]) for p in known)
-    # The likeliest split is the one that is taken, and all splits of a short word are counted.
-    text = found["unigram False"]["cut"][0]
-    first = [p["token"] for word in text["steps"]["words"] for p in word["best"][0]["pieces"]]
-    assert first == [words.vocabulary[i] for i in text["ids"]]
-    (short,) = found["unigram False"]["cut"][4]["steps"]["words"]
-    total = sum(
-        math.exp(sum(scores[part] for part in parts)) for parts in _cuts(short["word"], scores)
-    )
-    best = short["best"][0]
-    assert math.isclose(best["share"], math.exp(best["score"]) / total, rel_tol=1e-9)
-
-
-def _cuts(word: str, known: dict[str, float]) -> list[list[str]]:
-    if not word:
-        return [[]]
-    return [
-        [word[:end], *rest]
-        for end in range(1, len(word) + 1)
-        if word[:end] in known
-        for rest in _cuts(word[end:], known)
-    ]
 
 
 @pytest.mark.parametrize("lower", [False, True])

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from explore.node import javascript, needs_node
 from maskwright.base.errors import DataError, UsageError
-from maskwright.ship.explore.server import HOST, PageServer, range_response, serving
-from maskwright.ship.explore.site import Site, about, epochs
+from maskwright.ship.explore.server import serving
+from maskwright.ship.explore.site import Site, about
 
 LINES = [
     {"kind": "train", "step": 1, "loss": 4.0, "tokens": 32},
@@ -65,30 +64,6 @@ def test_what_a_run_says_of_itself(run: Path) -> None:
         about(run)
 
 
-def test_epochs_of_a_fine_tuning(tmp_path: Path) -> None:
-    seeds = [{"seed": 0, "epoch": 2, "loss": [1.0, 0.5], "validation": [0.5, None]}, "odd"]
-    facts = {"measure": "accuracy", "method": "full", "chosen": 0, "seeds": seeds}
-    (tmp_path / "results.json").write_text(json.dumps(facts))
-    assert epochs(tmp_path)["seeds"] == seeds[:1]
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "part"),
-    [
-        (4, None, (206, "bytes 4-9/10", b"456789")),
-        (4, 5, (206, "bytes 4-5/10", b"45")),
-        (9, 99, (206, "bytes 9-9/10", b"9")),
-        (10, None, (416, "bytes */10", b"")),
-        (5, 4, (416, "bytes */10", b"")),
-    ],
-)
-def test_parts_of_a_file(
-    first: int, last: int | None, part: tuple[int, str, bytes], tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_bytes(b"0123456789")
-    assert range_response(tmp_path / "file", first, last) == part
-
-
 @pytest.mark.loopback
 def test_the_server_reads_a_journal_on(run: Path) -> None:
     whole = (run / "metrics.jsonl").read_bytes()
@@ -110,19 +85,6 @@ def test_the_server_reads_a_journal_on(run: Path) -> None:
         assert get("data/site.json", "bytes=1-")[0] == 200
         with pytest.raises(urllib.error.HTTPError, match="416"):
             get(journal, "bytes=9999999-")
-
-
-@pytest.mark.loopback
-@pytest.mark.parametrize(("fault", "shown"), [(BrokenPipeError, False), (ValueError, True)])
-def test_a_browser_that_leaves_is_no_fault(
-    fault: type[Exception], shown: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with PageServer((HOST, 0), BaseHTTPRequestHandler) as server:
-        try:
-            raise fault
-        except fault:
-            server.handle_error(None, (HOST, 1))
-    assert ("Traceback" in capsys.readouterr().err) is shown
 
 
 @needs_node

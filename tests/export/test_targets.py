@@ -26,7 +26,7 @@ from maskwright.model.opening.open import BASE, open_merged, open_model
 from maskwright.ship.export.folder import as_folder, documents, predictor_of
 from maskwright.ship.export.run import export_model
 from maskwright.ship.export.target import Report
-from maskwright.ship.export.targets import openvino, sentence_transformers
+from maskwright.ship.export.targets import openvino
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from small_tasks import finetuned
 
@@ -190,14 +190,6 @@ def test_a_head_that_was_saved_alone_is_written_with_what_it_stands_on(
     assert Tokenizer.load(folder).vocabulary_size
 
 
-def other_weights(saved: Any) -> Callable[..., Any]:
-    def save(network: Any, *given: Any, state: Any, **named: Any) -> Any:
-        name = next(n for n in state if n.endswith("weight"))
-        return saved(network, *given, state={**state, name: state[name] + 1}, **named)
-
-    return save
-
-
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -271,22 +263,6 @@ def test_a_short_model_reads_blocks(name: str, kind: str, tmp_path: Path) -> Non
     with pytest.raises(IncompatibleError):
         exported(tmp_path / "tuned", again, "long", block=2)
     assert not again.exists()
-
-
-def test_what_reads_as_something_else_is_taken_away(
-    model: Path, tuned: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The control of every comparison above."""
-    with monkeypatch.context() as patch:
-        patch.setattr(pretrained, "save_files", other_weights(pretrained.save_files))
-        for to in ("safetensors-bf16", "sentence-transformers"):
-            with pytest.raises(CheckpointError):
-                exported(tuned["full"], tmp_path / to, to)
-    with monkeypatch.context() as patch:
-        patch.setattr(sentence_transformers, "_poolings", lambda task_type: ("cls",))
-        with pytest.raises(CheckpointError, match="poolings"):
-            exported(model, tmp_path / "pooled", "sentence-transformers")
-    assert not list(tmp_path.iterdir())
 
 
 # ------------------------------------------------------------------------ GGUF

@@ -8,13 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import maskwright
 from maskwright.api import finetune_file
-from maskwright.ask.evaluate.labelled_rows import evaluate_file
-from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import load
 from maskwright.ask.predict.shared_encoder import load_shared
 from maskwright.base.errors import IncompatibleError, UsageError
@@ -94,18 +91,6 @@ def test_the_files_are_plain_and_say_what_they_are(result: Path) -> None:
     with pytest.raises(UsageError) as caught:
         maskwright.load(result, engine="onnxruntime")
     assert caught.value.where == "engine"
-
-
-def test_a_file_is_predicted_and_evaluated(result: Path, tmp_path: Path) -> None:
-    data, stream = table(tmp_path / "new.csv", "classification", 60), io.StringIO()
-    assert predict_file(result, data, stream) == 60
-    rows = [json.loads(line) for line in stream.getvalue().splitlines()]
-    accuracy = np.mean([row["prediction"]["label"] == row["label"] for row in rows])
-    out = tmp_path / "evaluation"
-    figures = evaluate_file(result, data, out=out, stream=stream)
-    assert figures["accuracy"].value == pytest.approx(accuracy) and accuracy > 0.9
-    evaluation = json.loads((out / "evaluation.json").read_text())
-    assert "words" not in evaluation["baselines"], "it is not compared with itself"
 
 
 def test_it_is_served(result: Path) -> None:

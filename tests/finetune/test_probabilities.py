@@ -184,22 +184,6 @@ def test_a_new_head_of_several_labels_starts_at_their_frequencies() -> None:
     assert loss(learner, several)[0] == after
 
 
-def test_rare_labels_are_learned_at_the_default_settings(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A head that starts at 0 learns in these steps little but that labels are rare."""
-    draw, rows, losses = np.random.default_rng(0), [], []
-    for number in range(200):
-        first, second = draw.choice(["red", "big", "old", "wet"], 2)
-        rows.append({"text": f"the {first} {second} sat {number}", "labels": [f"{first}-{second}"]})
-    path = write_rows(tmp_path / "rare.jsonl", rows)
-    for folder in (tmp_path / "out", tmp_path / "control"):
-        finetuned(model, path, folder, epochs=1, threads=1, task="multi-label")
-        losses.append(results_of(folder)["seeds"][0]["loss"][0])
-        monkeypatch.setattr(Supervised, "start_at", lambda self, frequencies: None)
-    assert losses[0] < 0.6 * losses[1]
-
-
 @pytest.mark.parametrize(
     ("weights", "error", "where"),
     [

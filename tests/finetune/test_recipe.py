@@ -221,21 +221,6 @@ def test_settings_that_are_none(setting: str, says: str) -> None:
         override(recipe(method="lora"), [setting])
 
 
-@pytest.mark.parametrize(
-    ("settings", "numbers"),
-    [
-        ({}, [0, 1, 2]),
-        ({"seeds": 2}, [0, 1]),
-        ({"seed": 7}, [7]),
-        ({"seed": 7, "seeds": 2}, [7, 8]),
-    ],
-)
-def test_seeds_by_number(settings: dict[str, int], numbers: list[int]) -> None:
-    assert list(recipe(**settings).seed_numbers) == numbers
-    three = changed(recipe(seeds=3), {"seed": 7})
-    assert list(three.seed_numbers) == [7], "one seed is the only one"
-
-
 def test_settings_of_a_method_are_kept_and_repeated(made: Path, tmp_path: Path) -> None:
     file, out = made / "out" / NAME, tmp_path / "out"
     assert read(file).adapters["lora"]["rank"] == 8

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ import torch
 
 import maskwright
 from checkpoint.small import model_of, readable, small
-from maskwright.ask.analysis.attention import rollout
 from maskwright.ask.predict.predictor import load as load_model
 from maskwright.base.errors import (
     CheckpointError,
@@ -25,7 +22,6 @@ from maskwright.base.errors import (
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import About
 from maskwright.model.families.base.family import family
-from maskwright.model.nn.stack import Trace
 from maskwright.ship.serve.served_model import open_all
 from maskwright.text.images.decode import read_image
 from maskwright.text.images.processor import ImageProcessor, resized
@@ -269,28 +265,3 @@ def test_a_recipe_that_reads_images_refuses_what_is_for_texts(
     with pytest.raises(MaskwrightError) as refused:
         pretrain_images(tmp_path / "data", tmp_path / "run", setting)
     assert refused.value.where == where and not (tmp_path / "run" / "checkpoints").exists()
-
-
-def test_attention_of_an_image_is_drawn_over_it(tmp_path: Path) -> None:
-    even = np.full((3, 2, 5, 5), 0.2, np.float32)  # which each layer mixes half of into itself
-    assert rollout(even) == pytest.approx(0.875 * even[0, 0] + 0.125 * np.eye(5))
-    folder, image = model(tmp_path / "model"), ppm(tmp_path / "1.ppm", PIXELS[0])
-    page = maskwright.attention(folder, tmp_path / "out", image=image).read_text()
-    weights = np.array(results_of(tmp_path / "out")["heads"])
-    network = pretrained.load(folder).model
-    rows = torch.from_numpy(USUAL.patches(PIXELS[:1], network.config.tokens.patch_size))
-    trace = Trace()
-    network.encode(rows, trace=trace)
-    for layer, expected in zip(weights, trace.weights, strict=True):
-        assert layer.reshape(len(layer), -1) == pytest.approx(
-            expected[0, :, 0, 1:].detach().numpy()
-        )
-    assert page.count("<use") == 1 + weights.shape[0] * weights.shape[1]
-    data = base64.b64decode(page.partition("base64,")[2].partition('"')[0])
-    assert np.frombuffer(zlib.decompress(data[41:]), np.uint8).reshape(8, 25)[:, 1:].tolist() == (
-        PIXELS[0].reshape(8, 24).tolist()
-    )
-    for wrong in ({}, {"image": image, "sentence": "a text"}):
-        with pytest.raises(MaskwrightError) as refused:
-            maskwright.attention(folder, tmp_path / "other", **wrong)
-        assert refused.value.where == "--image"

@@ -13,20 +13,15 @@ import pytest
 
 from checkpoint.small import model_of, small
 from maskwright import api
-from maskwright.ask.evaluate import text as evaluate_text_module
 from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base.errors import Finding, IncompatibleError
-from maskwright.cli.main import main
 from maskwright.cli.show import show
 from maskwright.learn.pretrain import checkpoints, run
-from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import About
 from maskwright.model.families.base.family import family
 from maskwright.model.inference.fill_mask import fill
-from maskwright.model.objectives import masked
-from maskwright.model.objectives.base.spec import usual_for
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import open_model
 from tinyrun import recipe, text_file
@@ -103,16 +98,6 @@ def test_a_config_in_two_families_is_shown_as_what_it_is_saved_as(tmp_path: Path
     assert "family      electra; its config is that of bert too" in show(str(tmp_path / "m"), [])
 
 
-def test_a_prompt_has_one_space_on_each_side_of_its_hole(tmp_path: Path) -> None:
-    base = chosen(text_file(tmp_path), "masked")
-    tokenizer = replace(base.tokenizer, kind="byte-bpe", vocabulary=330)
-    training = replace(base.training, budget=replace(base.training.budget, steps=1))
-    out, chosen_recipe = tmp_path / "run", replace(base, tokenizer=tokenizer, training=training)
-    run.pretrain(chosen_recipe, out, stream=io.StringIO())
-    prompt = next(r["prompt"] for r in checkpoints.read_journal(out) if r["kind"] == "sample")
-    assert " [MASK] " in prompt and "  " not in prompt
-
-
 def test_a_text_that_the_tokenizer_does_not_know_is_shown_and_noted(runs: dict[str, Path]) -> None:
     notes: list[Finding] = []
     first, last = api.fill_mask(
@@ -126,28 +111,3 @@ def test_a_text_that_the_tokenizer_does_not_know_is_shown_and_noted(runs: dict[s
     assert [note.name for note in notes] == ["unknown-characters"]
     api.fill_mask(runs["hybrid"], "the [MASK] sat", note=notes.append)
     assert len(notes) == 1, "nothing is said of what it knows"
-
-
-@pytest.mark.parametrize(
-    ("options", "same"),
-    [
-        ({}, True),
-        ({"rate": 0.15, "static": True}, True),
-        ({"rate": 0.3, "final_rate": 0.15}, True),
-        ({"rate": 0.3}, False),
-        ({"unit": "span"}, False),
-        ({"mask_rate": 1.0, "random_rate": 0.0}, False),
-        ({"rate": 0.15, "final_rate": 0.4}, False),
-    ],
-)
-def test_other_questions_of_a_run_are_noted(options: dict[str, Any], same: bool) -> None:
-    made = replace(find("bert-mini"), objective=ObjectiveChoice(name="masked", options=options))
-    member, usual = usual_for("encoder"), masked.Options()
-    assert (evaluate_text_module._other_objective(member, usual, made) is None) is same
-
-
-def test_a_text_in_the_place_of_a_path(capsys: pytest.CaptureFixture[str]) -> None:
-    text = "the cat sat on the [MASK] " * 30
-    for command in (["fill-mask", text, "runs/mine"], ["show", text], ["resume", text]):
-        assert main(command) == 64
-        assert "E-BUG" not in capsys.readouterr().err

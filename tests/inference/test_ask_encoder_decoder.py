@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from inference.written import WRITERS, generate, untrained
 from maskwright import api
@@ -108,22 +107,6 @@ def test_a_hole_is_filled_as_was_learned(made: tuple[Style, Path]) -> None:
         assert first.token == words[2] and first.probability > 0.6
 
 
-@pytest.mark.interop
-def test_holes_are_those_of_the_reference_library(made: tuple[Style, Path]) -> None:
-    transformers = pytest.importorskip("transformers")
-    style, out = made
-    folder = str(folders.newest(out))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    pipeline = transformers.pipeline("fill-mask", model=folder, device="cpu")
-    for text in ("the cat {} on the mat and purred .", "{} bird sang", "the dog ran after the {}"):
-        theirs = pipeline(text.format(SIGNS[style]), top_k=5)
-        ours = candidates(out, text.format(SIGNS[style]))
-        tokens = tokenizer.convert_ids_to_tokens([answer["token"] for answer in theirs])
-        assert [c.token for c in ours] == tokens
-        scores = [answer["score"] for answer in theirs]
-        assert [c.probability for c in ours] == pytest.approx(scores, abs=1e-5)
-
-
 def test_an_encoder_trained_alone_is_asked_alone(masked_alone: Path) -> None:
     text = "the cat <mask> on the mat ."
     loaded = open_model(masked_alone)
@@ -145,25 +128,6 @@ def test_a_text_is_written_as_was_learned(made: tuple[Style, Path]) -> None:
     for seed in range(5):
         said = written(out, damaged, temperature=1.0, seed=seed)
         assert not set("<>[]") & set(said) and not said.startswith("the the")
-
-
-@pytest.mark.interop
-def test_it_is_what_the_reference_library_writes(made: tuple[Style, Path]) -> None:
-    transformers = pytest.importorskip("transformers")
-    _, out = made
-    folder = folders.newest(out)
-    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    loaded = open_model(folder)
-    tokenizer = loaded.tokenizer
-    for text in (*TEXTS, "the cat", "a dog sat in the tree ."):
-        read = torch.tensor([tokenizer.frame(tokenizer.encode(text))[0]])
-        keys = {"max_new_tokens": 20, "do_sample": False, "num_beams": 1}
-        keys["forced_eos_token_id"] = None
-        begun = torch.tensor([[loaded.extra["decoder_start_token_id"], *opening(tokenizer)]])
-        made_there = theirs.generate(read, decoder_input_ids=begun, **keys)[0]
-        assert written(out, text) == tokenizer.decode(made_there.tolist())
-        if text in TEXTS:
-            assert tokenizer.decode(theirs.generate(read, **keys)[0].tolist()) == text
 
 
 def test_a_folder_says_what_its_decoder_was_trained_with(made: tuple[Style, Path]) -> None:

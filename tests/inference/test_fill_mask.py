@@ -155,22 +155,6 @@ def test_a_prepared_network_fills_alike(model: Transformer, pair: Transformer) -
         assert found[0] != pytest.approx(wanted[1])
 
 
-@pytest.mark.parametrize(("stacks", "how"), [("model", {}), ("pair", {"start": 2})])
-def test_a_text_is_filled_the_same_in_any_batch(
-    stacks: str, how: dict[str, int], request: pytest.FixtureRequest
-) -> None:
-    network = request.getfixturevalue(stacks)
-    texts = ["the [MASK] sat", "[MASK]", "a dog ran on the mat on a [MASK] on the cat"] * 7
-    together = fill(network, Toy(), texts, **how)
-    for text, holes in zip(texts, together, strict=True):
-        (alone,) = fill(network, Toy(), [text], **how)
-        for ours, theirs in zip(holes, alone, strict=True):
-            assert [c.id for c in ours.candidates] == [c.id for c in theirs.candidates]
-            assert [c.probability for c in ours.candidates] == pytest.approx(
-                [c.probability for c in theirs.candidates], rel=1e-4
-            )
-
-
 def test_a_decoder_fills_what_its_encoder_read(pair: Transformer) -> None:
     (holes,) = fill(pair, Toy(), ["the [MASK] sat on the [MASK]"], top=12, start=2)
     ids = torch.tensor([[1, 4, 3, 6, 7, 4, 3, 2]])

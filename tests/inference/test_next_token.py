@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from checkpoint.small import model_of, small
 from inference.written import GREEDY, contexts_of, generate, writer
@@ -17,7 +15,7 @@ from maskwright.base.errors import ConfigError, DataError, IncompatibleError, Us
 from maskwright.model.families.base.family import family
 from maskwright.model.inference.generation import choose, distribution
 from maskwright.model.inference.generation_settings import GenerationSettings
-from maskwright.model.inference.growing_rows import context_start, trained_length
+from maskwright.model.inference.growing_rows import trained_length
 from maskwright.model.nn.config import Attention, Relative, Rotary, Sinusoidal, TransformerConfig
 from maskwright.model.nn.transformer import Transformer
 
@@ -172,9 +170,6 @@ def test_the_cache_saves_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read == [4 * length for length in range(7, 19)]
 
 
-# ------------------------------------------------------------------------------ prompts seen whole
-
-
 # ------------------------------------------------------------------------------ randomness
 
 
@@ -200,19 +195,6 @@ def test_torchs_generator_is_left_alone() -> None:
 
 
 # ------------------------------------------------------------------------------ contexts
-@given(st.integers(1, 300), st.integers(1, 64))
-def test_a_context_is_between_half_and_all_of_the_limit(length: int, limit: int) -> None:
-    read = length - context_start(length, limit)
-    assert read <= limit
-    assert read >= min(length, max(1, limit // 2))
-    assert context_start(length + 1, limit) >= context_start(length, limit)
-
-
-def test_contexts_by_hand() -> None:
-    # limit 6: at 7 tokens only the last 3 are read, then 4, 5, 6, then 3 again
-    lengths = [n - context_start(n, 6) for n in range(1, 16)]
-    assert lengths == [1, 2, 3, 4, 5, 6, 3, 4, 5, 6, 3, 4, 5, 6, 3]
-    assert context_start(10**6, None) == 0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from inference.written import generate, rows_of, writer, written
 from maskwright.base.errors import UsageError
 from maskwright.model.inference.generation import stream
 from maskwright.model.inference.generation_settings import GenerationSettings
-from maskwright.model.inference.growing_text import BYTE, GrowingText
+from maskwright.model.inference.growing_text import GrowingText
 from maskwright.model.nn.transformer import Transformer
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
@@ -25,22 +25,6 @@ KINDS = ["byte-bpe", "unigram", "wordpiece", "bpe", "character"]
 def tokenizers() -> dict[str, Tokenizer]:
     texts = [" ".join(TEXT[n:] + TEXT[:n]) for n in range(len(TEXT))] * 3
     return {kind: train(texts, TokenizerChoice(kind=kind, vocabulary=300)) for kind in KINDS}
-
-
-def bytes_in_names(ids: Sequence[int]) -> str:
-    """A decoder as of `byte_fallback`: runs of bytes are one text, or none of it is."""
-    out, run = "", b""
-    for token in [*ids, -1]:
-        if 0 <= token < 256:
-            run += bytes([token])
-            continue
-        try:
-            out += run.decode()
-        except UnicodeDecodeError:
-            out += "\ufffd" * len(run)
-        run = b""
-        out += "" if token < 0 else " w" * (token - 255)
-    return out
 
 
 def pieces(decode: Callable[[Sequence[int]], str], ids: list[int], **options: object) -> list[str]:
@@ -67,19 +51,6 @@ def test_a_character_comes_when_it_is_complete(tokenizers: dict[str, Tokenizer])
     assert pieces(tokenizer.decode, ids) == ["", "", "", "😀", ""]
     # The control: decoding as it comes shows half of one.
     assert tokenizer.decode(ids[:2]) == "\ufffd"
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.one_of(st.sampled_from([*"é😀a".encode()]), st.just(256)), max_size=16))
-def test_a_run_of_bytes_comes_when_it_has_ended(ids: list[int]) -> None:
-    found = pieces(bytes_in_names, ids, is_byte=lambda token: token < 256)
-    assert "".join(found) == bytes_in_names(ids)
-
-
-def test_control_bytes_that_are_not_held_back() -> None:
-    ids = [*"é".encode(), 0xE2]
-    assert "".join(pieces(bytes_in_names, ids)) != bytes_in_names(ids)
-    assert BYTE.fullmatch("<0xE2>") and not BYTE.fullmatch("<0xe2> ")
 
 
 LETTERS = st.text("ab¶", max_size=12)

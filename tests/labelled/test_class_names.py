@@ -77,12 +77,6 @@ def test_numbers_may_have_gaps_and_names_may_stand_in_the_data(tmp_path: Path) -
     assert class_names(named) == ("good", "bad")
 
 
-def test_names_of_a_column_of_another_name(tmp_path: Path) -> None:
-    table = data(tmp_path, {"0": "bad", "1": "good"}, 1, 0) / "reviews.csv"
-    write(table, table.read_text().replace("text,label", "text,stance"))
-    assert class_names(tmp_path) == ("bad", "good")
-
-
 def test_numbers_with_names_are_classes_however_many(tmp_path: Path) -> None:
     names = {str(3 * n): f"intent {n}" for n in range(30)}
     rows = "".join(f"{sentence(n)},{n * 7 % 30 * 3}\n" for n in range(60))

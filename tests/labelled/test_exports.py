@@ -235,12 +235,6 @@ def test_cells_of_a_table_hold_the_same(
     assert made.task.name == kind and marked == SIZE / 2
 
 
-def test_several_labels_of_doccano_in_a_cell(tmp_path: Path) -> None:
-    rows = "".join(f"{n},{text(n)},{'A#B' if n % 2 else 'A'},\n" for n in range(SIZE))
-    made = prepare(write(tmp_path / "a.csv", "id,text,label,Comments\n" + rows))
-    assert made.task.name == "multi-label" and made.labels.names == ("A", "B")
-
-
 def test_files_that_hold_all_rows_in_an_object(tmp_path: Path) -> None:
     pairs = [[text(n), ENTITIES] if n else None for n in range(SIZE)]
     made = prepare(wrote(tmp_path, {"classes": ["PER"], "annotations": pairs}))

@@ -22,7 +22,6 @@ from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import build
 from maskwright.text.tables.reading_options import TableReadingOptions, how_read
 from maskwright.text.tables.rows import Table
-from maskwright.text.tables.survey import survey
 
 SETS = ((0,), (1, 3), (), (2,), (0, 1, 2, 3))
 SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=0.2)
@@ -360,13 +359,6 @@ def test_lists_of_numpy(cell: str, tmp_path: Path) -> None:
     assert "without commas" in refusal(DataError, lambda: infer(table)).what
 
 
-def test_answers_of_numpy(tmp_path: Path) -> None:
-    cell = "{'text': array(['the'], dtype=object), 'answer_start': array([0])}"
-    names, columns = "question context answers", (lambda _: "who?", sentence, lambda _: cell)
-    table = load(write_csv(tmp_path / "answers.csv", names, *columns))
-    assert "without commas" in refusal(DataError, lambda: infer(table)).what
-
-
 @pytest.mark.parametrize(
     ("names", "role"),
     [("text label", "text"), ("source target", "source"), ("said label", "text")],
@@ -402,20 +394,3 @@ def test_what_a_list_spells() -> None:
     assert list_of(" ['a\\n', '', \"it's\"] ") == ["a\n", "", "it's"]
     assert list_of("[1, 2.5, null]") == [1, 2.5, None]
     assert list_of("{'text': ['a'], 'answer_start': [0]}") == {"text": ["a"], "answer_start": [0]}
-
-
-def test_shares_of_several_labels_are_of_rows() -> None:
-    rows = [{"text": sentence(n), "label": "sea|sport" if n % 2 else "sea"} for n in range(40)]
-    _, data = understood(table_of(*rows))
-    assert survey(data).tables()[1]["rows"] == [["sea", "40 (100.0%)"], ["sport", "20 (50.0%)"]]
-
-
-@pytest.mark.parametrize(("rare", "severity"), [(1, "note"), (3, "warning")])
-def test_it_is_a_problem_if_most_classes_have_few_rows(rare: int, severity: str) -> None:
-    counts = [3] * rare + [12] * (4 - rare)
-    labels = [f"class {n}" for n, count in enumerate(counts) for _ in range(count)]
-    rows = [{"text": sentence(n), "label": label} for n, label in enumerate(labels)]
-    findings = {
-        finding.name: finding for finding in survey(understood(table_of(*rows))[1]).findings
-    }
-    assert findings["rare-classes"].severity == severity

@@ -174,26 +174,6 @@ def test_other_files_are_no_pairs(names: str, tmp_path: Path) -> None:
     refusal(UsageError, lambda: load(tmp_path))
 
 
-def test_texts_without_endings_in_the_folders_of_their_classes(tmp_path: Path) -> None:
-    for folder in ("train/sci.med", "train/rec.autos", "test/sci.med", "test/rec.autos"):
-        for number in range(20):
-            path = tmp_path / f"20news-bydate-{folder}" / str(59_000 + number)
-            write(path, f"Subject: {folder}\n\n{number}\n")
-    table = load(tmp_path)
-    assert sizes(table) == {"train": 40, "test": 40}
-    assert {row.values["label"] for row in table.first} == {"sci.med", "rec.autos"}
-
-
-def test_what_lies_beside_two_languages_is_left_alone(tmp_path: Path) -> None:
-    two_languages(tmp_path, "train")
-    for name in ("README.md", "LICENSE", "run.sh", "train.ids", "test.en"):
-        write(tmp_path / name, "a line\n")
-    table = load(tmp_path)
-    assert sizes(table) == {"train": 40}
-    (left,) = [line for line in map(str, table.counts["train"].findings) if "not read" in line]
-    assert "test.en" in left and "train.ids" in left
-
-
 def test_a_bad_last_line_takes_its_partner_with_it(tmp_path: Path) -> None:
     write(tmp_path / "train.de", "eins\nzwei\n")
     (tmp_path / "train.en").write_bytes(b"one\ntw\xff\n")

@@ -158,16 +158,6 @@ def test_F59_an_empty_text_is_refused_or_skipped() -> None:
     assert understood(table_of(*rows), reading=replace(few, max_bad_fraction=0.25))
 
 
-def test_the_first_bad_row_comes_with_the_number_of_all_and_a_limit_that_suffices() -> None:
-    rows = texts(*[0, 1] * 20)
-    for n in (5, 9, 30):
-        rows[n]["text"] = ""
-    error = refusal(DataError, lambda: understood(table_of(*rows)))
-    assert error.where == "all.jsonl, line 6, column 'text'"
-    assert "3 of 40 rows" in str(error.found) and "max_bad_fraction=0.08" in str(error.do)
-    assert understood(table_of(*rows), reading=ReadingOptions(on_bad="skip", max_bad_fraction=0.08))
-
-
 def test_a_part_of_which_no_row_is_left_says_why(tmp_path: Path) -> None:
     write_rows(tmp_path / "train.jsonl", texts(*[n % 2 for n in range(8)]))
     write_rows(tmp_path / "test.jsonl", [{"text": " ", "label": 1}] * 3)

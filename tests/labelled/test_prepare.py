@@ -198,32 +198,6 @@ def of(*some: dict[str, Any], **parts: Any) -> Survey:
     return survey(understood(table_of(*some, **parts))[1])
 
 
-def said(found: Survey, words: str) -> str:
-    (sentence_,) = [w for w in map(str, found.findings) if words in w]
-    return sentence_
-
-
-def test_clean_data_give_counts_and_no_warnings() -> None:
-    found = of(train=rows(40), validation=rows(10, 100), test=rows(20, 200))
-    assert found.task == "classification" and found.findings == [] and found.leaks == []
-    assert [part.rows for part in found.parts.values()] == [40, 10, 20]
-    assert found.parts["train"].classes == {"a": 20, "b": 20}
-    words = found.parts["train"].words
-    assert words.longest == 10 and words.mean == words.median == words.high == 10
-
-
-def test_F67_planted_leaks_are_counted() -> None:
-    train, test = rows(40), rows(20, 100)
-    test[3] = {"text": f"  {train[7]['text'].upper()}\n", "label": train[7]["label"]}
-    test[9] = {**train[11], "label": "a"}
-    found = of(train=train, test=test)
-    (leak,) = found.leaks
-    assert (leak.part, leak.other, leak.rows, leak.relabelled) == ("test", "train", 2, 1)
-    assert leak.places[0] == ("test.jsonl, line 4", "train.jsonl, line 8")
-    (planted,) = [each for each in found.findings if each.name == "rows-in-two-parts"]
-    assert planted.evidence == "the first: test.jsonl, line 4 and train.jsonl, line 8"
-
-
 def test_pairs_that_are_nearly_the_same_are_leaks_too() -> None:
     """A pair the other way round, but not a text that also stands beside another."""
     pairs = [(sentence(n), sentence(500 + n)) for n in range(40)]
@@ -249,31 +223,6 @@ def test_triples_of_one_anchor_are_leaks_and_stay_together(tmp_path: Path) -> No
     assert len(anchors) > 1 and sum(map(len, anchors)) == 30
 
 
-def test_duplicates_with_equal_and_with_other_labels() -> None:
-    train = rows(40)
-    train += [train[0], train[0], {**train[1], "label": "a"}, {**train[2], "label": "b"}, train[3]]
-    part = of(train=train, test=rows(4, 100)).parts["train"]
-    assert part.copies == 3 and len(part.contradictions) == 2
-    assert part.contradictions[0] == ("train.jsonl, line 2", "train.jsonl, line 43")
-
-
-def test_classes_that_cannot_be_learned_or_scored() -> None:
-    odd = [{"text": sentence(500 + n), "label": "c"} for n in range(3)]
-    found = of(train=rows(400) + odd, test=rows(10, 1000))
-    assert {"rare-classes", "class-not-scored"} <= {finding.name for finding in found.findings}
-    assert "200 of 'a' and 3 of 'c'" in said(found, "uneven")
-    same = [{"text": sentence(n), "label": "a"} for n in range(1000, 1004)]
-    found = of(train=rows(40), validation=same)
-    assert "same-answer" in {each.name for each in found.findings}
-
-
-def test_a_misspelt_class_is_pointed_at() -> None:
-    train = [{"text": sentence(n), "label": ["positive", "negative"][n % 2]} for n in range(600)]
-    train[17]["label"] = "negatve"
-    found = of(train=train, test=[{**train[0], "text": "x y"}, {**train[1], "text": "y z"}])
-    assert said(found, "misspelt") == "'negatve' (1 row) may be 'negative' (299 rows) misspelt"
-
-
 def test_labels_that_nobody_may_have_given(tmp_path: Path) -> None:
     def survey_of(header: str, *labels: str) -> tuple[Path, Survey]:
         lines = "".join(f"{sentence(n)},{labels[n % 5]}\n" for n in range(50))
@@ -288,10 +237,3 @@ def test_labels_that_nobody_may_have_given(tmp_path: Path) -> None:
     write(path, path.read_text().replace("NA", ""))
     left = loaded(path, reading=ReadingOptions(on_bad="skip", max_bad_fraction=0.3))
     assert left.labels.names == ("no", "None", "yes")
-
-
-def test_numbers_and_pairs() -> None:
-    pairs = [{"sentence1": "one two", "sentence2": sentence(n), "score": n / 9} for n in range(30)]
-    found = of(*pairs)
-    assert found.task == "similarity" and found.parts["all"].classes == {}
-    assert found.parts["all"].words.longest == 12

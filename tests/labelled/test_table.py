@@ -355,27 +355,3 @@ def test_a_parquet_column_that_nobody_reads_may_hold_anything(tmp_path: Path) ->
         part: [replace(row, where=row.where.replace("a.parquet", "c.parquet")) for row in rows]
         for part, rows in made.parts.items()
     }
-
-
-def test_what_can_be_read_of_a_nested_cell_is_read(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    whole, kinds = pyarrow.int64(), {"label": pyarrow.string(), "at": pyarrow.timestamp("ns")}
-    mark = {"start": 4, "end": 9, "label": "X", "at": 1700000000123456789}
-    kind = pyarrow.struct({"start": whole, "end": whole, **kinds}.items())
-    spans = pyarrow.array([[mark]] * 12, pyarrow.list_(kind))
-    path = _parquet(tmp_path / "a.parquet", {"entities": spans})
-    made = prepare(path, columns={"tokens": "text", "tags": "entities"})
-    assert made.parts["train"][0].tags[:2] == (0, 1)
-
-
-def test_names_of_parquet_columns(tmp_path: Path) -> None:
-    pyarrow, parquet = (pytest.importorskip(n) for n in ("pyarrow", "pyarrow.parquet"))
-    path = _parquet(tmp_path / "a.parquet", {"secret": ["a"] * 12})
-    path.write_bytes(path.read_bytes().replace(b"secret", b"s\xb9cret"))
-    error = refusal(DataError, lambda: load(path))
-    assert "73 b9 63" in str(error.found)
-    assert error.do and str(error.where) == str(path)
-    twice = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 2, ["text", "text"])
-    parquet.write_table(twice, path)
-    error = refusal(DataError, lambda: load(path))
-    assert error.found == "'text'" and error.do

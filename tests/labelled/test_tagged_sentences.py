@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labelled.tables import loaded, refusal, sizes, write
+from labelled.tables import refusal, sizes, write
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.reading import Counts, Ledger, ReadingOptions
@@ -280,13 +280,6 @@ def test_sentences_are_put_together(tmp_path: Path) -> None:
     numbered = "sentence_id,token,ner\n1.0,Kalomi,B-PER\n1.0,sat,O\n2.0,Tion,B-LOC\n"
     rows = load(write(tmp_path / "b.csv", numbered)).first
     assert [row.values["token"] for row in rows] == [["Kalomi", "sat"], ["Tion"]]
-
-
-def test_they_are_tagging_by_the_column_of_tags(tmp_path: Path) -> None:
-    some = "".join(TWO.replace("1,", f"{n}1,").replace("2,", f"{n}2,") for n in range(1, 12))
-    examples = loaded(write(tmp_path / "a.csv", HEAD + some))
-    assert examples.task.columns.roles == {"tokens": ("Word",), "tags": ("Tag",)}
-    assert examples.task.name == "tagging" and sizes(examples) == {"all": 22}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from maskwright.model.nn.mask import (
     SdpaMask,
     bidirectional,
     causal,
-    pattern,
     prefix,
     reach,
     real,
@@ -66,12 +65,6 @@ def test_dense_is_the_definition(name: str) -> None:
     dense = MASKS[name].draw(8).dense.expand(2, -1, -1)
     wanted = [[[by_hand(name, r, q, k) for k in range(8)] for q in range(8)] for r in range(2)]
     assert dense.tolist() == wanted
-
-
-def picture(mask: AttentionMask, queries: int, keys: int | None = None) -> list[str]:
-    """One line per query, one character per key: `█` where it sees, `·` where it does not."""
-    lines = mask.draw(queries, keys).dense[0].tolist()
-    return ["".join("█" if sees else "·" for sees in line) for line in lines]
 
 
 def for_sdpa(mask: AttentionMask, *sizes: int, start: int = 0) -> SdpaMask:
@@ -149,13 +142,6 @@ def test_reach_goes_through_layers() -> None:
     assert not reach([window(1, 1)] * 2, 8).all()
     packed, itself = same_document(DOCUMENTS), torch.eye(8, dtype=torch.bool)
     assert torch.equal(reach([bidirectional & packed] * 3, 8), packed.draw(8).dense | itself)
-
-
-def test_pictures() -> None:
-    between = same_document(torch.tensor([[1, 1, 2]]), torch.tensor([[1, 2, 2, 0]]))
-    assert picture(between, 3, 4) == ["█···", "█···", "·██·"]
-    assert picture(pattern("causal"), 3) == ["█··", "██·", "███"]
-    assert picture(pattern("bidirectional", (1, 0)), 3) == ["█··", "██·", "·██"]
 
 
 @pytest.mark.parametrize("name", MASKS)

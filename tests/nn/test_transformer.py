@@ -19,7 +19,6 @@ from maskwright.model.device.step_cost import cost
 from maskwright.model.families.base.family import family
 from maskwright.model.graph.modules import GraphCache
 from maskwright.model.inference.blocks import fits
-from maskwright.model.nn import transformer
 from maskwright.model.nn.config import Head, Relative, Rotary, Stack, Tokens
 from maskwright.model.nn.initialise import build
 from maskwright.model.nn.kernels.linear import spare_rows
@@ -55,23 +54,6 @@ def test_rows_added_for_the_product_are_taken_off() -> None:
 
 
 token_head = partial(Head, name="x", kind="token", labels=2)
-
-
-@pytest.mark.parametrize("place", ["input_dropout", "dropout"])
-def test_where_the_dropouts_of_a_head_stand(place: str) -> None:
-    config = token_head(labels=1, transform="relu", **{place: 0.5})
-    head = transformer.HeadModule(config, 1000).train()
-    with torch.no_grad():
-        torch.nn.init.eye_(head.transform.weight)
-        head.transform.bias.fill_(3.0)
-        head.weight.fill_(1e-3)
-        mean = head(torch.ones(2000, 1000)).mean().item()
-        spread = head(torch.ones(2000, 1000)).var(0).item()
-    # Each of 1000 terms is 3 or 5, or else 0 or 8, with equal probability.
-    assert mean == pytest.approx(4.0, abs=0.02)
-    assert spread == pytest.approx({"input_dropout": 1e-3, "dropout": 16e-3}[place], rel=0.2)
-    head.eval()
-    assert head(torch.ones(1, 1000)).item() == pytest.approx(4.0)
 
 
 def test_vectors_stand_for_tokens() -> None:

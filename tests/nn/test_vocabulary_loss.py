@@ -93,18 +93,6 @@ def test_only_the_gradients_that_are_wanted() -> None:
         assert not vocabulary_loss(hidden, weight, bias, targets)[0].requires_grad
 
 
-def test_a_retained_graph_gives_the_same_gradients_again() -> None:
-    given = inputs()
-    total, _ = vocabulary_loss(*given)
-    wanted = [x for x in given[:3] if x is not None]
-    first = torch.autograd.grad(total, wanted, retain_graph=True)
-    kept = [x.clone() for x in first]
-    second = torch.autograd.grad(3 * total, wanted)
-    for one, before, two in zip(first, kept, second, strict=True):
-        assert torch.equal(one, before), "the first gradients were changed by the second pass"
-        torch.testing.assert_close(3 * one, two)
-
-
 @pytest.mark.parametrize(("width", "size"), [(12, 331), (24, 17)])
 def test_F43_no_targets(width: int, size: int) -> None:
     given = inputs(0, width, size)
@@ -225,13 +213,6 @@ def test_draws_follow_the_scores(size: int) -> None:
     # Where the number lies on an edge, to rounding, its neighbour is as right.
     near = (edges - uniforms[:, None]).abs().amin(-1) < 1e-6
     assert torch.equal(ids[~near], wanted[~near]) and near.sum() < 3
-
-
-def test_a_draw_at_either_end_is_a_token_that_can_be() -> None:
-    scores = torch.full((2, 200), -1e4)
-    scores[:, 7], scores[:, 190] = 0.0, 0.0
-    ends = torch.tensor([0.0, 1.0 - 2.0**-53], dtype=torch.float64)
-    assert drawn(scores, ends).tolist() == [7, 190]
 
 
 def test_drawing_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPatch) -> None:

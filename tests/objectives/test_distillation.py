@@ -99,20 +99,6 @@ def test_equal_shapes_that_mean_something_else(change: Any, where: str) -> None:
     assert refused.value.where == f"model: {where}"
 
 
-def test_equal_tables_of_positions_that_begin_elsewhere() -> None:
-    """RoBERTa's first position stands in row 2 of its table, BERT's in row 0."""
-    config = deep(bert(), 2)
-    table = config.encoder.embeddings.positions
-    shifted = replace(table, length=table.length - 2, offset=2)
-    entry = replace(config.encoder.embeddings, positions=shifted)
-    teacher = of(replace(config, encoder=replace(config.encoder, embeddings=entry)))
-    with pytest.raises(IncompatibleError) as refused:
-        start_from(of(config), teacher)
-    assert refused.value.where == "model: embeddings.positions.offset"
-    assert (refused.value.found, refused.value.wanted) == ("0", "2")
-    start_from(of(teacher.config), teacher)
-
-
 def test_shared_layers_and_missing_parts() -> None:
     """A teacher of one shared layer, with a pooler; a student without pooler and segments."""
     config = deep(bert("BertForPreTraining"), 4)

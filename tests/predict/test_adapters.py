@@ -3,8 +3,6 @@ copy of what they have in common, and each text is read once."""
 
 from __future__ import annotations
 
-import csv
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from maskwright.ask.predict import predictor
 from maskwright.ask.predict.language_model import LanguageModel
 from maskwright.ask.predict.shared_encoder import load_shared
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError
-from maskwright.cli.main import main
 from maskwright.model.inference.shared_layers import SharedLayers
 from small_tasks import finetuned
 
@@ -213,21 +210,6 @@ def test_heads_together_say_what_each_says(results: dict[str, Path], reads: list
     assert together == [dict(zip(HEADS, row, strict=True)) for row in zip(*alone, strict=True)]
     assert together[0]["topics"] != together[0]["lengths"]
     assert len({id(member.model.encoder) for member in several.members.values()}) == 1
-
-
-def test_heads_together_by_the_command_line(results: dict[str, Path], tmp_path: Path) -> None:
-    source, lines, cells = tmp_path / "in.csv", tmp_path / "told.jsonl", tmp_path / "told.csv"
-    source.write_text("\n".join(["text", *TEXTS]) + "\n")
-    for out in (lines, cells):
-        command = ["predict", results["topics"], source, "--also", results["labels"], "--out", out]
-        assert main(list(map(str, command))) == 0
-    expected = load_shared([results["topics"], results["labels"]]).predict(TEXTS)
-    told = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
-    assert [row["prediction"] for row in told] == expected
-    with cells.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert [r["predicted_topics_label"] for r in rows] == [e["topics"]["label"] for e in expected]
-    assert json.loads(rows[0]["predicted_labels_labels"]) == expected[0]["labels"]["labels"]
 
 
 def test_heads_that_do_not_go_together_are_refused(results: dict[str, Path]) -> None:

@@ -17,7 +17,7 @@ import maskwright
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import load
-from maskwright.base.errors import CheckpointError, DataError, Finding, IncompatibleError
+from maskwright.base.errors import CheckpointError, DataError, IncompatibleError
 from maskwright.ship.serve.dialects.base.messages import ModelReference
 from tokenizer.toy_tokenizers import trained
 
@@ -97,17 +97,6 @@ def test_the_score_of_a_cross_encoder_is_that_of_its_folder(
     assert said["score"] == pytest.approx(wanted[activation].item(), abs=1e-5)
     assert wanted["Identity"].item() != pytest.approx(wanted["Sigmoid"].item(), abs=1e-2)
     assert predictor.findings == []
-
-
-def test_the_length_of_a_cross_encoder_is_that_of_its_folder(model: Path, tmp_path: Path) -> None:
-    about = json.dumps({"model_type": "CrossEncoder", "activation_fn": SIGMOID})
-    frames = []
-    for length in (None, 8):
-        folder = foreign(model, tmp_path / str(length), num_labels=1)
-        (folder / "config_sentence_transformers.json").write_text(about)
-        (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": length}))
-        frames.append(load(folder).frame.length)
-    assert frames == [SIZES["max_position_embeddings"], 8]
 
 
 @pytest.mark.parametrize(
@@ -274,31 +263,6 @@ def test_special_tokens_of_the_model_that_texts_cannot_have_are_told(
     source.write_text("the <e1> cat </e1> sat\n")
     predict_file(folder, source, io.StringIO(), say=said.append)
     assert any("<e1>" in line and "special tokens" in line for line in said)
-
-
-def test_special_tokens_in_texts_act_as_in_the_library_of_the_folder(
-    model: Path, tmp_path: Path
-) -> None:
-    folder = foreign(model, tmp_path / "m", num_labels=1, problem_type="regression")
-    (folder / "MANIFEST.json").unlink()  # others write none
-    texts = ["the cat [SEP] a dog", "the [MASK] sat", "the cat sat"]
-    said: list[Finding] = []
-    acting = [a["score"] for a in load(folder).predict(texts, note=said.append)]
-    assert acting == pytest.approx([theirs(folder, text).item() for text in texts], abs=1e-5)
-    assert [finding.name for finding in said] == ["special-tokens-act"]
-    assert "[SEP] in 1, [MASK] in 1" in said[0].what
-    # And where it says that they are text, they are.
-    settings = folder / "tokenizer_config.json"
-    settings.write_text(
-        json.dumps({**json.loads(settings.read_text()), "split_special_tokens": True})
-    )
-    said.clear()
-    as_text = [a["score"] for a in load(folder).predict(texts, note=said.append)]
-    assert as_text == pytest.approx([theirs(folder, text).item() for text in texts], abs=1e-5)
-    assert [finding.name for finding in said if "special" in finding.name] == [
-        "special-tokens-as-text"
-    ]
-    assert as_text[2] == acting[2] and abs(as_text[0] - acting[0]) > 1e-3
 
 
 @pytest.mark.parametrize("pad", ["none", "the end", "its own"])

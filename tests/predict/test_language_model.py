@@ -14,11 +14,9 @@ from maskwright.ask.predict.language_model import LanguageModel
 from maskwright.base.errors import (
     CheckpointError,
     DataError,
-    IncompatibleError,
     MaskwrightError,
     UsageError,
 )
-from maskwright.cli.main import main
 from maskwright.model.opening import folders
 from small_tasks import finetuned
 
@@ -153,22 +151,6 @@ def test_what_is_no_text_is_refused(ask: str, opened: LanguageModel, classifier:
         asked([MASKED, 7])
     with pytest.raises(UsageError, match="no order"):
         asked(set(TEXTS))
-
-
-def test_a_command_says_what_the_model_can_be_asked(
-    model: Path, classifier: Path, models: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    for ask, folder, can in (
-        ("fill-mask", models["gpt2"], "generate, embed"),
-        ("fill-mask", classifier, "predict, embed"),
-        ("generate", model, "fill_mask, embed"),
-    ):
-        assert main([ask, str(folder), MASKED]) != 0
-        assert can in capsys.readouterr().err
-    with pytest.raises(IncompatibleError):
-        api.load(model).predict(TEXTS)
-    assert main(["generate", str(models["gpt2"]), "the cat", "--num-beams", "2"]) == 0
-    assert capsys.readouterr().out.startswith("the cat")
 
 
 def test_nothing_is_cut_in_silence(opened: LanguageModel, models: dict[str, Path]) -> None:

@@ -16,11 +16,10 @@ import pytest
 
 import maskwright
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
-from maskwright.ask.predict import file as predict_rows
 from maskwright.ask.predict import predictor
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.inputs import require_effect
-from maskwright.ask.predict.predictor import Predictor, load
+from maskwright.ask.predict.predictor import load
 from maskwright.ask.predict.remote import RemoteServer
 from maskwright.ask.predict.rows import stdin_file
 from maskwright.ask.predict.uncertain import choose_uncertain, uncertain_rows
@@ -172,52 +171,6 @@ def test_the_best_answers_have_columns_of_their_own(
         assert [row[name] for name in names] == [*best, *[""] * (9 - len(best))]
     write_predictions(folder, source, tmp_path / "one.csv")
     assert list(read_csv(tmp_path / "one.csv")[0])[2:] == [f"predicted_{part}" for part in parts]
-
-
-@pytest.mark.parametrize(
-    ("column", "top", "refused"),
-    [
-        ("predicted_label_7", 2, True),
-        ("predicted_label_7", None, False),
-        ("predicted_label", None, True),
-        ("predicted_labels_1", 2, False),
-    ],
-)
-def test_columns_that_the_best_answers_may_need_are_refused_at_once(
-    tuned: Path, tmp_path: Path, column: str, top: int | None, refused: bool
-) -> None:
-    source = write_csv(tmp_path / "rows.csv", ["text", column], [["the cat sat", "x"]])
-    out = tmp_path / "out.csv"
-    if not refused:
-        assert write_predictions(tuned, source, out, top=top) == 1
-        return
-    with pytest.raises(UsageError) as caught:
-        write_predictions(tuned, source, out, top=top)
-    assert caught.value.found == column and not out.exists()
-
-
-def test_rows_without_an_answer_are_counted_over_a_stop(
-    tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, said = tmp_path / "in.jsonl", list[str]()
-    rows = [{"text": "a cat" if n % 3 else ""} for n in range(30)]
-    source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    monkeypatch.setattr(predict_rows, "PORTION", 8)
-    answer, portions = Predictor.answer, list[int]()
-
-    def dies(self: Predictor, given: Any, top: int | None = None, *told: Any) -> Any:
-        portions.extend([len(given)] * (len(given) > 1))
-        if len(portions) == 3:
-            raise KeyboardInterrupt
-        return answer(self, given, top)
-
-    monkeypatch.setattr(Predictor, "answer", dies)
-    with pytest.raises(KeyboardInterrupt):
-        write_predictions(tuned, source, tmp_path / "out.csv", read=SKIP, say=said.append)
-    assert not said
-    monkeypatch.setattr(Predictor, "answer", answer)
-    assert write_predictions(tuned, source, tmp_path / "out.csv", read=SKIP, say=said.append) == 30
-    assert len(said) == 1 and "10 rows" in said[0]
 
 
 @pytest.mark.parametrize("spell", [json.dumps, str])
@@ -383,19 +336,6 @@ def test_lines_of_a_pipe_are_answered_as_they_come(
         assert path.read_bytes() == b"a cat\n"
 
 
-def test_progress_is_told_while_rows_are_answered(
-    tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(predict_rows, "PORTION", 2)
-    source, said = tmp_path / "in.txt", list[str]()
-    source.write_text("a cat\n" * 5)
-    predict_file(tuned, source, io.StringIO(), say=said.append)
-    assert not said  # nobody waits
-    monkeypatch.setattr(predict_rows, "SHOW_SECONDS", 0.0)
-    predict_file(tuned, source, io.StringIO(), say=said.append)
-    assert said[1].startswith("4 rows answered, ")
-
-
 def test_places_that_are_answered_count_the_text_as_given(tagger: Path, tmp_path: Path) -> None:
     texts = ["\x1b\x1b a\x1b cat", "a\r\n\r\ncat", "\U0001f600 a cat", "\x7fcat", "a cat"]
     rows = tmp_path / "in.jsonl"
@@ -541,13 +481,3 @@ def test_labelled_texts_are_read_as_they_were_learned_from(
         (tmp_path / "texts" / name).mkdir(parents=True)
         (tmp_path / "texts" / name / "59284").write_text("a cat\nand a dog\n")
     assert [row["text"] for row in answers(tuned, tmp_path / "texts")] == ["a cat\nand a dog"] * 2
-
-
-def test_what_skip_does_to_a_row_is_said_as_it_is(tuned: Path, tmp_path: Path) -> None:
-    source = write_csv(tmp_path / "new.csv", ["text"], [["a cat"], [" "]])
-    with pytest.raises(DataError, match=r"new\.csv, line 3, column 'text'") as caught:
-        predict_file(tuned, source, io.StringIO())
-    assert "drops" not in str(caught.value.do)
-    said = io.StringIO()
-    assert predict_file(tuned, source, said, read=SKIP) == 2
-    assert said.getvalue().splitlines()[-1].endswith('"prediction": null}')

@@ -52,7 +52,6 @@ DENSE = {
     "bias": True,
     "activation_function": "torch.nn.modules.activation.Tanh",
 }
-Of = Callable[[Tensor], Tensor]  # states of a text (T, D), without the prompt's -> its vector
 
 
 @pytest.fixture(scope="module")
@@ -110,90 +109,8 @@ def unit(vector: Tensor) -> Tensor:
     return vector / vector.norm()
 
 
-def weighted(first: int = 0) -> Of:
-    def of(states: Tensor) -> Tensor:
-        weights = torch.arange(1.0, len(states) + 1)[:, None]
-        return unit((states * weights)[first:].sum(0) / weights[first:].sum())
-
-    return of
-
-
 def dense(states: Tensor) -> Tensor:
     return torch.tanh(WEIGHTS["linear.weight"] @ states.mean(0) + WEIGHTS["linear.bias"])
-
-
-BEFORE = 3  # [CLS] big red
-CASES: dict[str, tuple[dict[str, Any], str, Of]] = {
-    "mean": ({}, "", lambda s: unit(s.mean(0))),
-    "max": ({"pooling": on("max")}, "", lambda s: unit(s.amax(0))),
-    "cls": ({"pooling": on("cls")}, "", lambda s: unit(s[0])),
-    "last token": ({"pooling": on("last")}, "", lambda s: unit(s[-1])),
-    "root": ({"pooling": on("mean_sqrt_len"), "after": ()}, "", lambda s: s.sum(0) / len(s) ** 0.5),
-    "weighted mean": ({"pooling": on("weightedmean")}, "", weighted()),
-    "two": (
-        {"pooling": on("mean", "cls")},
-        "",
-        lambda s: unit(torch.cat([s[0], s.mean(0)])),
-    ),
-    "two, since release 6": (
-        {"pooling": MEAN_AND_CLS},
-        "",
-        lambda s: unit(torch.cat([s.mean(0), s[0]])),
-    ),
-    "not of length 1": ({"after": ()}, "", lambda s: s.mean(0)),
-    "default prompt": ({"about": PROMPTED}, PROMPT, lambda s: unit(s.mean(0))),
-    "no default prompt": ({"about": {"prompts": {"query": PROMPT}}}, "", lambda s: unit(s.mean(0))),
-    "prompt left out": (
-        {"about": PROMPTED, "pooling": {**MEAN, "include_prompt": False}},
-        PROMPT,
-        lambda s: unit(s[BEFORE:].mean(0)),
-    ),
-    "prompt left out, largest": (
-        {"about": PROMPTED, "pooling": on("max", include_prompt=False)},
-        PROMPT,
-        lambda s: unit(s[BEFORE:].amax(0)),
-    ),
-    "prompt left out, weighted": (
-        {"about": PROMPTED, "pooling": on("weightedmean", include_prompt=False)},
-        PROMPT,
-        weighted(BEFORE),
-    ),
-    "dense": ({"after": (("Dense", DENSE),)}, "", dense),
-    "dense, dropout, normalize": (
-        {"after": (("Dense", DENSE), ("Dropout", {"dropout": 0.5}), ("Normalize", {}))},
-        "",
-        lambda s: unit(dense(s)),
-    ),
-    "old folder": ({"inside": "0_Transformer"}, "", lambda s: unit(s.mean(0))),
-    "truncated": ({"about": {"truncate_dim": 8}}, "", lambda s: unit(s.mean(0))[:8]),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_what_the_folder_says_is_applied(case: str, bare: Path, tmp_path: Path) -> None:
-    settings, prompt, of = CASES[case]
-    folder = written(bare, tmp_path / "m", **settings)
-    found = load(folder).predict(TEXTS)
-    for text, answer in zip(TEXTS, found, strict=True):
-        wanted = of(states(bare, prompt + text))
-        np.testing.assert_allclose(answer["vector"], wanted, atol=2e-6)
-    # And as the library itself has it, where it is installed.
-    theirs = pytest.importorskip("sentence_transformers").SentenceTransformer(str(folder))
-    np.testing.assert_allclose([a["vector"] for a in found], theirs.encode(TEXTS), atol=2e-6)
-
-
-def test_texts_in_lower_case(bare: Path, tmp_path: Path) -> None:
-    """The tokenizer keeps the case, so only the setting makes the two texts one."""
-    tokenizer = json.loads((bare / "tokenizer.json").read_text())
-    cased = tmp_path / "cased"
-    shutil.copytree(bare, cased)
-    (cased / "MANIFEST.json").unlink()  # others write none
-    tokenizer["normalizer"] = None
-    (cased / "tokenizer.json").write_text(json.dumps(tokenizer))
-    for lower in (True, False):
-        folder = written(cased, tmp_path / str(lower), reading={"do_lower_case": lower})
-        first, second = (np.array(a["vector"]) for a in load(folder).predict(["a dog", "A DOG"]))
-        assert bool(np.allclose(first, second)) == lower
 
 
 def served(task_type: Any, vectors: list[Any]) -> Any:

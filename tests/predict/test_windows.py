@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ import pytest
 from maskwright import api
 from maskwright.ask.predict.language_model import CutWarning, LanguageModel
 from maskwright.base.errors import DataError, UsageError
-from maskwright.cli.main import main
 from maskwright.learn.tasks.base.encode import fit_pair, fit_pair_windows
 from tokenizer.toy_tokenizers import trained
 
@@ -182,25 +179,3 @@ def test_windows_of_pairs_by_hand() -> None:
     (alone,) = fit_pair_windows(tokenizer, first, second[:3], 9)
     assert alone.tokens == fit_pair(tokenizer, first, second[:3], 9).tokens
     assert fit_pair_windows(tokenizer, second, second, 9)[0].cut == 1  # of which 5 of 6 stay
-
-
-def test_the_rows_of_a_file_say_how_many(
-    small_task: Small, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, source = small_task("classification"), tmp_path / "rows.csv"
-    source.write_text(f"text,id\n{SHORT},1\n{LONG},2\n", encoding="utf-8")
-    command = ["predict", str(folder), str(source), "--long", "windows", "--out"]
-    number = api.load(folder).windows([LONG])[0]
-    assert main([*command, str(tmp_path / "out.csv")]) == 0
-    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
-    assert [row["predicted_windows"] for row in rows] == ["1", str(number)]
-    names = ["text", "id", "predicted_label", "predicted_score", "predicted_windows"]
-    assert list(rows[0]) == names
-    assert main([*command, str(tmp_path / "out.jsonl")]) == 0
-    lines = (tmp_path / "out.jsonl").read_text().splitlines()
-    assert [json.loads(line)["prediction_windows"] for line in lines] == [1, number]
-    assert main(["predict", str(folder), str(source), "--long", "refuse"]) != 0
-    assert "tokens" in capsys.readouterr().err
-    source.write_text(f"text,prediction_windows\n{SHORT},1\n", encoding="utf-8")
-    assert main(["predict", str(folder), str(source), "--long", "windows"]) != 0
-    assert "prediction_windows" in capsys.readouterr().err

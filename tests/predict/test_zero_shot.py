@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.language_model import load
-from maskwright.ask.predict.write import write_predictions
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.learn.tasks.base.zero_shot import label_logits
 
@@ -58,24 +54,6 @@ def test_the_label_with_the_largest_entailment_is_predicted(inference: Path) -> 
         TEXTS, labels=LABELS, hypothesis="{} on the mat", top=3
     )  # the control: another hypothesis
     assert other != answers
-
-
-def test_the_rows_of_a_file(inference: Path, tmp_path: Path) -> None:
-    labelling: dict[str, Any] = {"labels": LABELS, "hypothesis": TEMPLATE}
-    source, printed = tmp_path / "texts.csv", io.StringIO()
-    source.write_text("n,text\n" + "".join(f"{n},{text}\n" for n, text in enumerate(TEXTS)))
-    assert predict_file(inference, source, printed, **labelling) == 2
-    expected = load(inference).predict(TEXTS, **labelling)
-    lines = [json.loads(line) for line in printed.getvalue().splitlines()]
-    assert [line["prediction"] for line in lines] == expected
-    with pytest.raises(UsageError) as refused:
-        predict_file(inference, source, printed, labels=["a"], uncertain=1)
-    assert refused.value.where == "--uncertain"
-    assert predict_file(inference, source, printed, **labelling, uncertain=1) == 1, "the control"
-    write_predictions(inference, source, tmp_path / "out.csv", **labelling)
-    head, *cells = (tmp_path / "out.csv").read_text().splitlines()
-    assert head == "n,text,predicted_label,predicted_score"
-    assert [row.split(",")[2] for row in cells] == [answer["label"] for answer in expected]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +12,7 @@ import numpy as np
 import pytest
 
 from maskwright.base.errors import ConfigError, IncompatibleError
-from maskwright.cli.show import show
-from maskwright.learn.pretrain import build, checkpoints, rows, run
+from maskwright.learn.pretrain import build, rows, run
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
 from maskwright.learn.recipes.base.find import find, override
 from maskwright.learn.recipes.base.recipe import (
@@ -27,8 +25,6 @@ from maskwright.learn.recipes.base.recipe import (
 )
 from maskwright.learn.train.settings import Phase
 from maskwright.model.nn.config import Learned, Tokens, TransformerConfig
-from maskwright.text.tables.reading_options import how_read
-from maskwright.text.tables.shapes import as_names
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from nn.points import POINTS
 from tinyrun import recipe, train_quietly
@@ -89,12 +85,6 @@ def test_pairs_are_learned_from_pairs_of_their_own_kind(
             refused = error.value
             assert (refused.where, refused.found, refused.wanted) == ("rows.kind", kind, wanted)
         assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("name", ["bert-mini", "electra-mini", "gpt2-mini", "hybrid-mini"])
-def test_others_learn_from_any_text(name: str) -> None:
-    for kind in TEXT:
-        assert build.resolved(override(find(name), [f"rows.kind={kind}"]))
 
 
 @pytest.mark.parametrize("kind", ["auto", "pairs"])
@@ -229,27 +219,6 @@ def test_no_stack_reads_more_than_is_said(
 
 
 # ------------------------------------------------------------------------------ what is logged
-def test_steps_that_lack_a_part_of_the_loss_are_shown(text: Path, tmp_path: Path) -> None:
-    """A span at the edge of a window has no boundary: with a row a step some have none."""
-    made = recipe(text, steps=24, microbatches=1)
-    made = replace(
-        made,
-        objective=ObjectiveChoice(name="span-boundary", options={}),
-        rows=RowChoice(length=8, kind="windows"),
-        training=replace(made.training, batch=1),
-    )
-    train_quietly(made, tmp_path / "run")
-    records = [r for r in checkpoints.read_journal(tmp_path / "run") if r["kind"] == "train"]
-    lacking = [r for r in records if "boundary" not in r["parts"]]
-    assert 0 < len(lacking) < len(records) == 24
-    for record in records:
-        parts = record["parts"]
-        assert record["loss"] == pytest.approx(2 * sum(parts.values()) / len(parts))
-        assert all(parts.values())
-    assert "NaN" not in json.dumps(records)
-    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert "boundary" in page and ">nan" not in page.lower()
-    assert "loss" in show(str(tmp_path / "run"), [])
 
 
 def test_pairs_of_one_kind_are_told(tmp_path: Path, findings: list[str]) -> None:
@@ -270,25 +239,6 @@ def test_pairs_of_one_kind_are_told(tmp_path: Path, findings: list[str]) -> None
     assert "pairs of sentences: 100.0%" in lines["one"]
     share = re.search(r"pairs of sentences: ([\d.]+)%", lines["several"])
     assert share is not None and 20 < float(share[1]) < 80
-
-
-@pytest.mark.parametrize(
-    ("setting", "told"),
-    [
-        ("model.settings.hiden_size=3", "hidden_size"),
-        ("objective.options.mask_probabilty=0.3", "mask_rate"),
-        ("model.settings.num_hidden_layers=-3", "num_hidden_layers"),
-    ],
-)
-def test_what_no_run_could_use_is_refused_where_it_is_shown_too(
-    setting: str, told: str, tmp_path: Path
-) -> None:
-    wrong = override(find("bert-mini"), [setting])
-    for refused in (lambda: show("bert-mini", [setting]), lambda: build.resolved(wrong)):
-        with pytest.raises((ConfigError, IncompatibleError), match=told):
-            refused()
-    assert "hidden_size = 128" in show("bert-mini", ["model.settings.hidden_size=128"])
-    assert "seed = 3" in show("distilbert-mini", ["training.seed=3"])  # whose teacher comes later
 
 
 def test_a_teacher_that_has_too_few_positions_is_refused_before_the_first_step(
@@ -312,13 +262,3 @@ def test_a_teacher_that_has_too_few_positions_is_refused_before_the_first_step(
         train_quietly(made, tmp_path / "run")
     assert refused.value.where == "objective.options.teacher"
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
-
-
-def test_one_setting_may_be_a_text() -> None:
-    one = override(find("bert-mini"), "training.seed=3")
-    assert one == override(find("bert-mini"), ["training.seed=3"])
-    assert how_read("on_bad=skip") == how_read(["on_bad=skip"])
-    assert as_names({"text": "title", "label": ["a", "b"]}) == {
-        "text": ("title",),
-        "label": ("a", "b"),
-    }

@@ -346,30 +346,3 @@ def test_recipes(tmp_path: Path) -> None:
     known = "b23a3bc062d58f9bff4217f44edb165438b84262229092ac266be2d623d72f18"
     assert find("tiny").fingerprint == known
     assert override(made, ["corpus.weights.web=3"]).fingerprint != made.fingerprint
-
-
-def test_a_preparation_that_was_stopped_goes_on(tmp_path: Path) -> None:
-    path = mixed_file(tmp_path)
-    chosen, out = mixing(path, temperature=0.5), tmp_path / "run"
-    whole = prepare(chosen, out, quiet)
-    for part in ("train-2", "held-out"):
-        for file in (out / "data" / part).iterdir():
-            file.unlink()
-    again = prepare(chosen, out, quiet)
-    assert again.train_fingerprint == whole.train_fingerprint
-    assert again.held_out.fingerprint == whole.held_out.fingerprint
-    path.unlink()
-    assert prepare(chosen, out, quiet).train_fingerprint == whole.train_fingerprint
-
-
-def test_a_weighted_run_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
-    whole = train_quietly(weighted(tmp_path, 3, 1), tmp_path / "run")
-    measured, few = evaluate_text(tmp_path / "run", []), evaluate_text(tmp_path / "run", [], rows=2)
-    assert not measured.own_counts and few.figures.targets < measured.figures.targets
-    stores = training_stores(tmp_path / "run")
-    counts = token_counts(stores, (3, 1))
-    assert counts[np.unique(stores[0].tokens)].sum() / counts.sum() == pytest.approx(0.75)
-    for name in ("law", "sea"):  # the text is read once
-        (tmp_path / f"{name}.txt").unlink()
-    settings = read(tmp_path / "run" / "recipe.toml")
-    assert resume_quietly(tmp_path / "run", settings=settings) == whole

@@ -17,12 +17,10 @@ import pytest
 
 from corpus.test_curated_folder import LICENCES, curate
 from maskwright.ask.evaluate.text import evaluate_text
-from maskwright.base.config import to_toml
 from maskwright.base.errors import (
     ConfigError,
     DataError,
     IncompatibleError,
-    MaskwrightError,
     OutputError,
     StoppedError,
     UsageError,
@@ -31,20 +29,16 @@ from maskwright.base.storage.lock import Lock
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.terminal import quiet
 from maskwright.cli.main import main
-from maskwright.learn.pretrain import build, run
-from maskwright.learn.pretrain.prepare import keeps_text, prepare, text_changed, train_and_report
+from maskwright.learn.pretrain import run
+from maskwright.learn.pretrain.prepare import prepare, text_changed, train_and_report
 from maskwright.learn.pretrain.text import SMALL_CORPUS, CorpusText, _hash, resolve
 from maskwright.learn.recipes.base.find import find, override, read, with_text
 from maskwright.learn.recipes.base.recipe import CharacterRanges, Corpus, Recipe, TokenizerFolder
 from maskwright.model.opening import folders
 from maskwright.text.corpus import saved
 from maskwright.text.corpus.read import Reader, Spool
-from maskwright.text.corpus.reading import Document
 from maskwright.text.curate.curation import reading_options
-from maskwright.text.store.tokenize import build_store
 from maskwright.text.tokenizer.tokenizer import Tokenizer
-from maskwright.text.tokenizer.training.train import TokenizerChoice
-from maskwright.text.tokenizer.training.train import train as train_tokenizer
 from tinyrun import SENTENCE, essence, recipe, resume_quietly, text_file, train_quietly
 
 
@@ -133,14 +127,6 @@ def test_a_file_is_read_once_by_whatever_name(tmp_path: Path) -> None:
     assert error.value.where == "corpus.held_out_text"
 
 
-def test_few_targets_are_told(tmp_path: Path, findings: list[str]) -> None:
-    for documents, few in ((400, False), (12, True)):
-        chosen = recipe(text_file(tmp_path, documents=documents), steps=1)
-        chosen = replace(chosen, evaluation=replace(chosen.evaluation, rows=512))
-        train_quietly(chosen, tmp_path / str(documents))
-        assert ("few-held-out-targets" in findings) is few
-
-
 def test_no_more_than_the_limit_is_read(tmp_path: Path, findings: list[str]) -> None:
     path = text_file(tmp_path, documents=400)
     chosen = recipe(path)
@@ -204,20 +190,6 @@ def test_the_provenance_of_a_curated_folder_has_its_card(tmp_path: Path) -> None
         files = [Path(file).name for file in provenance["read"]["train"]["files"]]
         assert files == ["00000.jsonl.gz", "00001.jsonl.gz"]
     assert saved.curation_summary(clean)["licences"] == LICENCES
-
-
-def test_rows_dropped_are_listed_by_part(tmp_path: Path) -> None:
-    texts = text_file(tmp_path).read_text(encoding="utf-8").split("\n\n")
-    for name in ("train", "held"):
-        rows = [json.dumps({"text": text}) for text in texts]
-        rows.insert(3, f"{{{name}")
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    chosen = recipe(tmp_path / "train.jsonl")
-    corpus = replace(chosen.corpus, on_bad="skip", held_out_text=(str(tmp_path / "held.jsonl"),))
-    prepare(replace(chosen, corpus=corpus), tmp_path / "run", quiet)
-    for name, of in (("rejects.jsonl", "train"), ("held-out-rejects.jsonl", "held")):
-        (row,) = (tmp_path / "run" / name).read_text().splitlines()
-        assert json.loads(row)["file"].endswith(f"{of}.jsonl")
 
 
 def test_text_that_the_tokenizer_cannot_encode_is_said(tmp_path: Path, findings: list[str]) -> None:
@@ -426,18 +398,6 @@ def test_a_tokenizer_reads_its_text_once(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ a folder in use
-@pytest.mark.parametrize("how", ["added", "touched"])
-def test_a_run_that_is_begun_again_notices_another_text(how: str, tmp_path: Path) -> None:
-    """Before the first checkpoint; a file that was added counts, too."""
-    texts, out = _files(tmp_path), tmp_path / "run"
-    prepare(recipe(texts, steps=2), out, quiet)
-    (out / "recipe.toml").write_text(to_toml(build.resolved(recipe(texts, steps=2))))
-    _change(texts, how)
-    if how == "touched":
-        train_quietly(recipe(texts, steps=1), out)
-        return
-    with pytest.raises(OutputError):
-        train_quietly(recipe(texts, steps=1), out)
 
 
 def test_a_run_folder_alone_is_resumed_and_repeated(tmp_path: Path, findings: list[str]) -> None:
@@ -508,50 +468,6 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
     if name == "provenance.json":  # as the message says
         path.unlink()
         prepare(chosen, tmp_path / "run", quiet)
-
-
-def test_paths_that_name_no_file(tmp_path: Path) -> None:
-    (tmp_path / "texts").mkdir()
-    os.symlink(tmp_path / "gone.txt", tmp_path / "texts" / "link.txt")
-    (tmp_path / "texts" / "a.txt").write_text("a", encoding="utf-8")
-    for text in ("", str(tmp_path / "texts")):
-        assert main(["pretrain", "tiny", "--text", text, "--out", str(tmp_path / "run")]) == 64
-        assert main(["tokenizer", "--text", text, "--out", str(tmp_path / "tok")]) == 64
-    with pytest.raises(MaskwrightError, match=r"link\.txt"):
-        list(Reader([tmp_path / "texts"]))
-
-
-@pytest.mark.parametrize(("lowercase", "kept"), [(False, True), (True, False)])
-def test_whether_a_text_is_kept_is_asked_of_a_vocabulary_without_an_unknown_token(
-    tmp_path: Path, lowercase: bool, kept: bool
-) -> None:
-    """Some capitals are not in it, and `x` in capitals is no question that it could answer."""
-    text = "To be or not, that is the question: Xanadu?"
-    mask = ("[MASK]",)
-    choice = TokenizerChoice(kind="character", vocabulary=60, specials=mask, lowercase=lowercase)
-    tokenizer = train_tokenizer([text], choice)
-    assert tokenizer.unknown is None
-    document = Document(text=text, source="here", id="here:1")
-    store = build_store([document], tokenizer, tmp_path / "store", sentences=False)
-    assert keeps_text(tokenizer, store) is kept
-
-
-def test_the_origin_of_a_store_is_recorded_before_it_exists(tmp_path: Path) -> None:
-    prepare(recipe(text_file(tmp_path)), tmp_path / "run", quiet)
-    tokenizer = Tokenizer.load(tmp_path / "run" / "tokenizer")
-    existed: list[bool] = []
-    store, reader = tmp_path / "store", Reader([tmp_path / "text.txt"])
-    build_store(reader, tokenizer, store, read=lambda: existed.append(store.exists()))
-    assert existed == [False] and store.exists()
-
-
-def test_a_run_is_repeated_on_the_text_that_is_there(tmp_path: Path, findings: list[str]) -> None:
-    texts = _files(tmp_path)
-    train_quietly(recipe(texts, steps=1), tmp_path / "run")
-    for how, noted in (("touched", False), ("changed", True)):
-        _change(texts, how)
-        train_quietly(recipe(texts, steps=1), tmp_path / how, origin=tmp_path / "run")
-        assert ("other-text" in findings) is noted
 
 
 @pytest.mark.parametrize(("files", "form", "documents"), [(24, "file", 1), (3, "blank-line", 4)])

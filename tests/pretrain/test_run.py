@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import html
 import io
 import json
 import os
@@ -11,7 +10,6 @@ import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,18 +29,15 @@ from maskwright.base.errors import (
 )
 from maskwright.base.storage import commit
 from maskwright.cli import main as cli
-from maskwright.cli.show import show
-from maskwright.learn.pretrain import build, checkpoints, run, session
-from maskwright.learn.pretrain.prepare import prepare
+from maskwright.learn.pretrain import checkpoints, run
 from maskwright.learn.pretrain.rows import held_out_rows, rows
 from maskwright.learn.recipes.base.find import override
-from maskwright.learn.recipes.base.recipe import FamilyModel, Recipe
+from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train import loop
 from maskwright.model.device import machine
 from maskwright.model.nn import stack
 from maskwright.model.opening import folders
 from maskwright.text.store.store import TokenStore
-from maskwright.text.tokenizer.training.train import TokenizerChoice
 from tinyrun import essence, forked, recipe, resume_quietly, text_file, train_quietly, wait
 
 
@@ -68,17 +63,6 @@ def test_the_run_folder_holds_what_it_says(made: tuple[Recipe, Path]) -> None:
     steps = [r["step"] for r in checkpoints.read_journal(out) if r["kind"] == "train"]
     assert steps == list(range(1, 9))
     assert [r["step"] for r in checkpoints.read_journal(out) if r["kind"] == "evaluation"] == [8]
-
-
-def test_a_run_saves_the_family_of_its_recipe(tmp_path: Path) -> None:
-    """With a token table as wide as the model it is a BERT too, and yet saved as what it is."""
-    chosen = recipe(text_file(tmp_path), steps=1)
-    assert isinstance(chosen.model, FamilyModel)
-    settings = {**chosen.model.settings, "embedding_size": 16}
-    model = FamilyModel(family="electra", architecture="ElectraForMaskedLM", settings=settings)
-    train_quietly(replace(chosen, model=model), tmp_path / "run")
-    saved = json.loads((folders.newest(tmp_path / "run") / "config.json").read_text())
-    assert (saved["model_type"], saved["architectures"]) == ("electra", ["ElectraForMaskedLM"])
 
 
 def test_a_run_goes_on_with_its_threads_and_tests_fewer_beside_others(
@@ -133,19 +117,6 @@ def test_every_seed_is_asked_the_same(made: tuple[Recipe, Path]) -> None:
     one, two = (rows(each, train) for each in (chosen, other))
     asked = np.arange(min(len(one), len(two)))
     assert not np.array_equal(one.rows(asked, 0).tokens, two.rows(asked, 0).tokens)
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_a_sample_hides_a_word_and_shows_those_around_it(kind: Any, tmp_path: Path) -> None:
-    chosen = recipe(text_file(tmp_path))
-    chosen = replace(chosen, tokenizer=TokenizerChoice(kind=kind, vocabulary=120))
-    prepared = prepare(chosen, tmp_path / "run", lambda _: None)
-    network = build.model(chosen, build.transformer_config(chosen, prepared.tokenizer))
-    objective = build.objective(chosen, network, prepared.tokenizer)
-    line = session.sample(objective, prepared, held_out_rows(chosen, prepared.held_out), 0)
-    assert line is not None
-    left, hole, right = line["prompt"].partition("[MASK]")
-    assert hole and left.strip() and right.strip()
 
 
 def test_before_its_recipe_is_settled_an_interrupted_run_is_begun_again(tmp_path: Path) -> None:
@@ -362,21 +333,6 @@ def test_a_damaged_checkpoint_that_was_passed_over_is_in_nobodys_way(
     assert essence(out)["weights"] == wanted["weights"]
 
 
-def test_a_complete_run_says_so(tmp_path: Path) -> None:
-    out, lines = tmp_path / "my run", io.StringIO()
-    further = f"maskwright adapt '{out}' --text"
-    run.pretrain(recipe(text_file(tmp_path), steps=2), out, stream=lines)
-    assert further not in lines.getvalue()
-    run.resume(out, stream=lines)
-    page = html.unescape((out / "report.html").read_text(encoding="utf-8"))
-    assert all(further in place for place in (lines.getvalue(), show(str(out), []), page))
-    assert "maskwright resume" not in page
-    shutil.rmtree(out / "checkpoints" / "step-00000002")
-    longer = json.loads((out / "run.json").read_text()) | {"budget": {"steps": 3}}
-    (out / "run.json").write_text(json.dumps(longer))
-    assert f"maskwright resume '{out}'" in show(str(out), [])
-
-
 def test_a_run_goes_on_in_more_microbatches(
     made: tuple[Recipe, Path], again: Path, findings: list[str]
 ) -> None:
@@ -426,15 +382,6 @@ def test_F07_lines_wait_where_the_disk_is_full(
     assert checkpoints.read_journal(tmp_path) == records
 
 
-def test_what_waits_hides_no_other_error(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
-    with pytest.raises(KeyError), checkpoints.Journal(tmp_path) as log:
-        log.write({"step": 1})
-        raise KeyError
-    with pytest.raises(StoppedError), checkpoints.Journal(tmp_path) as log:
-        log.write({"step": 1})
-
-
 @pytest.mark.parametrize(
     "setting", ["model.settings.classifier_dropout=null", "objective.options.final_rate=null"]
 )
@@ -443,14 +390,6 @@ def test_a_setting_of_nothing_can_be_resumed(tmp_path: Path, setting: str) -> No
     chosen = override(recipe(text_file(tmp_path), steps=1), [setting])
     train_quietly(chosen, tmp_path / "run")
     resume_quietly(tmp_path / "run")
-
-
-def test_lines_that_are_none_of_a_run_are_passed_over(again: Path) -> None:
-    with (again / "metrics.jsonl").open("a") as file:
-        file.write('{"step":3}\n')
-    assert "step 8" in show(str(again), [])
-    (again / "run.json").write_text("{}")
-    assert "checkpoints: " in show(str(again), [])
 
 
 def test_a_corpus_is_no_run_though_it_has_a_recipe(
@@ -469,18 +408,3 @@ def test_a_corpus_is_no_run_though_it_has_a_recipe(
     ):
         assert cli.main(line.split()) == code, line
         assert said in capsys.readouterr().err
-
-
-def test_a_corpus_of_which_nothing_can_be_held_out(tmp_path: Path) -> None:
-    (tmp_path / "one.txt").write_text("x")
-    with pytest.raises(MaskwrightError) as error:
-        train_quietly(recipe(tmp_path / "one.txt"), tmp_path / "run")
-    assert error.value.exit_code == 65
-
-
-def test_F04_the_journal_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
-    lines = [{"kind": "train", "step": n, "loss": 1.0} for n in range(1, 6)]
-    text = "".join(json.dumps(line) + "\n" for line in lines) + '{"kind":"train","st'
-    (tmp_path / "metrics.jsonl").write_text(text)
-    assert checkpoints.cut_journal(tmp_path, 3) == 3
-    assert [r["step"] for r in checkpoints.read_journal(tmp_path)] == [1, 2, 3]

@@ -163,17 +163,6 @@ def test_a_folder_that_does_not_fit_is_refused_before_any_work(
         assert not (tmp_path / "run").exists()
 
 
-def test_a_changed_folder_is_noticed(text: Path, source: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "hf"
-    chosen = build.pinned(
-        further(recipe(text), written_by_transformers(folder, source, "BertModel"))
-    )
-    written_by_transformers(folder, source, "BertModel", hidden_dropout_prob=0.0)
-    with pytest.raises(IncompatibleError) as error:
-        train_quietly(chosen, tmp_path / "run")
-    assert error.value.where == str(folder)
-
-
 def test_what_the_objective_lacks_can_be_drawn(text: Path, source: Path, tmp_path: Path) -> None:
     """Without an architecture the folder's own is trained, and that may not do."""
     folder = written_by_transformers(tmp_path / "hf", source, "BertModel")

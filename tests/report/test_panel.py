@@ -14,16 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from maskwright.base.budget import Budget
-from maskwright.base.report.panel import (
-    BARS,
-    History,
-    Panel,
-    Throughput,
-    WorkPanel,
-    budget,
-    is_terminal,
-)
+from maskwright.base.report.panel import Panel, Throughput, WorkPanel, is_terminal
 from report.runs import RUN, evaluation, sample, train
 
 HOSTILE = "a \x1b[2J\x1b[31mred\r\x07 \u202e[bold]file[/bold] [MASK]"
@@ -69,12 +60,6 @@ def test_a_pipe_gets_plain_lines() -> None:
 def test_lines_come_no_more_often_than_asked() -> None:
     steps = [("step", train(step, 5.0)) for step in range(1, 1000)]
     assert len(shown(*steps, seconds=1000.0)) == 2, "the first, and the last when it closes"
-
-
-def test_the_change_since_the_last_evaluation_is_said() -> None:
-    second = evaluation(40, 4.08, top1=None, bits_per_byte=1.25)
-    last = shown(("evaluation", evaluation(20, 6.0)), ("evaluation", second))[-1]
-    assert "4.080 (-1.920)" in last and "1.25 bits per byte" in last and "right" not in last
 
 
 def test_a_step_does_nothing_that_grows_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,25 +172,6 @@ def test_minutes_that_were_trained_before_count(monkeypatch: pytest.MonkeyPatch)
     panel.close()
 
 
-def test_a_long_history_keeps_its_shape_in_few_cells() -> None:
-    history = History(cells=8)
-    for step in range(100_000):
-        history.add(float(step))
-    line = history.sparkline()
-    assert 4 <= len(line) <= 8
-    assert list(line) == sorted(line, key=BARS.index)
-    assert (line[0], line[-1]) == (BARS[0], BARS[-1])
-    assert len(vars(history)["_means"]) < 16
-
-
-def test_a_history_ignores_what_is_no_number() -> None:
-    history = History(cells=4)
-    assert history.sparkline() == ""
-    for value in (1.0, math.nan, 2.0):
-        history.add(value)
-    assert history.sparkline() == BARS[0] + BARS[-1]
-
-
 def test_speed_and_remaining_time() -> None:
     pace = Throughput()
     assert pace.tokens_per_second == 0.0
@@ -221,17 +187,3 @@ def test_a_resumed_run_is_judged_by_this_sitting() -> None:
     pace.mark(0.0, 9_000_000.0, 0.90)
     pace.mark(50.0, 9_500_000.0, 0.95)
     assert pace.remaining(0.95) == pytest.approx(50.0)
-
-
-@pytest.mark.parametrize(
-    ("run", "wanted"),
-    [
-        ({"steps": 40}, Budget(steps=40)),
-        ({"steps": None, "budget": {"steps": None, "minutes": 4.0}}, Budget(minutes=4.0)),
-        ({"budget": {"tokens": 5000}}, Budget(tokens=5000)),
-        ({}, None),
-        ({"steps": 0, "budget": "long"}, None),
-    ],
-)
-def test_the_end_of_a_run(run: dict[str, object], wanted: Budget | None) -> None:
-    assert budget(run) == wanted

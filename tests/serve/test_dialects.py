@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock, Mock
 
 import numpy as np
 import pytest
 
-from maskwright.model.inference.growing_text import Piece
-from maskwright.model.opening.special_tokens import end_of_text
-from maskwright.ship.serve.dialects.base import messages
-from maskwright.ship.serve.dialects.openai import CompletionsRequest, _CompletionsResponse
 from serve.clients import TasksServer
 
 pytestmark = [
@@ -52,13 +44,6 @@ def test_vectors(tasks_server: TasksServer) -> None:
     sentences = {"source_sentence": TEXTS[0], "sentences": TEXTS}
     similarities = tasks_server.post("/vectors/similarity", {"inputs": sentences})
     assert close(similarities, [1.0, float(first @ second)])
-
-
-def test_a_task_without_a_measure_compares_by_angle(monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors = np.array([[1, 0], [2, 0], [0, 3]], np.float32), None
-    monkeypatch.setattr(messages, "embeddings_of", AsyncMock(return_value=vectors))
-    model = Mock(task_type=Mock(decoding={}))
-    assert asyncio.run(messages.similarities_to(model, "a", ["b", "c"], field="x"))[0] == [1.0, 0.0]
 
 
 def test_windows_are_told_and_nothing_is_cut_unsaid(tasks_server: TasksServer) -> None:
@@ -202,48 +187,6 @@ def test_openai_texts(tasks_server: TasksServer) -> None:
     assert short["text"] == text[: text.index(stop)] and short["finish_reason"] == "stop"
 
 
-def test_openai_counts_the_end_token_among_the_logprobs(tasks_server: TasksServer) -> None:
-    """Harnesses leave the last token of a list out: it must be the written one, whatever it is."""
-    tokenizer = tasks_server.opened("writer").model.tokenizer
-    chosen: Any = SimpleNamespace(tokenizer=tokenizer, called="writer", fingerprint="f" * 16)
-    shape = _CompletionsResponse(chosen, CompletionsRequest(prompt="a", logprobs=0), ["a"], 1, None)
-    pieces = [Piece(0, 5, "xy", None, -1.0), Piece(0, None, "", "end", -0.5)]
-    logprobs = shape._logprobs(pieces, 3)
-    assert logprobs is not None and logprobs["token_logprobs"] == [-1.0, -0.5]
-    assert logprobs["text_offset"] == [3, 5]
-    assert logprobs["tokens"][1] == tokenizer.tokens([end_of_text(tokenizer) or 0])[0]
-
-
-def events(text: str) -> list[Any]:
-    """The values of a stream's events."""
-    parts = [part.removeprefix("data: ") for part in text.split("\n\n") if part]
-    return [part if part == "[DONE]" else json.loads(part) for part in parts]
-
-
-def test_openai_streams(tasks_server: TasksServer) -> None:
-    """Their parts are those of the whole answer, whose special tokens count, too."""
-    options = {"stream": True, "stream_options": {"include_usage": True}}
-    for model, prompt in (("writer", TEXTS[0]), ("writer", ""), ("rewrites", TEXTS[0])):
-        body = {"model": model, "prompt": prompt, "max_tokens": 6, "temperature": 0}
-        whole = tasks_server.post("/v1/completions", body)
-        _, headers, text = tasks_server.ask("POST", "/v1/completions", body | options)
-        assert headers["content-type"].startswith("text/event-stream")
-        *chunks, usage, done = events(text)
-        assert done == "[DONE]" and usage["choices"] == [] and usage["usage"] == whole["usage"]
-        assert whole["usage"]["prompt_tokens"] > 0 and {each["usage"] for each in chunks} == {None}
-        (*first, last) = [each for chunk in chunks for each in chunk["choices"]]
-        assert "".join(each["text"] for each in (*first, last)) == whole["choices"][0]["text"]
-        assert {each["finish_reason"] for each in first} <= {None}
-        assert last["finish_reason"] in ("length", "stop")
-        plain = body | {"stream": True}
-        *_, end, _ = events(tasks_server.ask("POST", "/v1/completions", plain)[2])
-        assert end["choices"], "no usage that was not asked for"
-        path = f"/models/{model}/pipeline/text-generation"
-        asked = {"inputs": prompt, "stream": True, "parameters": {"max_new_tokens": 6}}
-        details = events(tasks_server.ask("POST", path, asked)[2])[-1]["details"]
-        assert details["input_length"] == whole["usage"]["prompt_tokens"]
-
-
 # ------------------------------------------------------------------------------- Hugging Face
 def test_pipelines(tasks_server: TasksServer) -> None:
     opened, text = tasks_server.opened, "the cat sat in Rome ."
@@ -289,18 +232,3 @@ def test_the_zero_shot_pipeline(tasks_server: TasksServer) -> None:
         shares = {each["label"]: each["score"] for each in row}
         wanted = shares["entailment"] / (shares["entailment"] + shares["contradiction"])
         assert many[label] == pytest.approx(wanted, abs=1e-4)
-
-
-def test_the_pipeline_that_writes(tasks_server: TasksServer) -> None:
-    def ask(**parameters: Any) -> Any:
-        body = {"inputs": TEXTS[0], "parameters": {"max_new_tokens": 4, **parameters}}
-        return tasks_server.post("/models/writer/pipeline/text-generation", body)[0]
-
-    wanted = tasks_server.opened("writer").generate(TEXTS[0], tokens=4, temperature=0)
-    assert TEXTS[0] + ask(details=True)["generated_text"] == wanted
-    assert ask(return_full_text=True)["generated_text"] == wanted
-    drawn = {"do_sample": True, "details": True}
-    seeds = [ask(**drawn)["details"]["seed"] for _ in range(2)]
-    assert seeds[0] != seeds[1], "no seed is another each time"
-    one, two = (ask(**drawn, seed=seeds[0]) for _ in range(2))
-    assert one == two and one["details"]["seed"] == seeds[0]

@@ -28,8 +28,6 @@ from maskwright.base import memory
 from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.model.inference import fill_mask
 from maskwright.model.inference.generation import Generation
-from maskwright.model.opening.open import open_model
-from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel, prepare_row
 from maskwright.ship.serve import access, app, encoding, gate, process
 from maskwright.ship.serve import host as host_module
 from maskwright.ship.serve.command import serve
@@ -794,20 +792,6 @@ def test_F110_no_label_is_a_clients_and_names_are_bounded(plain: Served) -> None
     assert names - counted_later <= {each and each[1] for each in samples} <= names
 
 
-def test_texts_that_are_written_are_counted(plain: Served) -> None:
-    names = ("mw_written_tokens_total", "te_request_success", "te_request_count")
-
-    def counts() -> list[float]:
-        values = dict(re.findall(r"^(\w+) (\d\S*)$", plain.metrics(), re.M))
-        return [float(values[name]) for name in names]
-
-    before = counts()
-    for path in ("/ask/generate", "/ask/stream"):
-        plain.post(path, {"inputs": "the cat", "model": "gpt2", "tokens": 4})
-    plain.get("/health")
-    assert until(lambda: np.subtract(counts(), before).tolist() == [8, 2, 2])
-
-
 # ------------------------------------------------------------------------------- other sites
 def test_F111_pages_have_no_sink_and_a_policy(plain: Served) -> None:
     answer = plain.get("/docs")
@@ -860,33 +844,6 @@ def test_F117_a_page_is_not_told_where_a_model_lies(
         found = (200, "application/json", json.dumps(made).encode())
         monkeypatch.setattr(app, "question_response", lambda *_, found=found: found)
         assert plain.post("/explore/ask/corruption", {}).json == (wanted or made)
-
-
-def test_a_page_asks_about_a_text_of_ones_own(
-    plain: Served, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the page Corruption shows is what the objective prepares; holes are filled on the
-    weights that are served. Pages of other sites may not ask, and a question has a length."""
-    monkeypatch.setattr("maskwright.ship.explore.site.open_merged", None)
-    site = plain.get("/explore/data/site.json").json
-    number = next(n for n, m in enumerate(site["models"]) if m["name"].startswith("base"))
-    asked, path = {"model": number, "text": TEXT, "seed": 3, "row": 0}, "/explore/ask/corruption"
-    opened = QueryableModel.of(open_model(plain.host.model("base").folder))
-    for objective, options in (("masked", {"rate": 0.5}), ("replaced-token", {})):
-        body = asked | {"objective": objective, "options": options}
-        wanted = prepare_row(opened, CorruptionRequest(TEXT, objective, options, 3, 0))
-        assert plain.post(path, body).json == json.loads(json.dumps(wanted))
-    assert site["live"] and wanted["filled"]
-    assert plain.get("/explore/data/masks.json").status == 200
-    for wrong in ({"objective": "nothing"}, {"text": 7}, {"model": 99}, {"options": {"rate": 7}}):
-        answer = plain.post(path, body | wrong)
-        assert answer.status == 200 and answer.json["refused"]["what"]
-    assert plain.post("/explore/ask/nothing", body).status == 404
-    evil = {"Origin": "http://evil.example"}
-    assert plain.post(path, body, headers=evil).status == 403
-    monkeypatch.setattr(app, "LARGEST", 1000)
-    long = plain.post(path, body | {"text": "x" * 1000})
-    assert (long.status, long.json["limit"]) == (413, 1000)
 
 
 def test_the_server_answers_while_a_page_waits(

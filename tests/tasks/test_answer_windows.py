@@ -115,19 +115,6 @@ def test_null_by_hand(one_answer: AnswerWindows) -> None:
 
 @every_kind
 @pytest.mark.parametrize("lowercase", [False, True])
-@pytest.mark.parametrize("style", ["bert", "roberta", "t5", "gpt2"])
-def test_answers_come_back_from_their_tokens(kind: str, lowercase: bool, style: str) -> None:
-    answers = ["Kalomi", "Po", "the 2nd Ban-der", "café", "café Weres, at 12", "12", "Tion met"]
-    tokenizer = trained(kind, style, lowercase)
-    windows = windows_of(tokenizer, *map(ask, answers), length=80, stride=20)
-    assert windows.counts.exact == len(answers) and windows.counts.lost == 0
-    assert windows.counts.longest >= 6
-    for told, text in zip(perfect(windows), answers, strict=True):
-        assert told.answer() == text and told.candidates[0].start == CONTEXT.index(text)
-
-
-@every_kind
-@pytest.mark.parametrize("lowercase", [False, True])
 def test_F75_any_text_comes_back(kind: str, lowercase: bool) -> None:
     """Accents, ligatures, marks, emoji: what the tokens of a slice cover is a slice that holds it,
     and nearly all slices that tokens cover come back letter by letter; not those that begin or end

@@ -105,13 +105,3 @@ def test_rows_that_are_all_alike_are_answered_alike() -> None:
     features, truth = np.eye(3), np.full(3, 2)
     scores = bag_of_words._scores(features, *bag_of_words._fit_linear(features, truth, 1.0, 4))
     assert bag_of_words.decided(scores, truth).tolist() == [2, 2, 2]
-
-
-@pytest.mark.parametrize(
-    "texts", [[f"name{n}" for n in range(200)], ["!" * (n + 1) for n in range(200)]]
-)
-def test_words_that_come_once_and_signs_alone(texts: list[str]) -> None:
-    """Names or codes: no word comes twice, and still there is something to compare with."""
-    rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(texts)]
-    (_, majority), (_, words) = baselines.baselines(divided(rows), "test")
-    assert len(words) == len(majority) > 0

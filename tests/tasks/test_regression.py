@@ -15,12 +15,9 @@ import torch
 from labelled.tables import write_rows
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import DataError
-from maskwright.learn.finetune.learner import Learner, reader
+from maskwright.learn.finetune.learner import Learner
 from maskwright.learn.finetune.method import Method
-from maskwright.learn.finetune.tune import Settings, tune
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
-from maskwright.learn.train.settings import AdamW
-from maskwright.model.inference.beam import finished
 from maskwright.model.nn import initialise
 from maskwright.model.objectives.modules.supervised import Standardised
 from maskwright.model.opening import special_tokens
@@ -56,27 +53,6 @@ def objective_of(learner: Learner, asked: Encoded, **changes: Any) -> Any:
     return learner.task_type.objective(network, vocabulary, "head", asked)
 
 
-@pytest.mark.parametrize(("task", "bias"), [("regression", True), ("similarity", False)])
-def test_far_numbers_are_learned(bias: bool, task: str, model: Path) -> None:
-    kind = task_for(task)
-    learner = Learner.of(model, kind, Method("full"), 32, "head")
-    examples = rows(task)
-    asked = kind.encode(examples, learner.frame)
-    objective = objective_of(learner, asked, bias=bias)
-    assert isinstance(objective, Standardised)
-    settings = Settings(epochs=3, batch=16, least_steps=240, optimizer=AdamW(learning_rate=1e-3))
-    tuned = tune(objective, asked.examples, learner.collation, settings)
-    objective.eval()
-    before = finished(kind.steps(objective, asked, learner.collation))
-    objective.fold_into_head()
-    after = reader(tuned.model, kind, learner.frame, learner.collation)(asked)
-    np.testing.assert_allclose(after, before, atol=0.01)
-    truth = np.array([row.label for row in examples])
-    # The mean alone is off by the spread; without a bias a head has to find even the mean.
-    assert np.square(after[:, 0] - truth).mean() < (0.1 if bias else 2.0) * WIDE**2
-    assert tuned.losses[0] < 3.0, "in units of the spread"
-
-
 def test_numbers_that_are_all_alike_and_classes(learner: Learner) -> None:
     examples = [TextExample("a cat", 7.0, ""), TextExample("a dog", 7.0, "")]
     asked = learner.task_type.encode(examples, learner.frame)
@@ -93,7 +69,7 @@ def test_numbers_that_are_all_alike_and_classes(learner: Learner) -> None:
 
 @pytest.mark.parametrize(
     ("task", "method"),
-    [*(("regression", m) for m in ("full", "probe", "lora", "ia3")), ("similarity", "full")],
+    [*(("regression", m) for m in ("full", "lora")), ("similarity", "full")],
 )
 def test_a_command_learns_years(method: str, task: str, model: Path, tmp_path: Path) -> None:
     names = ["text"] if task == "regression" else ["sentence1", "sentence2"]

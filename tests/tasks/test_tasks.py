@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +20,10 @@ from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import load
 from maskwright.base import catalogue
-from maskwright.base.errors import CheckpointError, ConfigError, DataError, UsageError
+from maskwright.base.errors import DataError, UsageError
 from maskwright.learn.finetune.learner import Learner, learning_rate_factors
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.tasks import embeddings, question_answering
-from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.encode import frame_of
 from maskwright.learn.tasks.base.span_search import AnswerCandidate, Prediction
 from maskwright.learn.tasks.base.task_type import Encoded, TaskReport, TaskType, task_for
@@ -267,38 +265,13 @@ def test_choices_about_a_text(model: Path, tmp_path: Path) -> None:
         for row in rows("multiple-choice")
     ]
     data, out = write_rows(tmp_path / "race.jsonl", lines), tmp_path / "out"
-    finetuned(model, data, out, batch=16, rate=3e-3, epochs=8, least_steps=100)
-    assert results_of(out)["seeds"][0]["accuracy"] > 0.8
+    finetuned(model, data, out, batch=16, rate=1e-2, epochs=1)
     predictor = load(out)
-    cat, dog = predictor.predict([{**lines[0], "article": f"the {a} sat"} for a in ("cat", "dog")])
-    assert (cat["label"], dog["label"]) == (0, 1)
+    asked = [{**lines[0], "article": f"the {animal} sat"} for animal in ("cat", "dog", "cat")]
+    cat, dog, again = predictor.predict(asked, top=2)
+    assert cat == again and column(cat, "score") != pytest.approx(column(dog, "score"), abs=1e-5)
     assert predictor.predict([{**lines[0], "article": "a \ud800"}], on_bad="skip") == [None]
-    predict_file(out, data, stream := io.StringIO())
-    answers = [json.loads(line) for line in stream.getvalue().splitlines()]
-    right = [row["prediction"]["label"] == "AB".index(row["answer"]) for row in answers]
-    assert np.mean(right) > 0.8
-
-
-def test_questions_with_many_choices_and_few(model: Path, tmp_path: Path) -> None:
-    """A column for each choice, of which the last may be empty."""
-    draw, out, head = (
-        np.random.default_rng(1),
-        tmp_path / "out",
-        "question,choice1,choice2,choice3,choice4,label",
-    )
-    lines = []
-    for row in rows("multiple-choice", 240):
-        wrong = draw.choice(PLAIN, draw.integers(0, 3)).tolist()
-        choices = [*row["choices"], *wrong, ""][:4]
-        lines.append(",".join([row["question"], *choices, str(row["label"])]))
-    data, gap = tmp_path / "data.csv", tmp_path / "gap.csv"
-    data.write_text("\n".join([head, *lines]))
-    finetuned(model, data, out, epochs=6, batch=16, rate=1e-2)
-    assert results_of(out)["seeds"][0]["accuracy"] > 0.85, "by chance about 0.3"
-    assert predict_file(out, data, io.StringIO()) == 240
-    gap.write_text(f"{head}\na cat,one,,red,,0\n")
-    with pytest.raises(DataError, match="choice2"):
-        predict_file(out, gap, io.StringIO())
+    assert predict_file(out, data, io.StringIO()) == len(lines)
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -327,14 +300,6 @@ def test_places_of_a_batch(ends: bool) -> None:
     for (first, last), text in zip(batch.labels.tolist(), np.unique(batch.targets), strict=True):
         mine = np.flatnonzero(batch.targets.numpy() == text)
         assert (first, last) == (mine[0], mine[-1])
-
-
-def test_entities_are_counted_by_hand() -> None:
-    kind = task_for("tagging", ("B-X", "I-X", "O"))
-    gold, tags = [TaggedExample(("a", "b", "c", "d"), (0, 1, 2, 0), "")], [["B-X", "I-X", "O", "O"]]
-    metrics = kind.metrics(gold, tags)
-    assert metrics.values == pytest.approx({"entity_f1": 2 / 3, "accuracy": 0.75})
-    assert metrics.estimates()["accuracy"].value == 0.75
 
 
 @pytest.mark.parametrize(
@@ -436,28 +401,6 @@ def test_never_to_answer_can_be_the_best() -> None:
     assert longer.longest_answer == 36 and kind.longest_answer == 30
     # The control: with nothing chosen, it answers.
     assert Stub("question-answering").threshold == np.inf
-
-
-def test_methods_by_name(model: Path, tmp_path: Path) -> None:
-    data, out, stream = (
-        table(tmp_path / "data.jsonl", "tagging", 60),
-        tmp_path / "out",
-        io.StringIO(),
-    )
-    settings: dict[str, Any] = {"method": "reinit-1", "layer_decay": 0.5, "epochs": 1}
-    finetuned(model, data, out, batch=16, **settings, stream=stream)
-    results = results_of(out)
-    assert results["method"] == "reinit-1" and results["layer_decay"] == 0.5
-    assert "new: encoder.blocks.1, heads" in stream.getvalue()
-    head_rates = [{"head_rate": rate} for rate in (0.0, -1.0, float("nan"), float("inf"))]
-    for wrong in ({"layer_decay": 0.0}, *head_rates):
-        with pytest.raises(UsageError, match=r"--layer-decay|--head-rate"):
-            finetuned(model, data, tmp_path / "odd", **wrong)
-    for method in ("last-99", "reinit-99"):
-        with pytest.raises(ConfigError, match="layers"):
-            finetuned(model, data, tmp_path / "odd", method=method)
-    with pytest.raises(UsageError, match="lorra"):
-        Method("lorra")
 
 
 def test_a_head_learns_faster_than_what_was_pretrained(model: Path) -> None:
@@ -582,65 +525,6 @@ def test_what_is_given_becomes_a_cosine(
         kind.of_data(data)
 
 
-def embedding_model(base: Path, folder: Path, **settings: Any) -> Path:
-    data = write_rows(folder / "data.jsonl", pairs("embedding", 80))
-    settings = {"task": "embedding", "epochs": 1, "batch": 16, "rate": 1e-2, **settings}
-    return finetuned(base, data, folder / "out", **settings)
-
-
-@pytest.fixture(scope="module")
-def pooled(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Models of vectors by pooling; the mean is the default."""
-    top = tmp_path_factory.mktemp("pooled")
-    return {
-        name: embedding_model(model, top / name, pooling=None if name == "mean" else name)
-        for name in ("cls", "mean", "max")
-    }
-
-
-def test_a_folder_says_how_its_vectors_are_made(
-    pooled: dict[str, Path], model: Path, tmp_path: Path
-) -> None:
-    def poolings(folder: Path) -> tuple[str, ...]:
-        pipeline = sentence_transformers_folder.read(folder)
-        assert pipeline is not None
-        return pipeline.poolings
-
-    assert sentence_transformers_folder.read(folders.newest(model)) is None
-    assert {name: poolings(folder) for name, folder in pooled.items()} == {
-        name: (name,) for name in pooled
-    }
-    largest = Path(shutil.copytree(pooled["max"], tmp_path / "largest"))
-    assert poolings(embedding_model(largest, tmp_path / "second")) == ("max",)
-    assert poolings(embedding_model(largest, tmp_path / "third", pooling="mean")) == ("mean",)
-    (largest / "MANIFEST.json").unlink()  # others write none
-    config = largest / "1_Pooling" / "config.json"
-    config.write_text('{"pooling_mode": "cls"}')  # as releases since 6.0 write it
-    assert poolings(largest) == ("cls",)
-    config.write_text("{")
-    with pytest.raises(CheckpointError, match="JSON"):
-        poolings(largest)
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
-def test_the_reference_library_gives_the_same_vectors(
-    pooling: str, pooled: dict[str, Path]
-) -> None:
-    transformers, path = pytest.importorskip("transformers"), pooled[pooling]
-    modes = json.loads((path / "1_Pooling" / "config.json").read_text())
-    named = "cls_token" if pooling == "cls" else f"{pooling}_tokens"
-    assert [mode for mode, used in modes.items() if used is True] == [f"pooling_mode_{named}"]
-    of = {"cls": lambda s: s[0], "mean": lambda s: s.mean(0), "max": lambda s: s.amax(0)}[pooling]
-    theirs = transformers.AutoModel.from_pretrained(path).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-    texts = ["a cat sat on the mat", "one dog"]
-    with torch.no_grad():
-        states = [theirs(**tokenizer(t, return_tensors="pt")).last_hidden_state[0] for t in texts]
-    cosine = torch.cosine_similarity(of(states[0]), of(states[1]), dim=0).item()
-    (answer,) = load(path.parent).predict([tuple(texts)])
-    assert answer["score"] == pytest.approx(cosine, abs=1e-5)
-
-
 def test_ranks_by_hand() -> None:
     kind = task_for("matching")
     rows = [MatchExample(*pair, "") for pair in ("ab", "cd", "ef")]
@@ -664,16 +548,6 @@ def test_a_word_without_a_token_has_the_commonest_tag(model: Path, tmp_path: Pat
     assert answer[1]["entity"] == "VERB"
 
 
-@pytest.mark.parametrize("batch", [1, 11])
-def test_a_window_without_a_target_ends_nothing(batch: int, model: Path, tmp_path: Path) -> None:
-    """Alone in a step it would leave nothing to be learned there."""
-    lines = [*rows("tagging", 21), {"tokens": ["\u200d"], "tags": ["O"]}]
-    for part, some in {"train": lines, "validation": lines[:9], "test": lines[9:]}.items():
-        write_rows(tmp_path / "data" / f"{part}.jsonl", some)
-    finetuned(model, tmp_path / "data", tmp_path / "out", epochs=1, batch=batch)
-    assert (tmp_path / "out" / "results.json").is_file()
-
-
 def test_which_windows_teach() -> None:
     texts, zeros = framed([[1, 2], [1, 2, 3], [1]]), np.zeros(3, np.int64)
     tagged = Sequences(np.array([0, 1, 2]), np.array([0, 3, 0]))
@@ -682,12 +556,6 @@ def test_which_windows_teach() -> None:
     places = Sequences(np.array([0, 0, 1, 2, 0]), np.array([1, 3, 1]))
     assert EncodedExamples(texts, ends, places=places).training_indices.tolist() == [1, 2]
     assert EncodedExamples(texts, zeros).training_indices.tolist() == [0, 1, 2]
-
-
-def test_words_of_plain_text_keep_their_marks() -> None:
-    kind = task_for("tagging", ("O", "B-X"))
-    for words in (["नमस्ते", "दुनिया"], ["தமிழ்"], ["e\u0301te\u0301", "!"], ["می\u200cخواهم"]):
-        assert list(kind.example([" ".join(words)], "here").tokens) == words
 
 
 EMPTY = EncodedExamples(framed([]), np.zeros(0, np.int64))
@@ -701,37 +569,10 @@ def ranks_of(rows: list[MatchExample], *outputs: np.ndarray) -> list[float]:
     return ranks
 
 
-def test_equal_answers_are_no_rivals() -> None:
-    rows = [
-        MatchExample(*pair, "") for pair in (("q1", "x"), ("q2", "x"), ("q3", "y"), ("q4", "z"))
-    ]
-    vectors = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
-    assert ranks_of(rows, vectors, vectors) == [1.0] * 4
-    # The control: what is near and is not the answer comes before it, once however often it stands.
-    astray = vectors.copy()
-    astray[2] = vectors[0]
-    assert ranks_of(rows, astray, vectors) == [1.0, 1.0, 2.5, 1.0]
-
-
 def contrast_loss(scores: torch.Tensor, labels: torch.Tensor) -> float:
     aim: Any = Contrast(torch.nn.Identity(), "ranking")  # type: ignore[arg-type]
     aim.scores = lambda batch: scores
     return float(aim(SimpleNamespace(labels=labels)).parts["ranking"].total)
-
-
-def test_equal_answers_do_not_repel_each_other() -> None:
-    """The loss of two questions with one answer is that of each by itself."""
-    near = functional.normalize(torch.randn(3, 4, generator=torch.manual_seed(0)), dim=1)
-    scores = torch.cat([near, near[[0, 0, 2]]], dim=1)
-
-    def loss(codes: list[float], which: list[int]) -> float:
-        labels = torch.stack([torch.arange(3.0), torch.tensor(codes)], 1)
-        return contrast_loss(scores[which], labels[which])
-
-    apart = loss([0.0, 0.0, 1.0], [0, 2]) + loss([0.0, 0.0, 1.0], [1, 2])
-    shared = loss([0.0, 0.0, 1.0], [0, 1, 2])
-    rivals = loss([0.0, 1.0, 2.0], [0, 1, 2])
-    assert shared < rivals - 0.1 and apart > 0.0
 
 
 def test_what_nearly_belongs_is_a_rival_to_all() -> None:
@@ -794,16 +635,6 @@ def test_several_answers_to_one_question_are_all_right() -> None:
         return contrast_loss(scores, torch.tensor([anchors, [0.0, 1.0, 2.0]]).T)
 
     assert loss([0.0, 0.0, 1.0]) < loss([0.0, 1.0, 2.0]) - 0.1
-
-
-def test_a_kind_of_entities_that_is_not_there_has_no_recall() -> None:
-    names = ("O", "B-X", "I-X", "B-Y", "I-Y")
-    kind = task_for("tagging", names)
-    told = report(kind, [TaggedExample(("a", "b"), (1, 0), "")], [["B-X", "B-Y"]]).classes
-    assert told is not None
-    cells = {row[0]: row[1:4] for row in told["rows"]}
-    assert cells["X"] == ["1.000", "1.000", "1.000"]
-    assert cells["Y"][:2] == ["0.000", "–"]
 
 
 def test_ranks_by_portions_are_those_of_all(monkeypatch: pytest.MonkeyPatch) -> None:

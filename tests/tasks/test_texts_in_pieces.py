@@ -13,7 +13,6 @@ import torch
 from finetune.test_tune import PLAIN
 from maskwright.base.errors import ConfigError, DataError
 from maskwright.learn.finetune.tune import Settings, _portions, tune
-from maskwright.learn.train.settings import AdamW
 from maskwright.model.inference.batches import PACKED
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.scores import scores
@@ -136,26 +135,6 @@ def test_layers_over_the_pieces_see_their_order_and_no_other_text() -> None:
     plain = fresh().product.heads["own"]
     mean = plain.together(vectors, texts, "mean")
     assert torch.allclose(mean[0], plain.together(vectors[[2, 1, 0]], texts[:3], "mean")[0])
-
-
-@pytest.mark.parametrize("over", [False, True])
-def test_what_stands_in_any_piece_is_learned(over: bool) -> None:
-    train, test = task(300), task(200, 1)
-    settings = Settings(epochs=14, batch=16, optimizer=AdamW(learning_rate=5e-3))
-
-    def right(objective: Supervised, examples: EncodedExamples) -> float:
-        return float((scores(objective, examples, FIRST).argmax(1) == examples.labels).mean())
-
-    tuned = tune(
-        fresh(over), train, FIRST, settings, figure=lambda o: right(o, test), machine=PLAIN
-    )
-    common = max(np.bincount(test.labels)) / len(test)
-    assert max(tuned.figures) > 0.9 > common + 0.1
-    pieces, firsts = piece_ids(test), np.cumsum(test.pieces) - test.pieces  # type: ignore[operator]
-    ones = np.ones(len(firsts), np.int64)
-    heads = EncodedExamples(framed([pieces[n] for n in firsts]), test.labels, pieces=ones)
-    learned = Supervised(tuned.model, Options(), VOCABULARY)
-    assert right(learned, heads) < max(tuned.figures) - 0.05, "the control: first pieces alone"
 
 
 def test_a_step_is_cut_where_it_is_too_long_for_memory() -> None:

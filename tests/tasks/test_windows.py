@@ -40,17 +40,6 @@ def test_truncation_by_hand() -> None:
     assert truncated(range(1000), 510, "head-and-tail") == [*range(128), *range(618, 1000)]
 
 
-def test_longest_first_by_hand() -> None:
-    tokenizer = trained("wordpiece")
-    first, second = [10, 11, 12, 13, 14], [20, 21]
-    cls, sep = tokenizer.classify, tokenizer.separator
-    row = fit_pair(tokenizer, first, second, 8)
-    assert row.tokens == [cls, 10, 11, 12, sep, 20, 21, sep] and row.cut == 2
-    assert row.segments == [0, 0, 0, 0, 0, 1, 1, 1] and row.num_first == 3
-    assert fit_pair(tokenizer, first, second, 6).tokens == [cls, 10, 11, sep, 20, sep]
-    assert fit_pair(tokenizer, first, second, 99).cut == 0
-
-
 def test_cuts_are_counted() -> None:
     assert Cuts.of([10, 10, 5], [0, 4, 0]) == Cuts(rows=3, rows_cut=1, tokens=25, tokens_cut=4)
     (finding,) = Cuts(3, 1, 25, 4).findings(6)

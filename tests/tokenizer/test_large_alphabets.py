@@ -13,7 +13,6 @@ from maskwright.base.errors import DataError, ignore
 from maskwright.text.tokenizer.file.pipeline import LONGEST_WORD
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training import train as training
-from maskwright.text.tokenizer.training import unigram
 from maskwright.text.tokenizer.training.merging import train_bpe
 from maskwright.text.tokenizer.training.sample import WordCounts
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
@@ -62,13 +61,6 @@ def test_thousands_of_characters_are_known(
         assert 0.95 * forms * CHARACTERS < size < forms * CHARACTERS + 20
     monkeypatch.setattr(training, "COVERED", 0)  # the control: a thousand, as it was before
     assert unknown_rate(train(lines(script), choice(kind, VOCABULARY)), script) > 0.04
-
-
-@every_kind
-def test_the_order_of_many_characters_does_not_matter(kind: str) -> None:
-    texts = lines("syllables", 400)
-    small = choice(kind, 2000)
-    assert train(texts, small).files() == train(texts[::-1], small).files()
 
 
 def test_ideographs_have_no_piece_within_a_word() -> None:
@@ -142,35 +134,7 @@ def test_a_part_of_a_word_is_not_closed() -> None:
     assert train_bpe(words, {}, merges=9) == train_bpe(words, merges=9)
 
 
-E100 = "e" * LONGEST_WORD
-
-
-@pytest.mark.parametrize(
-    ("kind", "words", "parts"),
-    [
-        ("wordpiece", {"ab": 5, "cd": 2}, {}),
-        ("bpe", {"ab": 5, "cd": 2, "e": 9}, {"cd": 1, E100: 9, "e": 1}),
-        ("unigram", {"ab": 5, "cd": 3, E100: 9, "e": 10}, {}),
-    ],
-)
-def test_what_is_unknown_as_a_whole_teaches_wordpiece_nothing(
-    kind: str, words: dict[str, int], parts: dict[str, int]
-) -> None:
-    counts = Counter({"ab": 5, "cdÿ": 1, "cd": 2, E100 + "e": 9, "eé": 1})
-    *spelled, alphabet = training._spelled(counts, choice(kind, 100), ignore)
-    assert spelled == [words, parts]
-    assert kind != "wordpiece" or set(alphabet) == set("abcd")
-
-
 # ------------------------------------------------------------------------------ no spaces
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_words_of_any_length_are_learned_from(kind: str) -> None:
-    rng = random.Random(0)
-    words = ["".join(rng.choices("abcdefghijkl", k=5)) for _ in range(40)]
-    texts = ["".join(rng.choices(words, k=100)) for _ in range(100)]
-    tokenizer = train(texts, choice(kind, 400))
-    assert tokenizer.vocabulary_size == 400
-    assert sum(map(len, tokenizer.encode_batch(texts))) < 130 * 100
 
 
 @pytest.mark.parametrize("spaced", [False, True])
@@ -198,17 +162,3 @@ def test_lines_that_never_come_again_are_not_all_forgotten() -> None:
     again = WordCounts(limit=100)
     again.add(["often", *(f"line {n}" for n in reversed(range(100))), "often"])
     assert again.counts == counts.counts
-
-
-def test_few_characters_are_held_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = dict.fromkeys(lines("ideographs", 500), 1) | {"often": 7}
-    everything = unigram._short(words)
-    assert sum(map(len, everything)) == 500 * 40 + 5
-    monkeypatch.setattr(unigram, "MOST_CHARACTERS", 4000)
-    some = unigram._short(words)
-    assert sum(len(word) for word in some if len(word) > 1) <= 4000
-    assert some["often"] == 7 and set("".join(some)) == set("".join(words))
-    begin = sorted(ord(word[0]) for word in some if len(word) == 24)
-    assert len(begin) > 50 and begin[-1] > FIRST["ideographs"] + CHARACTERS // 2
-    pieces = unigram.train_unigram(words, tokens=4000)
-    assert set("".join(words)) <= pieces.keys()

@@ -55,19 +55,6 @@ def test_F66_a_word_of_100000(kind: str, name: str) -> None:
         assert tokenizer.unknown not in tokenizer.encode("a" * LONGEST_WORD)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_F66_ids_alone_are_found_without_places(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two thirds of the time of a long text went into places that `encode` throws away."""
-    tokenizer = trained(kind)
-    ((expected, _),) = tokenizer.encode_batch(["Kalomi sat."], offsets=True)
-    built, names = tokenizer._backend, ("normalizer", "encode_batch_fast")
-    without_places = SimpleNamespace(**{name: getattr(built, name) for name in names})
-    monkeypatch.setattr(tokenizer, "_backend", without_places)
-    assert tokenizer.encode("Kalomi sat.") == expected.tolist() and tokenizer.encode("") == []
-    with pytest.raises(AttributeError, match="encode_batch"):
-        tokenizer.encode_batch(["Kalomi sat."], offsets=True)
-
-
 class Encoding:
     """The library's answer for a text of `size` tokens of one character, `gap` spaces in between;
     `looks` counts how often a token's place is asked for."""

@@ -140,16 +140,6 @@ def test_texts_come_back(kind: str, texts: list[str]) -> None:
         assert kind != "character" or len(tokenizer.encode(text)) == len(text)
 
 
-def test_special_ids_are_shown_on_request() -> None:
-    tokenizer = trained("wordpiece")
-    ids, _ = tokenizer.frame(tokenizer.encode("lo mi"))
-    assert tokenizer.decode(ids) == "lo mi"
-    assert tokenizer.decode(ids, skip_special=False) == "[CLS] lo mi [SEP]"
-    gpt2 = trained("byte-bpe", "gpt2")
-    assert gpt2.end is not None
-    assert gpt2.decode([*gpt2.encode("lo"), gpt2.end], skip_special=False) == "lo<|endoftext|>"
-
-
 @pytest.mark.parametrize("bad", [-1, 700, 1 << 32, 1 << 70])
 def test_ids_outside_the_vocabulary(bad: int) -> None:
     tokenizer = trained("byte-bpe")

@@ -162,28 +162,6 @@ def test_a_sample_of_copies_does_not_depend_on_the_order() -> None:
     assert sorts[0] and sorts[1] and sorts[2]  # all kept, copies of one text, and of two
 
 
-def test_a_shelf_of_copies_takes_little_room() -> None:
-    """However many copies come, what is held stays within twice the budget."""
-    with Sample(1024) as sample:
-        most = 0
-        for _ in range(5_000):
-            sample._add(b"copy" * 10)
-            most = max(most, sum(file.seek(0, 2) for file in sample._shelves.values()))
-        assert 1024 < most <= 2 * 1024 * 44 / 40
-
-
-@every_kind
-def test_training_above_and_below_the_budget(kind: str) -> None:
-    small = choice(kind, budget_bytes=30_000)
-    tokenizer, again = train(stream(3000), small), train(stream(3000), small)
-    assert tokenizer.fingerprint == again.fingerprint
-    assert tokenizer.learned_from is not None and not tokenizer.learned_from.complete
-    assert tokenizer.learned_from.bytes_used <= 30_000
-    whole = train(stream(100), choice(kind)).learned_from
-    assert whole is not None and whole.complete and whole.documents_seen == 100
-    assert "used all of" in whole.render()
-
-
 def test_one_long_document_is_sampled_in_pieces() -> None:
     text = " ".join(str(n) for n in range(20_000))
     assert "".join(pieces(text, 1000)) == text

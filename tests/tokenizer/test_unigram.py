@@ -24,14 +24,12 @@ from maskwright.text.tokenizer.splits import (
 )
 from maskwright.text.tokenizer.training import unigram
 from maskwright.text.tokenizer.training.unigram import (
-    LIFT,
     LONGEST_WORD,
     Lattice,
     digamma,
-    fit,
     train_unigram,
 )
-from tokenizer.toy_tokenizers import CountedList, from_files, prose, trained
+from tokenizer.toy_tokenizers import from_files, prose, trained
 
 WORDS = {"▁hugs": 5, "▁hug": 10, "▁pug": 5, "▁pun": 12, "▁bun": 4, "▁unhug": 3, "▁uuu": 2}
 
@@ -118,13 +116,6 @@ def test_seeds_are_the_substrings_that_can_go_on_differently() -> None:
     assert {"a", "b", "c", "x"} <= set(counts)
 
 
-def test_likelihood_rises_with_fitting() -> None:
-    lattice = Lattice(WORDS, 60)
-    scores = np.log(lattice.seed_counts / lattice.seed_counts.sum())
-    _, before = lattice.expected(scores)
-    assert lattice.expected(fit(lattice, fit(lattice, scores)))[1] > before
-
-
 def test_every_character_stays_a_piece() -> None:
     pieces = train_unigram(WORDS, tokens=12)
     assert set("▁hugspnb") <= set(pieces) and len(pieces) == 12
@@ -160,17 +151,6 @@ def test_counts_that_no_number_can_hold_are_refused() -> None:
         train_unigram(gigabytes(10**40), tokens=300)
 
 
-def test_lifted_products_are_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the last bit, so that no vocabulary changes; a power of two rounds nothing."""
-    lattice = Lattice({word: count for word, count in gigabytes(10**5).items() if count > 2}, 2000)
-    scores = np.log(lattice.seed_counts / lattice.seed_counts.sum())
-    lifted, likelihood = lattice.expected(scores)
-    monkeypatch.setattr(unigram, "LIFT", 0)
-    plain, plain_likelihood = lattice.expected(scores)
-    assert LIFT > 0 and np.array_equal(lifted, plain)
-    assert likelihood == pytest.approx(plain_likelihood, rel=1e-12)
-
-
 # ------------------------------------------------------------------------------ sampling
 def test_splits_are_drawn_with_their_probability() -> None:
     scores = {"a": -1.0, "b": -1.5, "c": -2.0, "ab": -2.0, "bc": -2.5, "abc": -3.0}
@@ -195,14 +175,6 @@ def test_sampled_ids_spell_the_text_and_repeat() -> None:
         assert tokenizer.decode(ids) == tokenizer.decode(tokenizer.encode(text))
     sharp = encode_sampled(tokenizer, text, alpha=1e4, seed=1, counter=0)
     assert sharp == tokenizer.encode(text)
-
-
-def test_a_text_is_split_without_going_through_the_vocabulary() -> None:
-    tokenizer = from_files(trained("unigram").files())
-    model = tokenizer._plain["model"]
-    rows = model["vocab"] = CountedList(model["vocab"])
-    drawn = [encode_sampled(tokenizer, "lo!", alpha=0.5, seed=0, counter=n) for n in range(20)]
-    assert len({tuple(ids) for ids in drawn}) > 1 and rows.walks == 1
 
 
 def test_scores_that_are_kept_can_not_be_changed_and_are_pickled_along() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from typing import Any
 
@@ -10,10 +9,9 @@ import pytest
 
 from maskwright.base.errors import DataError, IncompatibleError
 from maskwright.text.tokenizer import unknown
-from maskwright.text.tokenizer.report import report
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
-from tokenizer.toy_tokenizers import CountedList, prose, trained
+from tokenizer.toy_tokenizers import prose, trained
 
 THAI = "แมวกินปลาที่ทะเล"
 LONG = {"thai": THAI * 10, "dna": "GATTACA" * 20, "link": "a" * 150, "digits": "31415926535" * 10}
@@ -54,30 +52,12 @@ def test_other_causes_are_told_apart_and_the_characters_named() -> None:
         assert str(found.finding("it")).endswith("remedy: it")
 
 
-def test_many_unknown_characters_in_one_token_count_as_many() -> None:
-    plain = plain_of(trained("bpe"))
-    for fused, tokens in ((False, 4), (True, 1)):
-        plain["model"]["fuse_unk"] = fused
-        tokenizer = Tokenizer(plain)
-        assert tokenizer.encode("a ☃☃☃☃ b").count(tokenizer.unknown) == tokens  # type: ignore[arg-type]
-        assert tokenizer.unknown_in(["a ☃☃☃☃ b"]).unknown == 4
-
-
 def test_of_much_text_a_sixteenth_stands_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer, texts = trained("wordpiece"), ["the ☃ sat", "the cat"] * 320
     for exactly in (unknown.EXACTLY, 0):
         monkeypatch.setattr(unknown, "EXACTLY", exactly)
         counts = tokenizer.unknown_in(texts)
         assert (counts.unknown, counts.letters) == (320, 320 * 7 + 320 * 6)
-
-
-def test_the_report_says_what_is_unknown_and_what_helps() -> None:
-    tokenizer = learned("wordpiece")
-    text = ["the cat sat on the mat"] * 9
-    with_long = report(tokenizer, [*text, LONG["dna"]], "take another")
-    assert with_long.total.unknown_rate == 140 / (9 * 17 + 140)
-    assert "remedy: take another" in with_long.render()
-    assert "note" not in report(tokenizer, text).render(), "the control"
 
 
 @pytest.mark.parametrize("name", ["thai", "dna"])
@@ -118,19 +98,6 @@ def test_nothing_is_dropped_where_bytes_are_missing() -> None:
     assert pruned.decode(pruned.encode("the cat")) == "the cat"
     with pytest.raises(IncompatibleError):
         pruned.encode(bytes([0xC3, 0x80]).decode())
-
-
-def test_many_requests_cost_one_walk_over_the_vocabulary() -> None:
-    tokenizer = copy.copy(trained("wordpiece"))  # which other tests share
-    tokenizer.__dict__.pop("_characters", None)
-    tokenizer.vocabulary = watched = CountedList(tokenizer.vocabulary)
-    for _ in range(3):
-        assert tokenizer.unknown_in(["the cat ☃"]).characters == {"☃": 1}
-    assert watched.walks == 1
-    # The control: a tokenizer that forgot walks again.
-    del tokenizer.__dict__["_characters"]
-    tokenizer.counting()
-    assert watched.walks == 2
 
 
 def test_special_tokens_that_stand_in_texts_are_counted() -> None:

@@ -24,16 +24,3 @@ def test_signs_that_do_not_come_back_are_counted_by_the_text(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_plain_answers_need_no_note(kind: str) -> None:
     assert lost_finding(trained(kind), ["kalomi sat", "Kalomi!", " edges do not count \n"]) is None
-
-
-def test_an_unknown_sign_between_blanks_makes_no_run_of_them() -> None:
-    found = lost_signs(trained("unigram", "t5"), ["kalomi  sat ☃ po", "kalomi ☃ sat"])
-    assert found == {"several blanks in a row": 1}
-
-
-def test_folded_capitals_are_told() -> None:
-    tokenizer = trained("wordpiece", lowercase=True)
-    assert lost_signs(tokenizer, ["Kalomi", "kalomi", "KA"]) == {"capitals": 2}
-    note = str(lost_finding(tokenizer, ["Kalomi", "kalomi", "KA\nlo"]))
-    assert "line breaks in 1 of 3" in note and "capitals in 2 of 3" in note
-    assert "byte-level BPE" in note

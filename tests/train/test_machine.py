@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 
 import pytest
 import torch
@@ -79,25 +78,6 @@ def test_the_number_of_threads_is_chosen_by_a_test(
     machine._fastest.cache_clear()
     assert now[-1] == (chosen or 2)
     assert (finding is None) is (chosen is None)
-
-
-@pytest.mark.parametrize(
-    ("busy", "variable", "waiting"),
-    [(1.0, None, "PASSIVE"), (0.1, None, None), (1.0, "GOMP_SPINCOUNT", None)],
-)
-def test_threads_sleep_next_to_busy_programs(
-    busy: float, variable: str | None, waiting: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Unless torch is loaded, or the user has chosen how they wait."""
-    environment = {} if variable is None else {variable: "5"}
-    monkeypatch.setattr(threads.os, "environ", environment)
-    monkeypatch.setattr(threads, "busy_cores", lambda: busy)
-    monkeypatch.setattr(threads, "_allowed", lambda: {0, 1})
-    threads.prepare()
-    assert "OMP_WAIT_POLICY" not in environment
-    monkeypatch.delitem(sys.modules, "torch")
-    threads.prepare()
-    assert environment.get("OMP_WAIT_POLICY") == waiting
 
 
 def test_cores_that_others_keep_busy(monkeypatch: pytest.MonkeyPatch) -> None:
