@@ -26,7 +26,7 @@ from maskwright.learn.finetune.tune import Settings
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
-from maskwright.text.tables.rows import ALL, TRAIN
+from maskwright.text.tables.rows import ALL, TEST, TRAIN
 from small_tasks import results_of
 
 BRIEFLY: dict[str, Any] = {"method": "auto", "epochs": 1, "least_steps": 1, "batch": 16}
@@ -74,6 +74,13 @@ def test_the_best_method_is_saved_and_its_score_is_nested(
     assert (recipe.method, recipe.epochs is None) == (results["method"], True)
 
 
+def selection_of(data: Dataset, **fields: Any) -> Any:
+    """A selection that begins now, without a limit."""
+    usual = {"foldings": [], "num_folds": 1, "trial_seed": 0, "limit": math.inf, "say": print}
+    fields = {**usual, "panel": SimpleNamespace(), "skipped": {}, **fields}
+    return method_selection._Selection(data=data, begin=time.perf_counter(), **fields)
+
+
 def test_a_selection_on_noise_does_not_flatter(tmp_path: Path) -> None:
     """Twenty methods that guess: the best one looks better than chance, the reported score not."""
     draw = np.random.default_rng(0)
@@ -85,15 +92,17 @@ def test_a_selection_on_noise_does_not_flatter(tmp_path: Path) -> None:
     bag = BagOfWordsLearner(tmp_path, task_for("classification", ("a", "b")))
     recipe = FinetuneRecipe(model="", data="", method="bag-of-words")
     guesses = [
-        method_selection._Candidate("", recipe, bag, Settings(), 0.0, None, None) for _ in range(20)
+        method_selection._Candidate("", recipe, bag, Settings(), None, None) for _ in range(20)
     ]
     for candidate in guesses:
         for number, rows in enumerate(foldings[0].folds):
             outputs = draw.normal(size=(len(rows), 2)).astype(np.float32)
             candidate._outputs[0, number, None] = cross_validation.FoldOutputs(outputs, [], 0.0)
     scores = [c.metrics(foldings[0], range(5)).values["accuracy"] for c in guesses]
-    best = guesses[int(np.argmax(scores))]
-    joined = method_selection._predict_folds(guesses, best, foldings, 5, is_nested=False)
+    fields = {"foldings": foldings, "num_folds": 5, "compared": 5, "tried": guesses}
+    selection = selection_of(data, limit=0.0, **fields)  # no time for nested folds
+    selection.best = guesses[int(np.argmax(scores))]
+    joined, _ = selection.predict_folds()
     (result,) = joined.results
     truth = [row.label for row in joined.data.parts["out-of-fold"]]
     reported = float(np.mean(np.asarray(result.answers) == truth))
@@ -180,11 +189,11 @@ def test_short_trials_leave_the_best_settings(
 
     data = Dataset(task=None, parts={TRAIN: [*range(count)]})  # type: ignore[arg-type]
     candidates: Any = [Candidate(number) for number in range(12)]
-    left_out = method_selection._halve(candidates, data, 0, math.inf, said.append)
+    remaining = selection_of(data, say=said.append).halve(candidates, candidates)
     assert trials == sizes and len(said) == len(sizes)
     expected = {*(names.split() if names else map(str, range(12)))}
-    assert {str(number) for number in range(12)} - {*left_out} == expected
-    assert not sizes or len(method_selection._halve(candidates, data, 0, -math.inf, print)) == 12
+    assert {candidate.name for candidate in remaining} == expected
+    assert not sizes or not selection_of(data, limit=-math.inf).halve(candidates, candidates)
 
 
 def test_what_the_budget_does_not_allow_is_not_tried(
@@ -226,11 +235,14 @@ def test_a_training_that_is_slower_than_estimated_is_stopped(
 
 def test_the_predictions_of_all_folds_are_within_the_budget() -> None:
     def plan(limit: float, is_scored: bool) -> tuple[int, set[str]]:
-        costs, skipped = {"bag-of-words": 1.0, "embeddings": 2.0, "full": 10.0}, dict[str, str]()
+        costs = {"bag-of-words": 1.0, "embeddings": 2.0, "full": 10.0}
         timed: Any = [
             SimpleNamespace(name=n, seconds=s, method=Method(n)) for n, s in costs.items()
         ]
-        return method_selection._plan(timed, 5, limit, skipped, is_scored), {*skipped}
+        data = Dataset(task=None, parts={TRAIN: []} | ({} if is_scored else {TEST: []}))  # type: ignore[arg-type]
+        selection = selection_of(data, num_folds=5, limit=limit + 0.5)
+        selection.plan(timed, "method")
+        return selection.compared, {*selection.skipped}
 
     assert plan(65.0, True) == plan(65.0, False) == (5, set())
     assert plan(60.0, True) == (3, set()) and plan(60.0, False) == (4, set())
@@ -273,13 +285,13 @@ def test_a_tie_is_decided_by_cost_only_where_rows_can_show_it(
     data = table(tmp_path / "data.csv", "classification", rows)
     monkeypatch.setattr(method_selection, "defined", lambda value: 0.5)
     set_costs(monkeypatch, full=90.0, contrastive=90.0)
-    preferred, predict_folds = list[str](), method_selection._predict_folds
+    preferred, predict_folds = list[str](), method_selection._Selection._predict_folds
 
-    def record(candidates: Any, *args: Any) -> Any:
-        preferred.append(candidates[0].method.name)
-        return predict_folds(candidates, *args)
+    def record(selection: Any, **options: Any) -> Any:
+        preferred.append(selection.preferred[0].method.name)
+        return predict_folds(selection, **options)
 
-    monkeypatch.setattr(method_selection, "_predict_folds", record)
+    monkeypatch.setattr(method_selection._Selection, "_predict_folds", record)
     finetune_file(model, data, tmp_path / "out", **BRIEFLY, folds=3, budget=100)
     first, *_, last = tried(tmp_path / "out")
     assert results_of(tmp_path / "out")["method"] == (first if is_cheapest else last)

@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -189,9 +189,9 @@ class _Candidate:
     recipe: FinetuneRecipe
     learner: BaseLearner
     settings: Settings
-    seconds: float
     machine: Machine | None
     panel: WorkPanel
+    seconds: float = math.nan
     end: float = math.inf
     last: float = 0.0
     _outputs: dict[tuple[int, int, int | None], FoldOutputs] = field(default_factory=dict)
@@ -206,7 +206,7 @@ class _Candidate:
         """Return a candidate of the same method with other settings."""
         work, usual_work = (steps_of(s, num_rows) * s.batch for s in (settings, self.settings))
         seconds, fields = self.seconds * work / usual_work, (self.machine, self.panel)
-        return _Candidate(name, recipe, self.learner, settings, seconds, *fields)
+        return _Candidate(name, recipe, self.learner, settings, *fields, seconds)
 
     def learn(self, encoded_parts: Mapping[str, Encoded], **options: Any) -> SeedResult:
         """`BaseLearner.learn` by this method. Raises `OutOfTimeError` after `end`."""
@@ -271,6 +271,253 @@ class _Candidate:
         return calibrated.metrics(rows, calibrated.answers(encoded, outputs))
 
 
+@dataclass(kw_only=True)
+class _Selection:
+    """The trials of candidates within a time.
+
+    Attributes:
+        foldings: empty if candidates are compared by the validation part.
+        num_folds: the largest number of folds on which they can be compared.
+        trial_seed: of trainings where no fold has a seed.
+        begin: the time of `time.perf_counter` at which the selection began.
+        limit: seconds.
+        skipped: why candidates are left out, by name.
+        compared: the number of folds on which they are compared.
+        estimated: seconds of those trials that were part of the estimates.
+        trials: records of the candidates in `tried`.
+    """
+
+    data: Dataset
+    foldings: Sequence[Folding]
+    num_folds: int
+    trial_seed: int
+    begin: float
+    limit: float
+    panel: WorkPanel
+    say: Say
+    skipped: dict[str, str]
+    compared: int = 1
+    estimated: float = 0.0
+    tried: list[_Candidate] = field(default_factory=list)
+    trials: list[dict[str, Any]] = field(default_factory=list)
+    best: _Candidate = field(init=False)
+
+    @property
+    def end(self) -> float:
+        """The time of `time.perf_counter` at which trials are stopped."""
+        return self.begin + self.limit
+
+    @property
+    def measure(self) -> str:
+        return self.best.learner.task_type.measure
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether the selected method predicts all folds, as there is no other part."""
+        return is_cross_validated(self.data)
+
+    @property
+    def num_scored(self) -> int:
+        """The number of rows by which candidates are compared."""
+        if not self.foldings:
+            return CHOOSING_ROWS
+        return sum(map(len, self.foldings[0].folds[: self.compared]))
+
+    @property
+    def preferred(self) -> list[_Candidate]:
+        """The tried candidates, of which the first of equals is selected."""
+        return self.tried[::-1] if self.num_scored < SELECTABLE else self.tried
+
+    @property
+    def remaining_folds(self) -> int:
+        """The number of folds that the selected method predicts after the comparison."""
+        return self.num_folds - self.compared if self.is_scored else 0
+
+    def estimate(
+        self,
+        usable: Mapping[str, FinetuneRecipe],
+        open_candidate: Callable[[str, FinetuneRecipe], _Candidate],
+        settings: Callable[[FinetuneRecipe, Method], Settings],
+    ) -> list[_Candidate]:
+        """Return a candidate for each recipe, with its estimated time."""
+        candidates = list[_Candidate]()
+        num_rows = len(self.data.parts[TRAIN])
+        of_text = 0.0  # seconds that the frozen network needs for a text
+        for name, recipe in sorted(usable.items(), key=lambda item: _has_steps(item[1])):
+            (method,) = recipe.methods
+            usual = next((c for c in candidates if c.recipe.method == recipe.method), None)
+            if usual is not None:
+                candidates.append(usual.varied(name, recipe, settings(recipe, method), num_rows))
+                continue
+            self.panel.part = f"estimating the time of {method.name}"
+            candidate = open_candidate(name, recipe)
+            trained = candidate.settings
+            # Training takes at least as long for each text as three times the frozen network.
+            least_time = STEP * steps_of(trained, num_rows) * trained.batch * of_text
+            is_hopeless = method.fitted is None and least_time > self.limit
+            seconds = seconds_of_training(
+                candidate.learner,
+                self.data,
+                num_rows,
+                method,
+                trained,
+                candidate.machine,
+                self.begin + (0.0 if is_hopeless else ESTIMATES * self.limit),
+            )
+            # Fixed vectors are computed once for all folds.
+            seconds *= 1 / self.num_folds if method.head_alone else len(self.foldings) or 1
+            candidate.seconds = seconds
+            if method.head_alone and method.opens_network:
+                of_text = seconds * self.num_folds / num_rows
+            if self.foldings and not method.opens_network:
+                for number in range(min(2, self.num_folds)):  # the first also imports libraries
+                    candidate.predict(self.foldings[0], number)
+                    self.estimated += candidate.last
+                candidate.seconds = candidate.last * len(self.foldings)
+            candidates.append(candidate)
+        return candidates
+
+    def halve(
+        self, timed: Sequence[_Candidate], searched: Sequence[_Candidate]
+    ) -> list[_Candidate]:
+        """Return `timed` without most of `searched`, which successive halving leaves out."""
+        data = self.foldings[0].hold_out(0) if self.foldings else self.data
+        rows = data.parts[TRAIN]
+        eval_rows = data.parts.get(TEST if self.foldings else VALIDATION, [])
+        for divisor in (9, 3):
+            count = len(rows) // divisor
+            if count < SHORT_TRIAL_ROWS or len(searched) <= SEARCH_FINALISTS:
+                continue
+            numbers = permute(key("sample", self.trial_seed), len(rows), np.arange(count))
+            parts = {**data.parts, TRAIN: [rows[i] for i in numbers], TEST: eval_rows}
+            trial_data, values = replace(data, parts=parts, groups={}), dict[str, float]()
+            for candidate in searched:
+                if time.perf_counter() < self.end:
+                    value = candidate.short_trial(trial_data, self.trial_seed)
+                    values[candidate.name] = value
+                    self.say(f"{candidate.name}: {decimals(value)} after {counted(count, 'row')}")
+                else:
+                    self.skipped[candidate.name] = "the budget is used up"
+            tried = sorted(values, key=lambda name: -values[name])
+            remaining = tried[: max(SEARCH_FINALISTS, math.ceil(len(searched) / 3))]
+            reason = f"others are better after {counted(count, 'row')}"
+            self.skipped |= dict.fromkeys(tried[len(remaining) :], reason)
+            searched = [candidate for candidate in searched if candidate.name in remaining]
+        return [candidate for candidate in timed if candidate.name not in self.skipped]
+
+    def plan(self, timed: Sequence[_Candidate], subject: str) -> list[_Candidate]:
+        """Set `compared`; return the candidates for which there is time, the fastest first, and
+        print the times. If there is no time for two folds, or for the only one, candidates are left
+        out, first the training of all weights, as fitted methods suit few rows better."""
+        timed = sorted(timed, key=lambda c: (c.method.opens_network, c.seconds))
+        limit = self.end - time.perf_counter() + self.estimated
+        least = min(2, self.num_folds)
+        trainings, kept = self.num_folds if self.is_scored else least, list[_Candidate]()
+        for candidate in sorted(timed, key=lambda c: c.method.fitted is None):
+            needed = _seconds([*kept, candidate], least, trainings - least)
+            if candidate is timed[0] or needed <= limit:
+                kept.append(candidate)
+            elif math.isinf(candidate.seconds):
+                self.skipped[candidate.name] = "the budget is too short for it"
+            else:
+                needs = f"would take about {duration(trainings * candidate.seconds)}"
+                left = limit - least * sum(other.seconds for other in kept)
+                needs += f", of {duration(max(0.0, left))} left"
+                self.skipped[candidate.name] = f"{counted(trainings, 'training')} {needs}"
+        self.best, self.compared = timed[0], self.num_folds
+        while self.compared > least and _seconds(kept, self.compared, self.remaining_folds) > limit:
+            self.compared -= 1
+        waiting = [candidate for candidate in timed if candidate.name not in self.skipped]
+        expected = duration(_seconds(waiting, self.compared, self.remaining_folds))
+        folds = counted(self.num_folds, "fold")
+        on_folds = f" on {self.compared} of {folds}" if self.num_folds > 1 else ""
+        longest = duration(max(c.seconds for c in waiting) / (len(self.foldings) or 1))
+        afterwards = f"then the selected one is trained, each seed in up to {longest}"
+        self.say(f"{counted(len(waiting), subject)}{on_folds}: about {expected}; {afterwards}")
+        return waiting
+
+    def try_candidates(self, waiting: Sequence[_Candidate]) -> SeedResult | None:
+        """Try candidates and set `best`; return its training if the validation part decides."""
+        best_value, of_best = -math.inf, None
+        for number, candidate in enumerate(waiting):
+            name, started = candidate.name, time.perf_counter()
+            seconds = _seconds(waiting[number:], self.compared, self.remaining_folds)
+            self.panel.ends = time.monotonic() + seconds
+            if self.trials:
+                slowest = max(self.best.last * len(self.foldings), candidate.seconds)
+                candidate.end = self.end - self.remaining_folds * slowest
+            else:
+                started -= self.estimated
+            try:
+                value, score, result = self._try(candidate)
+            except OutOfTimeError:
+                stopped = f"it was stopped after {duration(time.perf_counter() - started)}"
+                self.skipped[name] = f"{stopped}, as the budget was used up"
+                continue
+            candidate.end = math.inf
+            is_behind_equal = value == best_value and self.num_scored >= SELECTABLE
+            if not self.trials or (value >= best_value and not is_behind_equal):
+                self.best, best_value, of_best = candidate, value, result
+                self.panel.result = f"{name}: {self.measure} {score}"
+            spent, is_defined = time.perf_counter() - started, value > -math.inf
+            trial = {"method": name, "value": value if is_defined else None, "score": score}
+            self.trials.append({**trial, "seconds": round(spent, 1)})
+            self.tried.append(candidate)
+            self.say(f"{name}: {self.measure} {score}, {duration(spent)}")
+        return of_best
+
+    def _try(self, candidate: _Candidate) -> tuple[float, str, SeedResult | None]:
+        """Return the score of a candidate, as a number and in words, and its training if the
+        validation part decides. Raises `OutOfTimeError`."""
+        if self.foldings:
+            folds = range(self.compared)
+            by_repetition = [candidate.metrics(folding, folds) for folding in self.foldings]
+            metric = TaskMetrics.mean(by_repetition).figures[self.measure]
+            return defined(metric.value), metric.estimate().render(), None
+        settings = replace(candidate.settings, seed=self.trial_seed)
+        parts = {name: candidate.learner.encode(rows) for name, rows in self.data.parts.items()}
+        result = candidate.learn(parts, settings=settings, eval_part=TEST, name=candidate.name)
+        return result.validation, decimals(result.validation), result
+
+    def predict_folds(self) -> tuple[OutOfFold, str]:
+        """Return predictions for each fold by the selected method, and how far the rows of a fold
+        took part in its selection."""
+        remaining = min(self.limit, BUDGET) - (time.perf_counter() - self.begin)
+        pairs = sum(trial["seconds"] for trial in self.trials) * (self.num_folds - 1) / 2
+        # Without two of two folds there is nothing to learn from.
+        is_nested = 2 < self.compared == self.num_folds and pairs <= remaining
+        # Outputs of rows can be taken apart.
+        if is_nested and self.best.learner.task_type.head == "sequence":
+            self.panel.ends = time.monotonic() + pairs
+            try:
+                for candidate in self.tried:
+                    candidate.end = self.end
+                return self._predict_folds(is_nested=True), NESTED
+            except OutOfTimeError:
+                pass
+            finally:
+                for candidate in self.tried:
+                    candidate.end = math.inf
+        return self._predict_folds(is_nested=False), ALMOST_NESTED
+
+    def _predict_folds(self, *, is_nested: bool) -> OutOfFold:
+        """Predict each fold by the method that is best on the other compared folds. Options of the
+        saved model, such as thresholds, are chosen by the outputs of `best`."""
+        tried = self.preferred
+
+        def selected(folding: Folding, number: int) -> FoldOutputs:
+            others = [n for n in range(self.compared) if n != number]
+            without = number if is_nested else None
+            metrics = [candidate.metrics(folding, others, without) for candidate in tried]
+            values = [defined(metric.values[self.measure]) for metric in metrics]
+            return tried[values.index(max(values))].predict(folding, number)
+
+        outputs = [[selected(f, number) for number in range(len(f.folds))] for f in self.foldings]
+        folding = self.foldings[0]
+        of_best = [self.best.predict(folding, n) for n in range(len(folding.folds))]
+        return join_folds(self.best.learner, self.foldings, outputs, of_best)
+
+
 def select_method(
     model: Model | Path,
     data: Dataset,
@@ -323,114 +570,45 @@ def select_method(
         (method,), rivals = recipe.methods, [r.method for r in usable.values() if r is not recipe]
         chosen = {"settings": settings(recipe, method), "options": options(method)}
         require(method=method, candidates=rivals, **chosen)
-    is_search, least = len(usual_recipes) < len(usable), min(2, num_folds)
-    trial_seed = seeds[-1] + 1 if is_search else seeds[0]
+    is_search = len(usual_recipes) < len(usable)
     limit = budget or (BUDGET if num_folds > 1 and not is_search else math.inf)
-    end = begin + limit
     within = f" in about {duration(limit)} (--budget)" if math.isfinite(limit) else ""
     subject = "method" if len(usual_recipes) > 1 else "setting"
     say(f"\nselecting a {subject}{within}; if interrupted, the selection begins anew")
     with WorkPanel(f"selecting a {subject}", limit, stream) as panel:
-        timed, of_text = list[_Candidate](), 0.0  # seconds that the frozen network needs for a text
-        for name, recipe in sorted(usable.items(), key=lambda item: _has_steps(item[1])):
+        selection = _Selection(
+            data=data,
+            foldings=foldings,
+            num_folds=num_folds,
+            trial_seed=seeds[-1] + 1 if is_search else seeds[0],
+            begin=begin,
+            limit=limit,
+            panel=panel,
+            say=say,
+            skipped=skipped,
+        )
+
+        def open_candidate(name: str, recipe: FinetuneRecipe) -> _Candidate:
             (method,) = recipe.methods
-            candidate = next((c for c in timed if c.recipe.method == recipe.method), None)
-            if candidate is None:
-                panel.part = f"estimating the time of {method.name}"
-                learner = learner_of(model, task_of(data, options(method)), method, length, long)
-                trained = settings(recipe, method)
-                # Training takes at least as long for each text as three times the frozen network.
-                least_time = STEP * steps_of(trained, num_rows) * trained.batch * of_text
-                is_hopeless = method.fitted is None and least_time > limit
-                estimate_end = begin + (0.0 if is_hopeless else ESTIMATES * limit)
-                arguments = learner, data, num_rows, method, trained, machine, estimate_end
-                seconds = seconds_of_training(*arguments)
-                # Fixed vectors are computed once for all folds.
-                seconds *= 1 / num_folds if method.head_alone else len(foldings) or 1
-                candidate = _Candidate(name, recipe, learner, trained, seconds, machine, panel)
-                if method.head_alone and method.opens_network:
-                    of_text = seconds * num_folds / num_rows
-                for number in range(0 if method.opens_network or not foldings else least):
-                    candidate.predict(foldings[0], number)  # the first one also imports libraries
-                    candidate.seconds = candidate.last * len(foldings)
-            else:
-                candidate = candidate.varied(name, recipe, settings(recipe, method), num_rows)
-            timed.append(candidate)
+            learner = learner_of(model, task_of(data, options(method)), method, length, long)
+            return _Candidate(name, recipe, learner, settings(recipe, method), machine, panel)
+
+        timed = selection.estimate(usable, open_candidate, settings)
         network = timed[-1].learner
         if is_search:
             searched = [c for c in timed if c.recipe is not usual_recipes[c.recipe.method]]
-            judging = {TRAIN: data.parts[TRAIN], TEST: data.parts.get(VALIDATION, [])}
-            trial_data = foldings[0].hold_out(0) if foldings else replace(data, parts=judging)
-            skipped |= _halve(searched, trial_data, trial_seed, end, say)
-            timed = [candidate for candidate in timed if candidate.name not in skipped]
-        timed.sort(key=lambda candidate: (candidate.method.opens_network, candidate.seconds))
-        is_scored = is_cross_validated(data)  # then the selected method predicts all folds
-        of_estimate = sum(len(candidate._outputs) * candidate.last for candidate in timed)
-        left = end - time.perf_counter() + of_estimate
-        compared = _plan(timed, num_folds, left, skipped, is_scored)
-        remaining_folds = num_folds - compared if is_scored else 0
-        waiting = [candidate for candidate in timed if candidate.name not in skipped]
-        expected = duration(_seconds(waiting, compared, remaining_folds))
-        on_folds = f" on {compared} of {counted(num_folds, 'fold')}" if num_folds > 1 else ""
-        longest = duration(max(c.seconds for c in waiting) / (len(foldings) or 1))
-        afterwards = f"then the selected one is trained, each seed in up to {longest}"
-        say(f"{counted(len(waiting), subject)}{on_folds}: about {expected}; {afterwards}")
-        measure, tried, trials = timed[0].learner.task_type.measure, list[_Candidate](), list[Any]()
-        best, best_value, first_seed = timed[0], -math.inf, None
-        num_scored = CHOOSING_ROWS if by_validation else sum(map(len, foldings[0].folds[:compared]))
-        while waiting:
-            name, started = waiting[0].name, time.perf_counter() - (0.0 if tried else of_estimate)
-            panel.ends = time.monotonic() + _seconds(waiting, compared, remaining_folds)
-            candidate = waiting.pop(0)
-            if trials:
-                slowest = max(best.last * len(foldings), candidate.seconds)
-                candidate.end = end - remaining_folds * slowest
-            try:
-                if by_validation:
-                    of_seed = replace(candidate.settings, seed=trial_seed)
-                    parts = {n: candidate.learner.encode(rows) for n, rows in data.parts.items()}
-                    result = candidate.learn(parts, settings=of_seed, eval_part=TEST, name=name)
-                    value, score = result.validation, decimals(result.validation)
-                else:
-                    by_repetition = [candidate.metrics(f, range(compared)) for f in foldings]
-                    metric = TaskMetrics.mean(by_repetition).figures[measure]
-                    value, score = defined(metric.value), metric.estimate().render()
-            except OutOfTimeError:
-                spent = duration(time.perf_counter() - started)
-                skipped[name] = f"it was stopped after {spent}, as the budget was used up"
-                continue
-            candidate.end = math.inf
-            is_behind_equal = value == best_value and num_scored >= SELECTABLE
-            if not trials or (value >= best_value and not is_behind_equal):
-                best, best_value = candidate, value
-                first_seed = result if by_validation and not is_search else None
-                panel.result = f"{name}: {measure} {score}"
-            seconds, is_defined = round(time.perf_counter() - started, 1), value > -math.inf
-            trial = {"method": name, "value": value if is_defined else None, "score": score}
-            trials.append({**trial, "seconds": seconds})
-            tried.append(candidate)
-            say(f"{name}: {measure} {score}, {duration(seconds)}")
+            timed = selection.halve(timed, searched)
+        waiting = selection.plan(timed, subject)
+        first_seed = selection.try_candidates(waiting)
+        if is_search:
+            first_seed = None  # of the seed of trials
         basis, assurance, out_of_fold = "on the validation part", UNTOUCHED, None
-        if not by_validation:
-            basis = f"on {counted(num_scored, 'held-out row')} of the training part"
-        if is_scored:
-            remaining = min(limit, BUDGET) - (time.perf_counter() - begin)
-            pairs = sum(trial["seconds"] for trial in trials) * (num_folds - 1) / 2
-            # Without two of two folds there is nothing to learn from.
-            is_nested = 2 < compared == num_folds and pairs <= remaining
-            # Outputs of rows can be taken apart.
-            is_nested &= best.learner.task_type.head == "sequence"
-            preferred = tried[::-1] if num_scored < SELECTABLE else tried
-            compared_ones, assurance = (preferred, best, foldings, compared), ALMOST_NESTED
-            if is_nested:
-                panel.ends = time.monotonic() + pairs
-                for candidate in tried:
-                    candidate.end = end
-                with suppress(OutOfTimeError):
-                    out_of_fold, assurance = _predict_folds(*compared_ones, True), NESTED
-            for candidate in tried:
-                candidate.end = math.inf
-            out_of_fold = out_of_fold or _predict_folds(*compared_ones, False)
+        if foldings:
+            rows = counted(selection.num_scored, "held-out row")
+            basis = f"on {rows} of the training part"
+        if selection.is_scored:
+            out_of_fold, assurance = selection.predict_folds()
+    best, trials, measure = selection.best, selection.trials, selection.measure
     trials += [{"method": name, "not_tried": why} for name, why in skipped.items()]
     usual = {"score": "–", "seconds": math.nan, "not_tried": ""}
     table: Table = {
@@ -449,36 +627,6 @@ def select_method(
     )
 
 
-def _halve(
-    searched: Sequence[_Candidate], data: Dataset, seed: int, end: float, say: Say
-) -> dict[str, str]:
-    """Leave out most of `searched` by successive halving; return the reason for each, by name.
-
-    Args:
-        data: has the parts "train" and "test".
-        end: the time of `time.perf_counter` from which no trial begins.
-    """
-    rows, left_out = data.parts[TRAIN], dict[str, str]()
-    for divisor in (9, 3):
-        count = len(rows) // divisor
-        if count < SHORT_TRIAL_ROWS or len(searched) <= SEARCH_FINALISTS:
-            continue
-        drawn = [rows[i] for i in permute(key("sample", seed), len(rows), np.arange(count))]
-        parts, values = replace(data, parts={**data.parts, TRAIN: drawn}, groups={}), {}
-        for candidate in searched:
-            if time.perf_counter() < end:
-                values[candidate.name] = value = candidate.short_trial(parts, seed)
-                say(f"{candidate.name}: {decimals(value)} after {counted(count, 'row')}")
-            else:
-                left_out[candidate.name] = "the budget is used up"
-        tried = sorted(values, key=lambda name: -values[name])
-        remaining = tried[: max(SEARCH_FINALISTS, math.ceil(len(searched) / 3))]
-        reason = f"others are better after {counted(count, 'row')}"
-        left_out |= dict.fromkeys(tried[len(remaining) :], reason)
-        searched = [candidate for candidate in searched if candidate.name in remaining]
-    return left_out
-
-
 def _has_steps(recipe: FinetuneRecipe) -> tuple[bool, bool]:
     """Return whether training takes steps, so that estimates of other methods come first."""
     (method,) = recipe.methods
@@ -489,55 +637,3 @@ def _seconds(candidates: Sequence[_Candidate], compared: int, remaining_folds: i
     """Return how long candidates take on the compared folds, and the slowest on the others."""
     seconds = [candidate.seconds for candidate in candidates]
     return compared * sum(seconds) + remaining_folds * max(seconds)
-
-
-def _plan(
-    timed: Sequence[_Candidate],
-    num_folds: int,
-    limit: float,
-    skipped: dict[str, str],
-    is_scored: bool,
-) -> int:
-    """Return on how many folds candidates can be compared in `limit` seconds; if `is_scored`, the
-    slowest can also predict the others. Add to `skipped` why some are left out, by name: there is
-    no time for two folds, or for the only one. The training of all weights is the first to be left
-    out, as fitted methods suit few rows better."""
-    least = min(2, num_folds)
-    trainings, kept = num_folds if is_scored else least, list[_Candidate]()
-    for candidate in sorted(timed, key=lambda c: c.method.fitted is None):
-        needed = _seconds([*kept, candidate], least, trainings - least)
-        if candidate is timed[0] or needed <= limit:
-            kept.append(candidate)
-        elif math.isinf(candidate.seconds):
-            skipped[candidate.name] = "the budget is too short for it"
-        else:
-            needs = f"would take about {duration(trainings * candidate.seconds)}"
-            left = limit - least * sum(other.seconds for other in kept)
-            needs += f", of {duration(max(0.0, left))} left"
-            skipped[candidate.name] = f"{counted(trainings, 'training')} {needs}"
-    counts = range(num_folds, least, -1)
-    rest = num_folds if is_scored else 0
-    return next((n for n in counts if _seconds(kept, n, max(0, rest - n)) <= limit), least)
-
-
-def _predict_folds(
-    tried: Sequence[_Candidate],
-    best: _Candidate,
-    foldings: Sequence[Folding],
-    compared: int,
-    is_nested: bool,
-) -> OutOfFold:
-    """Return predictions for each fold by the method that is best on the others of the `compared`
-    folds, of equals by the first one of `tried`. Options of the saved model, such as thresholds,
-    are chosen by the outputs of `best`."""
-    measure = best.learner.task_type.measure
-
-    def selected(folding: Folding, number: int) -> FoldOutputs:
-        other_folds = [n for n in range(compared) if n != number]
-        without = number if is_nested else None
-        values = [defined(c.metrics(folding, other_folds, without).values[measure]) for c in tried]
-        return tried[values.index(max(values))].predict(folding, number)
-
-    outputs = [[selected(folding, n) for n in range(len(folding.folds))] for folding in foldings]
-    of_best = [best.predict(foldings[0], n) for n in range(len(foldings[0].folds))]
-    return join_folds(best.learner, foldings, outputs, of_best)
