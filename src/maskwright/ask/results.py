@@ -5,7 +5,6 @@ A result is a path as well, that of the folder of its model, and has the methods
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from maskwright.ask.predict.language_model import LanguageModel, load
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.report import document
+from maskwright.base.report.page import read_run
 from maskwright.base.terminal import decimals
 from maskwright.learn.finetune.result import FinetuneResult
-from maskwright.learn.pretrain.checkpoints import read_journal
-from maskwright.learn.pretrain.session import RUN
 
 SHOWN_METRICS = 4
 
@@ -106,16 +104,16 @@ def of_finetuning(path: Path, folder: Path, result: FinetuneResult | None) -> Tr
 
 def of_pretraining(checkpoint: Path, run: Path) -> TrainedModel:
     """Return the result of a pretraining, with the last evaluation on its held-out text."""
-    evaluations = [r for r in read_journal(run) if r["kind"] == "evaluation"]
-    if not evaluations:
+    folder = read_run(run)
+    if not folder.evaluations:
         return TrainedModel(checkpoint, run)
     metrics = {
         name: value
-        for name, value in evaluations[-1].items()
+        for name, value in folder.evaluation.items()
         if name not in ("step", "targets") and isinstance(value, int | float)
     }
-    run_record = json.loads((run / RUN).read_bytes())
-    loss = document.token_loss(evaluations[-1], run_record)
-    comparison = document.standing(loss, run_record.get("references") or {}, share=1.0)
+    loss = document.token_loss(folder.evaluation, folder.run)
+    comparison = document.standing(loss, folder.references, share=1.0)
     verdict = f"Loss {decimals(loss)} on held-out text{comparison and f', {comparison}'}."
+    verdict += f" The training {folder.end}." if folder.end else ""
     return TrainedModel(checkpoint, run, metrics, verdict)

@@ -78,10 +78,10 @@ def _other(path: Path) -> tuple[str, str]:
 
 def _show_run(path: Path) -> str:
     lines = [f"run {path}"]
-    share, name = 0.0, shell_word(path)
+    is_complete, name = False, shell_word(path)
     if (path / RUN).is_file():
         folder = page.read_run(path)
-        about, share = folder.run, folder.share
+        about, is_complete = folder.run, folder.is_complete
         size = number(about, "parameters")
         size_text = f", {size:,.0f} parameters" if math.isfinite(size) else ""
         lines.append(f"  {about.get('recipe')}: {about.get('note')}{size_text}")
@@ -101,8 +101,10 @@ def _show_run(path: Path) -> str:
             line += f", top-1 {latest['top1']:.3f}, top-5 {latest['top5']:.3f}"
         lines.append(line)
     saved = [p.name for p in numbered(path / "checkpoints")]
+    best = page.read_run(path).best if saved else ""
+    saved = [name + " (the model)" * (name == best) for name in saved]
     lines.append(f"  checkpoints: {', '.join(saved) or 'none'}")
-    if share < 1.0:
+    if not is_complete:
         lines.append(f"  go on: maskwright resume {name}")
     else:
         lines.append(f"  complete; train it further with: maskwright adapt {name} --text FILE")

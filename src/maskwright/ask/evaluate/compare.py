@@ -40,6 +40,7 @@ from maskwright.base.budget import Budget, equal_budget
 from maskwright.base.errors import ConfigError, Finding, IncompatibleError, UsageError, shorten
 from maskwright.base.report import document
 from maskwright.base.report.document import count
+from maskwright.base.report.page import read_run
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
 from maskwright.base.terminal import Say, printer, quiet
@@ -394,9 +395,10 @@ def _run_metrics(candidate: ComparedRecipe, folder: Path, seed: int) -> comparis
         | {"seconds": float(np.interp(r["step"], *steps_and_seconds)), "loss": r["loss"]}
         for r in evaluations
     ]
-    final = {"loss": evaluations[-1]["loss"]}
+    evaluation = read_run(folder).evaluation
+    final = {"loss": evaluation["loss"]}
     if candidate.is_language_model:
-        final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
+        final["bits_per_byte"] = evaluation["bits_per_byte"]
     peaks = (document.number(t, "peak_memory") for t in times)
     peak = int(max(filter(math.isfinite, peaks), default=0))
     costs = (state.tokens, state.tokens * per_token, state.seconds, peak)

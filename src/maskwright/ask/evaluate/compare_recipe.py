@@ -156,11 +156,12 @@ def train(candidate: ComparedRecipe, seed: int, out: Path, stream: TextIO | None
 
 
 def finished(folder: Path) -> bool:
-    """Whether the run in `folder` has used up its budget and written its report."""
+    """Whether the run in `folder` is complete and has written its report."""
     if not (folder / "report.html").is_file() or not (folder / "checkpoints").is_dir():
         return False
     state, _ = checkpoints.read_state(folders.newest(folder))
-    return loop.finished(read(folder / run.RECIPE).training.budget, state)
+    training = read(folder / run.RECIPE).training
+    return loop.finished(training.budget, state, training.patience)
 
 
 def _lay_out(recipe: Recipe, prepared: Path, folder: Path) -> None:

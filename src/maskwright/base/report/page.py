@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from maskwright.base.errors import DataError, Finding, UsageError
+from maskwright.base.errors import CheckpointError, DataError, Finding, StorageError, UsageError
 from maskwright.base.report import document
 from maskwright.base.report.document import (
     Table,
@@ -35,19 +35,23 @@ from maskwright.base.report.document import (
 )
 from maskwright.base.report.drawing.curves import Chart, Line, Point, draw
 from maskwright.base.report.panel import budget
-from maskwright.base.storage.commit import numbered
+from maskwright.base.storage.manifest import best_of, numbered
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import counted, shell_word
 
 # ------------------------------------------------------------------------------ the run folder
 Record = dict[str, Any]
 LARGEST = 64 << 20  # bytes of run.json
+EARLY_STOP = "early-stop"  # kind of a record
+OVERFITTED = 0.01  # from this rise of the held-out loss on, as a share of the lowest
 
 
 @dataclass(frozen=True)
 class RunFolder:
     """The files of a run as plain values. `saved` is the config.json of the newest checkpoint,
-    `unreadable` the number of lines left out, `written` the time of the newest record."""
+    `unreadable` the number of lines left out, `written` the time of the newest record, `early_stop`
+    the record of an end before the budget was used up, `best` the name of the checkpoint that is
+    the model because its held-out loss is the lowest."""
 
     path: Path
     run: Record = field(default_factory=dict)
@@ -62,6 +66,8 @@ class RunFolder:
     saved: Record = field(default_factory=dict)
     unreadable: int = 0
     written: datetime | None = None
+    early_stop: Record = field(default_factory=dict)
+    best: str = ""
 
     @property
     def references(self) -> Record:
@@ -80,6 +86,27 @@ class RunFolder:
             return 0.0
         steps, tokens = number(latest, "step"), number(latest, "tokens")
         return lasts.share(steps=steps, tokens=tokens, seconds=self.seconds)
+
+    @property
+    def evaluation(self) -> Record:
+        """The evaluation of the model, which is the last unless the best is kept; {} if none."""
+        latest = self.evaluations[-1] if self.evaluations else {}
+        at_step = {f"step-{number(r, 'step'):08.0f}": r for r in self.evaluations}
+        return at_step.get(self.best, latest)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run has ended, and was not only interrupted."""
+        return bool(self.early_stop) or self.share >= 1.0
+
+    @property
+    def end(self) -> str:
+        """How a run ended that stopped early, as a clause; else ""."""
+        if not self.early_stop:
+            return ""
+        evaluations = counted(int(number(self.early_stop, "evaluations")), "evaluation")
+        remaining = f"{percent(1.0 - self.share)} of its budget left"
+        return f"stopped early, after {evaluations} without improvement, with {remaining}"
 
 
 def read_run(folder: Path) -> RunFolder:
@@ -109,6 +136,7 @@ def read_run(folder: Path) -> RunFolder:
         run=run,
         train=[r for r in metrics if r.get("kind") == "train"],
         skipped=[r for r in metrics if r.get("kind") == "skipped"],
+        early_stop=next((r for r in metrics if r.get("kind") == EARLY_STOP), {}),
         evaluations=[r for r in metrics if r.get("kind") == "evaluation"],
         samples=[r for r in metrics if r.get("kind") == "sample"],
         timings=timings,
@@ -116,6 +144,7 @@ def read_run(folder: Path) -> RunFolder:
         recipe=recipe_file.read_text("utf-8", "replace") if recipe_file.is_file() else "",
         checkpoints=tuple(p.name for p in checkpoints),
         saved=_saved(checkpoints[-1]) if checkpoints else {},
+        best=_best(checkpoints[-1]) if checkpoints else "",
         unreadable=lost + lost_timings,
         written=datetime.fromtimestamp(metrics_file.stat().st_mtime, UTC) if metrics else None,
     )
@@ -132,6 +161,15 @@ def _saved(checkpoint: Path) -> Record:
         return table(json.loads((checkpoint / "config.json").read_text("utf-8")))
     except (OSError, ValueError, RecursionError):
         return {}
+
+
+def _best(newest: Path) -> str:
+    """Return the name of the checkpoint that is the model of the run in place of the newest."""
+    try:
+        best = best_of(newest)
+        return "" if best is None else best.name
+    except (CheckpointError, StorageError):
+        return ""
 
 
 def _lines(path: Path) -> tuple[list[Record], int]:
@@ -296,7 +334,7 @@ def render(folder: RunFolder) -> str:
         about=run.get("note"),
         verdict=_verdict(folder),
         unfinished=_unfinished(folder),
-        health=list(_health(folder)),
+        health=list(health(folder)),
         tiles=_tiles(folder),
         main_chart=draw(main_chart(folder)),
         small_charts=[draw(chart) for chart in small_charts(folder)],
@@ -335,12 +373,13 @@ def _summary(folder: RunFolder) -> str:
 def _verdict(folder: RunFolder) -> str:
     """Return what the held-out loss says, as a sentence; "" before it is known."""
     words = standing(_held_out_loss(folder), folder.references, folder.share)
-    return f"{words} on {_material(folder)} it never saw" if words else ""
+    words = f"{words} on {_material(folder)} it never saw" if words else ""
+    return "; ".join(filter(None, (words, folder.end)))
 
 
 def _unfinished(folder: RunFolder) -> str:
     """Return the progress of a run that is not finished, else ""."""
-    if folder.written is None or folder.share >= 1.0 or budget(folder.run) is None:
+    if folder.written is None or folder.is_complete or budget(folder.run) is None:
         return ""
     return (
         f"Not finished: {percent(folder.share)} of the budget is used up. The newest record is of "
@@ -348,7 +387,16 @@ def _unfinished(folder: RunFolder) -> str:
     )
 
 
-def _health(folder: RunFolder) -> Iterator[Finding]:
+def health(folder: RunFolder) -> Iterator[Finding]:
+    """Yield what is notable about how the run went."""
+    yield from _which_model(folder)
+    if folder.early_stop:
+        rates = [number(r, "learning_rate") for r in folder.train]
+        rate = percent(rates[-1] / max(rates)) if rates and max(rates) > 0 else "–"
+        why = (
+            f"the learning rate was at {rate} of its peak; the rest of its schedule did not happen"
+        )
+        yield Finding("stopped-early", f"the run {folder.end}", why)
     bad = [r for r in folder.train if not math.isfinite(number(r, "loss"))]
     if bad:
         message = f"the loss was not a number at step {number(bad[0], 'step'):.0f}"
@@ -363,8 +411,28 @@ def _health(folder: RunFolder) -> Iterator[Finding]:
         yield Finding("records-unreadable", message, severity="warning")
 
 
+def _which_model(folder: RunFolder) -> Iterator[Finding]:
+    """Yield which evaluation's model is saved, if that is a question."""
+    finite = [r for r in folder.evaluations if math.isfinite(number(r, "loss"))]
+    by_loss = sorted(finite, key=lambda r: number(r, "loss"))
+    if len(by_loss) < 2:
+        return
+    best, latest = by_loss[0], folder.evaluations[-1]
+    lowest, now = number(best, "loss"), number(latest, "loss")
+    figures = f"held-out loss {figure(lowest)} at step {number(best, 'step'):,.0f}"
+    if best is not latest:
+        figures += f", {figure(now)} at the last evaluation"
+    if folder.best:
+        message = f"the model is the best of {len(by_loss)} evaluations, {folder.best}"
+        yield Finding("best-checkpoint", message, figures)
+    elif now > (1 + OVERFITTED) * lowest:
+        remedy = "training.keep_best = true keeps the best one"
+        message = "the held-out loss was lower before, and the model is that of the last step"
+        yield Finding("lower-loss-before", message, figures, remedy)
+
+
 def _tiles(folder: RunFolder) -> list[tuple[str, str]]:
-    latest = folder.evaluations[-1] if folder.evaluations else {}
+    latest = folder.evaluation
     top1, unigram = number(latest, "top1"), number(folder.references, "unigram_top1")
     beside = f", by frequency {percent(unigram)}" if math.isfinite(unigram) else ""
     speeds = [number(t, "tokens_per_second") for t in folder.timings]
@@ -396,7 +464,7 @@ def _took(seconds: float) -> str:
 
 def _held_out_loss(folder: RunFolder) -> float:
     if folder.evaluations:
-        return number(folder.evaluations[-1], "loss")
+        return number(folder.evaluation, "loss")
     return token_loss(folder.train[-1], folder.run) if folder.train else math.nan
 
 
@@ -406,10 +474,10 @@ def _evaluation(folder: RunFolder) -> Table:
     if not folder.evaluations:
         return {}
     model_name = str(folder.run.get("scored_by") or "this model")
-    rows = {model_name: folder.evaluations[-1], **_reference_rows(folder.references)}
+    rows = {model_name: folder.evaluation, **_reference_rows(folder.references)}
     measures, coding = _measures(folder), _is_coding(folder)
     return {
-        "title": "Last evaluation, with baselines",
+        "title": f"{'Best' if folder.best else 'Last'} evaluation, with baselines",
         "head": ["", *map(_heading, measures)],
         "rows": [[name, *(_cell(row, m, coding) for m in measures)] for name, row in rows.items()],
         "note": PIXEL_NOTE if predicts_pixels(folder.run) else TOKEN_NOTE + PERPLEXITY * coding,
@@ -419,13 +487,13 @@ def _evaluation(folder: RunFolder) -> Table:
 
 def _measures(folder: RunFolder) -> list[str]:
     """Return the measures that the last evaluation or a trivial model has."""
-    records = [folder.evaluations[-1], *_reference_rows(folder.references).values()]
+    records = [folder.evaluation, *_reference_rows(folder.references).values()]
     return [m for m in MEASURES if any(math.isfinite(number(row, m)) for row in records)]
 
 
 def _binary(folder: RunFolder) -> dict[str, str]:
     """Return the last figures of the binary predictions of an objective."""
-    latest = folder.evaluations[-1] if folder.evaluations else {}
+    latest = folder.evaluation
     if not math.isfinite(number(latest, "told_apart")):
         return {}
     return {
@@ -525,7 +593,7 @@ def _next_steps(folder: RunFolder) -> Iterator[tuple[str, str]]:
     """Yield (label, command) for the folder where the run was started."""
     where, material = shell_word(folder.path), _material(folder)
     yield from (("Ask it", command) for command in _ask(folder))
-    if folder.checkpoints and folder.share < 1.0:
+    if folder.checkpoints and not folder.is_complete:
         yield "Continue the training", f"maskwright resume {where}"
     elif folder.checkpoints:
         command = f"maskwright adapt {where} --text your-{material}/ --out runs/further"
@@ -534,7 +602,7 @@ def _next_steps(folder: RunFolder) -> Iterator[tuple[str, str]]:
         command = f"maskwright pretrain {where}/recipe.toml --text your-{material}/ --out runs/mine"
         yield f"The same recipe on your own {material}", command
     if folder.checkpoints and folder.saved:
-        checkpoint = f"{folder.path}/checkpoints/{folder.checkpoints[-1]}"
+        checkpoint = f"{folder.path}/checkpoints/{folder.best or folder.checkpoints[-1]}"
         yield "In Python", document.opening_code(folder.saved, checkpoint)
 
 

@@ -79,13 +79,14 @@ def _of_run(folder: Path) -> FolderRecord:
     basis = {"objective": objective, "held-out text": files.get("document_bytes.bin")}
     if not run.evaluations:
         return FolderRecord(folder, RUN, str(run.run.get("recipe")), "", {}, basis)
-    latest = run.evaluations[-1]
+    latest = run.evaluation
     names = ("loss", "bits_per_byte", "top1", "top5")
     metrics = {n: decimals(v) for n in names if isinstance(v := latest.get(n), int | float)}
     loss = document.token_loss(latest, run.run)
     standing = document.standing(loss, run.references, run.share)
-    state = "" if run.share >= 1 else f"{run.share:.0%} done; "
-    verdict = f"{state}loss {decimals(loss)}" + (standing and f", {standing}")
+    state = "" if run.is_complete else f"{run.share:.0%} done; "
+    words = (f"{state}loss {decimals(loss)}", standing, run.end)
+    verdict = ", ".join(filter(None, words))
     tokenizer = str(about.get("tokenizer", ""))
     return FolderRecord(folder, RUN, str(run.run.get("recipe")), verdict, metrics, basis, tokenizer)
 

@@ -22,6 +22,7 @@ from maskwright.base.config import canonical_json
 from maskwright.base.errors import CheckpointError, MaskwrightError, StorageError, UsageError
 
 FORMAT = 1
+BEST = "best"  # fact in the manifest of a checkpoint: the name of another
 MANIFEST = "MANIFEST.json"
 LARGEST = 64 << 20
 REMEDY = "use another copy or an older one, or make it again"
@@ -190,6 +191,17 @@ def newest(parent: Path) -> tuple[Path, Manifest, list[CheckpointError | Storage
         found=reasons or "no folder named step-<number>",
         do="start afresh in another folder, or restore a copy",
     )
+
+
+def best_of(newest: Path) -> Path | None:
+    """Return the checkpoint of the lowest held-out loss, if the newest one of its run names it: it
+    is the run's model. None: the newest is.
+
+    Raises:
+        CheckpointError: the manifest is damaged.
+    """
+    best = newest.with_name(str(read_manifest(newest).about.get(BEST)))
+    return best if best.is_dir() else None
 
 
 def hash_file(path: Path) -> str:

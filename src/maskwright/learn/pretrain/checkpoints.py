@@ -47,7 +47,7 @@ from maskwright.base.errors import (
 from maskwright.base.report import document
 from maskwright.base.storage import commit
 from maskwright.base.storage.files import FULL, new_file, os_errors_refused
-from maskwright.base.storage.manifest import require_as_saved
+from maskwright.base.storage.manifest import BEST, require_as_saved
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train.optimizers import Average, OptimizerState
@@ -250,7 +250,8 @@ CARD_FOLDER = "."  # the folder of the card
 
 
 class CheckpointStore:
-    """The folder `run/checkpoints`, which holds the newest `keep` checkpoints.
+    """The folder `run/checkpoints`, which holds the newest `keep` checkpoints, and with `keep_best`
+    that of the lowest held-out loss, which the manifests of later ones name.
 
     Args:
         about: facts for the manifest of each checkpoint (recipe, tokenizer, data and machine).
@@ -263,9 +264,10 @@ class CheckpointStore:
         keep: int,
         about: dict[str, Any],
         model: layout.About = layout.About(),  # noqa: B008 - frozen
+        keep_best: bool = False,
     ) -> None:
         self.folder = run / "checkpoints"
-        self.keep = keep
+        self.keep, self.keep_best = keep, keep_best
         self.about = about
         self.model = model
 
@@ -288,7 +290,8 @@ class CheckpointStore:
             CheckpointError: a weight is not finite.
         """
         target = self.path(state.step)
-        if _is_complete(target, full=True):
+        steps = optimizer.steps
+        if _is_complete(target, full=True) and read_state(target) == (state, steps):
             return target
         masters = optimizer.parameters.state()
         weights = masters if average is None else average.state()
@@ -303,24 +306,28 @@ class CheckpointStore:
                 staging.write_bytes(OTHERS, files.chunks(other_weights))
             if average is not None:
                 staging.write_bytes(MASTERS, files.chunks(masters))
-            staging.write_json(STATE, {**state.to_json(), "optimizer_steps": optimizer.steps})
+            staging.write_json(STATE, {**state.to_json(), "optimizer_steps": steps})
 
         moments = optimizer.state()
         size = sum(t.nbytes for t in [*masters.values(), *moments.values()])
         size += 0 if average is None else sum(t.nbytes for t in weights.values())
         about = {**self.about, "step": state.step, "journal": stamp(self.folder.parent)}
+        best = self.path(state.best_step)
+        if self.keep_best and (best == target or best.is_dir()):
+            about[BEST] = best.name
         commit.commit(target, write, about=about, expected_bytes=size, replace=True)
-        self.retain(target)
+        self.retain(target, best)
         return target
 
-    def retain(self, newest: Path) -> None:
+    def retain(self, newest: Path, best: Path | None = None) -> None:
         """Verify `newest`, then keep it and the last complete checkpoints before it, `keep` in
-        all, and remove the others. Folders of later steps stay: they are damaged checkpoints that
-        a resumed run skipped."""
+        all, and with `keep_best` the `best`, and remove the others. Folders of later steps stay:
+        they are damaged checkpoints that a resumed run skipped."""
         up_to_newest = commit.numbered(self.folder)
         up_to_newest = up_to_newest[: up_to_newest.index(newest) + 1]
         complete = [p for p in up_to_newest if _is_complete(p)]
-        outdated = [p for p in up_to_newest[:-1] if p not in complete[-self.keep :]]
+        kept = complete[-self.keep :] + [best] * self.keep_best
+        outdated = [p for p in up_to_newest[:-1] if p not in kept]
         if not outdated:
             return
         commit.verify(newest)

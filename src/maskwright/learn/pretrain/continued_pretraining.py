@@ -197,7 +197,7 @@ def worth(out: Path) -> list[document.Table]:
     has_loss_before = (
         build.load_head(out, initial, recipe.model.new) or recipe.model.architecture is None
     )
-    checkpoint = folders.newest(out)
+    checkpoint = folders.model_folder(out)
     models = [(initial, path)] * has_loss_before + [(open_weights(checkpoint).network, checkpoint)]
     store = TokenStore.open(out / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
     # If the initial model is a checkpoint, its run's folder contains the held-out text.

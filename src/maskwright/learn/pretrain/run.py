@@ -39,10 +39,11 @@ from maskwright.base.errors import (
     UsageError,
 )
 from maskwright.base.report import document
-from maskwright.base.report.page import write_report
+from maskwright.base.report.page import health, read_run, write_report
 from maskwright.base.report.panel import Panel
 from maskwright.base.storage import commit
 from maskwright.base.storage.files import DOOMED, TEMPORARY
+from maskwright.base.storage.manifest import best_of
 from maskwright.base.terminal import Say, printer, quiet, shell_word
 from maskwright.learn.pretrain import build, checkpoints
 from maskwright.learn.pretrain.prepare import (
@@ -66,7 +67,6 @@ from maskwright.learn.pretrain.session import (
 )
 from maskwright.learn.recipes.base.find import read
 from maskwright.learn.recipes.base.recipe import (
-    FREE,
     INEXACT,
     Recipe,
     TokenizerFolder,
@@ -176,7 +176,8 @@ def pretrain(
     stream: TextIO | None = None,
     adjust: AdjustRecipe | None = None,
 ) -> Path:
-    """Train `recipe` in the new folder `out`; returns the last checkpoint's folder.
+    """Train `recipe` in the new folder `out`; returns the folder of the checkpoint that is the
+    model: the last, or the best if it is kept.
 
     Args:
         origin: the run that the recipe comes from. Its tokens are used if the text does not exist.
@@ -376,7 +377,7 @@ def _refuse_changes(before: Recipe, after: Recipe) -> None:
             found=listed,
             wanted="the settings of recipe.toml",
             do="start another run with the new settings; what may change here: "
-            + ", ".join((*FREE, *INEXACT)),
+            + ", ".join((*before.free, *INEXACT)),
         )
 
 
@@ -388,7 +389,7 @@ def _run(
     *,
     stream: TextIO | None,
 ) -> Path:
-    """Train and report in `out`, whose lock is in `locked`; returns the last checkpoint."""
+    """Train and report in `out`, whose lock is in `locked`; returns the model's checkpoint."""
     chosen_threads = machine.use_threads(recipe.training.threads or _recorded_threads(out))
     chosen = machine.choose(recipe.training.precision, recipe.training.device)
     with locked.pop_all() as exit_stack:
@@ -416,7 +417,7 @@ def _run(
         processes.wait()
         stop_flag = exit_stack.enter_context(listening())
         session = TrainingSession(recipe, out, prepared, chosen, processes, say, stop_flag)
-        if loop.finished(recipe.training.budget, session.state):
+        if session.is_finished:
             say(
                 "the run is complete; train it further with: maskwright adapt "
                 f"{shell_word(out)} --text FILE"
@@ -433,7 +434,8 @@ def _run(
         processes.wait()
         if processes.first:
             _report(session, say)
-    return session.checkpoints.path(session.state.step)
+    last = session.checkpoints.path(session.state.step)
+    return best_of(last) or last
 
 
 def _recorded_threads(out: Path) -> int | None:
@@ -449,10 +451,8 @@ def _recorded_threads(out: Path) -> int | None:
 def _report(session: TrainingSession, say: Say) -> None:
     """Write the report of a complete run, and print what is notable about it."""
     out, state = session.out, session.state
-    if num_skipped := sum(line["kind"] == "skipped" for line in checkpoints.read_journal(out)):
-        message = f"{num_skipped:,} of {state.step:,} steps were skipped"
-        reason = "their loss or gradient was no finite number"
-        say(Finding("steps-skipped", message, reason).line())
+    for notable in health(read_run(out)):
+        say(notable.line())
     if (table := held_out_by_value(session)) is not None:
         document.add(out, [table])
         say(document.for_terminal(table))
@@ -474,6 +474,7 @@ def _train(session: TrainingSession, stream: TextIO) -> None:
         schedule=training.schedule,
         device=session.machine.device,
         on_nonfinite=training.on_nonfinite,
+        patience=training.patience,
     )
     phases = [
         (phase.until, Loader(rows, phase.batch, training.seed))

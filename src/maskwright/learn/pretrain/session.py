@@ -22,6 +22,7 @@ from maskwright.base import config
 from maskwright.base.errors import DataError, Finding, ResourceError, StoppedError
 from maskwright.base.memory import free_bytes
 from maskwright.base.report import document
+from maskwright.base.report.page import EARLY_STOP
 from maskwright.base.report.panel import Panel
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
@@ -50,7 +51,7 @@ from maskwright.learn.pretrain.rows import (
 )
 from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import Folder, Recipe, frozen_part
-from maskwright.learn.train.loop import StopFlag
+from maskwright.learn.train.loop import StopFlag, finished
 from maskwright.learn.train.optimizers import Average, ParameterRates, Parameters, start_optimizer
 from maskwright.learn.train.state import Processes, TrainState
 from maskwright.model.checkpoint import layout
@@ -131,7 +132,8 @@ class TrainingSession:
         network = self.objective.product.config
         about = About(family=family, decoder_start=start, images=images)
         about = describe(recipe, network, prepared.words, about)
-        self.checkpoints = CheckpointStore(out, recipe.checkpoints.keep, facts, about)
+        keep, keep_best = recipe.checkpoints.keep, recipe.training.keeps_best
+        self.checkpoints = CheckpointStore(out, keep, facts, about, keep_best)
         self.state = TrainState()
         if has_saved:
             self.state, findings = self.checkpoints.restore(self.optimizer, self.average)
@@ -156,6 +158,12 @@ class TrainingSession:
                 remedy = "give more, or raise corpus.held_out or evaluation.rows"
                 say(Finding("few-held-out-targets", message, remedy=remedy).line())
             document.write(out / RUN, json.dumps(self.run, indent=2) + "\n")
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run is complete."""
+        training = self.recipe.training
+        return finished(training.budget, self.state, training.patience)
 
 
 def _build_objective(
@@ -278,7 +286,7 @@ def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
     steps = training.budget.steps
     num_written = 1 if not every else 2 if steps is None else -(-steps // every)
     existing = len(commit.numbered(out / "checkpoints"))
-    count = min(recipe.checkpoints.keep + 1, num_written) - existing
+    count = min(recipe.checkpoints.keep + 1, num_written) + training.keeps_best - existing
     return parameters * bytes_each * max(0, count)
 
 
@@ -470,7 +478,7 @@ class LogHook:
 
 class EvaluateHook:
     """Evaluates on held-out text and records a sample, every `evaluation.every` steps and at the
-    end of the run."""
+    end of the run; counts evaluations for `training.patience`."""
 
     def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
         self.session, self.journal, self.panel = session, journal, panel
@@ -505,6 +513,12 @@ class EvaluateHook:
             record = {"kind": "evaluation", "step": state.step, **figures}
             self.journal.write(record)
             self.panel.evaluation(record)
+            training, was_finished = s.recipe.training, s.is_finished
+            if training.tracks_loss:
+                state.record_evaluation(figures["loss"], training.min_improvement)
+            if s.is_finished and not was_finished:
+                end = {"kind": EARLY_STOP, "step": state.step, "evaluations": state.stalled}
+                self.journal.write(end)
             if sample_record := sample(s.objective, s.prepared, s.held_out_rows, state.step):
                 self.journal.write(sample_record)
                 self.panel.sample(sample_record)
@@ -512,7 +526,8 @@ class EvaluateHook:
 
 
 class SaveHook:
-    """Saves a checkpoint every `checkpoints.every` steps, at the end, and when the run is stopped.
+    """Saves a checkpoint every `checkpoints.every` steps, at the end, when the run is stopped, and
+    when the held-out loss is the lowest so far, if the best checkpoint is kept.
 
     If the disk is full, the older checkpoint stays and training continues with a note; after a few
     attempts the run stops.
@@ -524,8 +539,13 @@ class SaveHook:
         self._saved = -1
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
-        every = self.session.recipe.checkpoints.every
-        if every and state.step % every == 0:
+        recipe = self.session.recipe
+        every, training = recipe.checkpoints.every, recipe.training
+        is_due = bool(every) and state.step % every == 0
+        is_due |= training.keeps_best and state.best_step == state.step
+        if training.tracks_loss and self.session.is_finished:
+            is_due = False  # the last evaluation comes first
+        if is_due:
             try:
                 self._save(state)
                 self._failures = 0
@@ -578,6 +598,6 @@ def held_out_by_value(session: TrainingSession) -> document.Table | None:
         "title": f"Held-out text by {recipe.corpus.mix_by}",
         "head": ["", "documents", "targets", "loss", "top-1"],
         "rows": table_rows,
-        "note": f"Loss in nats per target, of at most {num_rows:,} rows each; {NOTHING}: "
-        "too little text is held out.",
+        "note": f"After the last step: loss in nats per target, of at most {num_rows:,} rows each; "
+        f"{NOTHING}: too little text is held out.",
     }

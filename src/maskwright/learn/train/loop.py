@@ -38,8 +38,8 @@ TEST_SECONDS = 1.0
 
 
 class Hook(Protocol):
-    """Called after each step. Hooks may stop the run by setting `StopFlag`; they change nothing
-    else."""
+    """Called after each step. Hooks may stop the run by setting `StopFlag`, and record evaluations
+    in the state; they change nothing else."""
 
     def after_step(self, state: TrainState, record: Record) -> None: ...
 
@@ -51,7 +51,8 @@ class Hook(Protocol):
 class TrainingPlan:
     """The settings of the loop. `on_nonfinite` decides about a step whose loss or gradient is not
     finite; `skip` leaves the weights as they are and continues, but not more than `SKIPS` times in
-    a row. In float16 such steps are always skipped: the factor of the loss was too large."""
+    a row. In float16 such steps are always skipped: the factor of the loss was too large. After
+    `patience` evaluations in a row without improvement the run ends."""
 
     seed: int
     microbatches: int
@@ -59,6 +60,7 @@ class TrainingPlan:
     schedule: Schedule
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     on_nonfinite: Literal["stop", "skip"] = "stop"
+    patience: int | None = None
 
 
 def train(
@@ -73,7 +75,8 @@ def train(
     stop: StopFlag | None = None,
     average: Average | None = None,
 ) -> TrainState:
-    """Train until the budget is used up or `stop` is raised; returns the state it was given.
+    """Train until the budget or the patience is used up, or `stop` is raised; returns the state it
+    was given.
 
     Args:
         average: updated after each step; None: no average.
@@ -91,7 +94,7 @@ def train(
     memory = machine.MemoryWatch()
     with machine.flushed():
         started = time.monotonic() - state.seconds
-        while not finished(plan.budget, state):
+        while not finished(plan.budget, state, plan.patience):
             record = step(objective, batches, optimizer, plan, state, processes, average)
             # All processes use the clock of the first, so that a budget in minutes ends in all.
             elapsed = time.monotonic() - started
@@ -99,7 +102,9 @@ def train(
             memory.after_step()
             for hook in hooks:
                 hook.after_step(state, record)
-            if processes.totals([float(stop.raised)])[0]:
+            flags = [float(stop.raised), float(state.stalled if processes.first else 0)]
+            stopped, state.stalled = map(int, processes.totals(flags))
+            if stopped:
                 stop.raised = True
                 break
             started = time.monotonic() - state.seconds  # the time of hooks does not count
@@ -156,9 +161,10 @@ class NeighbourHook(Hook):
         return tokens / elapsed
 
 
-def finished(budget: Budget, state: TrainState) -> bool:
-    """Whether the budget is used up."""
-    return budget.spent(**state.counted)
+def finished(budget: Budget, state: TrainState, patience: int | None = None) -> bool:
+    """Whether the budget or the patience is used up."""
+    is_stalled = patience is not None and state.stalled >= patience
+    return is_stalled or budget.spent(**state.counted)
 
 
 def progress(plan: TrainingPlan, state: TrainState) -> float:

@@ -20,7 +20,7 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from types import FrameType
 from typing import Any
@@ -39,6 +39,8 @@ SIGNALS = tuple(
 )
 NAMED = 20  # parameters in the report on a step, at most
 SCALE_BITS, SCALE_STEPS = 16, 2000  # of float16, as of `torch.amp.GradScaler`
+# Counters that runs without a use for them, as those of older releases, do not save.
+LATER = ("scale_bits", "scale_steps", "best_step", "best_loss", "stalled", "loss_to_beat")
 
 
 @dataclass
@@ -49,7 +51,10 @@ class TrainState:
     loader; `skipped` counts the last steps in a row that changed nothing, as their loss was not
     finite. In float16, whose numbers end at 6e-8 and 65,504, the loss is multiplied by
     2**`scale_bits` before the backward pass, for the last `scale_steps` steps (Micikevicius et al.
-    2018, arXiv:1710.03740, 3.2)."""
+    2018, arXiv:1710.03740, 3.2).
+
+    `best_loss` is the lowest held-out loss, at `best_step`; `stalled` counts the last evaluations
+    in a row that did not improve on `loss_to_beat`. The process that evaluates knows them."""
 
     step: int = 0
     samples: int = 0
@@ -59,6 +64,19 @@ class TrainState:
     seconds: float = 0.0
     scale_bits: int = 0
     scale_steps: int = 0
+    best_step: int = 0
+    best_loss: float = math.inf
+    stalled: int = 0
+    loss_to_beat: float = math.inf
+
+    def record_evaluation(self, loss: float, min_improvement: float) -> None:
+        """Count the held-out loss of this step, which improves if it falls by more than
+        `min_improvement` below the last that did."""
+        if loss < self.best_loss:
+            self.best_loss, self.best_step = loss, self.step
+        self.stalled += 1
+        if loss < self.loss_to_beat - min_improvement:
+            self.loss_to_beat, self.stalled = loss, 0
 
     def adapt_scale(self, is_finite: bool) -> None:
         """Halve the factor of the loss after an overflow, double it after many steps without."""
@@ -74,9 +92,10 @@ class TrainState:
         return {"steps": self.step, "tokens": self.tokens, "seconds": self.seconds}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counters as JSON values; `seconds` as an exact hexadecimal string."""
-        counters = {**asdict(self), "seconds": self.seconds.hex()}
-        return {n: c for n, c in counters.items() if c or not n.startswith("scale_")}
+        """Return the counters as JSON values, exact fractions as hexadecimal strings."""
+        unused = {n: c for n, c in asdict(TrainState()).items() if n in LATER}
+        counters = {n: c for n, c in asdict(self).items() if unused.get(n) != c}
+        return {n: c.hex() if isinstance(c, float) else c for n, c in counters.items()}
 
     @classmethod
     def from_json(cls, plain: Any, where: str) -> TrainState:
@@ -85,20 +104,20 @@ class TrainState:
         Raises:
             CheckpointError: a counter is missing, unknown or invalid.
         """
-        names = {f.name for f in fields(cls)}
+        usual = asdict(cls())
         try:
-            # Older runs and those without a scale lack these.
-            counters = {"skipped": 0, "scale_bits": 0, "scale_steps": 0, **plain}
-            if set(counters) != names:
+            if not usual.keys() - {"skipped", *LATER} <= plain.keys() <= usual.keys():
                 raise ValueError
-            seconds = float.fromhex(counters.pop("seconds"))
-            return cls(**{name: int(count) for name, count in counters.items()}, seconds=seconds)
-        except (TypeError, ValueError) as error:
+            types: dict[str, Any] = {
+                n: float.fromhex if isinstance(usual[n], float) else int for n in plain
+            }
+            return cls(**{name: types[name](count) for name, count in plain.items()})
+        except (AttributeError, TypeError, ValueError) as error:
             raise CheckpointError(
                 "not a training state",
                 where=where,
                 found=plain,
-                wanted=", ".join(sorted(names)),
+                wanted=", ".join(sorted(usual)),
                 do="resume from an older checkpoint: remove this one",
             ) from error
 

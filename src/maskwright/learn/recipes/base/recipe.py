@@ -215,7 +215,8 @@ class Corpus(ReadingOptions):
         return bool(self.weights) or self.temperature is not None
 
 
-# Settings that may differ when a run is resumed: they do not change what is computed.
+# Settings that may differ when a run is resumed: they do not change what is computed, except
+# evaluations where these decide when the run ends or what its model is.
 FREE = (
     "training.log_seconds",
     "training.threads",
@@ -349,7 +350,9 @@ class Training:
     themselves are). `on_nonfinite` says what becomes of a step whose loss or gradient is no finite
     number: the run stops, or the step is skipped, reported and counted. With
     `gradient_checkpointing`, activations of layers are computed again in the backward pass, to the
-    same bits: less memory for a third more time.
+    same bits: less memory for a third more time. With `patience` the run ends after so many
+    evaluations in a row whose loss is not lower by more than `min_improvement`. With `keep_best`
+    (None: as with `patience`) the model is that of the evaluation with the lowest loss.
     """
 
     budget: Budget
@@ -362,6 +365,9 @@ class Training:
     schedule: Schedule = field(default_factory=Schedule)
     ema: float = 0.0
     on_nonfinite: Literal["stop", "skip"] = "stop"
+    patience: int | None = None
+    min_improvement: float = 0.0
+    keep_best: bool | None = None
     seed: int = 0
     precision: Precision = "auto"
     device: str = "auto"
@@ -388,6 +394,21 @@ class Training:
         config.require("training.log_seconds", self.log_seconds, 0.0)
         if self.threads is not None:
             config.require("training.threads", self.threads, 1, 1 << 16)
+        if self.patience is not None:
+            config.require("training.patience", self.patience, 1)
+        config.require("training.min_improvement", self.min_improvement, 0.0)
+        if self.min_improvement and self.patience is None:
+            expected = "0, as nothing is stopped without training.patience"
+            raise config.out_of_range("training.min_improvement", self.min_improvement, expected)
+
+    @property
+    def keeps_best(self) -> bool:
+        return self.patience is not None if self.keep_best is None else self.keep_best
+
+    @property
+    def tracks_loss(self) -> bool:
+        """Whether evaluations decide when the run ends, or what its model is."""
+        return self.keeps_best or self.patience is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -434,6 +455,9 @@ class Recipe:
     checkpoints: Checkpoints = Checkpoints()
 
     def __post_init__(self) -> None:
+        if self.training.tracks_loss and not self.evaluation.every:
+            expected = "steps between the evaluations of training.patience or training.keep_best"
+            raise config.out_of_range("evaluation.every", 0, expected)
         if isinstance(self.tokenizer, TokenizerChoice):
             self.subwords.require_kind(self.tokenizer.kind)
         if self.corpus.weights_end and self.training.budget.minutes is not None:
@@ -462,6 +486,11 @@ class Recipe:
         return self.row_kind in ("sentences", *PAIRS) or self.objective.spec.sentences
 
     @property
+    def free(self) -> tuple[str, ...]:
+        """Settings that may differ when the run is resumed."""
+        return tuple(n for n in FREE if n != "evaluation" or not self.training.tracks_loss)
+
+    @property
     def divisors(self) -> list[int]:
         """All the numbers of microbatches that every batch can be cut into."""
         rows = math.gcd(*(phase.batch for phase in self.phases))
@@ -476,7 +505,7 @@ class Recipe:
 def frozen_part(recipe: Recipe) -> dict[str, Any]:
     """The plain recipe without its free settings."""
     plain = config.to_plain(recipe)
-    for path in FREE:
+    for path in recipe.free:
         table, *rest = path.split(".")
         if rest:
             plain[table].pop(rest[0])
@@ -484,6 +513,9 @@ def frozen_part(recipe: Recipe) -> dict[str, Any]:
             plain.pop(table)
     if plain["training"]["budget"]["flops"] is None:  # releases that did not know it made the same
         plain["training"]["budget"].pop("flops")
+    for name, unset in (("patience", None), ("min_improvement", 0.0), ("keep_best", None)):
+        if plain["training"][name] == unset:
+            plain["training"].pop(name)
     if not recipe.subwords:
         plain.pop("subwords")
     if plain["tokenizer"].get("spelled") is False:
