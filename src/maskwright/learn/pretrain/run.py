@@ -304,7 +304,7 @@ def _same_tokens(first_recipe: Recipe, second_recipe: Recipe) -> bool:
         tokenizer: object = recipe.tokenizer
         if isinstance(recipe.tokenizer, TokenizerFolder):  # the same one may lie elsewhere
             tokenizer = recipe.tokenizer.fingerprint or tokenizer
-        return recipe.corpus, tokenizer, recipe.needs_sentences, frozen_part(recipe).get("subwords")
+        return recipe.corpus, tokenizer, recipe.needs_sentences, recipe.subwords or None
 
     return choices(first_recipe) == choices(second_recipe)
 

@@ -39,8 +39,6 @@ SIGNALS = tuple(
 )
 NAMED = 20  # parameters in the report on a step, at most
 SCALE_BITS, SCALE_STEPS = 16, 2000  # of float16, as of `torch.amp.GradScaler`
-# Counters that runs without a use for them, as those of older releases, do not save.
-LATER = ("scale_bits", "scale_steps", "best_step", "best_loss", "stalled", "loss_to_beat")
 
 
 @dataclass
@@ -93,9 +91,7 @@ class TrainState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counters as JSON values, exact fractions as hexadecimal strings."""
-        unused = {n: c for n, c in asdict(TrainState()).items() if n in LATER}
-        counters = {n: c for n, c in asdict(self).items() if unused.get(n) != c}
-        return {n: c.hex() if isinstance(c, float) else c for n, c in counters.items()}
+        return {n: c.hex() if isinstance(c, float) else c for n, c in asdict(self).items()}
 
     @classmethod
     def from_json(cls, plain: Any, where: str) -> TrainState:
@@ -106,7 +102,7 @@ class TrainState:
         """
         usual = asdict(cls())
         try:
-            if not usual.keys() - {"skipped", *LATER} <= plain.keys() <= usual.keys():
+            if plain.keys() != usual.keys():
                 raise ValueError
             types: dict[str, Any] = {
                 n: float.fromhex if isinstance(usual[n], float) else int for n in plain

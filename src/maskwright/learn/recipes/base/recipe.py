@@ -33,7 +33,7 @@ from maskwright.learn.train.settings import (
 from maskwright.model.device.choices import Precision, require_device
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.objectives.base.spec import Member, Spec, TextRows, member_of
-from maskwright.text.corpus.reading import AUTO, ReadingOptions
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.images.processor import ImageProcessor
 from maskwright.text.tokenizer.splits import SubwordSampling
 from maskwright.text.tokenizer.training.train import TokenizerChoice
@@ -511,21 +511,5 @@ def frozen_part(recipe: Recipe) -> dict[str, Any]:
             plain[table].pop(rest[0])
         else:
             plain.pop(table)
-    if plain["training"]["budget"]["flops"] is None:  # releases that did not know it made the same
-        plain["training"]["budget"].pop("flops")
-    for name, unset in (("patience", None), ("min_improvement", 0.0), ("keep_best", None)):
-        if plain["training"][name] == unset:
-            plain["training"].pop(name)
-    if not recipe.subwords:
-        plain.pop("subwords")
-    if plain["tokenizer"].get("spelled") is False:
-        plain["tokenizer"].pop("spelled")
-    if plain["model"].get("layer_decay") == 1.0:
-        plain["model"].pop("layer_decay")
     plain["corpus"].pop("notes")  # which a model learns nothing from
-    if plain["corpus"]["encoding"] == AUTO:  # releases that knew only UTF-8 said so
-        plain["corpus"]["encoding"] = "utf-8"
-    for name in ("weights_end", "mix_by", "temperature"):
-        if not plain["corpus"][name] and plain["corpus"][name] != 0.0:
-            plain["corpus"].pop(name)
     return plain
