@@ -161,20 +161,28 @@ def busy(core: int | None) -> Iterator[None]:
         program.wait()
 
 
-def compare(servers: list[Side], folder: Path, seconds: float, rounds: int) -> None:
+def compare(
+    servers: list[Side],
+    folder: Path,
+    seconds: float,
+    rounds: int,
+    machines: list[str],
+    numbers_of_clients: list[int],
+) -> None:
     """Measure all sides by turns, and print each load and the medians."""
     first = min(os.sched_getaffinity(0))
     print(f"{'side':32} {'machine':10} clients     ok/s   p50 ms    p99 ms   429/s failed  MB")
     rates: dict[tuple[str, int, str], list[float]] = {}
     for number in range(rounds):
-        for machine, core in (("idle", None), ("throttled", first)):
+        for machine in machines:
+            core = None if machine == "idle" else first
             shift = number % len(servers)
             for side in servers[shift:] + servers[:shift]:
                 bodies = folder / f"{side.name}.jsonl"
                 server = start(side, core)
                 apply_load(side, server, bodies, 8, 2.0)
                 with busy(core):
-                    for clients in CLIENTS:
+                    for clients in numbers_of_clients:
                         load = apply_load(side, server, bodies, clients, seconds)
                         rate = load.answered / load.seconds
                         rates.setdefault((machine, clients, side.name), []).append(rate)
@@ -214,12 +222,17 @@ def main() -> None:
     parser.add_argument("--infinity", help="the program infinity_emb")
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--machines", nargs="+", default=["idle", "throttled"])
+    parser.add_argument("--clients", type=int, nargs="+", default=[*CLIENTS])
+    parser.add_argument("--sides", nargs="+", help="only these, by name")
     parser.add_argument("--requests", type=int, help="count memory over so many answers")
     arguments = parser.parse_args()
     if not shutil.which("wrk"):
         parser.error("wrk is not on the PATH")
     texts = rows("validation")[0][:512]
     servers = sides(model_folder(), arguments.infinity)
+    if arguments.sides:
+        servers = [side for side in servers if side.name in arguments.sides]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for side in servers:
@@ -228,7 +241,8 @@ def main() -> None:
         if arguments.requests:
             count_memory(servers[0], folder, arguments.requests)
         else:
-            compare(servers, folder, arguments.seconds, arguments.rounds)
+            seconds, rounds = arguments.seconds, arguments.rounds
+            compare(servers, folder, seconds, rounds, arguments.machines, arguments.clients)
 
 
 if __name__ == "__main__":
