@@ -370,7 +370,33 @@ def cats_and_dogs(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A classifier that has learned that a cat says meow."""
     folder = tmp_path_factory.mktemp("cats")
     data = table(folder / "data.csv", "classification", 200)
-    return finetuned(model, data, folder / "out", epochs=1, batch=16, least_steps=0)
+    return finetuned(model, data, folder / "out", epochs=10, batch=16, rate=1e-2)
+
+
+def test_words_that_speak_for_a_class_are_blue_with_a_plus(
+    chromium: Any, cats_and_dogs: Path
+) -> None:
+    text = "the big cat ran"
+    (answer,) = load(cats_and_dogs).predict([text])
+    assert answer["label"] == "meow" and answer["score"] > 0.9, "or there is nothing to explain"
+    with serving(Site.of([cats_and_dogs])) as at, Visit(chromium, at) as visit:
+        page = visit.open(page="task")
+        page.get_by_label("Text").fill(text)
+        for label, tone, sign in (("meow", "one", "+"), ("woof", "two", "−")):
+            page.locator(f"figure svg [role=button][aria-label^={label}]").press("Enter")
+            page.wait_for_selector(f"p:has-text('“{label}” is scored again')")
+            page.wait_for_function(WEIGHED)
+            cat = page.locator(".piece", has_text="cat")
+            assert cat.locator("small").inner_text().startswith(sign)
+            assert tone in cat.get_attribute("class").split()
+            # Negative control: the other words decide nothing like as much.
+            weights = page.locator(".piece small").all_inner_texts()
+            *_, second, largest = sorted(abs(float(each.replace("−", "-"))) for each in weights)
+            assert second < 0.5 * largest
+            blue, orange = page.locator(".key li").all_inner_texts()
+            assert blue.startswith("blue, + : ") and orange.startswith("orange, − : ")
+            assert f"for “{label}”" in blue and f"against “{label}”" in orange
+        assert visit.wrong == []
 
 
 def test_masks_of_a_fine_tuned_model_are_those_it_reads_with(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -78,6 +80,16 @@ def test_the_number_of_threads_is_chosen_by_a_test(
     machine._fastest.cache_clear()
     assert now[-1] == (chosen or 2)
     assert (finding is None) is (chosen is None)
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(5.0, 0.25), (60.0, 1.5)])
+def test_the_look_since_the_start_counts_unless_that_is_long_ago(
+    seconds: float, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_imported", time.monotonic() - seconds)
+    monkeypatch.setattr(threads, "_first_look", SimpleNamespace(busy=lambda: 0.25))
+    monkeypatch.setattr(threads, "CoreUse", lambda: SimpleNamespace(busy=lambda: 1.5))
+    assert threads.busy_cores() == expected
 
 
 def test_cores_that_others_keep_busy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from maskwright.base import control_groups
 COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 BUSY = 0.5  # cores that others use, from which on something is changed
-SHORTEST, LONGEST = 0.06, 2.0  # seconds of a look at the cores
+SHORTEST, LONGEST = 0.06, 15.0  # seconds of a look at the cores: the longer, the surer
 
 chosen_by_user = any(name in os.environ for name in COUNTS)
 
@@ -79,8 +79,8 @@ _imported, _first_look = time.monotonic(), CoreUse()
 
 
 def busy_cores() -> float:
-    """Return the number of cores that other processes keep busy, in a look of some hundredths of a
-    second; 0 if unknown."""
+    """Return how many cores other processes have kept busy since the start or, if that is long ago,
+    keep busy in a short look; 0 if unknown."""
     elapsed, look = time.monotonic() - _imported, _first_look
     if elapsed > LONGEST:
         elapsed, look = 0.0, CoreUse()
