@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from curate.folders import content, rows_of, write_rows
@@ -23,7 +22,6 @@ from maskwright.text.curate.engine import run as runs
 from maskwright.text.curate.engine import shards
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.recipe import CurationRecipe, choose, make
-from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps import exact_duplicates, near_duplicates
 
 pytest.importorskip("daft")
@@ -221,11 +219,6 @@ def test_columns_keep_their_types(tmp_path: Path) -> None:
         assert isinstance(numbered["language"], str)
     (finding,) = card["steps"][1]["findings"]
     assert finding["name"] == "column-replaced" and " 1 " in finding["what"]
-
-
-def test_shards_of_versions_without_types_are_read() -> None:
-    table = CurationBatch(np.arange(1), ["d0"], ["a text"]).to_arrow().drop_columns(["values"])
-    assert CurationBatch.from_arrow(table).texts == ["a text"]
 
 
 def test_a_pass_sent_ahead_gives_what_it_gives_alone(

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from maskwright.ask.results import TrainedModel
 from maskwright.base import threads
 from maskwright.base.config import lines_of
 from maskwright.base.errors import DataError, UsageError
@@ -392,6 +393,7 @@ def test_threads_are_used_and_go_into_the_recipe(
     note = lambda recipe, out, **_: seen.append(recipe)  # noqa: E731
     monkeypatch.setattr(f"{learning}.run.pretrain", note)
     monkeypatch.setattr(f"{learning}.continued_pretraining.close", lambda out, **_: None)
+    monkeypatch.setattr("maskwright.api.of_pretraining", lambda _, run: TrainedModel(run, run))
     monkeypatch.setattr("maskwright.base.report.page.next_commands", lambda run: [])
     try:
         assert cli.main(["pretrain", "tiny", "--threads", "3", "--out", "x"]) == 0
