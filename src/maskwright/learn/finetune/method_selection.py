@@ -377,9 +377,7 @@ class _Selection:
             candidates.append(candidate)
         return candidates
 
-    def halve(
-        self, timed: Sequence[_Candidate], searched: Sequence[_Candidate]
-    ) -> list[_Candidate]:
+    def halve(self, timed: list[_Candidate], searched: list[_Candidate]) -> list[_Candidate]:
         """Return `timed` without most of `searched`, which successive halving leaves out."""
         data = self.foldings[0].hold_out(0) if self.foldings else self.data
         rows = data.parts[TRAIN]
@@ -412,25 +410,26 @@ class _Selection:
         timed = sorted(timed, key=lambda c: (c.method.opens_network, c.seconds))
         limit = self.end - time.perf_counter() + self.estimated
         least = min(2, self.num_folds)
-        trainings, kept = self.num_folds if self.is_scored else least, list[_Candidate]()
+        trainings, usable = self.num_folds if self.is_scored else least, list[_Candidate]()
         for candidate in sorted(timed, key=lambda c: c.method.fitted is None):
-            needed = _seconds([*kept, candidate], least, trainings - least)
+            needed = _seconds([*usable, candidate], least, trainings - least)
             if candidate is timed[0] or needed <= limit:
-                kept.append(candidate)
+                usable.append(candidate)
             elif math.isinf(candidate.seconds):
                 self.skipped[candidate.name] = "the budget is too short for it"
             else:
                 needs = f"would take about {duration(trainings * candidate.seconds)}"
-                left = limit - least * sum(other.seconds for other in kept)
-                needs += f", of {duration(max(0.0, left))} left"
+                remaining = limit - least * sum(c.seconds for c in usable)
+                needs += f", of {duration(max(0.0, remaining))} left"
                 self.skipped[candidate.name] = f"{counted(trainings, 'training')} {needs}"
         self.best, self.compared = timed[0], self.num_folds
-        while self.compared > least and _seconds(kept, self.compared, self.remaining_folds) > limit:
+        while (
+            self.compared > least and _seconds(usable, self.compared, self.remaining_folds) > limit
+        ):
             self.compared -= 1
         waiting = [candidate for candidate in timed if candidate.name not in self.skipped]
         expected = duration(_seconds(waiting, self.compared, self.remaining_folds))
-        folds = counted(self.num_folds, "fold")
-        on_folds = f" on {self.compared} of {folds}" if self.num_folds > 1 else ""
+        on_folds = f" on {self.compared} of {self.num_folds} folds" if self.num_folds > 1 else ""
         longest = duration(max(c.seconds for c in waiting) / (len(self.foldings) or 1))
         afterwards = f"then the selected one is trained, each seed in up to {longest}"
         self.say(f"{counted(len(waiting), subject)}{on_folds}: about {expected}; {afterwards}")

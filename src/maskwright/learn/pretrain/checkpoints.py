@@ -326,8 +326,8 @@ class CheckpointStore:
         up_to_newest = commit.numbered(self.folder)
         up_to_newest = up_to_newest[: up_to_newest.index(newest) + 1]
         complete = [p for p in up_to_newest if _is_complete(p)]
-        kept = complete[-self.keep :] + [best] * self.keep_best
-        outdated = [p for p in up_to_newest[:-1] if p not in kept]
+        retained = complete[-self.keep :] + [best] * self.keep_best
+        outdated = [p for p in up_to_newest[:-1] if p not in retained]
         if not outdated:
             return
         commit.verify(newest)
