@@ -15,7 +15,7 @@ from maskwright.ask.results import of_pretraining
 from maskwright.base.errors import CheckpointError
 from maskwright.base.report.page import read_run
 from maskwright.base.storage.commit import numbered
-from maskwright.base.storage.manifest import best_of
+from maskwright.base.storage.manifest import best_checkpoint
 from maskwright.cli.show import show
 from maskwright.learn.pretrain import session
 from maskwright.learn.recipes.base.recipe import Checkpoints, Evaluation, Recipe, Training
@@ -96,8 +96,8 @@ def test_a_killed_run_keeps_the_same_checkpoints(text: Path, tmp_path: Path) -> 
         shutil.rmtree(out / "checkpoints" / name)
     assert resume_quietly(out).name == "step-00000006"
     assert essence(out) == before and names(out) == saved
-    chosen = [best_of(path) for path in numbered(out / "checkpoints")]
-    assert [path and path.name[-1] for path in chosen] == ["3", "3", "6", "6", "6"]
+    chosen = [best_checkpoint(path) for path in numbered(out / "checkpoints")]
+    assert [path.name[-1] for path in chosen] == ["3", "3", "6", "6", "6"]
 
 
 def test_a_damaged_best_checkpoint_is_not_replaced_silently(best: Path, tmp_path: Path) -> None:
@@ -107,8 +107,12 @@ def test_a_damaged_best_checkpoint_is_not_replaced_silently(best: Path, tmp_path
     with pytest.raises(CheckpointError) as refused:
         folders.model_folder(out)
     assert refused.value.where == str(weights)
-    shutil.rmtree(weights.parent)  # by the user, who then wants the other
-    assert folders.model_folder(out) == folders.newest(out)
+    shutil.rmtree(weights.parent)
+    with pytest.raises(CheckpointError) as missing:
+        folders.model_folder(out)
+    assert missing.value.where == str(weights.parent)
+    newest = folders.newest(out)
+    assert folders.model_folder(newest) == newest  # the remedy
 
 
 def test_patience_keeps_the_best_unless_told_otherwise(text: Path) -> None:

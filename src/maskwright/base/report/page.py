@@ -35,7 +35,7 @@ from maskwright.base.report.document import (
 )
 from maskwright.base.report.drawing.curves import Chart, Line, Point, draw
 from maskwright.base.report.panel import budget
-from maskwright.base.storage.manifest import best_of, numbered
+from maskwright.base.storage.manifest import best_checkpoint, numbered
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import counted, shell_word
 
@@ -166,8 +166,8 @@ def _saved(checkpoint: Path) -> Record:
 def _best(newest: Path) -> str:
     """Return the name of the checkpoint that is the model of the run in place of the newest."""
     try:
-        best = best_of(newest)
-        return "" if best is None else best.name
+        best = best_checkpoint(newest)
+        return "" if best == newest else best.name
     except (CheckpointError, StorageError):
         return ""
 

@@ -193,15 +193,22 @@ def newest(parent: Path) -> tuple[Path, Manifest, list[CheckpointError | Storage
     )
 
 
-def best_of(newest: Path) -> Path | None:
-    """Return the checkpoint of the lowest held-out loss, if the newest one of its run names it: it
-    is the run's model. None: the newest is.
+def best_checkpoint(newest: Path) -> Path:
+    """Return the checkpoint that is a run's model: the one of the lowest held-out loss, if the
+    `newest` names it, else the newest. File sizes are checked, hashes are not.
 
     Raises:
-        CheckpointError: the manifest is damaged.
+        CheckpointError: a manifest or a size is wrong, or the named checkpoint is missing.
     """
-    best = newest.with_name(str(read_manifest(newest).about.get(BEST)))
-    return best if best.is_dir() else None
+    best = newest.with_name(str(verify(newest, full=False).about.get(BEST, newest.name)))
+    if not best.is_dir():
+        raise CheckpointError(
+            f"{newest.name} names the model of this run, and it is missing",
+            where=best,
+            do=f"restore it from a copy, or name a checkpoint, such as {newest}",
+        )
+    verify(best, full=False)
+    return best
 
 
 def hash_file(path: Path) -> str:

@@ -43,7 +43,7 @@ from maskwright.base.report.page import health, read_run, write_report
 from maskwright.base.report.panel import Panel
 from maskwright.base.storage import commit
 from maskwright.base.storage.files import DOOMED, TEMPORARY
-from maskwright.base.storage.manifest import best_of
+from maskwright.base.storage.manifest import best_checkpoint
 from maskwright.base.terminal import Say, printer, quiet, shell_word
 from maskwright.learn.pretrain import build, checkpoints
 from maskwright.learn.pretrain.prepare import (
@@ -434,8 +434,7 @@ def _run(
         processes.wait()
         if processes.first:
             _report(session, say)
-    last = session.checkpoints.path(session.state.step)
-    return best_of(last) or last
+    return best_checkpoint(session.checkpoints.path(session.state.step))
 
 
 def _recorded_threads(out: Path) -> int | None:

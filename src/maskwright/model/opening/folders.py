@@ -20,7 +20,7 @@ from typing import Any
 from maskwright.base import config
 from maskwright.base.errors import CheckpointError, Finding, IncompatibleError, StorageError
 from maskwright.base.storage import commit
-from maskwright.base.storage.manifest import best_of, hash_file
+from maskwright.base.storage.manifest import best_checkpoint, hash_file
 from maskwright.base.terminal import shell_word
 from maskwright.model.checkpoint import files, pretrained, safe_read
 from maskwright.model.checkpoint.fine_tuned import (
@@ -106,26 +106,17 @@ def model_folder(folder: Path) -> Path:
     return _undamaged(folder) if (folder / "checkpoints").is_dir() else transformer_folder(folder)
 
 
-def _model_of(newest: Path) -> Path:
-    """Return the checkpoint that is the model of a run: the best if it is kept, else the newest."""
-    if (best := best_of(newest)) is None:
-        return newest
-    commit.verify(best, full=False)
-    return best
-
-
 def _undamaged(run: Path) -> Path:
     """Return the model of a run; file sizes are checked here, hashes on reading."""
     steps = commit.numbered(run / "checkpoints")
     try:
         if steps:
-            commit.verify(steps[-1], full=False)
-            return _model_of(steps[-1])
+            return best_checkpoint(steps[-1])
     except (CheckpointError, StorageError):
         pass
     path, _, skipped = commit.newest(run / "checkpoints")
     if not skipped:
-        return _model_of(path)
+        return best_checkpoint(path)
     raise damaged(run, skipped[0], path)
 
 

@@ -403,11 +403,11 @@ def _decoded_texts(model: ModelReference, body: DecodeRequest) -> list[str]:
     return [model.tokenizer.decode(row, body.skip_special_tokens) for row in rows]
 
 
-async def own(model: ModelReference, body: dict[str, Any]) -> Reply:
+async def invocations(model: ModelReference, body: dict[str, Any]) -> Reply:
     return await _reply_of(model, body)()
 
 
-async def vertex(model: ModelReference, body: VertexRequest) -> Reply:
+async def vertex_prediction(model: ModelReference, body: VertexRequest) -> Reply:
     _require_some(body.instances, "instances")
     model.host.budget().require_inputs(len(body.instances), "instances")
     replies = await all_of(
@@ -485,9 +485,9 @@ HANDLERS: dict[str, tuple[Any, Handler]] = {
     "/similarity": (SimilarityRequest, similarity),
     "/tokenize": (TokenizeRequest, tokenize),
     "/decode": (DecodeRequest, decode),
-    "/vertex": (VertexRequest, vertex),
-    "/invocations": (dict[str, Any], own),
-    "/": (dict[str, Any], own),
+    "/vertex": (VertexRequest, vertex_prediction),
+    "/invocations": (dict[str, Any], invocations),
+    "/": (dict[str, Any], invocations),
 }
 
 
