@@ -28,7 +28,6 @@ from maskwright.ship.explore.masks import (
     PACKED,
     READING,
     VOCABULARY,
-    RefusalReason,
     architectures,
     defaults,
     describe_row,
@@ -86,9 +85,8 @@ def small(config: TransformerConfig, narrow: bool) -> TransformerConfig:
 def learner(name: str, which: str, narrow: bool) -> tuple[Objective, str]:
     """The objective on a small network of the family, and the kind of its rows."""
     member = member_of(which)
-    made = first_fitting(member, architectures(family(name), VOCABULARY.size), VOCABULARY)
-    assert not isinstance(made, RefusalReason)
-    network = build(small(made[0], narrow))
+    config, _ = first_fitting(member, architectures(family(name), VOCABULARY.size), VOCABULARY)
+    network = build(small(config, narrow))
     others = {other: network for other in member.spec.networks}
     return member.build(network, defaults(member), VOCABULARY, **others), member.spec.rows
 
@@ -245,12 +243,10 @@ def test_numbered_rows_are_corrupted_alike() -> None:
     words = replace(rows, tokens=np.where(rows.special, rows.tokens, other))
     epochs = np.zeros(len(rows), dtype=np.int64)
     for name in ("masked", "denoising", "hybrid"):
-        made = first_fitting(
-            member_of(name), architectures(family("bart"), VOCABULARY.size), VOCABULARY
-        )
-        assert not isinstance(made, RefusalReason)
-        real = made[1].corrupt(words, epochs, 3)
-        traced = made[1].corrupt(numbered(words), epochs, 3)
+        configs = architectures(family("bart"), VOCABULARY.size)
+        _, objective = first_fitting(member_of(name), configs, VOCABULARY)
+        real = objective.corrupt(words, epochs, 3)
+        traced = objective.corrupt(numbered(words), epochs, 3)
         for row in range(8):
             case = describe_row(traced, row)
             own = words.tokens[row]

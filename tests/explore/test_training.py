@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -62,6 +63,17 @@ def test_what_a_run_says_of_itself(run: Path) -> None:
     (run / "run.json").write_text("{")
     with pytest.raises(DataError):
         about(run)
+
+
+def test_a_model_names_its_own_run_or_fine_tuning(model: Path, tmp_path: Path) -> None:
+    """The overview shows the verdict of that one."""
+    run = shutil.copytree(model, tmp_path / "run")
+    tuned, plain = run / "tuned", tmp_path / "plain"
+    for folder in (tuned, plain):
+        shutil.copytree(run / "checkpoints/step-00000002", folder)
+    (tuned / "results.json").write_text("{}")
+    listed = Site.of([plain, run, tuned]).facts()["models"]
+    assert [entry["run"] for entry in listed] == [None, 0, 1]
 
 
 @pytest.mark.loopback

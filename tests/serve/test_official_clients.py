@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -180,9 +181,10 @@ def adapted(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[T
 
 def test_an_adapter_is_named_as_a_model_is(adapted: TasksServer) -> None:
     _, _, listed = adapted.ask("GET", "/v1/models")
-    _, _, served = adapted.ask("GET", "/docs/served.json")
-    assert [model["name"] for model in served["models"]] == [m["id"] for m in listed["data"]]
-    assert "/v1/chat/completions" in served["unanswered"]  # refused by every model
+    _, _, page = adapted.ask("GET", "/docs")
+    assert re.findall("<strong>(.*)</strong>", page) == [m["id"] for m in listed["data"]]
+    assert "<code>/v1/embeddings</code>" in page
+    assert "<code>/v1/chat/completions</code>" not in page  # refused by every model
     assert [each["id"] for each in listed["data"]] == ["base", "sound", "colour"]
     text, path = {"inputs": TEXTS[0]}, "/models/base/pipeline/text-classification"
     for name, labels in (("sound", {"meow", "woof"}), ("colour", {"red", "blue"})):

@@ -14,21 +14,20 @@ import dataclasses
 import json
 import shutil
 import subprocess
+from copy import deepcopy
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from maskwright.ask.predict.predictor import of_vectors, predictor
 from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError
 from maskwright.base.randomness import purpose_key
-from maskwright.model.checkpoint import files as weight_files
 from maskwright.model.inference.growing_rows import trained_length
 from maskwright.model.nn.characters import SpelledVectors
-from maskwright.model.nn.initialise import build
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening import special_tokens
 from maskwright.model.opening.folders import Model
@@ -156,17 +155,9 @@ def node() -> str | None:
 
 
 def read_again(network: Transformer, folder: Path) -> Transformer:
-    """Return a network of the same config with the weights in the folder.
-
-    Raises:
-        CheckpointError: a weight is missing or has another shape.
-    """
-    network_copy = build(network.config, torch.Generator().manual_seed(0)).eval()
-    tensors = weight_files.open_file(folder / "model.safetensors")
-    weights = {name: tensors.read(name) for name in tensors.entries}
+    """Return a copy of a network with the weights in the folder."""
+    network_copy, weights = deepcopy(network), load_file(folder / "model.safetensors")
     for name, parameter in network_copy.named_parameters():
-        if name not in weights or weights[name].shape != parameter.shape:
-            raise CheckpointError("a weight is missing", where=folder, found=name)
         parameter.data.copy_(weights[name])
     return network_copy
 

@@ -13,8 +13,10 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,7 +40,6 @@ from maskwright.model.opening import special_tokens
 from maskwright.model.opening.folders import Model
 from maskwright.ship.explore.masks import (
     VOCABULARY,
-    RefusalReason,
     about_of,
     architectures,
     defaults,
@@ -46,6 +47,7 @@ from maskwright.ship.explore.masks import (
     example,
     first_fitting,
     numbered,
+    refusal,
     slender,
 )
 from maskwright.text.store.rows import RowSource
@@ -93,6 +95,7 @@ class CorruptionRequest:
     options: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     row: int = 0
+    model: int = 0  # the number of the model on the page
 
 
 def prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[str, Any]:
@@ -192,20 +195,19 @@ def build_objective(member: Member, options: dict[str, Any], tokenizer: Tokenize
         ConfigError: an invalid option.
         IncompatibleError: the tokenizer lacks a token, or no family reads texts and learns by it.
     """
-    checked_options, refusal = defaults(member, options), None
+    checked_options, refusals = defaults(member, options), list[IncompatibleError]()
     for config in _fitting_configs(member.name):
         assert not isinstance(config.tokens, Patches)  # of families that read texts
         tokens = replace(config.tokens, vocabulary=tokenizer.vocabulary_size)
-        vocabulary = special_tokens.vocabulary(tokenizer)
-        fit = first_fitting(member, [replace(config, tokens=tokens)], vocabulary, checked_options)
-        if not isinstance(fit, RefusalReason):
-            return fit[1]
-        refusal = refusal or fit
-    if refusal is None:
-        what = "no family reads texts and learns by this objective"
-        raise IncompatibleError(what, where="objective", found=member.name)
-    details = {name: getattr(refusal, name) for name in ("where", "found", "wanted", "do")}
-    raise IncompatibleError(refusal.what, **details)
+        configs, vocabulary = [replace(config, tokens=tokens)], special_tokens.vocabulary(tokenizer)
+        try:
+            return first_fitting(member, configs, vocabulary, checked_options)[1]
+        except IncompatibleError as error:
+            refusals.append(error)
+    if refusals:
+        raise refusals[0]
+    what = "no family reads texts and learns by this objective"
+    raise IncompatibleError(what, where="objective", found=member.name)
 
 
 @cache
@@ -222,9 +224,8 @@ def _fitting_configs(name: str) -> list[TransformerConfig]:
         configs = _outlines(family_name)
         if not configs:  # it reads no texts
             continue
-        fit = first_fitting(member_of(name), configs, VOCABULARY)
-        if not isinstance(fit, RefusalReason):
-            fitting_configs.append(fit[0])
+        with suppress(IncompatibleError):
+            fitting_configs.append(first_fitting(member_of(name), configs, VOCABULARY)[0])
     return fitting_configs
 
 
@@ -316,7 +317,7 @@ def settings(options: type, before: str = "") -> Iterator[Setting]:
             continue
         if dataclasses.is_dataclass(default):
             for nested_setting in settings(type(default), f"{path}."):
-                nested_default = _at(default, nested_setting.path.removeprefix(f"{path}."))
+                nested_default = attrgetter(nested_setting.path.removeprefix(f"{path}."))(default)
                 yield replace(nested_setting, default=nested_default)
         elif typing.get_origin(hint) is Literal:
             yield Setting(path, "choice", default, tuple(map(str, typing.get_args(hint))))
@@ -327,12 +328,6 @@ def settings(options: type, before: str = "") -> Iterator[Setting]:
         elif hint is float or (isinstance(hint, types.UnionType) and float in hint.__args__):
             is_share = default is None or 0 <= default <= 1
             yield Setting(path, "share" if is_share else "number", default)
-
-
-def _at(value: Any, path: str) -> Any:
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
 
 
 def _with(options: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
@@ -411,7 +406,7 @@ def _precomputed(
     try:
         default_row = prepare_row(model, request)
     except MaskwrightError as error:
-        return {**description, "refused": dataclasses.asdict(RefusalReason.of(error))}
+        return {**description, "refused": refusal(error)}
     pieces.update(default_row.pop("pieces"))
     effective = _effective_settings(member.name)
     presets: list[dict[str, Any]] = [{"name": "", "options": {}}]
@@ -469,10 +464,8 @@ def _trial_batch(member: Member, options: dict[str, Any]) -> Any:
     rows = numbered(example(member.spec.rows, TRIAL_LENGTHS))
     try:
         configs = _fitting_configs(member.name)[:1]
-        fit = first_fitting(member, configs, VOCABULARY, defaults(member, options))
-        if isinstance(fit, RefusalReason):
-            return None
-        batch = fit[1].corrupt(rows, np.arange(len(rows)) // 8, 0)
+        _, objective = first_fitting(member, configs, VOCABULARY, defaults(member, options))
+        batch = objective.corrupt(rows, np.arange(len(rows)) // 8, 0)
     except MaskwrightError:
         return None
     values = [getattr(batch, batch_field.name) for batch_field in dataclasses.fields(batch)]

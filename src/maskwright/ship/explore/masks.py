@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,27 +41,16 @@ from maskwright.text.store.rows import Rows, spread
 NUMBERED = 1 << 40
 
 
-@dataclass(frozen=True)
-class RefusalReason:
-    """The error with which an objective refuses a network; fields as of `MaskwrightError`.
+def is_leak(error: MaskwrightError) -> bool:
+    """Whether an objective refuses a network because a position would see its own target."""
+    return ".attention" in str(error.where)
 
-    Attributes:
-        leak: whether a position would see its own target.
-    """
 
-    what: str
-    where: str | None
-    found: str | None
-    wanted: str | None
-    do: str | None
-    leak: bool
-
-    @classmethod
-    def of(cls, error: MaskwrightError) -> RefusalReason:
-        values = (error.where, error.found, error.wanted, error.do)
-        where, actual, expected, do = (None if value is None else str(value) for value in values)
-        leak = ".attention" in str(where)
-        return cls(error.what, where, actual, expected, do, leak)
+def refusal(error: MaskwrightError) -> dict[str, Any]:
+    """Return the parts of an error as a JSON object, and whether it is a leak."""
+    parts = {name: getattr(error, name) for name in ("what", "where", "found", "wanted", "do")}
+    parts = {name: None if part is None else str(part) for name, part in parts.items()}
+    return {**parts, "leak": is_leak(error)}
 
 
 @cache
@@ -132,16 +121,19 @@ def first_fitting(
     configs: Sequence[TransformerConfig],
     vocabulary: Vocabulary,
     options: Any = None,
-) -> tuple[TransformerConfig, Objective] | RefusalReason:
-    """Return the first config that the objective fits, with the objective; or a reason why none
-    fits, preferably one about attention masks, then one about a missing head.
+) -> tuple[TransformerConfig, Objective]:
+    """Return the first config that the objective fits, with the objective.
 
     Args:
         options: validated options of the objective; None: the defaults.
+
+    Raises:
+        IncompatibleError: why none fits, preferably a leak, then that of a config with a vocabulary
+            head.
     """
     if options is None:
         options = defaults(member)
-    refusals: list[tuple[bool, bool, RefusalReason]] = []
+    refusals: list[tuple[bool, bool, IncompatibleError]] = []
     for config in configs:
         network = outline(config)
         networks = {name: network for name in member.spec.networks}
@@ -150,9 +142,8 @@ def first_fitting(
             _require_drawn(config)
             return config, objective
         except IncompatibleError as error:
-            reason = RefusalReason.of(error)
-            refusals.append((not reason.leak, config.vocabulary_head is None, reason))
-    return min(refusals, key=lambda refusal: refusal[:2])[2]
+            refusals.append((not is_leak(error), config.vocabulary_head is None, error))
+    raise min(refusals, key=lambda refusal: refusal[:2])[2]
 
 
 def _require_drawn(config: TransformerConfig) -> None:
@@ -327,11 +318,11 @@ def matrix_row(
         }
     }
     for member in members:
-        fit = first_fitting(member, configs, VOCABULARY)
-        if isinstance(fit, RefusalReason):
-            cells[member.name] = {"refused": asdict(fit)}
+        try:
+            config, objective = first_fitting(member, configs, VOCABULARY)
+        except IncompatibleError as error:
+            cells[member.name] = {"refused": refusal(error)}
             continue
-        config, objective = fit
         cells[member.name] = {
             kind: [
                 _number(case, examples) for case in cases(objective, config, member.spec, lengths)

@@ -71,11 +71,11 @@ globalThis.MASKWRIGHT_FILES = {
     for (let n = 0; n < letters.length; n++) made[n] = letters.charCodeAt(n);
     return made.buffer;
   },
-  async text(path) {
-    return new TextDecoder().decode(await this.bytes(path));
-  },
   async json(path) {
-    return JSON.parse(await this.text(path));
+    return JSON.parse(new TextDecoder().decode(await this.bytes(path)));
+  },
+  async after(path, from, most) {
+    return (await this.bytes(path)).slice(from, from + most);
   },
   worker() {
     const source = new Blob([WORKER], { type: "text/javascript" });

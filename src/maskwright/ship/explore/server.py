@@ -9,25 +9,24 @@ It listens only on the loopback address, checks the Host header, and stores noth
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from maskwright.base.config import from_plain
 from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.base.report.document import EXPLORER_PORT
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.ship.explore.corruption import CorruptionRequest, prepare_row
-from maskwright.ship.explore.masks import RefusalReason
+from maskwright.ship.explore.masks import refusal
 from maskwright.ship.explore.site import POLICY, Site
 
 HOST = "127.0.0.1"
@@ -72,7 +71,7 @@ def question_response(site: Site, path: str, body: bytes) -> tuple[int, str, byt
         question = parse_object(body, CORRUPTION, error=UsageError, largest=LARGEST)
         answer = corruption_answer(site, question)
     except MaskwrightError as error:
-        answer = {"refused": asdict(RefusalReason.of(error))}
+        answer = {"refused": refusal(error)}
     return HTTPStatus.OK, TYPES["json"], json.dumps(answer, ensure_ascii=False).encode()
 
 
@@ -80,40 +79,17 @@ def corruption_answer(site: Site, question: dict[str, Any]) -> dict[str, Any]:
     """Return a row of a text prepared by an objective, as from `corruption.prepare_row`.
 
     Args:
-        question: has the keys model (a number), text, objective, options, seed and row.
+        question: the fields of a `CorruptionRequest`.
 
     Raises:
-        UsageError: a key is missing or its value has the wrong type.
+        UsageError: there is no such model.
+        ConfigError: a field is missing, or its value has the wrong type.
         Others: as `prepare_row`.
     """
-    types = {"model": int, "text": str, "objective": str, "options": dict, "seed": int, "row": int}
-    for name, expected in types.items():
-        value = question.get(name)
-        if not isinstance(value, expected) or isinstance(value, bool):
-            raise UsageError(
-                "not a question about a text",
-                where=name,
-                found=repr(value)[:80],
-                wanted=expected.__name__,
-            )
-    number = question["model"]
-    if not 0 <= number < len(site.models):
-        raise UsageError("there is no such model", where="model", found=number)
-    fields = {name: question[name] for name in types if name != "model"}
-    return prepare_row(site.ready(number), CorruptionRequest(**fields))
-
-
-def range_response(path: Path, start: int, end: int | None) -> tuple[int, str, bytes]:
-    """Return status, `Content-Range` and the bytes `start` to `end` (inclusive; None: to the end of
-    the file)."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        stop = size if end is None else min(size, end + 1)
-        if not start < stop:
-            return HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, f"bytes */{size}", b""
-        file.seek(start)
-        body = file.read(stop - start)
-    return HTTPStatus.PARTIAL_CONTENT, f"bytes {start}-{start + len(body) - 1}/{size}", body
+    request = from_plain(CorruptionRequest, question, CORRUPTION)
+    if not 0 <= request.model < len(site.models):
+        raise UsageError("there is no such model", where="model", found=request.model)
+    return prepare_row(site.ready(request.model), request)
 
 
 def _name(path: str) -> str:
@@ -153,25 +129,20 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
         def do_GET(self) -> None:
             if self.headers.get("Host") not in hosts:
                 self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"another host")
-            elif not self._send_part():
-                self._send(*file_response(site, self.path))
-
-        def _send_part(self) -> bool:
-            """Respond to a request for a byte range of a file on disk, such as the end of a growing
-            journal. Return whether a response was sent."""
+                return
+            status, kind, body = file_response(site, self.path)
             byte_range = BYTE_RANGE.fullmatch(self.headers.get("Range", ""))
-            path = site.file(_name(self.path)) if byte_range else None
-            if byte_range is None or path is None:
-                return False
-            start, end = (int(n) if n else None for n in byte_range.groups())
-            try:
-                status, content_range, body = range_response(path, start or 0, end)
-            except OSError:
-                return False
-            if not (body or start):  # an empty file is sent as a whole
-                return False
-            self._send(status, TYPES["jsonl"], body, {"Content-Range": content_range})
-            return True
+            # Of a growing journal a page requests the end; an empty one is sent as a whole.
+            if byte_range is None or kind != TYPES["jsonl"] or not body:
+                self._send(status, kind, body)
+                return
+            start, end = int(byte_range[1]), int(byte_range[2] or len(body))
+            slice_of_body, content_range = body[start : end + 1], f"bytes */{len(body)}"
+            status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+            if slice_of_body:
+                status = HTTPStatus.PARTIAL_CONTENT
+                content_range = f"bytes {start}-{start + len(slice_of_body) - 1}/{len(body)}"
+            self._send(status, kind, slice_of_body, {"Content-Range": content_range})
 
         def do_POST(self) -> None:
             # Only pages of this server may send queries; browsers send the origin of a request.

@@ -26,7 +26,6 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +74,6 @@ class SiteRun:
         """The names of the files that the page may read."""
         return (ABOUT, METRICS, TIMINGS) if self.pretraining else (EPOCHS,)
 
-    def file(self, name: str) -> Path | None:
-        """Return the path of a file that is served unchanged; None: computed, or does not exist."""
-        path = self.path / name
-        return path if name in (METRICS, TIMINGS) and path.is_file() else None
-
     def read(self, name: str) -> bytes:
         """Return the contents of a file; empty for a journal that does not exist yet.
 
@@ -90,8 +84,8 @@ class SiteRun:
         if name not in self.files:
             raise KeyError(name)
         if name in (METRICS, TIMINGS):
-            path = self.file(name)
-            return b"" if path is None else path.read_bytes()
+            path = self.path / name
+            return path.read_bytes() if path.is_file() else b""
         facts = about(self.path) if name == ABOUT else epochs(self.path)
         return json.dumps(facts, ensure_ascii=False, allow_nan=False).encode()
 
@@ -221,7 +215,8 @@ def _numbers(values: object) -> list[float | None]:
 # Maximum number of listed checkpoints per run; they are evenly spaced and include the last.
 MOST_CHECKPOINTS = 12
 MOST_NAMES = 3  # folders named in a title
-ASSETS, INDEX, ENTRY = "browser", "index.html", "app.js"
+BROWSER = Path(__file__).with_name("browser")
+INDEX, ENTRY = "index.html", "app.js"
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.M)
 # Content security policy, part of the page itself, since a file server may send none.
 POLICY = (
@@ -280,6 +275,10 @@ class Site:
     def __post_init__(self) -> None:
         self._own = dict(self.more)
         self._following, self._opening = threading.Lock(), threading.Lock()
+        self._files = functools.lru_cache(2)(
+            lambda number: bundle.bundle_files(self.opened(number), self.dtype)
+        )
+        self._ready = functools.lru_cache(1)(lambda number: QueryableModel.of(self.opened(number)))
         self._make_more()
 
     def _make_more(self) -> None:
@@ -367,28 +366,16 @@ class Site:
             if self.live:
                 self.follow()
             return json.dumps(self.facts(), ensure_ascii=False).encode()
-        if name.startswith("data/models/"):
-            number, _, file = name.removeprefix("data/models/").partition("/")
-            if not number.isdecimal() or int(number) >= len(self.models):
-                raise KeyError(name)
-            with self._opening:  # a page requests the three files concurrently
-                return self._files(int(number))[file]
-        if (run_file := self._run_file(name)) is not None:
-            run, file = run_file
-            return run.read(file)
-        return assets()[name]
-
-    def file(self, name: str) -> Path | None:
-        """Return the path of a file on disk, which can be read in parts; None if it is computed."""
-        run_file = self._run_file(name)
-        return None if run_file is None else run_file[0].file(run_file[1])
-
-    def _run_file(self, name: str) -> tuple[SiteRun, str] | None:
-        number, _, file = name.removeprefix("data/runs/").partition("/")
-        is_run_file = (
-            name.startswith("data/runs/") and number.isdecimal() and int(number) < len(self.runs)
-        )
-        return (self.runs[int(number)], file) if is_run_file else None
+        if (member := re.fullmatch(r"data/(models|runs)/([0-9]{1,9})/(.*)", name)) is None:
+            return assets()[name]
+        members: Sequence[object] = self.runs if member[1] == "runs" else self.models
+        number, file = int(member[2]), member[3]
+        if number >= len(members):
+            raise KeyError(name)
+        if member[1] == "runs":
+            return self.runs[number].read(file)
+        with self._opening:  # a page requests the three files concurrently
+            return self._files(number)[file]
 
     def facts(self) -> dict[str, Any]:
         """Return the contents of data/site.json."""
@@ -425,21 +412,11 @@ class Site:
             ],
         }
 
-    @functools.cached_property
-    def _files(self) -> Callable[[int], dict[str, bytes]]:
-        return functools.lru_cache(maxsize=2)(
-            lambda number: bundle.bundle_files(self.opened(number), self.dtype)
-        )
-
     def ready(self, number: int) -> QueryableModel:
         """Return the model of that number: the one that is open elsewhere, or one opened from its
         folder (the last is cached). Raises as `opened`."""
         opened_elsewhere = self.models[number].ready
         return self._ready(number) if opened_elsewhere is None else opened_elsewhere()
-
-    @functools.cached_property
-    def _ready(self) -> Callable[[int], QueryableModel]:
-        return functools.lru_cache(maxsize=1)(lambda number: QueryableModel.of(self.opened(number)))
 
     def opened(self, number: int) -> Model:
         """Open the model of that number, with its adapter merged.
@@ -500,13 +477,11 @@ def _checkpoint(run: Path, path: Path) -> SiteModel:
 
 def computed_once(make: Callable[[], bytes]) -> Callable[[], bytes]:
     """Return a thread-safe function that calls `make` at its first call and caches the value."""
-    lock, cached = threading.Lock(), list[bytes]()
+    lock, cached = threading.Lock(), functools.cache(make)
 
     def compute() -> bytes:
         with lock:
-            if not cached:
-                cached.append(make())
-            return cached[0]
+            return cached()
 
     return compute
 
@@ -514,16 +489,8 @@ def computed_once(make: Callable[[], bytes]) -> Callable[[], bytes]:
 @functools.cache
 def assets() -> dict[str, bytes]:
     """Return the contents of the files in `browser/` by their relative paths."""
-    contents: dict[str, bytes] = {}
-
-    def walk(folder: Any, before: str) -> None:
-        for entry in sorted(folder.iterdir(), key=lambda e: e.name):
-            if entry.is_dir():
-                walk(entry, f"{before}{entry.name}/")
-            else:
-                contents[f"{before}{entry.name}"] = entry.read_bytes()
-
-    walk(resources.files(__package__) / ASSETS, "")
+    paths = sorted(path for path in BROWSER.rglob("*") if path.is_file())
+    contents = {path.relative_to(BROWSER).as_posix(): path.read_bytes() for path in paths}
     page = render_index(
         policy=POLICY, whole=False, state="", modules=transitive_imports(contents, ENTRY)
     )
@@ -546,6 +513,6 @@ def transitive_imports(files: Mapping[str, bytes], entry: str) -> list[str]:
 
 def render_index(**values: Any) -> str:
     """Render index.html with the values of its template."""
-    text = (resources.files(__package__) / ASSETS / INDEX).read_text(encoding="utf-8")
+    text = (BROWSER / INDEX).read_text(encoding="utf-8")
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(text)
     return template.render(values, terms=glossary())

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.special
 from numpy.typing import NDArray
 
 from maskwright.base.errors import CheckpointError, DataError, IncompatibleError
@@ -377,7 +378,6 @@ def _at_places(text_outputs: list[NDArray[Any]], examples: EncodedExamples) -> N
     for text, positions in zip(text_outputs, np.split(examples.places.tokens, ends), strict=True):
         logits = text[positions]
         if examples.labels.ndim == 2 and len(logits):  # start and end of a span
-            maximum = logits.max(0, keepdims=True)
-            logits = logits - maximum - np.log(np.exp(logits - maximum).sum(0, keepdims=True))
+            logits = scipy.special.log_softmax(logits, axis=0)
         place_scores.append(logits)
     return np.concatenate(place_scores).astype(np.float32)

@@ -4,7 +4,7 @@
     GET /ready     the models are loaded and have answered, and the device is not stuck
     GET /metrics   counters for Prometheus
     POST /admin/reload   read models and keys again, with a token
-    GET /docs      a page that shows /openapi.json, from this server alone
+    GET /docs      a page with the models and routes; /openapi.json for programs
 
 Routes of a dialect take precedence over these, except over the explorers. A refusal is rendered by
 the dialect that has the path, else in the plain format.
@@ -23,18 +23,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from http import HTTPStatus
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
+from jinja2 import Environment, StrictUndefined
 from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -84,11 +85,9 @@ def explorer_routes(host: Host) -> APIRouter:
         question = await request.body()
         if len(question) > LARGEST:
             raise Refusal("too_large", "too long a question", field="body", limit=LARGEST)
-
-        def respond() -> tuple[int, str, bytes]:
-            return question_response(site(), f"ask/{name}", question)
-
-        status, kind, body = await asyncio.get_running_loop().run_in_executor(thread, respond)
+        status, kind, body = await asyncio.get_running_loop().run_in_executor(
+            thread, lambda: question_response(site(), f"ask/{name}", question)
+        )
         body = _hide_paths(status, body, host)
         return Response(body, status, headers=HEADERS, media_type=kind)
 
@@ -130,7 +129,7 @@ def _sites(host: Host) -> Callable[[], Site]:
 
     def site() -> Site:
         models_by_name = [(name, host.model(name)) for name in host.names]
-        key = tuple(model.fingerprint for _, model in models_by_name)
+        key = tuple(model.engine().fingerprint for _, model in models_by_name)
         if key not in sites:
             sites.clear()
             page_models = [
@@ -147,12 +146,12 @@ def _sites(host: Host) -> Callable[[], Site]:
 # ------------------------------------------------------------------------------ the application
 RELOAD, DIALECTS = "/admin/reload", "serve.dialects"
 Render = Callable[[Refusal], Response]
-# Maximum number of cached paths.
-PATHS = 1_000
+MOST_PATHS = 1_000  # that are cached
 PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
 )
+ASSETS = Path(__file__).with_name("assets")
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,8 @@ class Application:
             self.app.include_router(router)
         for error in (RequestValidationError, HTTPException, Exception):
             self.app.add_exception_handler(error, _propagate)
-        self._paths: dict[str, PathInfo] = {}
+        # The routes at a path (cached).
+        self.path_info: Callable[[str], PathInfo] = lru_cache(MOST_PATHS)(self._find)
         # By the id of the route: schemas of the bodies of routes that can be called directly.
         self._bodies: dict[int, TypeAdapter[Any]] = {
             id(route): TypeAdapter(body_type)
@@ -210,13 +210,10 @@ class Application:
             if (body_type := _body_type(route)) is not None
         }
 
-    def path_info(self, scope: Any) -> PathInfo:
-        """Return the routes at the path of a request (cached)."""
-        return self._paths.get(scope["path"]) or self._find(scope)
-
-    def _find(self, scope: Any) -> PathInfo:
-        """Match the path with the routes of all routers, and cache the result."""
+    def _find(self, path: str) -> PathInfo:
+        """Match the path with the routes of all routers."""
         methods: set[str] = set()
+        scope = {"type": "http", "path": path, "method": "GET"}
         matches = [
             (route, route_scope.get("path_params", {}), router_render)
             for router, router_render in self.routers
@@ -231,13 +228,9 @@ class Application:
                 assert isinstance(route, APIRoute)
                 post, names = route, dict(path_parameters)
             methods |= route_methods
-        info = PathInfo(None, render)
-        if matches:
-            info = PathInfo(frozenset(methods), matches[0][2], post, names)
-        if len(self._paths) >= PATHS:
-            self._paths.clear()
-        self._paths[scope["path"]] = info
-        return info
+        if not matches:
+            return PathInfo(None, render)
+        return PathInfo(frozenset(methods), matches[0][2], post, names)
 
     async def answer(self, scope: Any, receive: Any, send: Any, content: Any = None) -> None:
         """Call the route of a request. A POST route that takes just its body gets the parsed body
@@ -247,7 +240,7 @@ class Application:
             Refusal: the body does not match its schema.
             Others: as the route.
         """
-        info, ignored = self.path_info(scope), set[str]()
+        info, ignored = self.path_info(scope["path"]), set[str]()
         IGNORED.set(ignored)
         try:
             if info.post is None or scope["method"] != "POST":
@@ -280,10 +273,6 @@ class Application:
                 if any(preceding.matches(scope)[0] is Match.FULL for preceding in routes[:index]):
                     return path
         return None
-
-    def refusal(self, scope: Any, refusal: Refusal) -> Response:
-        """Return the response for a refusal, in the format of the path's dialect."""
-        return self.path_info(scope).render(refusal)
 
 
 async def _propagate(request: Request, error: Exception) -> Response:
@@ -339,45 +328,68 @@ def _own_routes(
         """Read the key file and the folders of all models again. Requests are answered meanwhile,
         and by the old models if one of the new ones cannot be loaded."""
         await host.reload()
-        return {"models": {name: host.model(name).fingerprint for name in host.names}}
+        return {"models": {name: host.model(name).engine().fingerprint for name in host.names}}
 
     @router.get("/openapi.json", include_in_schema=False)
     async def schema() -> dict[str, Any]:
         return app.openapi()
 
     @router.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        return _asset("docs.html", "text/html")
-
-    @router.get("/docs/served.json", include_in_schema=False)
-    async def served() -> dict[str, Any]:
-        """The served models, and the paths that none of them answers."""
+    async def docs(request: Request) -> Response:
+        """The served models, and the routes that one of them answers, as a page."""
         models = all_references(host) if host.ready else []
-        answered = {path: any(map(test, models)) for path, test in conditions.items()}
-        return {
-            "models": [
-                {
-                    "name": model.called,
-                    "what": model.engine.describe(),
-                    "task": None if model.task_type is None else model.task_type.task,
-                    "abilities": list(model.engine.abilities),
-                }
-                for model in models
-            ],
-            "unanswered": [path for path, is_answered in answered.items() if not is_answered],
-        }
+        unanswered = {path for path, test in conditions.items() if not any(map(test, models))}
+        environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+        page = environment.from_string((ASSETS / "docs.html").read_text("utf-8")).render(
+            models=models,
+            routes=_described_routes(app.openapi(), unanswered),
+            address=str(request.base_url).removesuffix("/"),
+        )
+        return HTMLResponse(page, headers={"content-security-policy": PAGE_POLICY})
 
-    @router.get("/docs/{name}", include_in_schema=False)
-    async def asset(name: str) -> Response:
-        media_types = {"docs.js": "text/javascript", "docs.css": "text/css"}
-        if name not in media_types:
-            raise Refusal("not_found", "no such page")
-        return _asset(name, media_types[name])
+    @router.get("/docs/docs.css", include_in_schema=False)
+    async def style() -> Response:
+        return Response((ASSETS / "docs.css").read_bytes(), media_type="text/css")
 
     return router
 
 
-def _asset(name: str, kind: str) -> Response:
-    text = resources.files(__package__).joinpath("assets", name).read_text("utf-8")
-    headers = {"content-security-policy": PAGE_POLICY} if kind == "text/html" else {}
-    return HTMLResponse(text, media_type=kind, headers=headers)
+def _described_routes(
+    description: Mapping[str, Any], unanswered: Collection[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the routes of an OpenAPI description but for those `unanswered`, each with its schema
+    and an example of its body as JSON; None for routes without a body."""
+    schemas = description.get("components", {}).get("schemas", {})
+    for path, methods in description["paths"].items():
+        if path in unanswered or path.replace("/{model}/", "/") in unanswered:
+            continue
+        for method, route in methods.items():
+            schema = example = None
+            if "requestBody" in route:
+                schema = route["requestBody"]["content"]["application/json"]["schema"]
+                example = json.dumps(_example(schema, schemas), ensure_ascii=False)
+                schema = json.dumps(schema, indent=2)
+            yield {**route, "path": path, "method": method, "schema": schema, "example": example}
+
+
+def _example(schema: Mapping[str, Any], schemas: Mapping[str, Any], depth: int = 0) -> Any:
+    """Return a value of the form that a JSON schema describes; `schemas` has those it refers to."""
+    if "default" in schema:
+        return schema["default"]
+    if depth > 6:  # it may refer to itself
+        return None
+    if "$ref" in schema:
+        return _example(schemas[schema["$ref"].rpartition("/")[2]], schemas, depth + 1)
+    for alternatives in (schema.get("anyOf"), schema.get("allOf")):
+        if alternatives:
+            return _example(alternatives[0], schemas, depth + 1)
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema.get("type") == "object":
+        fields = schema.get("properties", {})
+        required = schema.get("required", ())
+        return {name: _example(fields[name], schemas, depth + 1) for name in required}
+    if schema.get("type") == "array":
+        return [_example(schema.get("items", {}), schemas, depth + 1)]
+    values = {"string": "a text", "integer": 1, "number": 1, "boolean": False}
+    return values.get(schema.get("type", ""))

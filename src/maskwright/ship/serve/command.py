@@ -144,8 +144,8 @@ def serve(
 
     def ready() -> None:
         for name in model_host.names:
-            model = model_host.model(name)
-            say(f"{name}: {model.engine().describe()}; answers {', '.join(model.abilities)}")
+            engine = model_host.model(name).engine()
+            say(f"{name}: {engine.describe()}; answers {', '.join(engine.abilities)}")
         say(f"ready: {url} (routes: {url}/docs)")
 
     asyncio.run(server.run_until_stopped(load, ready))

@@ -88,13 +88,13 @@ class EncodedRows:
     answer_bytes: int = 0
 
 
-def split_rows(rows: Sequence[Any]) -> Iterator[range]:
-    """Yield the range of row numbers of each part."""
+def split_rows(rows: Sequence[Any], most_rows: int, most_characters: int) -> Iterator[range]:
+    """Yield the range of row numbers of each part, of limited size unless it is a single row."""
     begin, characters = 0, 0
     for number, row in enumerate(rows):
         row_characters = sum(map(len, texts_of(row)))
         if number > begin and (
-            characters + row_characters > PART_CHARACTERS or number - begin == PART_ROWS
+            characters + row_characters > most_characters or number - begin == most_rows
         ):
             yield range(begin, number)
             begin, characters = number, 0

@@ -25,6 +25,7 @@ from maskwright.base.errors import (
 
 Kind = Literal[
     "validation",
+    "empty",
     "malformed",
     "unauthorised",
     "forbidden",
@@ -44,6 +45,7 @@ Kind = Literal[
 ]
 STATUS: dict[Kind, int] = {
     "validation": 422,  # the body or a field is invalid
+    "empty": 400,  # no inputs
     "malformed": 400,  # the body is not JSON, or invalid HTTP
     "unauthorised": 401,  # no token, or a wrong one
     "forbidden": 403,  # the request comes from another site

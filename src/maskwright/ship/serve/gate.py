@@ -76,7 +76,7 @@ class Gate:
             refusal = of_error(error)
             scope["mw_refused"] = refusal.kind
             if not sender.started:
-                response = self.application.refusal(scope, refusal)
+                response = self.application.path_info(scope["path"]).render(refusal)
                 is_page = scope["method"] == "GET" and _accepts_pages(headers)
                 if refusal.kind == "unauthorised" and is_page:
                     response.headers["www-authenticate"] = PROMPT
@@ -90,7 +90,8 @@ class Gate:
             self.host.metrics.count("failures")
             if not sender.started:
                 failure = Refusal("backend", "the server failed; its log has the request's id")
-                await self.application.refusal(scope, failure)(scope, receive, sender)
+                response = self.application.path_info(scope["path"]).render(failure)
+                await response(scope, receive, sender)
         finally:
             self.open_requests -= 1
             self.host.line.advance()
@@ -129,7 +130,7 @@ class Gate:
         if scope["path"] == "/" and method in ("GET", "HEAD") and _accepts_pages(headers):
             await RedirectResponse(f"{app.EXPLORER_PREFIX}/")(scope, receive, sender)
             return
-        methods = self.application.path_info(scope).methods
+        methods = self.application.path_info(scope["path"]).methods
         if methods is None:
             raise Refusal("not_found", "no such path; /docs lists what there is")
         if method == "OPTIONS" and sender.origin:

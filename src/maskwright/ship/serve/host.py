@@ -368,7 +368,7 @@ class Host:
         rates = []
         for model in self._models.values():
             rates.append(await self.run_on_device(model.warm))
-            if "generate" in model.abilities:
+            if "generate" in model.engine().abilities:
                 generation = GenerationOptions(tokens=2, temperature=0.0)
                 options = Options(deadline=WARM_SECONDS)
                 try:
@@ -578,7 +578,8 @@ class Host:
             self.metrics.started(kind, len(rows))
         started_at, deadline = time.monotonic(), self._deadline(options)
         async with before(deadline):
-            chunks = [(span.start, [rows[n] for n in span]) for span in encoding.split_rows(rows)]
+            spans = encoding.split_rows(rows, encoding.PART_ROWS, encoding.PART_CHARACTERS)
+            chunks = [(span.start, [rows[n] for n in span]) for span in spans]
             lights = [_is_light(chunk) for _, chunk in chunks]
             encoded: list[EncodedRows] = await all_of(
                 self._run(light, encode, chunk, start, options)

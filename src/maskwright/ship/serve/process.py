@@ -47,7 +47,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
-from maskwright.base.errors import MaskwrightError, UsageError
+from maskwright.base.errors import UsageError
 from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.gate import MAX_HEADER_BYTES, Gate
 from maskwright.ship.serve.host import Host
@@ -447,23 +447,20 @@ class DrainingServer(uvicorn.Server):
         self._load = load
         self.host.start(loop)
         serving = asyncio.ensure_future(self._serve([self.sock]))
-        load_error: MaskwrightError | None = None
-        with self._signal_handlers(loop):
-            try:
-                async with self._reloading:
-                    await asyncio.to_thread(load)
-                    await self.host.warm_up()
-                ready()
-            except MaskwrightError as error:
-                load_error, self.should_exit = error, True
-            except BaseException:
-                self.should_exit = True
-                await serving
-                raise
-            await serving
-        self.host.stop()
-        if load_error is not None:
-            raise load_error
+        try:
+            with self._signal_handlers(loop):
+                try:
+                    async with self._reloading:
+                        await asyncio.to_thread(load)
+                        await self.host.warm_up()
+                    ready()
+                except BaseException:
+                    self.should_exit = True
+                    raise
+                finally:
+                    await serving
+        finally:
+            self.host.stop()
 
     @contextlib.contextmanager
     def _signal_handlers(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
@@ -473,31 +470,22 @@ class DrainingServer(uvicorn.Server):
         signals = [signal.SIGTERM, signal.SIGINT]
         if HANGUP is not None and signal.getsignal(HANGUP) is not signal.SIG_IGN:
             signals.append(HANGUP)
-        previous_handlers = {number: signal.getsignal(number) for number in signals}
-        for number in signals:
-            self._handle(loop, number)
-        if HANGUP in signals and not os.isatty(0):
-            loop.add_signal_handler(HANGUP, self._hung_up)
+
+        def handle(number: int, frame: object) -> None:
+            if number == HANGUP and not os.isatty(0):
+                loop.call_soon_threadsafe(self._hung_up)
+                return
+            self._signals += 1
+            if self._signals > 1:
+                os._exit(128 + number)
+            self.should_exit = True
+
+        previous_handlers = {number: signal.signal(number, handle) for number in signals}
         try:
             yield
         finally:
-            for number in signals:
-                with contextlib.suppress(NotImplementedError):
-                    loop.remove_signal_handler(number)
-                signal.signal(number, previous_handlers[number])
-
-    def _handle(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
-        try:
-            loop.add_signal_handler(number, self._signalled, number)
-        except NotImplementedError:  # Windows
-            call = loop.call_soon_threadsafe
-            signal.signal(number, lambda number, frame: call(self._signalled, number) and None)
-
-    def _signalled(self, number: int) -> None:
-        self._signals += 1
-        if self._signals > 1:
-            os._exit(128 + number)
-        self.should_exit = True
+            for number, handler in previous_handlers.items():
+                signal.signal(number, handler)
 
     async def reload(self, models: bool = True) -> None:
         """Read the key file, and with `models` open all models again. Requests are answered

@@ -73,21 +73,11 @@ class ServedModel:
         return self.engine().folder
 
     @property
-    def abilities(self) -> tuple[str, ...]:
-        """The abilities of the model, as in `LanguageModel.abilities`."""
-        return self.engine().abilities
-
-    @property
     def longest(self) -> int | None:
         """The maximum number of tokens of a text, including special tokens; None: unlimited."""
-        if "predict" in self.abilities:
-            return self.engine().predictor.longest
-        return self.engine().model.config.longest
-
-    @property
-    def fingerprint(self) -> str:
-        """The hash of config, weights and tokenizer."""
-        return self.engine().fingerprint
+        engine = self.engine()
+        can_predict = "predict" in engine.abilities
+        return engine.predictor.longest if can_predict else engine.model.config.longest
 
     def warm(self) -> float:
         """Run the networks of the model and its adapters at common lengths, on the current thread.

@@ -2,7 +2,7 @@
 
 import { engine, given, numberOf, source, state } from "./begin.js";
 import { alerted, choice, el, listed, megabytes } from "./ui.js";
-import { GROUPS, PAGES } from "./pages/all.js";
+import { GROUPS, PAGES, lack } from "./pages/all.js";
 
 // Milliseconds between two looks for new checkpoints: while they come, and when none did for a while.
 const SOON = 10_000, LATER = 60_000, PATIENCE = 30;
@@ -76,7 +76,7 @@ class Shell {
         this.#wait(null);
       }
       if (turn !== this.turn) return;
-      const can = PAGES.map((page) => page.cannot(model, this.site));
+      const can = PAGES.map((page) => lack(page, model, this.site));
       if (this.site.live && !this.page && !this.site.models.length && !this.site.runs.length) {
         this.#controls(null, can);
         main.replaceChildren(el("h2", {}, "No model yet"), el("p", { class: "notice" }, "The server opens its models. They are shown as soon as they are there."));

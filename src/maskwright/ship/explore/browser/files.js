@@ -20,10 +20,6 @@ export class Files {
     return (await got(path)).json();
   }
 
-  async text(path) {
-    return (await got(path)).text();
-  }
-
   /** The bytes of a file; `told(read, all)` is called as they come, where their number is known. */
   async bytes(path, progress = null) {
     const answer = await got(path);

@@ -3,6 +3,8 @@
 //   const journal = new Journal(source, "data/runs/0/metrics.jsonl")
 //   const lines = await journal.more()      objects, in order; null: the file was cut, begin again
 
+import { joined } from "./numbers.js";
+
 // Bytes that are asked for at once, and those before the end that show whether it is the same file.
 const MOST = 4 << 20, OVERLAP = 64;
 
@@ -37,13 +39,6 @@ export class Journal {
     this.torn = data.slice(end);
     return parsed(new TextDecoder().decode(data.subarray(0, end)));
   }
-}
-
-function joined(first, second) {
-  const all = new Uint8Array(first.length + second.length);
-  all.set(first);
-  all.set(second, first.length);
-  return all;
 }
 
 function parsed(text) {

@@ -17,8 +17,9 @@ export class Model {
     this.words = tokenizer instanceof Tokenizer ? tokenizer : new Tokenizer(tokenizer, facts);
   }
 
-  /** Scores over the vocabulary at each masked place of framed ids, in order. */
-  maskedScores(ids, segments = null) {
+  /** The likeliest tokens for each masked place of framed ids, in order: [[{id, probability}, …], …];
+   * of equal ones the smaller id first. */
+  fill(ids, segments = null, top = 8) {
     const { mask, conventions } = this.facts;
     const places = [];
     ids.forEach((id, place) => {
@@ -28,21 +29,11 @@ export class Model {
       throw new Error("nothing stands before the masked token, and the model is read off there");
     }
     const states = this.#statesFor(ids, segments);
-    return places.map((place) => this.#scoresAt(states, place));
-  }
-
-  /** The likeliest tokens for each masked place: [[{id, token, probability}, …], …]. */
-  fill(ids, segments = null, top = 8) {
-    return this.maskedScores(ids, segments).map((scores) => this.best(softmax(scores), top));
-  }
-
-  /** The likeliest of some probabilities; of equal ones the smaller id first. */
-  best(probabilities, top) {
-    const order = Array.from(probabilities.keys());
-    order.sort((a, b) => probabilities[b] - probabilities[a] || a - b);
-    return order.slice(0, top).map((id) => ({
-      id, token: this.words.tokens[id], probability: probabilities[id],
-    }));
+    return places.map((place) => {
+      const probabilities = softmax(this.#scoresAt(states, place));
+      const order = Array.from(probabilities.keys()).sort((a, b) => probabilities[b] - probabilities[a] || a - b);
+      return order.slice(0, top).map((id) => ({ id, probability: probabilities[id] }));
+    });
   }
 
   #statesFor(ids, segments) {

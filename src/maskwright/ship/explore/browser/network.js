@@ -7,7 +7,7 @@
 //
 // Nothing here is a family: a choice is a field of the config, as in Python.
 
-import { activate, add, linear, normalise } from "./numbers.js";
+import { activate, add, joined, linear, normalise } from "./numbers.js";
 
 export class Network {
   constructor(config, weights) {
@@ -354,11 +354,4 @@ export class Cache {
   memory(layer, make) {
     return (this.memories[layer] ??= make());
   }
-}
-
-function joined(one, other) {
-  const joined = new Float32Array(one.length + other.length);
-  joined.set(one);
-  joined.set(other, one.length);
-  return joined;
 }

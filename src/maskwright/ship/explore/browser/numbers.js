@@ -102,6 +102,14 @@ export function normalise(x, rows, { kind, eps }, weight, bias) {
   return out;
 }
 
+/** Two arrays of one type, one after the other. */
+export function joined(first, second) {
+  const all = new first.constructor(first.length + second.length);
+  all.set(first);
+  all.set(second, first.length);
+  return all;
+}
+
 /** x + y, into x. */
 export function add(x, y) {
   for (let i = 0; i < x.length; i++) x[i] += y[i];

@@ -142,26 +142,12 @@ function replayed(model, word) {
 /** {words: [{word, found: [{piece, tried: [longer ones that are none]} …], lost}, …]}: the longest
  * token that the rest of a word begins with, again and again. */
 function matches(words, parts) {
-  const matches = [...new Set(parts)].map((word) => {
-    const prefix = words.json.model.continuing_subword_prefix;
-    const letters = Array.from(word), matched = [];
-    const whole = words.encode1(word);
-    if (letters.length > words.json.model.max_input_chars_per_word) return { word, found: matched, lost: "long" };
-    for (let begin = 0; begin < letters.length;) {
-      const tried = [];
-      let end = letters.length, id;
-      for (; end > begin; end--) {
-        const piece = (begin ? prefix : "") + letters.slice(begin, end).join("");
-        if ((id = words.model.known.get(piece)) !== undefined) break;
-        tried.push(piece);
-      }
-      matched.push({ id: id ?? null, token: id === undefined ? null : words.tokens[id], tried });
-      if (id === undefined) return { word, found: matched, lost: "unknown" };
-      begin = end;
-    }
-    return { word, found: matched, lost: null, ids: whole };
-  });
-  return { words: matches };
+  return { words: [...new Set(parts)].map((word) => {
+    const trace = [];
+    words.model.cut(word, trace);
+    const found = trace.map(({ id, tried }) => ({ id, token: id === null ? null : words.tokens[id], tried }));
+    return { word, found, lost: found.length ? (found.at(-1).id === null ? "unknown" : null) : "long" };
+  }) };
 }
 
 const BEST = 5;

@@ -397,18 +397,23 @@ function wordPiece({ model, added_tokens: added }, special) {
   const unknown = model.vocab[model.unk_token];
   const prefix = model.continuing_subword_prefix;
   return {
-    kind: "WordPiece", tokens, known: idsByToken,
-    cut(word) {
+    kind: "WordPiece", tokens,
+    /** `trace` gets {id, tried} of each piece: the longer ones that are no tokens; id null where
+     * no token begins the rest. */
+    cut(word, trace = null) {
       const letters = Array.from(word);
       const whole = [{ id: unknown, begin: 0, end: letters.length }];
       if (letters.length > model.max_input_chars_per_word) return whole;
       const ids = [];
       for (let begin = 0; begin < letters.length;) {
         let end = letters.length, id;
+        const tried = trace && [];
         for (; end > begin; end--) {
           const piece = (begin ? prefix : "") + letters.slice(begin, end).join("");
           if ((id = idsByToken.get(piece)) !== undefined) break;
+          tried?.push(piece);
         }
+        trace?.push({ id: id ?? null, tried });
         if (id === undefined) return whole;
         ids.push({ id: id, begin, end });
         begin = end;

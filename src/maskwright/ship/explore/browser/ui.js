@@ -113,6 +113,11 @@ export function check({ label, value, change }) {
 export const figures = (items) => el("ul", { class: "figures" },
   items.map(([figure, name]) => el("li", {}, el("b", {}, figure), name)));
 
+/** A table with a header cell for each column, and rows of cells. */
+export const table = (head, rows) => el("div", { class: "wide" },
+  el("table", { class: "words" }, el("thead", {}, el("tr", {}, head.map((name) => el("th", { scope: "col" }, name)))),
+    el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell) => el("td", {}, cell)))))));
+
 /** A text of one's own; `input` is called when typing has paused. */
 export function field({ label, value, input, rows = 2 }) {
   let waiting = 0;

@@ -58,6 +58,7 @@ FINISHED = {"end": "eos_token", "stop": "stop_sequence", "length": "length"}
 TOKENS = 100
 # Range of random seeds, as in other servers.
 SEEDS = 2**31
+SETTINGS = {"top_k", "top_p", "typical_p", "repetition_penalty", "frequency_penalty"}
 UnsupportedInt = Annotated[int | None, only(None)]
 
 
@@ -380,14 +381,10 @@ def _generation_options(
     return GenerationOptions(
         tokens=parameters.max_new_tokens or TOKENS,
         temperature=(parameters.temperature or 1.0) if samples else 0.0,
-        top_k=parameters.top_k or 0,
-        top_p=parameters.top_p or 1.0,
-        typical_p=parameters.typical_p or 1.0,
-        repetition_penalty=parameters.repetition_penalty or 1.0,
-        frequency_penalty=parameters.frequency_penalty or 0.0,
         seed=seed,
         stop=tuple(parameters.stop or ()),
         logprobs=0 if parameters.details or streams else None,
+        **parameters.model_dump(include=SETTINGS, exclude_none=True),
     )
 
 

@@ -51,6 +51,7 @@ STATUS: dict[Kind, int] = {"validation": 400, "model": 400}
 # Seeds have 31 bits, as in clients.
 SEEDS = 2**31
 LOGPROBS, CHOICES, STOPS = 5, 8, 4
+SETTINGS = {"top_p", "repetition_penalty", "frequency_penalty", "presence_penalty"}
 
 
 def render(refusal: Refusal) -> Response:
@@ -201,13 +202,10 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
     generation = GenerationOptions(
         tokens=tokens,
         temperature=1.0 if body.temperature is None else body.temperature,
-        top_p=1.0 if body.top_p is None else body.top_p,
         top_k=max(0, body.top_k or 0),
-        repetition_penalty=1.0 if body.repetition_penalty is None else body.repetition_penalty,
-        frequency_penalty=body.frequency_penalty or 0.0,
-        presence_penalty=body.presence_penalty or 0.0,
         stop=tuple(stop),
         logprobs=body.logprobs,
+        **body.model_dump(include=SETTINGS, exclude_none=True),
     )
     variants = [replace(generation, seed=(first_seed + copy) % SEEDS) for copy in range(copies)]
     if body.stream and len(prompts) * copies != 1:

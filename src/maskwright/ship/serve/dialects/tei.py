@@ -61,6 +61,7 @@ Name = Annotated[str, Path(description="A model or an adapter.")]
 BYTES_A_TOKEN = 80
 # Names of refusals, and statuses that differ.
 TYPES: dict[Kind, str] = {
+    "empty": "Empty",
     "overloaded": "Overloaded",
     "unready": "Unhealthy",
     "backend": "Backend",
@@ -71,20 +72,12 @@ TYPES: dict[Kind, str] = {
 STATUS: dict[Kind, int] = {"backend": 424}
 
 
-class _EmptyInput(Refusal):
-    """The error for a request without inputs."""
-
-    def __init__(self, field: str) -> None:
-        super().__init__("malformed", "cannot be empty", field=field)
-
-
 def render(refusal: Refusal) -> Response:
     """Render {"error", "error_type"}; a response to a wrong token has no body."""
     status = STATUS.get(refusal.kind, refusal.status)
     if refusal.kind == "unauthorised":
         return Response(status_code=status, headers=refusal.headers)
-    kind = "Empty" if isinstance(refusal, _EmptyInput) else TYPES.get(refusal.kind, "Validation")
-    body = {"error": refusal.message, "error_type": kind}
+    body = {"error": refusal.message, "error_type": TYPES.get(refusal.kind, "Validation")}
     return JSONResponse(body, status, headers=refusal.headers)
 
 
@@ -471,7 +464,7 @@ def _info(model: ModelReference) -> dict[str, Any]:
 
 def _require_some(inputs: Any, field: str) -> None:
     if not len(inputs):
-        raise _EmptyInput(field)
+        raise Refusal("empty", "cannot be empty", field=field)
 
 
 HANDLERS: dict[str, tuple[Any, Handler]] = {

@@ -1,6 +1,6 @@
-// The pages, in their order. A page is {id, title, invite, lead, cannot(model, site), mount(root,
-// context)}: `invite` says in a few words what is seen there, `cannot` is null or a sentence that says
-// what this model lacks; `mount` may give {close}.
+// The pages, in their order. A page is {id, title, invite, lead, without?(site), cannot?(model, site),
+// mount(root, context)}: `invite` says in a few words what is seen there, `without` whether it needs no
+// model, `cannot` is null or a sentence that says what this model lacks; `mount` may give {close}.
 
 import { attention } from "./attention.js";
 import { corruption } from "./corruption.js";
@@ -21,3 +21,9 @@ export const GROUPS = [
   ["Learning", [training, corruption, masks]],
 ];
 export const PAGES = GROUPS.flatMap(([, pages]) => pages);
+
+/** Why a page is not shown of a model, or of none; null: it is. */
+export function lack(page, model, site) {
+  if (model === null && !page.without?.(site)) return "There is no model here.";
+  return page.cannot?.(model, site) ?? null;
+}

@@ -24,8 +24,6 @@ export const attention = {
   invite: "What each head attends to, token by token.",
   lead: "Each attention head gives every token a weight for each token it can attend to. Choose a head, then a token.",
 
-  cannot: (model) => (model === null ? "There is no model here." : null),
-
   async mount(root, { model, site, state, remember, announce, failed }) {
     const { config, decoder_start: start } = model.facts;
     const two = config.encoder !== null && config.decoder !== null && start !== null;

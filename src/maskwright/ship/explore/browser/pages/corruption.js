@@ -11,10 +11,7 @@ export const corruption = {
   invite: "What a training objective hides or changes in a text.",
   lead: "A text before and after the training objective has changed it: the input of the model and its targets. Tokens that the model must predict are marked.",
 
-  cannot(model, site) {
-    if (!site.files.includes(FILE)) return "The prepared texts were not written with these pages.";
-    return model === null ? "There is no model here, and so no tokenizer to cut a text." : null;
-  },
+  cannot: (model, site) => (site.files.includes(FILE) ? null : "The prepared texts were not written with these pages."),
 
   async mount(root, { model, site, source, state, remember, announce, failed }) {
     const wait = el("p", { class: "soft" }, "Preparing the text by every objective …");

@@ -14,7 +14,6 @@ export const fill = {
   lead: "Click a token to hide it, or write the mask token into the text. The bars are the model's predictions; the hidden token is green.",
 
   cannot(model) {
-    if (model === null) return "There is no model here.";
     const { config, mask, sentinels, conventions } = model.facts;
     if (config.vocabulary_head === null) return namesNone(model);
     if (config.encoder === null) return "This model fills no masks: it reads to the left only, and writes. See Generation.";

@@ -13,7 +13,6 @@ export const generate = {
   lead: "The model generates one token at a time. Change the sampling settings to see which tokens it samples from. Select a bar to use that token, or a token of the text to go back to it.",
 
   cannot(model) {
-    if (model === null) return "There is no model here.";
     const { config, conventions, decoder_start: start } = model.facts;
     if (config.vocabulary_head === null) return namesNone(model);
     const writes = config.decoder !== null || conventions.writes;

@@ -14,6 +14,8 @@ export const masks = {
   invite: "The attention mask: which positions attend to which.",
   lead: "The attention mask says which positions each position attends to. Strong colour: directly, in this layer. Pale colour: indirectly, through earlier layers.",
 
+  without: () => true,
+
   cannot(model, site) {
     return site.files.includes(FILE) ? null : "The masks were not written with these pages.";
   },

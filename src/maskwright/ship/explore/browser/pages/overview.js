@@ -18,7 +18,7 @@ export const overview = {
 
   heading: (model) => (model === null ? "Overview" : `${NAMES[model.facts.model_type] ?? model.facts.model_type ?? "A model"} with ${count(model.facts.parameters)} parameters`),
 
-  cannot: (model, site) => (model === null && !site.runs.length ? "There is no model here." : null),
+  without: (site) => site.runs.length > 0,
 
   async mount(root, context) {
     const { model, entry, site, source, offered, open } = context;

@@ -25,7 +25,6 @@ export const task = {
   lead: "The prediction of the model, and the words it depends on.",
 
   cannot(model) {
-    if (model === null) return "There is no model here.";
     const { trained, writes } = model.facts.task;
     if (!trained) return "This model was not trained for a task. Fine-tune it (maskwright finetune MODEL --data FILE) and explore the result.";
     return writes ? "This model writes its answers as text. See Generation." : null;

@@ -1,7 +1,7 @@
 // The tokenizer: a text of one's own as pieces, two tokenizers side by side, and what each did.
 
 import { hex } from "../tokenizer.js";
-import { beside, check, choice, el, field, figure, figures, percent, pressable, shown, slider, svg, wholeWithin, widthOfPictures } from "../ui.js";
+import { beside, check, choice, el, field, figure, figures, percent, pressable, shown, slider, svg, table, wholeWithin, widthOfPictures } from "../ui.js";
 
 const SAMPLE = "The unforgettable king shall not speak of love and death tonight; naïvely, 1,234 daggers wait.";
 const MOST = 4000; // pieces that are drawn
@@ -12,8 +12,6 @@ export const tokenizer = {
   title: "Tokenizer",
   invite: "How a text is split into tokens, merge by merge.",
   lead: "The tokenizer splits a text into tokens. Each token has an id, the number that the model reads.",
-
-  cannot: (model) => (model === null ? "There is no model here." : null),
 
   async mount(root, { model, site, engine, state, remember, announce, failed }) {
     let text = state.text ?? site.sample ?? (await model.fitted(SAMPLE)), turn = 0;
@@ -146,42 +144,34 @@ export const tokenizer = {
 
     // ------------------------------------------------------------------------ longest matches
     function matches({ words }) {
-      const body = el("div");
-      const chosen = words.reduce((best, word, n) => (word.found.length > words[best].found.length ? n : best), 0);
-      if (!words.length) return [];
-      const show = (n) => {
-        const { word, found: occurrences, lost } = words[n];
-        const rows = occurrences.map(({ token, tried }, k) => el("tr", {}, el("td", {}, String(k + 1)),
-          el("td", {}, token === null ? "nothing" : shown(token)),
-          el("td", {}, tried.length ? `${tried.slice(0, 3).map(shown).join(", ")}${tried.length > 3 ? `, … (${tried.length})` : ""}` : "–")));
-        const end = lost === null ? `“${shown(word)}” is ${occurrences.length} ${occurrences.length === 1 ? "piece" : "pieces"}.`
+      const lead = "The vocabulary is all that it keeps of what it learned, so its learning cannot be replayed. A word is cut from the left: the longest token that the rest of it begins with, again and again.";
+      return wordByWord(words, ({ found }) => found.length, lead, ({ word, found, lost }) => [
+        table(["Step", "Longest token", "Longer, but not in the vocabulary"], found.map(({ token, tried }, k) => [String(k + 1), token === null ? "nothing" : shown(token),
+          tried.length ? `${tried.slice(0, 3).map(shown).join(", ")}${tried.length > 3 ? `, … (${tried.length})` : ""}` : "–"])),
+        el("p", { "aria-live": "polite" }, lost === null ? `“${shown(word)}” is ${found.length} ${found.length === 1 ? "piece" : "pieces"}.`
           : lost === "long" ? `“${shown(word)}” has too many characters, so all of it is unknown.`
-            : `No token begins what is left of “${shown(word)}”, so all of it is unknown.`;
-        body.replaceChildren(el("div", { class: "wide" }, el("table", { class: "words" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Step"), el("th", { scope: "col" }, "Longest token"), el("th", { scope: "col" }, "Longer, but not in the vocabulary"))), el("tbody", {}, rows))), el("p", { "aria-live": "polite" }, end));
-      };
-      show(chosen);
-      return [el("h3", {}, "How it cuts a word"),
-        el("p", { class: "soft" }, "The vocabulary is all that it keeps of what it learned, so its learning cannot be replayed. A word is cut from the left: the longest token that the rest of it begins with, again and again."),
-        choice({ label: "Word", options: words.map(({ word }, n) => [n, shown(word)]), value: chosen, change: (n) => show(Number(n)) }).element, body];
+            : `No token begins what is left of “${shown(word)}”, so all of it is unknown.`)]);
     }
 
     // ------------------------------------------------------------------------- splits by score
     function splits({ words }) {
-      const body = el("div");
+      const lead = "Every token has a score, the logarithm of its probability. Of all splits of a word into tokens the one with the largest sum is taken; the share is its probability among all of them.";
+      const spaced = (text) => shown(text.replaceAll("▁", " "));
+      return wordByWord(words, ({ best }) => best[0]?.pieces.length ?? 0, lead, ({ word, best }) => [
+        table([`Splits of “${spaced(word)}”`, "Sum", "Share"], best.map(({ pieces, score, share }) => [
+          el("ul", { class: "pieces" }, pieces.map((piece, k) => el("li", {}, el("span", {
+            class: `piece tone-${k % TONES}${piece.unknown ? " unknown" : ""}` }, spaced(piece.token), el("small", {}, piece.score.toFixed(2)))))),
+          score.toFixed(2), percent(share)]))], spaced);
+    }
+
+    /** How each of `words` is cut, as `draw` shows it; the one with the largest size first. */
+    function wordByWord(words, sizeOf, lead, draw, name = shown) {
       if (!words.length) return [];
-      const chosen = words.reduce((best, { best: ways }, n) => ((ways[0]?.pieces.length ?? 0) > (words[best].best[0]?.pieces.length ?? 0) ? n : best), 0);
-      const show = (n) => {
-        const { word, best } = words[n];
-        const rows = best.map(({ pieces, score, share }) => el("tr", {},
-          el("td", {}, el("ul", { class: "pieces" }, pieces.map((piece, k) => el("li", {}, el("span", {
-            class: `piece tone-${k % TONES}${piece.unknown ? " unknown" : ""}` }, shown(piece.token.replaceAll("▁", " ")), el("small", {}, piece.score.toFixed(2))))))),
-          el("td", {}, score.toFixed(2)), el("td", {}, percent(share))));
-        body.replaceChildren(el("div", { class: "wide" }, el("table", { class: "words" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, `Splits of “${shown(word.replaceAll("▁", " "))}”`), el("th", { scope: "col" }, "Sum"), el("th", { scope: "col" }, "Share"))), el("tbody", {}, rows))));
-      };
-      show(chosen);
-      return [el("h3", {}, "How it cuts a word"),
-        el("p", { class: "soft" }, "Every token has a score, the logarithm of its probability. Of all splits of a word into tokens the one with the largest sum is taken; the share is its probability among all of them."),
-        choice({ label: "Word", options: words.map(({ word }, n) => [n, shown(word.replaceAll("▁", " "))]), value: chosen, change: (n) => show(Number(n)) }).element, body];
+      const body = el("div"), show = (n) => body.replaceChildren(...draw(words[n]));
+      const longest = words.reduce((best, word, n) => (sizeOf(word) > sizeOf(words[best]) ? n : best), 0);
+      show(longest);
+      return [el("h3", {}, "How it cuts a word"), el("p", { class: "soft" }, lead),
+        choice({ label: "Word", options: words.map(({ word }, n) => [n, name(word)]), value: longest, change: (n) => show(Number(n)) }).element, body];
     }
 
     await draw();

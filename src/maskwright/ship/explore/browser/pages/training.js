@@ -15,6 +15,8 @@ export const training = {
   invite: "The loss curves of the run and two baselines.",
   lead: "Loss over the steps of training, with two baselines: uniform guesses every token equally often, unigram by its frequency. A run in progress is updated live.",
 
+  without: () => true,
+
   cannot(model, site) {
     return site.runs?.length ? null : "There is no run here: name the folder that a pretraining or a fine-tuning wrote.";
   },
@@ -121,7 +123,7 @@ export const training = {
 
     function later() {
       const open = trained.filter((course) => !course.ended);
-      if (closed || !open.length || !source.after) return;
+      if (closed || !open.length || !site.live) return;
       timer = setTimeout(async () => {
         try {
           if (!document.hidden) await look();
@@ -156,7 +158,7 @@ class RunCurves {
     this.source = source;
     this.run = run;
     this.about = { references: {}, token_parts: [], budget: null, objective: null };
-    const journal = (name) => new Journal({ after: source.after?.bind(source) ?? whole(source) }, `${run.folder}/${name}`);
+    const journal = (name) => new Journal(source, `${run.folder}/${name}`);
     this.metrics = journal("metrics.jsonl");
     this.timings = journal("timings.jsonl");
     this.clear();
@@ -267,12 +269,6 @@ async function all(journal) {
     if (journal.size === size) return points;
   }
 }
-
-/** For files that are read as a whole. */
-const whole = (source) => async (path, from, most) => {
-  const bytes = await source.bytes(path);
-  return bytes.slice(from, from + most);
-};
 
 const number = (value) => (typeof value === "number" ? value : NaN);
 const three = (value) => String(Number(value.toPrecision(3)));

@@ -1,7 +1,7 @@
 // Vectors: texts of one's own, words of the vocabulary, and one word in several sentences.
 
 import { cosine, nearest, unit } from "../space.js";
-import { alerted, bars, choice, cutTo, el, field, figure, percent, pressable, shown, slider, svg, wholeWithin, widthOf } from "../ui.js";
+import { alerted, bars, choice, cutTo, el, field, figure, percent, pressable, shown, slider, svg, table, wholeWithin, widthOf } from "../ui.js";
 import { wordsIn } from "../words.js";
 
 const LINES = ["The queen lives in a small house.", "A little cottage is where she stays.", "The king sleeps in his castle.",
@@ -21,7 +21,6 @@ export const vectors = {
   lead: "A model represents words and texts as vectors. Similar vectors lie close together.",
 
   cannot(model) {
-    if (model === null) return "There is no model here.";
     const { head, told: decoding } = model.facts.task;
     return head === null && decoding.unit === null
       ? "The folder of this model has modules with weights of their own behind the pooling, which this page does not compute. Use maskwright predict." : null;
@@ -177,8 +176,7 @@ function texts(box, { model, state, remember, announce }) {
   }
 
   const nearTexts = (near, lines, text) => el("section", {}, el("h3", {}, `Near “${cutTo(text, 60)}”`),
-    el("table", { class: "words" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Text"), el("th", { scope: "col" }, "Cosine"))),
-      el("tbody", {}, near.map(({ n, cosine: value }) => el("tr", {}, el("td", {}, lines[n]), el("td", {}, value.toFixed(3)))))));
+    table(["Text", "Cosine"], near.map(({ n, cosine: value }) => [lines[n], value.toFixed(3)])));
 
   return { ready: draw().catch(wrong), close: () => turn++ };
 }
@@ -199,23 +197,23 @@ function words(box, { model, state, remember, announce }) {
       draw().catch(wrong);
     } }).element), list, picture);
   const wrong = (error) => list.replaceChildren(alerted(error));
-  let table = null;
+  let vocabulary = null;
 
   async function draw() {
     const ticket = ++turn;
-    if (table === null || table.asked !== count) table = { ...await model.table(count), asked: count };
+    if (vocabulary === null || vocabulary.count !== count) vocabulary = { ...await model.table(count), count };
     const near = word ? await model.nearWords(word, NEAR) : null;
     if (ticket !== turn) return;
-    const at = new Map(table.texts.map((text, n) => [text.toLowerCase(), n]));
+    const at = new Map(vocabulary.texts.map((text, n) => [text.toLowerCase(), n]));
     const chosen = word ? at.get(word.toLowerCase()) ?? -1 : -1;
-    const ids = new Map(table.ids.map((id, n) => [id, n]));
-    list.replaceChildren(near === null ? "" : near.length ? likest(near, "near-words", `Words whose vectors are nearest to “${shown(word)}”, of ${table.all.toLocaleString("en")}`)
+    const ids = new Map(vocabulary.ids.map((id, n) => [id, n]));
+    list.replaceChildren(near === null ? "" : near.length ? likest(near, "near-words", `Words whose vectors are nearest to “${shown(word)}”, of ${vocabulary.all.toLocaleString("en")}`)
       : el("p", { class: "soft" }, "The tokenizer leaves nothing of this word."));
-    picture.replaceChildren(scatter(table.texts.map((name) => ({ name })), table.points, {
-      label: `${table.texts.length} words by their vectors`, name: "words", chosen, near: near === null ? [] : near.map(({ id }) => ids.get(id)).filter((n) => n !== undefined),
-      caption: `${axes(table.shares)} ${table.texts.length.toLocaleString("en")} of ${table.all.toLocaleString("en")} words; press one to find its neighbours.`,
+    picture.replaceChildren(scatter(vocabulary.texts.map((name) => ({ name })), vocabulary.points, {
+      label: `${vocabulary.texts.length} words by their vectors`, name: "words", chosen, near: near === null ? [] : near.map(({ id }) => ids.get(id)).filter((n) => n !== undefined),
+      caption: `${axes(vocabulary.shares)} ${vocabulary.texts.length.toLocaleString("en")} of ${vocabulary.all.toLocaleString("en")} words; press one to find its neighbours.`,
       press: (n) => {
-        word = table.texts[n];
+        word = vocabulary.texts[n];
         search.value = word;
         remember({ word });
         draw().catch(wrong);

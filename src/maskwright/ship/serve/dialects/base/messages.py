@@ -27,6 +27,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
 import numpy as np
+import scipy.special
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -40,8 +41,8 @@ from maskwright.learn.tasks.base.choices import COMPARED, DIMENSIONS, NAME, PROM
 from maskwright.learn.tasks.base.similarities import compared, unit_vectors
 from maskwright.learn.tasks.base.task_type import UNTOLD, TaskType
 from maskwright.model.inference.growing_text import Piece
-from maskwright.ship.serve.encoding import Options, Truncation
-from maskwright.ship.serve.errors import Refusal, of_error, texts_of
+from maskwright.ship.serve.encoding import Options, Truncation, split_rows
+from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.host import Host, HostResponse
 from maskwright.ship.serve.metrics import Timings
 from maskwright.ship.serve.served_model import ServedModel
@@ -474,22 +475,14 @@ async def in_parts(
     tokens, they are computed one portion after the other, each within the deadline, so that
     other requests are answered between them."""
     budget, limit = model.host.budget(), model.host.limits.max_queue_tokens // 2
-    portions: list[list[Any]] = [[]]
-    characters = 0
-    for row in rows:
-        size = sum(map(len, texts_of(row)))
-        if portions[-1] and characters + size > limit:
-            portions.append([])
-            characters = 0
-        portions[-1].append(row)
-        characters += size
-    if len(portions) == 1:
+    portions = list(split_rows(rows, len(rows), limit))
+    if len(portions) <= 1:
         return await compute(model.name, rows, options)
     budget.require_inputs(len(rows), options.field)
     responses = []
     for portion in portions:
         budget.begin_portion()
-        responses.append(await compute(model.name, portion, options))
+        responses.append(await compute(model.name, [rows[n] for n in portion], options))
 
     def joined(name: str) -> list[Any]:
         return [value for response in responses for value in getattr(response, name)]
@@ -582,15 +575,12 @@ def classes(
 
 
 def apply_function(logits: NDArray[np.floating], function: ScoreFunction) -> NDArray[np.float64]:
-    """Apply a numerically stable softmax or sigmoid to logits (L,); "none" returns them."""
+    """Apply a softmax or sigmoid to logits (L,); "none" returns them."""
     wide_logits = logits.astype(np.float64)
-    if function == "softmax":
-        exponentials = np.exp(wide_logits - wide_logits.max())
-        return np.asarray(exponentials / exponentials.sum())
-    if function == "sigmoid":
-        decay = np.exp(-np.abs(wide_logits))
-        return np.asarray(np.where(wide_logits >= 0, 1.0, decay) / (1.0 + decay))
-    return wide_logits
+    if function == "none":
+        return wide_logits
+    scores = {"softmax": scipy.special.softmax, "sigmoid": scipy.special.expit}[function]
+    return np.asarray(scores(wide_logits))
 
 
 def headers_of(model: ModelReference, responses: Sequence[HostResponse]) -> dict[str, str]:
