@@ -131,7 +131,6 @@ def test_a_folder_is_never_half_written_overwritten_or_damaged(tmp_path: Path) -
     folder.save(adapter, tmp_path / "a", base="base")
     with pytest.raises(OutputError):
         folder.save(adapter, tmp_path / "a", base="base")
-    folder.save(adapter, tmp_path / "a", base="base", replace=True)
     with torch.no_grad():
         next(iter(adapter.trainable().values())).fill_(float("inf"))
     with pytest.raises(CheckpointError):

@@ -177,9 +177,9 @@ def test_names_that_old_exports_carry(tmp_path: Path) -> None:
 def test_an_encoder_is_read_out_of_a_model_of_two_stacks(tmp_path: Path) -> None:
     folder = saved(tmp_path / "m", t5(num_decoder_layers=3))
     whole = pretrained.load(folder)
-    part = pretrained.load(folder, architecture="T5EncoderModel")
+    part = pretrained.load(changed(folder, architectures=["T5EncoderModel"]))
     tokens = torch.arange(12).view(2, 6)
-    assert part.config.decoder is None and part.model.decoder is None
+    assert part.config.decoder is None
     assert torch.equal(part.model.encode(tokens), whole.model.encode(tokens))
     assert part.unused and all(name.startswith("decoder.") for name in part.unused)
 

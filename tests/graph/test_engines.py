@@ -104,9 +104,6 @@ class Scripted:
     def __init__(self, name: str, network: Transformer, error: float) -> None:
         self.name, self._network, self._error = name, network, error
 
-    def warm(self, shapes: Any) -> None:
-        return
-
     def run(self, ids: Any, mask: Any, segments: Any = None) -> Any:
         from maskwright.model.graph.graphs import states_graph
 

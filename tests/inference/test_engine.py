@@ -14,6 +14,7 @@ from conformance import test_adapters as adapted
 from maskwright.base import catalogue
 from maskwright.base.errors import DataError
 from maskwright.model.families.base.family import family
+from maskwright.model.inference import batches
 from maskwright.model.inference.batches import RowGroup, portions
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.inference.scores import at_place, hidden
@@ -216,9 +217,10 @@ def test_a_network_that_is_given_up_keeps_no_second_copy() -> None:
     assert np.array_equal(states(kept, rows()[0]), wanted)  # control: not given up
 
 
-def test_portions_hold_every_row_once_within_the_budget() -> None:
+def test_portions_hold_every_row_once_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "RAGGED", 64)
     lengths = np.array([3, 50, 7, 3, 7, 200, 1])
-    made = list(portions(lengths, at_once=64))
+    made = list(portions(lengths))
     assert sorted(n for one in made for n in one.numbers.tolist()) == list(range(7))
     for one in made:
         told = [group.length for group in one.groups for _ in range(group.count)]

@@ -1,9 +1,8 @@
-"""Under `kernels.plain()` no operation has a gradient of our own, results stay what they were, and
-a network can be exported."""
+"""Under `kernels.plain()` a network in evaluation mode has only operations of PyTorch, results stay
+what they were, and it can be exported."""
 
 from __future__ import annotations
 
-import contextlib
 import operator
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,25 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from maskwright.model.inference.blocks import PackedWeight
 from maskwright.model.nn import kernels
 from maskwright.model.nn.config import Norm, Rotary
-from maskwright.model.nn.kernels.dropout import add_dropped, dropout, dropped_product, softmax
-from maskwright.model.nn.kernels.linear import linear, scaled_product, spare_rows
-from maskwright.model.nn.kernels.vocabulary_loss import (
-    vocabulary_divergence,
-    vocabulary_loss,
-    vocabulary_sample,
-)
+from maskwright.model.nn.kernels.linear import linear, spare_rows
 from maskwright.model.nn.layers import NormModule, rotary_table, rotate
 from maskwright.model.nn.mask import real
 from maskwright.model.nn.transformer import Transformer
 from nn.points import model_of
 from toys import gpt2
-
-TARGETS = torch.tensor([3, 0, 8])
-UNIFORMS = torch.tensor([0.1, 0.5, 0.9])
-ONES, TEACHER = torch.ones(1, 3, 5), torch.ones(9, 3).tril()
 
 
 def rms(x: Tensor, weight: Tensor) -> Tensor:
@@ -45,16 +33,6 @@ def turned(x: Tensor) -> Tensor:
 # What is computed, and the shapes of what goes in.
 Case = tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]
 KERNELS: dict[str, Case] = {
-    "matmul": (lambda a, b: scaled_product(a, b, 0.3), ((2, 3, 4), (2, 4, 5))),
-    "matmul, plus": (lambda a, b: scaled_product(a, b, 0.3, ONES), ((2, 3, 4), (2, 4, 5))),
-    "vocabulary loss": (
-        lambda h, w, b: vocabulary_loss(h, w, b, TARGETS, z_loss=0.1)[0],
-        ((3, 4), (9, 4), (9,)),
-    ),
-    "vocabulary divergence": (
-        lambda h, w, b: vocabulary_divergence(h, w, b, torch.eye(3), TEACHER, None)[0],
-        ((3, 4), (9, 4), (9,)),
-    ),
     "norm": (rms, ((3, 8), (8,))),
     "rotation": (turned, ((2, 2, 3, 8),)),
 }
@@ -106,56 +84,15 @@ def test_the_plain_path_has_the_same_results(name: str) -> None:
     assert not same(plain_gradients, [1.01 * x + 1e-3 for x in fast_gradients])
 
 
-@pytest.mark.parametrize("function", [softmax, linear], ids=["softmax", "linear"])
-def test_in_bfloat16(function: Callable[..., Tensor]) -> None:
-    shapes = ((6, 10),) if function is softmax else ((6, 10), (4, 10), (4,))
-    inputs = drawn(shapes, torch.bfloat16)
-    fast, fast_gradients = with_gradients(function, inputs)
+def test_linear_in_bfloat16() -> None:
+    inputs = drawn(((6, 10), (4, 10), (4,)), torch.bfloat16)
+    fast, fast_gradients = with_gradients(linear, inputs)
     with kernels.plain():
-        plain, plain_gradients = with_gradients(function, inputs)
+        plain, plain_gradients = with_gradients(linear, inputs)
         assert spare_rows(inputs[0]) == 0
     assert same([plain, *plain_gradients], [fast, *fast_gradients], 2e-2)
     assert not list(own_functions(plain))
-    assert function is linear or list(own_functions(fast)), "linear's is not on every machine"
     assert spare_rows(inputs[0]) > 0
-
-
-def test_a_drawn_token_is_the_same() -> None:
-    given = [x.detach() for x in drawn(((3, 4), (9, 4), (9,)))]
-    fast = vocabulary_sample(*given, TARGETS, UNIFORMS)
-    with kernels.plain():
-        plain = vocabulary_sample(*given, TARGETS, UNIFORMS)
-    assert torch.equal(plain[2], fast[2])
-    torch.testing.assert_close(plain[1], fast[1])
-    assert not torch.equal(vocabulary_sample(*given, TARGETS, 1 - UNIFORMS)[2], fast[2])
-
-
-@pytest.mark.parametrize("plain", [True, False])
-@pytest.mark.parametrize("rate", [0.25, 0.0])
-def test_dropout_keeps_and_scales_alike(plain: bool, rate: float) -> None:
-    torch.manual_seed(0)
-    x = torch.ones(1, 200, 128, requires_grad=True)
-    with kernels.plain() if plain else contextlib.nullcontext():
-        one = dropout(x, rate, training=True)
-        added = add_dropped(torch.zeros_like(x), x, rate, training=True)
-        product = dropped_product(x, torch.eye(128)[None], rate)
-    for out in (one, added, product):
-        kept = (out != 0).float()
-        assert kept.mean().item() == pytest.approx(1 - rate, abs=0.02)
-        torch.testing.assert_close(out, kept / (1 - rate))
-        (gradient,) = torch.autograd.grad(out.sum(), x, retain_graph=True)
-        torch.testing.assert_close(gradient, kept / (1 - rate))
-        assert bool(list(own_functions(out))) == (not plain and rate > 0)
-
-
-def test_a_packed_weight_is_as_it_was_made() -> None:
-    x, weight, bias = (x.detach() for x in drawn(((3, 8), (5, 8), (5,))))
-    fast = PackedWeight(weight, bias, "gelu")
-    with kernels.plain():
-        plain = PackedWeight(weight, bias, "gelu")
-        torch.testing.assert_close(fast(x), plain(x))
-    assert not plain.fits
-    assert torch.equal(plain.weight, weight)
 
 
 def test_the_switch_goes_back_after_an_error() -> None:

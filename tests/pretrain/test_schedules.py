@@ -151,7 +151,7 @@ def test_the_average_is_the_model_and_the_masters_go_on(text: Path, tmp_path: Pa
     folder = train_quietly(made, out)
     opened = files.open_file(folder / checkpoints.MASTERS)
     masters = {n.removeprefix(checkpoints.OWN): opened.read(n) for n in opened.entries}
-    loaded = pretrained.load(folder, dtype=torch.float32)
+    loaded = pretrained.load(folder)
     weights = dict(loaded.model.named_parameters())
     assert weights.keys() == masters.keys()
     assert any(not torch.equal(weights[n], masters[n]) for n in masters)
@@ -223,5 +223,5 @@ def test_a_run_in_bfloat16_keeps_its_average_in_float32(text: Path, tmp_path: Pa
     assert isinstance(made.model, FamilyModel)
     narrow = replace(made, training=replace(made.training, precision="bfloat16"))
     folder = train_quietly(narrow, tmp_path / "run")
-    weights = dict(pretrained.load(folder, dtype=torch.float32).model.named_parameters())
+    weights = dict(pretrained.load(folder).model.named_parameters())
     assert any(not torch.equal(w, w.bfloat16().float()) for w in weights.values())

@@ -9,6 +9,7 @@ computes what others do not support: rows with custom masks, and token-by-token 
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -91,7 +92,7 @@ def is_plain(network: Transformer) -> bool:
 
 
 def with_engine(ready: Prepared, name: str) -> tuple[Prepared, tuple[Finding, ...]]:
-    """Return the network with the engine `name`, which is warmed up and whose states are compared,
+    """Return the network with the engine `name`, whose states are compared,
     and findings about it.
 
     Raises:
@@ -102,10 +103,9 @@ def with_engine(ready: Prepared, name: str) -> tuple[Prepared, tuple[Finding, ..
     """
     choices.require_engine(name)
     precision = str(ready.dtype).removeprefix("torch.")
-    with engine.temporary() as folder:
+    with tempfile.TemporaryDirectory(prefix="maskwright-engine-") as folder:
         file = _graph(ready, Path(folder))
         loaded = engine.load(name, file, threads=torch.get_num_threads(), precision=precision)
-        loaded.warm([(1, min(32, ready.config.longest or 32))])
         compared = _compare_states(ready, loaded)
     return EngineNetwork(ready, loaded), (compared,)
 

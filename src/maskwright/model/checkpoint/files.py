@@ -232,11 +232,11 @@ def _damaged(path: Path, field: str, content: str) -> CheckpointError:
 
 
 # ------------------------------------------------------------------------------ writing
-def chunks(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> Chunks:
+def chunks(tensors: Mapping[str, Tensor]) -> Chunks:
     """Yield the bytes of a safetensors file in chunks. Tensors are ordered by decreasing item size,
     then by name, so that data is aligned and equal tensors give equal bytes."""
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
-    header: dict[str, Any] = {"__metadata__": dict(metadata or {"format": "pt"})}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name in order:
         tensor = tensors[name]

@@ -93,14 +93,9 @@ def match(form: CheckpointLayout, tensors: Tensors) -> tuple[dict[str, str], tup
 
 
 @torch.no_grad()
-def fill(
-    form: CheckpointLayout,
-    tensors: Tensors,
-    file_names: Mapping[str, str],
-    dtype: torch.dtype | None,
-) -> Transformer:
-    """Build the model with the weights of the file; each tensor must be finite. `file_names` is
-    from `match`; `dtype` None keeps a dtype that all tensors share, else float32 is used."""
+def fill(form: CheckpointLayout, tensors: Tensors, file_names: Mapping[str, str]) -> Transformer:
+    """Build the float32 model with the weights of the file; each tensor must be finite.
+    `file_names` is from `match`."""
 
     def read(name: str) -> Tensor:
         tensor = tensors.read(file_names[name])
@@ -110,11 +105,9 @@ def fill(
 
     rules = weights.for_reading(form.rules())
     read_names = {rule.reads(file_names) for rule in weights.carriers(rules)}
-    stored = {tensors.entries[file_names[name]].dtype for name in read_names}
-    stored_dtype = next(iter(stored)) if len(stored) == 1 else torch.float32
     with torch.device("meta"):
         model = Transformer(form.config)
-    materialise(model, "cpu", dtype or stored_dtype)
+    materialise(model, "cpu", torch.float32)
     model.eval()
     parameters = dict(model.named_parameters())
     for ours, tensor in weights.load(rules, file_names, read):

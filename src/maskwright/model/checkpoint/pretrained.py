@@ -12,8 +12,7 @@ our own config. Code in a folder is never executed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from dataclasses import replace as replace_fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +63,6 @@ class PretrainedModel:
         about: further information such as label names, in the form that `save` takes.
         extra: the keys of config.json that are not determined by the config.
         unused: names of tensors that belong to another architecture of the family.
-        tokenizer_fingerprint: fingerprint of the tokenizer that was saved with the weights; None if
-            not recorded.
         hashes: file name -> SHA-256, for the files that were compared with the folder's manifest.
         findings: settings of another library that are not applied.
     """
@@ -77,48 +74,30 @@ class PretrainedModel:
     about: About = field(default_factory=About)
     extra: dict[str, Any] = field(default_factory=dict)
     unused: tuple[str, ...] = ()
-    tokenizer_fingerprint: str | None = None
     hashes: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
 
 # ------------------------------------------------------------------------------ loading
-def load(
-    folder: Path | str,
-    *,
-    dtype: torch.dtype | None = torch.float32,
-    architecture: str | None = None,
-    largest_bytes: int | None = None,
-    other_tokenizer: bool = False,
-) -> PretrainedModel:
-    """Load the model in `folder`.
-
-    Args:
-        dtype: dtype of the parameters; CPUs are slow and less exact in half precision. None keeps
-            that of the file if all tensors have the same, else float32.
-        architecture: load the weights as this class of the family, not as the declared one.
-        largest_bytes: maximum size of the parameters; None for what fits the free memory.
-        other_tokenizer: accept a tokenizer that is not the one the weights were saved with.
+def load(folder: Path | str) -> PretrainedModel:
+    """Load the model in `folder` in float32: CPUs are slow and less exact in half precision.
 
     Raises:
         UsageError: no such folder.
         ConfigError, CheckpointError, TokenizerError: a file is invalid; the message says where.
-        IncompatibleError: the tokenizer does not belong to the weights, or the family has no such
-            architecture.
+        IncompatibleError: the tokenizer does not belong to the weights.
         ResourceError: the model does not fit into memory.
     """
     folder = model_folder(folder)
-    hf, form = _config_and_layout(folder, architecture)
+    hf, form = _config_and_layout(folder)
     findings = setting_findings(folder, hf, form)
-    num_bytes = layout.num_parameters(form.config) * (dtype or torch.float32).itemsize
-    _require_memory(folder, num_bytes, largest_bytes)
+    _require_memory(folder, layout.num_parameters(form.config) * torch.float32.itemsize)
     tensors = files.open_folder(folder)
-    form = layout.of_hf(form.switched(hf, tensors.entries), architecture)
+    form = layout.of_hf(form.switched(hf, tensors.entries))
     file_names, unused = matching.match(form, tensors)
     hashes: dict[str, str] = {}
     manifest = _verified(folder, [path.name for path in tensors.files], hashes)
-    model = matching.fill(form, tensors, file_names, dtype)
-    recorded = manifest.about.get("tokenizer") if manifest is not None else None
+    model = matching.fill(form, tensors, file_names)
     tokenizer = None
     if tokenizer_names := tokenizer_files(folder):
         for name in tokenizer_names:
@@ -126,14 +105,13 @@ def load(
         # A different tokenizer is reported as such below, not as a damaged file.
         tokenizer = Tokenizer.load(folder, as_saved=False)
         require_room(tokenizer, form.config)
-        if recorded is not None and not other_tokenizer:
+        if manifest is not None and (recorded := manifest.about.get("tokenizer")) is not None:
             require_tokenizer(recorded, tokenizer)
-        if not other_tokenizer:
-            for name in (name for name in FILE_NAMES if (folder / name).is_file()):
-                hashes[name] = require_as_saved(folder / name, beside=FILE_NAMES)
+        for name in (name for name in FILE_NAMES if (folder / name).is_file()):
+            hashes[name] = require_as_saved(folder / name, beside=FILE_NAMES)
     about = layout.about_of(hf, form)
     if isinstance(form.config.tokens, Patches):
-        about = replace_fields(about, images=image_processor(folder, form.config.tokens))
+        about = replace(about, images=image_processor(folder, form.config.tokens))
     return PretrainedModel(
         model,
         tokenizer,
@@ -142,7 +120,6 @@ def load(
         about,
         layout.rest_of(hf, form),
         unused,
-        recorded,
         {name: digest for name, digest in hashes.items() if digest},
         findings,
     )
@@ -190,7 +167,7 @@ def setting_findings(
 
 
 def _config_and_layout(
-    folder: Path, architecture: str | None
+    folder: Path, architecture: str | None = None
 ) -> tuple[dict[str, Any], CheckpointLayout]:
     """Return the content of config.json in `folder` and its layout."""
     require_finished(folder)
@@ -276,8 +253,8 @@ def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
         )
 
 
-def _require_memory(folder: Path, needed: int, largest: int | None) -> None:
-    limit = int(free_bytes() * SPARE_MEMORY) if largest is None else largest
+def _require_memory(folder: Path, needed: int) -> None:
+    limit = int(free_bytes() * SPARE_MEMORY)
     if needed > limit:
         raise ResourceError(
             "the model is larger than the memory allows",
@@ -344,7 +321,6 @@ def save(
     about: About | None = None,
     *,
     more: Mapping[str, bytes] | None = None,
-    replace: bool = False,
 ) -> commit.Manifest:
     """Write the model folder atomically.
 
@@ -364,4 +340,4 @@ def save(
             staging.write_bytes(name, data() if callable(data) else data)
 
     expected = files.num_bytes(dict(model.named_parameters()))
-    return commit.commit(Path(folder), write, about=facts, expected_bytes=expected, replace=replace)
+    return commit.commit(Path(folder), write, about=facts, expected_bytes=expected)

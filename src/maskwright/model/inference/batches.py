@@ -46,10 +46,9 @@ class Portion:
     groups: tuple[RowGroup, ...]
 
 
-def portions(lengths: NDArray[np.int64], at_once: int | None = None) -> Iterator[Portion]:
-    """Yield portions of rows, the longest first, of at most `at_once` ids (default `RAGGED`) or a
-    single row."""
-    for numbers in _longest_first(lengths, RAGGED if at_once is None else at_once):
+def portions(lengths: NDArray[np.int64]) -> Iterator[Portion]:
+    """Yield portions of rows, the longest first, of at most `RAGGED` ids or a single row."""
+    for numbers in _longest_first(lengths, RAGGED):
         yield Portion(numbers, tuple(groups_of(lengths[numbers])))
 
 
@@ -62,15 +61,15 @@ def groups_of(lengths: NDArray[np.int64]) -> list[RowGroup]:
     return [RowGroup(count, length) for count, length in pairs]
 
 
-def rectangles(groups: Sequence[RowGroup], waste: float = WASTE) -> Iterator[list[RowGroup]]:
-    """Yield lists of adjacent groups to be padded to equal length, with at most the share `waste`
+def rectangles(groups: Sequence[RowGroup]) -> Iterator[list[RowGroup]]:
+    """Yield lists of adjacent groups to be padded to equal length, with at most the share `WASTE`
     of padding; for engines that need rectangular inputs."""
     rectangle: list[RowGroup] = []
     rows = ids = 0
     for group in groups:
         rows, ids = rows + group.count, ids + group.count * group.length
         longest = max((member.length for member in rectangle), default=group.length)
-        if rectangle and rows * max(longest, group.length) * (1 - waste) > ids:
+        if rectangle and rows * max(longest, group.length) * (1 - WASTE) > ids:
             yield rectangle
             rectangle, rows, ids = [], group.count, group.count * group.length
         rectangle.append(group)

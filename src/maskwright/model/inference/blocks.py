@@ -15,8 +15,8 @@ blocks: 1.0 to 2.5 times faster at one row, 1.5 to 3 at eight (docs/log.md). Bia
 the residual are added while the product is written. But each call takes 15 microseconds more than
 `F.linear`, which is as fast at one row where the weight is small, and is taken there. oneDNN
 compiles each product anew for every number of rows, and keeps the last 1,024, of 0.6 MB each: rows
-of zeros are added up to a few numbers (`sized`). Where the call is not there, or does not fit, and
-for weights that are made under `kernels.plain()`, the same is done by PyTorch's own.
+of zeros are added up to a few numbers (`sized`). Where the call is not there, or does not fit, the
+same is done by PyTorch's own.
 
 Nothing here has a gradient, and a weight that changes afterwards is not seen.
 
@@ -38,7 +38,6 @@ from torch import Tensor, nn
 from maskwright.model.nn import mask
 from maskwright.model.nn.attention import AttentionContext, AttentionModule, attend, see_all
 from maskwright.model.nn.config import Activation
-from maskwright.model.nn.kernels import is_plain
 from maskwright.model.nn.layers import ACTIVATIONS, FeedForwardModule, NormModule, rotate
 from maskwright.model.nn.stack import BlockModule, StackModule
 
@@ -74,8 +73,7 @@ class PackedWeight:
         with torch.inference_mode():
             self.weight = weight.detach().to(dtype or weight.dtype)
             self.bias = None if bias is None else bias.detach().to(self.weight.dtype)
-            on_cpu = self.weight.device.type == "cpu" and not is_plain()
-            self.fits = on_cpu and _packs(self.weight.dtype)
+            self.fits = self.weight.device.type == "cpu" and _packs(self.weight.dtype)
             small = self.weight.dtype == torch.float32 and self.weight.numel() <= SMALL
             self.plain = None if self.fits else self.weight
             if self.fits:

@@ -44,7 +44,6 @@ def save(
     *,
     base: str,
     family: str | None = None,
-    replace: bool = False,
     base_sha256: str | None = None,
     readme: str | None = None,
 ) -> commit.Manifest:
@@ -94,13 +93,8 @@ def save(
         if readme is not None:
             staging.write_bytes("README.md", readme.encode())
 
-    return commit.commit(
-        Path(folder),
-        write,
-        about={"kind": "adapter", "base": base},
-        expected_bytes=files.num_bytes(tensors),
-        replace=replace,
-    )
+    about, num_bytes = {"kind": "adapter", "base": base}, files.num_bytes(tensors)
+    return commit.commit(Path(folder), write, about=about, expected_bytes=num_bytes)
 
 
 def base_named(folder: Path) -> Any:

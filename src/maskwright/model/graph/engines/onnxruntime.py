@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from maskwright.model.graph.engines.base.engine import Ids, Shape, States, feeds, rows_of
+from maskwright.model.graph.engines.base.engine import Ids, States, feeds
 from maskwright.model.graph.session import Session
 
 NEEDS = ("onnxruntime", "onnx", "onnxscript")
@@ -21,10 +20,6 @@ class OnnxRuntime:
     def __init__(self, file: Path, threads: int) -> None:
         self._session = Session(file, threads=threads)
         self.bytes = sum(path.stat().st_size for path in file.parent.glob(f"{file.name}*"))
-
-    def warm(self, shapes: Sequence[Shape]) -> None:
-        for shape in shapes:
-            self.run(*rows_of(shape))
 
     def run(self, ids: Ids, mask: Ids, segments: Ids | None = None) -> States:
         outputs = self._session.run(feeds(ids, mask, segments, self._session.inputs))

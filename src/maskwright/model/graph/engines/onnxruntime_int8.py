@@ -21,11 +21,6 @@ class OnnxRuntimeInt8(OnnxRuntime):
 
 def load(file: Path, threads: int, precision: str) -> OnnxRuntimeInt8:
     """Quantise the graph in `file` and load it."""
-    return OnnxRuntimeInt8(quantised(file), threads)
-
-
-def quantised(file: Path) -> Path:
-    """Write the graph with 8-bit weights next to `file`; return its path."""
     target = file.with_name("int8.onnx")
     write_eight_bits(file, target)
-    return target
+    return OnnxRuntimeInt8(target, threads)

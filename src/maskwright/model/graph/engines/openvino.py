@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from maskwright.model.graph.engines.base.engine import Ids, Shape, States, feeds, rows_of
+from maskwright.model.graph.engines.base.engine import Ids, States, feeds
 
 NEEDS = ("openvino", "onnx", "onnxscript")
 PRECISIONS = ("float32", "bfloat16")
@@ -26,10 +25,6 @@ class OpenVino:
         self._inputs = [port.get_any_name() for port in self._model.inputs]
         self._request = self._model.create_infer_request()
         self.bytes = sum(port.stat().st_size for port in file.parent.glob(f"{file.stem}.*"))
-
-    def warm(self, shapes: Sequence[Shape]) -> None:
-        for shape in shapes:
-            self.run(*rows_of(shape))
 
     def run(self, ids: Ids, mask: Ids, segments: Ids | None = None) -> States:
         outputs = self._request.infer(feeds(ids, mask, segments, self._inputs))

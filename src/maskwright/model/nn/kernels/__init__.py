@@ -1,14 +1,12 @@
-"""How the heavy operations are computed: each a fast path, and a plain one with the same results.
+"""How the heavy operations are computed: PyTorch extended with gradients of our own
+(`torch.autograd.Function`) and calls of oneDNN.
 
-The fast paths are PyTorch extended with gradients of our own (`torch.autograd.Function`) and calls
-of oneDNN. Neither can be traced. Under `plain()` every operation is made of PyTorch's documented
-ones alone, so that `torch.export` and devices that know only those can follow it:
+Neither can be traced. Under `plain()` every operation of a network in evaluation mode is made of
+PyTorch's documented ones alone, with the same results up to rounding, so that `torch.export` can
+follow it:
 
     with kernels.plain(), torch.no_grad():
         program = torch.export.export(network.eval(), (ids,))
-
-Values and gradients agree up to rounding. Dropout drops each element with the same probability, but
-draws other numbers.
 
 Read `linear` first, then `vocabulary_loss`; the others are short.
 """
@@ -28,10 +26,8 @@ def is_plain() -> bool:
 
 @contextmanager
 def plain() -> Iterator[None]:
-    """Choose the plain paths, in the whole process and all its threads, until the end of the block.
-
-    A `Packed` weight keeps the layout that it was given when it was made.
-    """
+    """Choose the plain paths, in the whole process and all its threads, until the end of the
+    block."""
     global _plain
     before, _plain = _plain, True
     try:

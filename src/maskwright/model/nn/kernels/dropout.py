@@ -9,8 +9,7 @@ call draws anew: every element is kept with exactly that probability, and the sc
 reciprocal. Each call seeds its generator with one draw of PyTorch's default generator, which the
 training loop seeds per microbatch.
 
-On other devices, and under `kernels.plain()`, it is PyTorch's: the same probability up to 2^-16,
-other draws.
+On other devices it is PyTorch's: the same probability up to 2^-16, other draws.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from jaxtyping import Bool, Float, Int8
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from maskwright.model.nn.kernels import is_plain
 from maskwright.model.nn.kernels.linear import scaled_product
 
 _VECTOR = 32  # elements of bfloat16 in a vector of 512 bits
@@ -34,7 +32,7 @@ _VECTOR = 32  # elements of bfloat16 in a vector of 512 bits
 def softmax(scores: Float[Tensor, "*any K"]) -> Float[Tensor, "*any K"]:
     """Softmax of the last axis, in the type of `scores`."""
     slow = scores.dtype == torch.bfloat16 and scores.shape[-1] % _VECTOR != 0
-    if slow and scores.device.type == "cpu" and not is_plain():
+    if slow and scores.device.type == "cpu":
         return _Widened.apply(scores)
     return torch.softmax(scores, -1)
 
@@ -110,7 +108,7 @@ def dropout(x: Float[Tensor, "*shape"], rate: float, training: bool) -> Float[Te
     """Zero each element with probability `rate` and scale the others (arXiv:1207.0580)."""
     if not training or rate == 0.0:
         return x
-    if x.device.type != "cpu" or is_plain():
+    if x.device.type != "cpu":
         return F.dropout(x, rate)
     return _Clear.apply(x, rate).mul_(_scale(rate))
 
@@ -121,7 +119,7 @@ def add_dropped(
     """`x + dropout(branch)`, with one pass over memory less."""
     if not training or rate == 0.0:
         return x + branch
-    if x.device.type != "cpu" or is_plain():
+    if x.device.type != "cpu":
         return x + F.dropout(branch, rate)
     return torch.add(x, _Clear.apply(branch, rate), alpha=_scale(rate))
 
@@ -132,6 +130,6 @@ def dropped_product(
     """`dropout(weights) @ values`; the scale goes into the product."""
     if rate == 0.0:
         return torch.bmm(weights, values)
-    if weights.device.type != "cpu" or is_plain():
+    if weights.device.type != "cpu":
         return torch.bmm(F.dropout(weights, rate), values)
     return scaled_product(_Clear.apply(weights, rate), values, _scale(rate))

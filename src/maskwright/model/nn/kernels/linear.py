@@ -31,9 +31,7 @@ def scaled_product(
     plus: Float[Tensor, "#N #A #C"] | None = None,
 ) -> Float[Tensor, "N A C"]:
     """`scale * left @ right + plus`."""
-    if plus is None and is_plain():
-        return torch.bmm(left, right) * scale
-    if plus is not None and (plus.requires_grad or is_plain()):
+    if plus is not None and plus.requires_grad:
         return torch.baddbmm(plus, left, right, alpha=scale)
     return _ScaledProduct.apply(left, right, scale, plus)
 

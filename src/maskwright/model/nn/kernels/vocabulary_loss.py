@@ -18,8 +18,7 @@ together, a chunk of targets at a time, in one buffer of bounded size. What make
 - Rows of zeros are put under the hidden states to keep the sizes of products few
 (model/nn/kernels/linear.py); their 1 / s is set to 0.
 - Below `_FEW` words none of this pays: the scores weigh less than the hidden states, and a step is
-  as long as its count of operations. They are left to PyTorch, as all are under `kernels.plain()`,
-  which holds the scores of all targets at once.
+  as long as its count of operations. They are left to PyTorch, which holds all scores at once.
 - z-loss, `z * log(s)²` added to each loss to keep s near 1 (PaLM, Chowdhery et al. 2022, 5), turns
   each 1 / s above into `(1 + 2 z log s) / s`, and nothing else.
 
@@ -28,8 +27,7 @@ float64), because a loss read from bfloat16 sums is wrong in the third digit.
 
 `vocabulary_divergence` is the KL divergence of two networks' distributions over the vocabulary, a
 chunk of positions at a time, so that neither network's scores are ever all held. The gradient of
-the own scores is (own - teacher's distribution); the teacher gets none. Under `kernels.plain()` all
-scores of both are held at once, and the gradient is PyTorch's.
+the own scores is (own - teacher's distribution); the teacher gets none.
 """
 
 from __future__ import annotations
@@ -43,7 +41,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from maskwright.base.errors import DataError
-from maskwright.model.nn.kernels import is_plain
 from maskwright.model.nn.kernels.linear import spare_rows
 
 # Exponentials and sums between these need no maximum taken off; well inside bfloat16's range.
@@ -200,8 +197,7 @@ def _fused(
     uniforms: Tensor | None,
     z_loss: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    traced = is_plain() and torch.compiler.is_exporting()  # no number is there to look at
-    if targets.device.type == "cpu" and targets.numel() and not traced:
+    if targets.device.type == "cpu" and targets.numel():
         low, high = (int(t) for t in targets.aminmax())
         if low < 0 or high >= weight.shape[0]:
             raise DataError(
@@ -225,7 +221,7 @@ def _fused(
         uniforms = None if uniforms is None else F.pad(uniforms, (0, spare))
     weight, bias = weight.to(dtype), None if bias is None else bias.to(dtype)
     inputs = _Inputs(hidden, weight, bias, targets, uniforms, z_loss, count)
-    if is_plain() or len(weight) < min(_FEW, weight.shape[1]):
+    if len(weight) < min(_FEW, weight.shape[1]):
         return _whole(inputs)
     total, losses, drawn = _VocabularyLoss.apply(*inputs)
     return total, losses, drawn
@@ -389,23 +385,8 @@ def vocabulary_divergence(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     arguments = (hidden, weight, bias, teacher_hidden, teacher_weight, teacher_bias)
     inputs = tuple(None if x is None else x.to(dtype) for x in arguments)
-    if is_plain():
-        divergences = _whole_divergence(inputs)
-        return divergences.sum(), divergences.detach()
     total, divergences = _Divergence.apply(*inputs)
     return total, divergences
-
-
-def _whole_divergence(inputs: tuple[Tensor | None, ...]) -> Tensor:
-    """Divergences (N,) from all scores (N, V) at once."""
-    hidden, weight, bias, teacher_hidden, teacher_weight, teacher_bias = inputs
-    assert hidden is not None and weight is not None
-    assert teacher_hidden is not None and teacher_weight is not None
-    wide = torch.promote_types(weight.dtype, torch.float32)
-    log_probabilities = F.linear(hidden, weight, bias).to(wide).log_softmax(1)
-    with torch.no_grad():
-        theirs = F.linear(teacher_hidden, teacher_weight, teacher_bias).to(wide).log_softmax(1)
-    return (theirs.exp() * (theirs - log_probabilities)).sum(1)
 
 
 class _Divergence(torch.autograd.Function):

@@ -4,12 +4,11 @@ NEEDS       names of the packages that it imports
 PRECISIONS  supported precisions of matrix products, the default first
 load(file, threads, precision) -> Runtime
 
-Runtime     name, precision, bytes    warm(shapes)    run(ids, mask, segments) -> states
+Runtime     name, precision, bytes    run(ids, mask, segments) -> states
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -23,7 +22,6 @@ from maskwright.model.graph.graphs import IDS, MASK, SEGMENTS
 
 Ids = NDArray[np.int64]
 States = NDArray[np.float32]
-Shape = tuple[int, int]  # rows, positions
 
 
 class Runtime(Protocol):
@@ -33,9 +31,6 @@ class Runtime(Protocol):
     precision: str
     bytes: int
     """Size of the graph with its weights."""
-
-    def warm(self, shapes: Sequence[Shape]) -> None:
-        """Run on inputs of these shapes once, so that lazy initialisation is done."""
 
     def run(self, ids: Ids, mask: Ids, segments: Ids | None = None) -> States:
         """Return the hidden states (B, T, D) of ids (B, T); `mask` is 0 at padding."""
@@ -69,16 +64,3 @@ def feeds(ids: Ids, mask: Ids, segments: Ids | None, inputs: Sequence[str]) -> d
     if SEGMENTS in inputs:
         arrays[SEGMENTS] = np.zeros_like(ids) if segments is None else segments
     return arrays
-
-
-def rows_of(shape: Shape, longest: int | None = None) -> tuple[Ids, Ids]:
-    """Return ids and mask of this shape, for a warm-up."""
-    rows, length = shape
-    length = length if longest is None else min(length, longest)
-    ids = np.ones((rows, length), np.int64)
-    return ids, np.ones_like(ids)
-
-
-def temporary() -> tempfile.TemporaryDirectory[str]:
-    """Return a temporary folder for a graph until it is loaded."""
-    return tempfile.TemporaryDirectory(prefix="maskwright-engine-")
