@@ -57,10 +57,6 @@ def prodigy(n: int, **told: Any) -> dict[str, Any]:
     return {"text": text(n), "_input_hash": n, "answer": "accept"} | told
 
 
-def spacy_2(n: int, **told: Any) -> dict[str, Any]:
-    return {"id": n, "paragraphs": [{"raw": text(n), "sentences": []} | told]}
-
-
 def flags(n: int) -> dict[str, int]:
     return {"A": 1 - n % 2, "B": n % 2}
 
@@ -70,7 +66,7 @@ def words(n: int, ner: str = "U-PER") -> list[dict[str, Any]]:
 
 
 def document(n: int, ner: str = "U-PER") -> dict[str, Any]:
-    return spacy_2(n, sentences=[{"tokens": words(n, ner)}])
+    return {"id": n, "paragraphs": [{"sentences": [{"tokens": words(n, ner)}]}]}
 
 
 ENTITIES = {"entities": [[3, 8, "PER"]]}
@@ -108,9 +104,6 @@ CLASSES: dict[str, Make] = {
     "doccano": lambda n: doccano(n, label=["AB"[n % 2]]),
     "spaCy": lambda n: [text(n), {"cats": flags(n)}],
     "spaCy, a row": lambda n: {"text": text(n), "cats": flags(n)},
-    "spaCy 2": lambda n: spacy_2(
-        n, cats=[{"label": name, "value": value} for name, value in flags(n).items()]
-    ),
     "Prodigy": lambda n: prodigy(n, options=OPTIONS, accept=["AB"[n % 2]]),
 }
 SEVERAL: dict[str, Make] = {
@@ -240,12 +233,6 @@ def test_files_that_hold_all_rows_in_an_object(tmp_path: Path) -> None:
     made = prepare(wrote(tmp_path, {"classes": ["PER"], "annotations": pairs}))
     assert len(every(made)) == SIZE - 1 and "1 null" in " ".join(findings(made))
     assert every(made)[0].where.endswith("item 2")
-    place = {"start": 3, "end": 8}
-    examples = [{"content": text(n), "annotations": [{**place, "tag": "PER"}]} for n in range(SIZE)]
-    assert prepare(wrote(tmp_path, {"examples": examples})).task.name == "tagging"
-    common = [{"text": text(n), "entities": [{**place, "entity": "PER"}]} for n in range(SIZE)]
-    rasa = {"rasa_nlu_data": {"common_examples": common}}
-    assert prepare(wrote(tmp_path, rasa)).task.name == "tagging"
 
 
 def test_trees_of_spacy_2_are_sentences(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.reading import Counts, Ledger, ReadingOptions
 from maskwright.text.tables.files import load
-from maskwright.text.tables.formats.conll import columns_of, is_one, rows
+from maskwright.text.tables.formats.conll import columns_of, is_tsv_of_words, rows
 from maskwright.text.tables.prepare import prepare
 
 
 def _read(text: str, names: Sequence[str] = ()) -> list[dict[str, object]]:
-    return [row for row, _ in rows([TextBlock(text, 1)], "a.conll", names)]
+    ledger = Ledger(ReadingOptions(), Counts(), None)
+    return [row for row, _ in rows([TextBlock(text, 1)], "a.conll", names, ledger)]
 
 
 def test_comments_before_a_sentence_are_no_words() -> None:
@@ -102,7 +103,7 @@ TSV = 'Ann\tB-PER\n"\tO\n\nRome\tB-LOC\n'
     ],
 )
 def test_a_tsv_may_be_one(text: str, is_words: bool) -> None:
-    assert is_one(text) is is_words
+    assert is_tsv_of_words(text) is is_words
 
 
 def test_tags_before_the_words_are_refused() -> None:

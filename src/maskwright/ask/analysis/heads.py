@@ -36,7 +36,7 @@ from maskwright.model.inference.encoded import Collation, EncodedExamples, frame
 from maskwright.text.corpus.files import RegularFile, find_all
 from maskwright.text.corpus.read import text_blocks
 from maskwright.text.corpus.reading import Counts, Ledger, ReadingOptions, line_in
-from maskwright.text.tables.formats.conllu import NumberedWord, sentences
+from maskwright.text.tables.formats.conll import NumberedWord, treebank_sentences
 
 KINDS = ("previous", "next", "itself", "first", "special")
 MEASURES = (*KINDS, "distance", "entropy")
@@ -241,9 +241,8 @@ def read_trees(path: Path) -> list[Tree]:
             )
         with RegularFile(source) as opened:
             blocks = text_blocks(opened, source, ledger)
-            trees += [
-                _tree(source.shown, words) for words in sentences(blocks, source.shown, ledger)
-            ]
+            for words in treebank_sentences(blocks, source.shown, ledger):
+                trees.append(_tree(source.shown, words))
             opened.finish()
     if not trees:
         raise UsageError("no sentence in the file", where=path, wanted="CoNLL-U")

@@ -37,7 +37,7 @@ from maskwright.text.corpus.read import text_blocks
 from maskwright.text.corpus.reading import Counts, Ledger, ReadingOptions
 from maskwright.text.tables.cell_values import row_with_lists
 from maskwright.text.tables.files import separate_class_names
-from maskwright.text.tables.formats import conll, conllu
+from maskwright.text.tables.formats import conll
 from maskwright.text.tables.formats import text_files as text_formats
 from maskwright.text.tables.formats.image_files import find_images
 from maskwright.text.tables.marked_text import as_read
@@ -265,8 +265,8 @@ def _is_labelled(file: Source, reading: ReadingOptions) -> bool:
         first_block = next(text_blocks(stream, file, Ledger(reading, Counts(), None)), None)
     return first_block is not None and (
         first_block.text.lstrip().startswith(text_formats.LABEL)
-        or conllu.is_one(first_block.text, may_be_table=True)
-        or conll.is_words(first_block.text)
+        or conll.is_treebank(first_block.text, may_be_table=True)
+        or conll.is_text_of_words(first_block.text)
     )
 
 

@@ -278,23 +278,20 @@ ENDS = ("end", "stop", "endoffset")
 LABEL_KEYS = (
     *("label", "labels", "entitygroup", "type", "entitytype", "entitylabel", "tag", "entity"),
 )
-# Keys of the text of a span; in Rasa, `value` may also hold a synonym.
 TEXTS = (
     *("text", "word", "surface", "surfaceform", "mention", "string", "phrase", "quote"),
-    *("coveredtext", "entitytext", "spantext", "exact", "entity"),
+    *("coveredtext", "entitytext", "spantext", "exact", "entity", "value"),
 )
-VALUES = ("value",)
 
 
 class MarkedSpan(NamedTuple):
-    """A marked span; `own` is its text, if given, and `loose` whether this may be a synonym. Spans
-    without exactly one label have `labels` (possibly empty), others None."""
+    """A marked span; `own` is its text, if given. Spans without exactly one label have `labels`
+    (possibly empty), others None."""
 
     begin: int
     end: int
     label: str
     own: str = ""
-    loose: bool = False
     labels: tuple[str, ...] | None = None
 
 
@@ -375,9 +372,7 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
 def _text_differs(text: str, span: MarkedSpan) -> bool:
     """Whether the text of a span differs from that at its offsets, but for space, case, accents."""
     own_text = _normalised(span.own)
-    if not own_text or _normalised(text[span.begin : span.end]) == own_text:
-        return False
-    return not span.loose or own_text in _normalised(text)
+    return bool(own_text) and _normalised(text[span.begin : span.end]) != own_text
 
 
 def _normalised(text: str) -> str:
@@ -402,34 +397,30 @@ def _advice(text: str, span: MarkedSpan) -> str:
 
 def _span(value: Any) -> MarkedSpan | None:
     """Parse a marked span from a list or mapping; None for other values."""
-    own_text, is_loose = "", False
+    own_text = ""
     if type(value) is dict:
-        value, own_text, is_loose = _parse_mapping(value)
+        value, own_text = _parse_mapping(value)
     if type(value) is not list or len(value) != 3:
         return None
     begin, end, label = value
     if type(begin) is not int or type(end) is not int:
         return None
     if type(label) is list and len(label) != 1 and all(type(text) is str for text in label):
-        return MarkedSpan(begin, end, "", own_text, is_loose, tuple(label))
+        return MarkedSpan(begin, end, "", own_text, tuple(label))
     if type(label) is not str or not label.strip():
         return None
-    return MarkedSpan(begin, end, label.strip(), own_text, is_loose)
+    return MarkedSpan(begin, end, label.strip(), own_text)
 
 
-def _parse_mapping(value: Mapping[str, Any]) -> tuple[list[Any] | None, str, bool]:
-    """Return ([begin, end, label] or None, the text of the span, whether it may be a synonym)."""
+def _parse_mapping(value: Mapping[str, Any]) -> tuple[list[Any] | None, str]:
+    """Return ([begin, end, label] or None, the text of the span)."""
     value_by_key = {plain(name): field for name, field in value.items()}
-    values, names_used = [], set()
-    spellings: tuple[tuple[str, ...], ...] = (BEGINS, ENDS, LABEL_KEYS)
-    for names in spellings:
+    values = []
+    for names in (BEGINS, ENDS, LABEL_KEYS):
         name = next((name for name in names if name in value_by_key), None)
         if name is None:
-            return None, "", False
-        names_used.add(name)
-        field = value_by_key[name]
+            return None, ""
+        field = value_by_key.pop(name)
         values.append(field[0] if type(field) is list and len(field) == 1 else field)
-    for name in (*TEXTS, *VALUES):
-        if name not in names_used and type(value_by_key.get(name)) is str:
-            return values, value_by_key[name], name in VALUES
-    return values, "", False
+    texts = (value_by_key.get(name) for name in TEXTS)
+    return values, next((text for text in texts if type(text) is str), "")

@@ -26,7 +26,7 @@ from maskwright.text.corpus.read import text_blocks
 from maskwright.text.corpus.reading import Counts, Ledger, ReadingOptions, line_in
 from maskwright.text.tables import marked_text
 from maskwright.text.tables.columns import NAMES
-from maskwright.text.tables.formats import conll, conllu, json_file, text_files
+from maskwright.text.tables.formats import conll, json_file, text_files
 from maskwright.text.tables.formats.text_files import ParallelText
 from maskwright.text.tables.rows import DEFAULT_READING, TABLE_FILE, Row, plain
 
@@ -118,12 +118,12 @@ def _rows(
     start = first_block.text if first_block else ""
     blocks = itertools.chain([first_block] if first_block else [], blocks)
     numbered_rows: Iterator[tuple[dict[str, Any], int]]
-    treebank = (
-        source.format != "jsonl" and not header and conllu.is_one(start, source.format != "columns")
-    )
-    if source.suffix == ".conllu" or treebank:
-        numbered_rows = conllu.rows(_clean_blocks(blocks, ledger), file, ledger)
-    elif source.format == "columns" or (source.suffix == ".tsv" and conll.is_one(start)):
+    may_be_treebank = source.format != "jsonl" and not header
+    if source.suffix == ".conllu" or (
+        may_be_treebank and conll.is_treebank(start, source.format != "columns")
+    ):
+        numbered_rows = conll.treebank_rows(_clean_blocks(blocks, ledger), file, ledger)
+    elif source.format == "columns" or (source.suffix == ".tsv" and conll.is_tsv_of_words(start)):
         numbered_rows = conll.rows(_clean_blocks(blocks, ledger), file, header, ledger)
     elif source.format == "table":
         yield from _table(blocks, source, header, ledger)
@@ -137,7 +137,7 @@ def _rows(
         for values, number in jsonl.objects(blocks, source, ledger, json_file.row_of_line):
             yield _clean_row(values, file, number, ledger)
         return
-    elif conll.is_words(start):
+    elif conll.is_text_of_words(start):
         numbered_rows = conll.rows(_clean_blocks(blocks, ledger), file, header, ledger)
     elif start.lstrip().startswith(text_files.LABEL):
         multi_label = text_files.MULTI_LABEL.search(start) is not None

@@ -1,16 +1,19 @@
-"""Read sentences of tagged words from files in CoNLL columns or tables with a word in each row.
+"""Read sentences of tagged words: CoNLL columns, treebanks in CoNLL-U, tables of words.
 
-{"tokens": ["Kalomi", "sat"], "tags": ["B-PER", "O"]}        a row of JSON Lines
+Kalomi NNP B-PER                      CoNLL columns: a word on each line, an empty line between
+sat    VBD O                          sentences; -DOCSTART- lines and comments before a sentence,
+                                      such as "# id 7", are skipped
+Tion   NNP B-LOC
 
-Kalomi NNP B-PER                                             CoNLL columns: a word on each
-sat    VBD O                                                 line, an empty line between
-                                                             sentences; -DOCSTART- lines and
-Tion   NNP B-LOC                                             comments before a sentence, such
-                                                             as "# id 7", are skipped
+1   The   the   DET    DT   …   2   det   _   _        CoNLL-U, the format of Universal
+2   cat   cat   NOUN   NN   …   3   nsubj _   _        Dependencies: ten columns
 
-The user can name the columns (`header`), and has to if the first column does not hold words, or if
-another column looks like tags and the last does not. Columns are separated by tabs if a line has
-one, so that words may contain spaces; otherwise by spaces.
+In CoNLL columns, the user can name the columns (`header`), and has to if the first column does not
+hold words, or if another column looks like tags and the last does not. Columns are separated by
+tabs if a line has one, so that words may contain spaces; otherwise by spaces.
+
+Of multiword tokens of a treebank ("zum": "zu", "dem"; numbered 3-4) the words are read; empty nodes
+(8.1) are left out. A column that has only "_" in a sentence is left out of its row.
 """
 
 from __future__ import annotations
@@ -23,9 +26,9 @@ from typing import Any
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.reading import OR_SKIP, Counts, Ledger, ReadingOptions, line_in
-from maskwright.text.tables.formats.conllu import blank_word, sentence_lines
 from maskwright.text.tables.rows import plain
 
+# ------------------------------------------------------------------------------ tables of words
 WORDS = ("word", "words", "token", "tokens")
 SENTENCES = (
     *("sentence", "sentenceid", "sentenceidx", "sentenceno", "sentencenumber", "sentid"),
@@ -90,6 +93,7 @@ def sentences(
         yield sentence, start_line
 
 
+# ------------------------------------------------------------------------------ roles of columns
 # Entity tags in several spellings: B-PER, b-per, B_PER, PER-B.
 TAG = re.compile(r"O|o|[BIESLUMW][-_]\w.*|[bieslumw]-\w.*|[A-Z]\w+[-_][BIESLUMW]")
 NUMBER = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+([.,]\d+)?[eE][-+]?\d+)")
@@ -270,6 +274,7 @@ def _unclear_error(
     )
 
 
+# ------------------------------------------------------------------------------ CoNLL columns
 DOCUMENT = "-DOCSTART-"
 # Comments of CoNLL-U and MultiCoNER; "#" alone may be the first word of a tweet.
 COMMENT = re.compile(
@@ -277,10 +282,10 @@ COMMENT = re.compile(
 )
 LOOKED_AT = 200  # lines
 LAST = re.compile(r"O|[BIESLUM](-\w.*)?")  # of one entity type, which has no name
+NumberedLines = list[tuple[int, str]]
 
 
-# ------------------------------------------------------------------------------ files
-def is_one(text: str) -> bool:
+def is_tsv_of_words(text: str) -> bool:
     """Whether a .tsv file that begins with `text` holds tagged words and is not a table with a
     header: up to the first empty line, all lines have equal width and one column holds tags."""
     lines = text.replace("\r\n", "\n").lstrip("\n").partition("\n\n")
@@ -295,7 +300,7 @@ def is_one(text: str) -> bool:
     )
 
 
-def is_words(text: str) -> bool:
+def is_text_of_words(text: str) -> bool:
     """Whether a file that begins with `text` holds tagged words and not prose: it has empty lines,
     and columns of which one holds entity or chunk tags in every line."""
     lines = text.split("\n")[:LOOKED_AT]
@@ -312,7 +317,7 @@ def is_words(text: str) -> bool:
 
 
 def rows(
-    blocks: Iterable[TextBlock], file: str, header: Sequence[str] = (), ledger: Ledger | None = None
+    blocks: Iterable[TextBlock], file: str, header: Sequence[str], ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield (row `{"tokens": […], "tags": […]}`, its first line) for each sentence of a file.
 
@@ -320,19 +325,17 @@ def rows(
     its tag, if there are several; columns between are named by position, `column 2`. With the
     policy skip, a sentence with a bad line is dropped as a whole.
 
-    Args:
-        ledger: receives bad sentences; with None, a bad line raises.
-
     Raises:
         DataError: the roles of the columns are unclear; when the policy is strict, a line with a
             different number of columns, or a blank word.
         UsageError: more or fewer names than columns.
     """
-    blocks, ledger = iter(blocks), ledger or Ledger(ReadingOptions(), Counts(), None)
+    blocks = iter(blocks)
     first_block = next(blocks, None)
     if first_block is None:
         return
-    sample = list(_sentences(iter([first_block]), file, None, 0))
+    any_line = Ledger(ReadingOptions(on_bad="skip", max_bad_fraction=1), Counts(), None)
+    sample = list(_sentences([first_block], file, any_line, 0))
     widths = [len(words[0]) for words, _ in sample]
     usual_width = max(set(widths), key=widths.count, default=0)
     names: dict[int, tuple[str | None, ...]] = {}  # by the number of columns of a sentence
@@ -354,33 +357,47 @@ def rows(
 
 
 def _sentences(
-    blocks: Iterator[TextBlock], file: str, ledger: Ledger | None, usual: int
+    blocks: Iterable[TextBlock], file: str, ledger: Ledger, usual: int
 ) -> Iterator[tuple[list[list[str]], int]]:
     """Yield (list of the columns of each line, number of the first line) for each sentence; `usual`
-    is the number of columns of most sentences. With `ledger` None, bad sentences are skipped."""
-    words: list[list[str]] = []
-    start_line, fault = 0, None
-    for number, line in sentence_lines(blocks, ledger):
-        columns = _split_columns(line) if line is not None else []
-        if line is None or not columns or columns[0] == DOCUMENT:
-            if ledger is not None:
-                ledger.counts.rows += start_line > 0
-            if fault is not None and ledger is not None:
-                ledger.reject(fault, file=file, line=start_line, last_line=number - 1, rows=1)
-            elif words and fault is None:
-                yield words, start_line
-            words, start_line, fault = [], 0, None
+    is the number of columns of most sentences."""
+    for lines in _lines_by_sentence(blocks, ledger):
+        words = [(number, line, _split_columns(line)) for number, line in lines]
+        while words and COMMENT.match(words[0][1]):
+            del words[0]
+        # A comment may also be a source: "#", "http://…".
+        while len(words) > 1 and words[0][2][0][0] == "#" and len(words[0][2]) != len(words[1][2]):
+            del words[0]
+        if not words:
             continue
-        if not words and COMMENT.match(line):
-            continue
-        if len(words) == 1 and words[0][0].startswith("#") and len(columns) != len(words[0]):
-            words, fault = [], None  # it was a comment, such as a source: "#", "http://…"
-        start_line = start_line if words else number
-        width = len(words[0]) if words else len(columns)
-        fault = fault or _fault(line, columns, width, usual, line_in(file, number))
-        if fault is not None and ledger is not None and ledger.reading.on_bad == "strict":
-            raise fault
-        words.append(columns)
+        ledger.counts.rows += 1
+        width = len(words[0][2])
+        faults = (_fault(line, c, width, usual, line_in(file, n)) for n, line, c in words)
+        if fault := next(filter(None, faults), None):
+            _reject_sentence(fault, words[0][0], lines, file, ledger)
+        else:
+            yield [columns for _, _, columns in words], words[0][0]
+
+
+def _lines_by_sentence(blocks: Iterable[TextBlock], ledger: Ledger) -> Iterator[NumberedLines]:
+    """Yield the numbered lines of each sentence, which an empty line or -DOCSTART- ends. All lines
+    are subtracted from the ledger's count of rows, as rows are sentences here."""
+    lines: NumberedLines = []
+    for number, line in (numbered for block in blocks for numbered in block.lines()):
+        ledger.counts.rows -= 1
+        if line.strip(" \t\r") and line.split(maxsplit=1)[:1] != [DOCUMENT]:
+            lines.append((number, line))
+        elif lines:
+            yield lines
+            lines = []
+    if lines:
+        yield lines
+
+
+def _reject_sentence(
+    fault: DataError, first_line: int, lines: NumberedLines, file: str, ledger: Ledger
+) -> None:
+    ledger.reject(fault, file=file, line=first_line, last_line=lines[-1][0], rows=1)
 
 
 def _fault(line: str, columns: list[str], width: int, usual: int, where: str) -> DataError | None:
@@ -393,7 +410,7 @@ def _fault(line: str, columns: list[str], width: int, usual: int, where: str) ->
             do=f"do lines end in CR? then read with line_ends='any', {OR_SKIP}",
         )
     if len(columns) < max(width, usual) and len(columns) == usual - 1 and line[:1] in " \t":
-        return blank_word(where, line)
+        return _blank_word(where, line)
     if len(columns) == width and not width == 1 < usual:
         return None
     return DataError(
@@ -405,6 +422,112 @@ def _fault(line: str, columns: list[str], width: int, usual: int, where: str) ->
     )
 
 
+def _blank_word(where: str, line: str) -> DataError:
+    """Return the error for a word of white space only."""
+    return DataError(
+        "a word of blanks",
+        where=where,
+        found=repr(line[:60]),
+        wanted="a word, and its tag behind it",
+        do=f"correct or remove the line, {OR_SKIP}",
+    )
+
+
 def _split_columns(line: str) -> list[str]:
     pieces = line.split("\t") if "\t" in line else line.split(" ")
     return [column.strip(" ") for column in pieces if column.strip(" ")]
+
+
+# ------------------------------------------------------------------------------ treebanks
+TREEBANK_COLUMNS = 10
+TREEBANK_LOOKED_AT = 1000  # lines
+# Number of a word, a multiword token (3-4), or an empty node (8.1).
+WORD_NUMBER = re.compile(r"\d+([-.]\d+)?")
+WORD, HEAD, NOTHING = 1, 6, "_"
+# Names by index; upos is used as tags unless the user names another column.
+ANNOTATION_COLUMNS = {3: "upos", 4: "xpos", 7: "deprel", 2: "lemma"}
+# (line number of a word, its columns).
+NumberedWord = tuple[int, list[str]]
+
+
+def is_treebank(text: str, may_be_table: bool) -> bool:
+    """Whether a file that begins with `text` is CoNLL-U, whatever its name: all lines of the first
+    sentences have ten tab-separated columns, and the first numbers the words. If it `may_be_table`
+    with numbered rows, separated sentences and numbers of heads are also required."""
+    lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
+    last_number, words, ends = 0, 0, 0
+    for line in lines[:TREEBANK_LOOKED_AT]:
+        if not line.strip() or line.startswith("#"):
+            last_number, ends = 0, ends + 1
+            continue
+        columns = line.split("\t")
+        if len(columns) != TREEBANK_COLUMNS or not WORD_NUMBER.fullmatch(columns[0]):
+            return False
+        if columns[0].isdecimal():
+            if int(columns[0]) != last_number + 1:
+                return False
+            if may_be_table and columns[HEAD] != NOTHING and not columns[HEAD].isdecimal():
+                return False
+            last_number, words = last_number + 1, words + 1
+    return words > 0 and (ends > 0 or not may_be_table)
+
+
+def treebank_rows(
+    blocks: Iterable[TextBlock], file: str, ledger: Ledger
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield (row, line of its first word) for each sentence of a file in CoNLL-U.
+
+    Raises:
+        DataError: as `treebank_sentences`.
+    """
+    for sentence in treebank_sentences(blocks, file, ledger):
+        words = [columns for _, columns in sentence]
+        row = {"tokens": [word[WORD] for word in words]}
+        for column, name in ANNOTATION_COLUMNS.items():
+            if any(word[column] != NOTHING for word in words):
+                row[name] = [word[column] for word in words]
+        yield row, sentence[0][0]
+
+
+def treebank_sentences(
+    blocks: Iterable[TextBlock], file: str, ledger: Ledger
+) -> Iterator[list[NumberedWord]]:
+    """Yield the words of each sentence; with the policy skip, one with a bad line is dropped.
+
+    Raises:
+        DataError: a line without ten columns, or a blank word, when the policy is strict.
+    """
+    for lines in _lines_by_sentence(blocks, ledger):
+        token_lines = [(number, line) for number, line in lines if not line.startswith("#")]
+        if not token_lines:
+            continue
+        ledger.counts.rows += 1
+        try:
+            tokens = [(number, _word(line, line_in(file, number))) for number, line in token_lines]
+        except DataError as fault:
+            _reject_sentence(fault, token_lines[0][0], lines, file, ledger)
+            continue
+        if words := [(number, columns) for number, columns in tokens if columns]:
+            yield words
+
+
+def _word(line: str, where: str) -> list[str] | None:
+    """Return the columns of a word; None for a multiword token or an empty node.
+
+    Raises:
+        DataError: there are not ten columns, or the word is blank.
+    """
+    columns = line.split("\t")
+    if len(columns) != TREEBANK_COLUMNS:
+        raise DataError(
+            "not a line of CoNLL-U",
+            where=where,
+            found=f"{len(columns)} columns: {line[:60]!r}",
+            wanted=f"{TREEBANK_COLUMNS}, apart by tabs",
+            do=f"correct the line; a file of words and tags alone is called .conll; {OR_SKIP}",
+        )
+    if not columns[0].isdecimal():
+        return None
+    if not columns[WORD].strip(" "):
+        raise _blank_word(where, line)
+    return columns

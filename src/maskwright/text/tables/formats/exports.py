@@ -1,5 +1,4 @@
-"""Rows of annotation programs: Label Studio, doccano, Prodigy, LightTag, Rasa, ner-annotator, and
-spaCy's JSON.
+"""Rows of annotation programs: Label Studio, doccano, Prodigy, and spaCy's JSON.
 
     Label Studio   {"id": 1, "data": {"text": …}, "annotations": [{"result": [
     JSON               {"from_name": "label", "type": "labels",
@@ -7,8 +6,8 @@ spaCy's JSON.
     JSON_MIN       {"text": …, "label": [{"start": 0, "end": 4, "labels": ["PER"]}], "annotator": 1}
     CSV            the same in cells
     spaCy, a pair  ["Anna sleeps", {"entities": [[0, 4, "PER"]], "cats": {"A": 1, "B": 0}}]
-    spaCy 2        {"id": 0, "paragraphs": [{"raw": …, "cats": [{"label": "A", "value": 1}],
-                        "sentences": [{"tokens": [{"orth": "Anna", "ner": "U-PER"}, …]}]}]}
+    spaCy 2        {"id": 0, "paragraphs": [{"sentences": [
+                        {"tokens": [{"orth": "Anna", "ner": "U-PER"}, …]}]}]}
 
 Their values become columns where rows are read. When all rows are there, `resolve_labels` selects
 those to learn from: chosen labels become names of classes if every row has exactly one, else lists;
@@ -33,6 +32,7 @@ from maskwright.text.tables.rows import Row
 
 ACCEPTED, DECIDED = "accept", ("accept", "reject", "ignore")
 UNKNOWN_TAGS = ("", "-", None)
+TAG_COLUMNS = {"ner": "ner_tags", "tag": "pos_tags"}
 
 
 class ExportedRow(dict[str, Any]):
@@ -266,7 +266,7 @@ def is_document(value: Any) -> bool:
 def sentences(
     documents: Sequence[Mapping[str, Any]], file: str, ledger: Ledger
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each sentence with tagged words, or for each paragraph that only has labels.
+    """Yield a row for each sentence.
 
     Raises:
         DataError: a word without text; an unknown tag, when the policy is strict.
@@ -275,22 +275,19 @@ def sentences(
         for paragraph_number, paragraph in enumerate(document["paragraphs"], 1):
             where = f"{file}, item {number}, paragraph {paragraph_number}"
             tokenized = [_words(sentence, where) for sentence in paragraph["sentences"]]
-            tag_names = [
-                name
-                for name in ("ner", "tag")
-                if any(name in word for words in tokenized for word in words)
-            ]
-            if type(cats := paragraph.get("cats")) is list and cats and "ner" not in tag_names:
-                yield _labelled(paragraph, cats, where)
-                continue
+            keys = {key for words in tokenized for word in words for key in word}
             for words in tokenized:
+                row = ExportedRow({"tokens": [word["orth"] for word in words]})
+                row.item = number
+                for key, column in TAG_COLUMNS.items():
+                    if key in keys:
+                        row[column] = [word.get(key) for word in words]
                 try:
-                    tagged_row = _tagged(words, tag_names, where)
+                    _refuse_unknown_entity(row, where)
                 except DataError as error:
                     ledger.reject(error, file=file, line=number)
                     continue
-                tagged_row.item = number
-                yield tagged_row
+                yield row
 
 
 def _words(sentence: Any, where: str) -> list[dict[str, Any]]:
@@ -308,36 +305,17 @@ def _words(sentence: Any, where: str) -> list[dict[str, Any]]:
     return words
 
 
-def _tagged(words: list[dict[str, Any]], names: list[str], where: str) -> ExportedRow:
-    exported = ExportedRow({"tokens": [word["orth"] for word in words]})
-    for name in names:
-        tags = [word.get(name) for word in words]
-        if name == "ner" and any(tag in UNKNOWN_TAGS for tag in tags):
-            unknown = next(word for word in words if word.get(name) in UNKNOWN_TAGS)
+def _refuse_unknown_entity(row: Mapping[str, Any], where: str) -> None:
+    for word, tag in zip(row["tokens"], row.get(TAG_COLUMNS["ner"], ()), strict=False):
+        if tag in UNKNOWN_TAGS:
             raise DataError(
                 "the entity tag of a word is unknown",
                 where=where,
-                found=repr(unknown["orth"]),
+                found=repr(word),
                 wanted="a tag such as O or U-PER",
                 do="write O where it is none, or take the sentence out (--read "
                 "on_bad=skip drops and counts it)",
             )
-        exported["ner_tags" if name == "ner" else "pos_tags"] = tags
-    return exported
-
-
-def _labelled(paragraph: Mapping[str, Any], cats: list[Any], where: str) -> dict[str, Any]:
-    text = paragraph.get("raw")
-    if type(text) is not str or not all(type(cat) is dict and "label" in cat for cat in cats):
-        raise DataError(
-            "a labelled paragraph of another form",
-            where=where,
-            found=", ".join(paragraph),
-            wanted='"raw" and "cats"',
-            do='write rows such as {"text": …, "label": …}',
-        )
-    flags = {str(category["label"]): category.get("value") for category in cats}
-    return row_of(ExportedRow({"text": text, "cats": flags}))
 
 
 # ------------------------------------------------------------------------------ all rows

@@ -282,16 +282,11 @@ def _exported_rows(value: Any, file: str, ledger: Ledger) -> list[dict[str, Any]
 
 def _exported_items(value: Any) -> list[Any] | None:
     """Return the non-empty list of entries of an export, or None."""
-    entries = value
-    if type(value) is dict and exports.is_label_studio_task(value):
+    if exports.is_label_studio_task(value):
         return [value]
-    if type(value) is dict:
-        rasa_data = value.get("rasa_nlu_data")
-        entries = rasa_data.get("common_examples") if type(rasa_data) is dict else None
-        entries = value.get("examples", entries)  # LightTag
-        if value.keys() >= {"classes", "annotations"}:  # ner-annotator
-            entries = value["annotations"]
-    return entries if type(entries) is list and entries else None
+    if type(value) is dict and "classes" in value:  # pairs as of spaCy, below the names of classes
+        value = value.get("annotations")
+    return value if type(value) is list and value else None
 
 
 def row_of_line(value: Any) -> Any:
