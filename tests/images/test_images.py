@@ -26,7 +26,7 @@ from maskwright.ship.serve.served_model import open_all
 from maskwright.text.images.decode import read_image
 from maskwright.text.images.processor import ImageProcessor, resized
 from maskwright.text.tables.files import load
-from maskwright.text.tables.formats.image_files import find_images
+from maskwright.text.tables.labelled_images import find_images
 from small_tasks import finetuned, results_of
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)

@@ -166,7 +166,7 @@ def test_the_control_finds_a_column_that_is_looked_for_in_every_row(
         cells = {n: [row.values.get(n) for row in rows] for row in rows for n in row.values}
         return {name: columns._described(name, cells[name], len(rows)) for name in cells}
 
-    monkeypatch.setattr("maskwright.text.tables.roles.describe", describe)
+    monkeypatch.setattr("maskwright.text.tables.infer.describe", describe)
     make = CASES["jsonl, keys of its own in each row"]
     small, large = (cost(make(tmp_path / f"t{n}", n * 2 * SIZE))[0] for n in (1, 2))
     assert large > RATIO * small

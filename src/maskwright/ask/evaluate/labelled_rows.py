@@ -402,7 +402,7 @@ def rows_for(
         loaded,
         parts={ALL: loaded.parts[part_name]},
         counts={ALL: loaded.counts[part_name]},
-        rejects={ALL: loaded.rejects[part_name]} if loaded.rejects else {},
+        rejects=loaded.rejects,
     )
     model, by_role = _as_pair_task(model, part_table, as_names(columns), read.no_label)
     task_type, task = model.task_type, _infer_task(model, part_table, data, by_role, read.no_label)

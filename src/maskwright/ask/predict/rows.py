@@ -39,7 +39,7 @@ from maskwright.text.tables.cell_values import row_with_lists
 from maskwright.text.tables.files import separate_class_names
 from maskwright.text.tables.formats import conll
 from maskwright.text.tables.formats import text_files as text_formats
-from maskwright.text.tables.formats.image_files import find_images
+from maskwright.text.tables.labelled_images import find_images
 from maskwright.text.tables.marked_text import as_read
 from maskwright.text.tables.read import read_rows
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, WHERE, TableReadingOptions

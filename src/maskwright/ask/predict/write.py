@@ -48,7 +48,7 @@ from maskwright.model.opening.open import home_of
 from maskwright.text.corpus.files import listed, size_of
 from maskwright.text.corpus.reading import Counts
 from maskwright.text.tables.formats import text_files
-from maskwright.text.tables.formats.image_files import find_images
+from maskwright.text.tables.labelled_images import find_images
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS
 
 WRITES = 2  # copies of the rows on the disk at a time: staged and final file

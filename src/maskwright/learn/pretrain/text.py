@@ -25,8 +25,7 @@ from maskwright.text.corpus.read import Reader, Spool
 from maskwright.text.corpus.reading import Counts, Document, ReadingOptions, with_notes
 from maskwright.text.images.processor import PixelEncoder
 from maskwright.text.tables.files import load
-from maskwright.text.tables.formats.image_files import IMAGE
-from maskwright.text.tables.labelled_images import IMAGES
+from maskwright.text.tables.labelled_images import IMAGE, IMAGES
 from maskwright.text.tables.rows import TEST, VALIDATION
 
 SMALL_CORPUS = 256  # up to so many documents, the share is measured in bytes of text

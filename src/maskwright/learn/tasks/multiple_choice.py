@@ -36,7 +36,6 @@ from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.text.tables.cell_values import (
     as_integer,
     is_empty,
-    joined,
     missing,
     text_in,
     text_of,
@@ -112,7 +111,7 @@ class ChoicesLayout(Layout):
         choices."""
         options = _options_of(row, columns["choices"])
         text_roles = [role for role in ("context", "question") if role in columns]
-        return joined(text_in(row, columns[role]) for role in text_roles), options
+        return " ".join(text_in(row, columns[role]) for role in text_roles), options
 
     def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> ChoiceExample:
         columns = task.columns

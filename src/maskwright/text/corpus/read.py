@@ -392,9 +392,11 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
             yield from parquet.documents(opened, source, ledger)
         else:
             checked = text_blocks(opened, source, ledger)
-            if source.format in ("text", "page"):
-                form = "file" if source.format == "page" else ledger.reading.form
-                documents = _plain_text(checked, source.shown, ledger, form)
+            whole_file = source.format == "page" or ledger.reading.form == "file"
+            if source.format == "text" and ledger.reading.form == "line":
+                documents = _by_line(checked, source.shown, ledger)
+            elif source.format in ("text", "page"):
+                documents = _by_pieces(checked, source.shown, ledger, whole_file=whole_file)
             elif source.format == "jsonl":
                 documents = jsonl.documents(checked, source, ledger)
             else:
@@ -452,15 +454,6 @@ def text_blocks(
 
 
 # ------------------------------------------------------------------------------ plain text
-def _plain_text(
-    blocks: Iterator[TextBlock], file: str, ledger: Ledger, form: Form
-) -> Iterator[Document]:
-    """Return the documents of a text file, split according to `form`."""
-    if form == "line":
-        return _by_line(blocks, file, ledger)
-    return _by_pieces(blocks, file, ledger, whole_file=form == "file")
-
-
 def _by_line(blocks: Iterator[TextBlock], file: str, ledger: Ledger) -> Iterator[Document]:
     counts = ledger.counts
     for block in blocks:

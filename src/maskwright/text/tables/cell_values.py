@@ -378,12 +378,7 @@ def text_in(row: Row, names: Sequence[str]) -> str:
         DataError: as `text_of`; all are empty.
     """
     filled = [name for name in names if not is_empty(value_of(row, name))]
-    return joined(text_of(row, name) for name in filled or names[:1])
-
-
-def joined(texts: Iterable[str]) -> str:
-    """Join texts with spaces."""
-    return " ".join(texts)
+    return " ".join(text_of(row, name) for name in filled or names[:1])
 
 
 def joined_or_whole(values: Sequence[Any]) -> Any:
@@ -391,7 +386,7 @@ def joined_or_whole(values: Sequence[Any]) -> Any:
     types, return the first of these instead."""
     filled = [v for v in values if not is_empty(v) and not (type(v) is float and math.isnan(v))]
     unreadable = [value for value in filled if type(value) not in (str, int, float)]
-    return unreadable[0] if unreadable else joined(map(str, filled))
+    return unreadable[0] if unreadable else " ".join(map(str, filled))
 
 
 def missing(row: Row, name: str, role: str, expected: str) -> DataError:

@@ -25,8 +25,8 @@ from maskwright.text.corpus.reading import Counts, ReadingOptions
 from maskwright.text.tables.cell_values import as_integer
 from maskwright.text.tables.formats import text_files
 from maskwright.text.tables.formats.exports import resolve_labels
-from maskwright.text.tables.formats.image_files import find_images
 from maskwright.text.tables.formats.text_files import PART_WORDS, WORD, part_of_folder, says_part
+from maskwright.text.tables.labelled_images import find_images
 from maskwright.text.tables.read import class_names_in, features_of, read_rows
 from maskwright.text.tables.rows import (
     ALL,
@@ -85,18 +85,15 @@ def load(
         loose = bool(names)
     rows_by_split: dict[str, list[Row]] = {}
     counts: dict[str, Counts] = {}
-    rejects_by_split: dict[str, Path] = {}
-    rejects_text = ""
+    list_path = Path(rejects) if rejects is not None and reading.on_bad == "skip" else None
+    listed = b""
     for split, files in sources.items():
         counts[split] = Counts()
-        if rejects is not None and reading.on_bad == "skip":
-            rejects_by_split[split] = Path(rejects)
-        rows_by_split[split] = list(
-            read_rows(files, reading, header, rejects_by_split.get(split), counts[split])
-        )
-        if split in rejects_by_split:  # each reading starts a new list
-            rejects_text += rejects_by_split[split].read_text(encoding="utf-8")
-            write_file(rejects_by_split[split], rejects_text.encode())
+        rows = read_rows(files, reading, header, list_path, counts[split])
+        rows_by_split[split] = list(rows)
+        if list_path is not None:  # each reading starts a new list
+            listed += list_path.read_bytes()
+            write_file(list_path, listed)
         for source in files:
             features = class_names_in(features_of(source))
             names |= {name: dict(enumerate(map(str, listed))) for name, listed in features}
@@ -104,7 +101,7 @@ def load(
     first_counts = next(iter(counts.values()))
     first_counts.without_part += unassigned_files
     first_counts.ignored.add(ignored)
-    table = Table(rows_by_split, names, names_file, loose, counts, rejects_by_split)
+    table = Table(rows_by_split, names, names_file, loose, counts, list_path)
     _check_columns(table)
     return table
 
@@ -135,7 +132,7 @@ def _load_images(data: Path | str | Sequence[Path | str], learned: bool) -> Tabl
             wanted="a folder train with one folder for each class",
             do="rename the folder, or name it alone: --data FOLDER",
         )
-    return Table(rows, {}, "", False, counts, {})
+    return Table(rows, counts=counts)
 
 
 def _refuse_running_text(reading: ReadingOptions) -> None:

@@ -122,7 +122,7 @@ def build(
         if "group" in task.columns.roles:
             group_values = [value_of(row, task.columns["group"]) for row, _ in rows_and_examples]
             groups[split] = list(map(group_name, group_values))
-        list_rejected(bad_rows, table.rejects.get(split))
+        list_rejected(bad_rows, table.rejects)
         dropped_rows += [(error.where or "", error.what) for _, error in bad_rows]
         if not rows_and_examples:
             _refuse_empty(split, bad_rows)
@@ -143,7 +143,7 @@ def build(
         repaired=changed_tags,
         unlabelled=unlabelled_rows,
         folded=folded,
-        rejects=next(iter(table.rejects.values()), None),
+        rejects=table.rejects,
     )
 
 

@@ -116,7 +116,7 @@ class Table:
         names_file: the file that holds `names`, or "".
         loose: whether `names_file` was not given by the user, so that it may be for other data.
         counts: counts of the reading, by part.
-        rejects: the file that lists dropped rows, by part, if requested.
+        rejects: the file that lists dropped rows, if requested.
     """
 
     parts: dict[str, list[Row]]
@@ -124,7 +124,7 @@ class Table:
     names_file: str = ""
     loose: bool = False
     counts: dict[str, Counts] = field(default_factory=dict)
-    rejects: dict[str, Path] = field(default_factory=dict)
+    rejects: Path | None = None
 
     @property
     def first(self) -> list[Row]:
