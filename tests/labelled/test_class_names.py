@@ -16,19 +16,12 @@ from maskwright.text.tables.files import FILE, load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build, prepare
 
-NAMED = {"names": ["bad", "good"], "_type": "ClassLabel"}
 MAPPINGS = [
     ["bad", "good"],
     {"0": "bad", "1": "good"},
     {"1": "good", "0": "bad"},
     {"bad": 0, "good": 1},
     {"bad": "0", "good": "1"},
-    {"id2label": {"0": "bad", "1": "good"}},
-    {"label2id": {"good": 1, "bad": 0}},
-    {"names": ["bad", "good"]},
-    {"label": NAMED},
-    {"features": {"text": {"dtype": "string"}, "label": NAMED}},
-    [{"id": 1, "name": "good"}, {"id": 0, "name": "bad", "color": "red"}],
 ]
 
 
@@ -59,12 +52,7 @@ def test_every_form_names_the_classes(names: Any, tmp_path: Path) -> None:
 def test_such_files_have_other_names_too(file: str, tmp_path: Path) -> None:
     folder = data(tmp_path, {"0": "bad", "1": "good"}, 1, 0, file=file)
     assert class_names(folder) == ("bad", "good")
-    assert FILE.search("languages.json") is None, "the control"
-
-
-def test_what_datasets_writes_of_all_columns(tmp_path: Path) -> None:
-    infos = {"default": {"features": {"label": NAMED}}}
-    assert class_names(data(tmp_path, infos, 1, 0, file="dataset_infos.json")) == ("bad", "good")
+    assert FILE.fullmatch("languages.json") is None, "the control"
 
 
 def test_numbers_may_have_gaps_and_names_may_stand_in_the_data(tmp_path: Path) -> None:

@@ -298,9 +298,7 @@ def _find_inside(
     curations = None if otherwise else _Curations()
     links: list[str] = []
     all_paths = list(_walk(folder, curations, broken, links))
-    not_data = saved.files_without_data(all_paths) | (
-        saved.description_files(all_paths) if otherwise is None else set()
-    )
+    not_data = saved.files_without_data(all_paths) | saved.description_files(all_paths)
     sources = [
         source for path in all_paths if path not in not_data and (source := _source(path, pages))
     ]

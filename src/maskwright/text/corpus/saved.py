@@ -76,8 +76,7 @@ def files_without_data(paths: Sequence[Path]) -> set[Path]:
 
 
 def description_files(paths: Sequence[Path]) -> set[Path]:
-    """Return the files that describe the columns of a data set; for labelled data these are read
-    for class names."""
+    """Return the files that describe the columns of a data set."""
     return {path for path in paths if path.name in (INFO, INFOS) and _is_info(path)}
 
 

@@ -11,7 +11,7 @@ lists them. `read.py` reads one file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -159,10 +159,9 @@ def _names_near(file: Path) -> tuple[dict[str, Names], str]:
         return {}, ""
     try:
         (source,), _ = find(labels_file)
-        names = read_names(source)
+        return {LABEL: read_names(source)}, source.shown
     except MaskwrightError:
         return {}, ""
-    return names or {}, source.shown
 
 
 def _check_columns(table: Table) -> None:
@@ -256,14 +255,9 @@ def _part_of(source: Source) -> str:
 
 # ------------------------------------------------------------------------------ names of classes
 FILE = re.compile(
-    r"(?:(.+?)[_-])?(labels?|id2label|label2id|label[_-]?map|label[_-]?names|class[_-]?names"
-    r"|classes|dataset_infos?)\.json$",
+    r"(labels?|id2label|label2id|label[_-]?map|label[_-]?names|class[_-]?names|classes)\.json",
     re.IGNORECASE,
 )
-# Files that hold more than class names, and possibly none.
-ABOUT = re.compile(r"dataset_infos?\.json$", re.IGNORECASE)
-WRAPPED = ("id2label", "label2id", "names", "labels", "classes", "label_names", "class_names")
-NUMBER_OF, NAME_OF = ("id", "label_id", "index", "value"), ("name", "label", "class")
 WANTED = '["bad", "good"], {"0": "bad", "1": "good"} or {"bad": 0, "good": 1}'
 
 
@@ -276,55 +270,28 @@ def separate_class_names(
     Raises:
         DataError: a file of class names holds none.
     """
+    if len(sources) == 1:
+        return list(sources), {}, []
+    names_files = [source for source in sources if FILE.fullmatch(source.path.name)]
     names: dict[str, Names] = {}
-    files, names_files = [], []
-    for source in sources:
-        if len(sources) == 1 or not FILE.search(source.path.name):
-            files.append(source)
-        elif (file_names := read_names(source)) is None:
-            files.append(source)  # holds rows despite its name
-        elif file_names:
-            names |= file_names
-            names_files.append(source.shown)
-    return files, names, names_files
+    for source in names_files:
+        names[LABEL] = read_names(source)
+    files = [source for source in sources if source not in names_files]
+    return files, names, [source.shown for source in names_files]
 
 
-def read_names(source: Source) -> dict[str, Names] | None:
-    """Read class names by column, `label` if the file names no column; None if it holds rows.
+def read_names(source: Source) -> Names:
+    """Read class names: a list of names, or a mapping of numbers to names or of names to numbers.
 
     Raises:
-        DataError: not UTF-8, not JSON, or class names of an unknown form.
+        DataError: not UTF-8, not JSON, or class names of another form.
     """
-    match = FILE.search(source.path.name)
-    assert match is not None
-    column = f"{match[1]}_label" if match[1] else LABEL
     try:
         value = parse(source.path.read_text("utf-8-sig"), source.shown)
     except UnicodeDecodeError as error:
         raise _names_error(error.reason, source.shown, "not UTF-8") from error
-    except DataError:
-        if match[1]:  # train_labels.json may be JSON Lines
-            return None
-        raise
-    of_features = dict(_names_in_features(value, source.shown))
-    if of_features or ABOUT.search(source.path.name):
-        return of_features
-    while type(value) is dict and (keys := [key for key in WRAPPED if key in value]):
-        if type(value[keys[0]]) not in (list, dict):
-            break
-        value = value[keys[0]]
-    if type(value) is list and value and all(type(entry) is dict for entry in value):
-        pairs = [_number_and_name(entry) for entry in value]
-        if None in pairs and match[1]:
-            return None
-        return {column: _sort_names([p for p in pairs if p is not None], value, source.shown)}
-    return {column: _parse_names(value, source.shown)}
-
-
-def _parse_names(value: Any, file: str) -> Names:
-    """Parse a list of names, or a mapping of numbers to names or of names to numbers."""
     if type(value) is list and all(type(name) is str for name in value):
-        return _sort_names(enumerate(value), value, file)
+        return _sort_names(enumerate(value), value, source.shown)
     entries = list(value.items()) if type(value) is dict else []
     numbers_first = [(as_integer(key), name) for key, name in entries]
     numbers_last = [(as_integer(number), name) for name, number in entries]
@@ -332,18 +299,10 @@ def _parse_names(value: Any, file: str) -> Names:
     are_numbers_last = all(number is not None for number, _ in numbers_last)
     are_numbers_last &= {type(number) for _, number in entries} in ({int}, {str})
     if not entries or not (are_numbers_first or are_numbers_last):
-        raise _names_error(value, file)
+        raise _names_error(value, source.shown)
     if are_numbers_first and are_numbers_last and type(entries[0][1]) is str:
-        raise _names_error(value, file, "numbers on both sides")
-    return _sort_names(numbers_last if are_numbers_last else numbers_first, value, file)
-
-
-def _number_and_name(entry: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Return (number, name) of the class that an object describes, or None."""
-    numbers = [n for key in NUMBER_OF if (n := as_integer(entry.get(key))) is not None]
-    names = [entry[key] for key in NAME_OF if type(entry.get(key)) is str]
-    is_row = "text" in entry or "sentence" in entry
-    return (numbers[0], names[0]) if len(numbers) == len(names) == 1 and not is_row else None
+        raise _names_error(value, source.shown, "numbers on both sides")
+    return _sort_names(numbers_last if are_numbers_last else numbers_first, value, source.shown)
 
 
 def _sort_names(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) -> Names:
@@ -357,21 +316,6 @@ def _sort_names(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) 
     if not all(map(str.strip, names.values())):
         raise _names_error(value, file, "an empty name")
     return names
-
-
-def _names_in_features(value: Any, file: str) -> Iterable[tuple[str, Names]]:
-    """Yield (column, class names) from the feature descriptions of the datasets library."""
-    if type(value) is not dict:
-        return
-    features = value.get("features", value)
-    if (
-        features is value
-        and len(value)
-        and all(type(v) is dict and "features" in v for v in value.values())
-    ):
-        features = next(iter(value.values()))["features"]  # one entry for each configuration
-    for column, class_names in class_names_in(features):
-        yield column, _parse_names([str(name) for name in class_names], file)
 
 
 def _names_error(value: Any, file: str, reason: str = "") -> DataError:
