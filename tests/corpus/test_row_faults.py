@@ -24,33 +24,19 @@ from maskwright.text.corpus.reading import ReadingOptions
 
 GOOD = '{"text": "good"}'
 
-# The damaged row, what is said, and a part of what was found.
+# The damaged row, what is said, and a part of what was found. (More of JSON alone:
+# storage/test_strict_json.py.)
 DAMAGE = [
     ("{", "not JSON", "the end"),
-    ("}", "not JSON", "'}'"),
     ("{}", "the field is missing", "no columns"),
     ("[]", "the row is not an object", "an array"),
-    ("null", "the row is not an object", "null"),
-    ("true", "the row is not an object", "true or false"),
-    ("3.5e2", "the row is not an object", "a number"),
     ('"text"', "the row is not an object", "a text"),
     ("text: good", "not JSON", "text"),
-    ('{"text"}', "not JSON", "delimiter"),
-    ('{"text": "a}', "not JSON", "unterminated string"),
-    ('{"text": "a",}', "not JSON", "property name"),
-    ('{"text": "a"}{"text": "b"}', "not JSON", "extra data"),
-    ("{'text': 'a'}", "not JSON", "property name"),
     ('{"text": "a\tb"}', "not JSON", "control character"),
-    ('{"text": "\\x41"}', "not JSON", "escape"),
-    ('{"text": "\\u12"}', "not JSON", "escape"),
     ('{"text": 1}', "the field is not a text", "a number"),
     ('{"text": null}', "the field is not a text", "null"),
-    ('{"text": true}', "the field is not a text", "true or false"),
-    ('{"text": ["a"]}', "the field is not a text", "an array"),
     ('{"text": {"a": "b"}}', "the field is not a text", "an object"),
     ('{"texts": "a", "body": "b"}', "the field is missing", "body, texts"),
-    ('{"text": "a", "n": 01}', "not JSON", "delimiter"),
-    ('{"text": "a", "n": .5}', "not JSON", "expecting value"),
     ("# comment", "not JSON", "# comment"),
 ]
 
@@ -139,13 +125,8 @@ def nested(depth: int) -> str:
 
 TRAPS = [
     ('{"text": "a", "x": ' + nested(MAX_DEPTH) + "}", "JSON nested too deeply", "64 levels"),
-    ("[" * 100_000, "JSON nested too deeply", "64 levels"),
-    ('{"a":' * 5000, "JSON nested too deeply", "64 levels"),
     ('{"text": "a", "x": -%s}' % ("9" * 5000), "a number out of range", "thousands of digits"),
-    ('{"text": "a", "x": 1e999}', "a number out of range", "1e999"),
     ('{"text": "a", "x": NaN}', "a number that JSON does not have", "NaN"),
-    ('{"text": "a", "x": [-Infinity]}', "a number that JSON does not have", "-Infinity"),
-    ('{"text": "a", "x": {"y": 1, "y": 1}}', "a name stands twice in one object", "'y'"),
     ('{"text": "a", "te\\u0078t": "b"}', "a name stands twice in one object", "'text'"),
 ]
 

@@ -74,10 +74,6 @@ SPAN = {**MARK, "label": "PER"}
 SPANS: dict[str, Make] = {
     "Label Studio": lambda n: task(n, MARKED),
     "Label Studio, marks and choices": lambda n: task(n, MARKED, chosen("A")),
-    "Label Studio, old": lambda n: {
-        "data": {"text": text(n)},
-        "completions": task(n, MARKED)["annotations"],
-    },
     "Label Studio, stored": lambda n: {"result": [MARKED], "task": {"data": {"text": text(n)}}},
     "Label Studio, short": lambda n: short(n, label=[{**MARK, "labels": ["PER"]}]),
     "doccano": lambda n: doccano(n, label=[[3, 8, "PER"]]),

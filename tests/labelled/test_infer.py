@@ -221,13 +221,6 @@ def test_two_columns_of_texts_are_asked_about() -> None:
     assert longer.columns["text"] == "lang" and "'kurz'" in longer.lines()[-1]
 
 
-def test_F74_a_part_without_the_column() -> None:
-    good = rows(text=some, label=lambda n: n % 2)
-    bad = rows(text=some, lable=lambda n: n % 2)
-    error = refusal(DataError, lambda: infer(table_of(train=good, test=bad)))
-    assert error.where == "test.jsonl"
-
-
 def test_a_column_references_is_used_where_every_row_has_some() -> None:
     made: dict[str, Any] = {"source": some, "target": other}
     task = of(**made, references=lambda n: [other(n), some(n)])
@@ -246,7 +239,11 @@ def test_a_test_part_without_the_column_of_labels_is_not_used() -> None:
     table = table_of(train=train, test=rows(id=lambda n: n, text=some))
     assert infer(table).name == "classification" and list(table.parts) == ["train"]
     assert [finding.name for finding in table.counts["test"].findings] == ["part-not-used"]
-    refusal(DataError, lambda: infer(table_of(train=train, validation=rows(text=some))))
+    misspelt = rows(text=some, lable=lambda n: n % 2)
+    for parts in ({"validation": rows(text=some)}, {"test": misspelt}):
+        (name,) = parts
+        error = refusal(DataError, lambda parts=parts: infer(table_of(train=train, **parts)))
+        assert error.where == f"{name}.jsonl"
 
 
 @pytest.mark.parametrize(

@@ -653,7 +653,8 @@ def _unclear_roles_error(
     candidates = [c for c in described.values() if plain(c.name) not in IDS]
     texts = [c.name for c in described.values() if c.kind == "text" and c.words >= 2]
     flags = list(dict.fromkeys([*columns_of_flags(candidates), *columns_of_marks(candidates)]))
-    labels = [c.name for c in candidates if c.has_classes and c.name not in texts]
+    others = [c for c in candidates if c.name not in texts and c.kind not in ("object", "mixed")]
+    labels = [c.name for c in sorted(others, key=lambda c: not c.has_classes)]
     names_present = {plain(name) for name in described}
     if names_present & {"word", "token"} and names_present & {"tag", "ner", "nertag", "label"}:
         do = "rows seem to be single words: add a column sentence_id with the number of each "
@@ -662,12 +663,7 @@ def _unclear_roles_error(
         layout, assigned = partly[0]
         (role,) = (role for role in layout.roles if role not in assigned)
         used_columns = {name for names in assigned.values() for name in names}
-        kinds = {"label": ("number", "whole", "text", "boolean"), "tags": ("texts", "wholes")}
-        unused = [
-            c.name
-            for c in candidates
-            if c.name not in used_columns and c.kind in kinds.get(role, (c.kind,))
-        ]
+        unused = [c.name for c in candidates if c.name not in used_columns]
         shown = " and ".join(f"{names[0]!r} ({which})" for which, names in assigned.items())
         do = f"{shown} found; add a column with the {role}, or say which it is: "
         do += " or ".join(option(role, name) for name in unused[:3]) or option(role, "NAME")
@@ -675,16 +671,12 @@ def _unclear_roles_error(
         do = f"say which columns they are: {' '.join(option(r, 'NAME') for r in tried[0].roles)}; "
         do += "or choose another task, or none"
     elif len(texts) > 1 and len(tried) > 1:
-        first_text, second_text = texts[:2]
-
-        def options(role: str, second_role: str) -> str:
-            return f"{option(role, first_text)} {option(second_role, second_text)}"
-
-        do = f"say what the texts are: {option('text', first_text)}; or both as one text: "
-        do += (
-            f"{options('text', 'text')}; or pairs: {options('first', 'second')}; or a text to read "
+        as_one, as_pair, as_source = (
+            f"{option(role, texts[0])} {option(second_role, texts[1])}"
+            for role, second_role in (("text", "text"), ("first", "second"), ("source", "target"))
         )
-        do += f"and one to write: {options('source', 'target')}"
+        do = f"say what the texts are: {option('text', texts[0])}; or both as one text: {as_one}; "
+        do += f"or pairs: {as_pair}; or a text to read and one to write: {as_source}"
     elif texts and len(flags) > 1:
         do = f"where each is a label of its own: {' '.join(option('label', n) for n in flags)}; "
         do += f"where one of them is the label: {option('label', flags[0])}"
@@ -692,16 +684,10 @@ def _unclear_roles_error(
         do = f"say which column is the label: {option('label', labels[0])}"
         do += f" (or {', '.join(labels[1:4])})" if len(labels) > 1 else ""
     elif texts:
-        others = [
-            c.name for c in candidates if c.name not in texts and c.kind not in ("object", "mixed")
-        ]
-        do = f"say which column is the label: {option('label', others[0])}; or " if others else ""
-        do += "add a column with labels; for text without labels use pretraining"
-    elif any(isinstance(value, list | dict) for value in table.first[0].values.values()):
-        do = "write what is within objects as columns of their own, such as "
-        do += '{"text": "…", "label": "…"} in each line'
+        do = "add a column with labels; for text without labels use pretraining"
     else:
-        do = "say what the columns are, such as --column text=NAME --column label=NAME"
+        do = "say what the columns are, such as --column text=NAME --column label=NAME; what is "
+        do += "within objects needs columns of its own"
     return DataError(
         "the roles of the columns are unclear",
         where=table.first[0].file,

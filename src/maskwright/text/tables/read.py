@@ -31,7 +31,6 @@ from maskwright.text.tables.formats.text_files import ParallelText
 from maskwright.text.tables.rows import DEFAULT_READING, TABLE_FILE, Row, plain
 
 WHOLE_BYTES = 1 << 30
-LOOKED_AT = 50  # lines
 MOST_COLUMNS = 10_000
 SHOWN = 3
 
@@ -191,24 +190,18 @@ def _parquet_rows(opened: RegularFile, source: Source, ledger: Ledger) -> Iterat
 
 def _unlabelled_text_error(begin: str, source: Source) -> UsageError:
     """Return the error for a file without labels whose text begins with `begin`."""
-    problem, shown = "plain text has no labels", f"lines of text in {source.path.name}"
-    expected = ".csv, .tsv, .jsonl, .json, .parquet, .conll or .conllu"
-    do = "make a table with a column for the text and one for the label, or a folder for each "
-    do += "class; a file of words, with the tag of each behind it, is named .conll"
-    lines = [line for line in begin.split("\n")[:LOOKED_AT] if line.strip()]
-    for separator in ("\t", *csv_file.OTHERS, "@"):
-        counts = {line.count(separator) for line in lines}
-        if separator != "," and len(lines) > 1 and len(counts) == 1 and 0 not in counts:
-            problem, shown = "lines of text that look like rows of a table", repr(lines[0][:80])
-            expected = "a file ending in .csv or .tsv"
-            do = f"rename it to .csv, and give --read separator='{separator}'"
-            do = "rename it to .tsv" if separator == "\t" else do
-            do += "; without names of columns in its first line also --read header=NAME,NAME"
-            break
     if text_files.LANGUAGE.fullmatch(source.path.suffix.removeprefix(".")):
         problem, expected = "lines of text without their translation", "a folder with two languages"
         do = "name a folder with pairs such as train.en and train.de, and no third language"
-    return UsageError(problem, where=source.shown, found=shown, wanted=expected, do=do)
+    else:
+        problem = "plain text has no labels"
+        expected = ".csv, .tsv, .jsonl, .json, .parquet, .conll or .conllu"
+        do = "make a table with a column for the text and one for the label, or a folder for each "
+        do += "class; a file of words, with the tag of each behind it, is named .conll, and a "
+        do += "table .csv or .tsv (--read separator=';', --read header=NAME,NAME)"
+    return UsageError(
+        problem, where=source.shown, found=repr(begin.strip()[:80]), wanted=expected, do=do
+    )
 
 
 def _likelier_separator(names: Sequence[str], separator: str) -> str | None:

@@ -234,6 +234,10 @@ class Example:
         answer_field: the field with the target.
         has_text_answer: whether the target is a text, which may be the same in all rows.
         stratified: whether splits are stratified by the answer.
+        shares_apart_by: whether rows with the same `apart_by` usually have different answers, such
+            as questions about the same context.
+        answers_may_differ: whether rows with the same text may have different answers that are all
+            right.
     """
 
     __slots__ = ()
@@ -242,6 +246,8 @@ class Example:
     answer_field: ClassVar[str] = "label"
     has_text_answer: ClassVar[bool] = False
     stratified: ClassVar[bool] = False
+    shares_apart_by: ClassVar[bool] = False
+    answers_may_differ: ClassVar[bool] = False
 
     @property
     def whole_text(self) -> str:
@@ -259,20 +265,9 @@ class Example:
         return self.whole_text
 
     @property
-    def shares_apart_by(self) -> bool:
-        """Whether rows with the same `apart_by` usually have different answers, such as questions
-        about the same context."""
-        return False
-
-    @property
     def shared_texts(self) -> Mapping[str, str]:
         """Texts by role that other rows may share; rows that do are kept in one part."""
         return {}
-
-    @property
-    def answers_may_differ(self) -> bool:
-        """Whether rows with the same text may have different answers that are all right."""
-        return False
 
     @property
     def repeated(self) -> Hashable:
@@ -354,6 +349,7 @@ class QuestionExample(Example):
 
     text_fields: ClassVar = ("question", "context")
     has_text_answer: ClassVar = True
+    shares_apart_by: ClassVar = True
     question: str
     context: str
     answers: tuple[tuple[str, int], ...]
@@ -366,10 +362,6 @@ class QuestionExample(Example):
     @property
     def apart_by(self) -> str:
         return self.context
-
-    @property
-    def shares_apart_by(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,14 +397,11 @@ class RewriteExample(Example):
     text_fields: ClassVar = ("source",)
     answer_field: ClassVar = "target"
     has_text_answer: ClassVar = True
+    answers_may_differ: ClassVar = True
     source: str
     target: str
     where: str
     others: tuple[str, ...] = ()
-
-    @property
-    def answers_may_differ(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,6 @@ VALUES = {
     "rating": "rating",
     "number": "number",
     "textarea": "text",
-    "pairwise": "selected",
 }
 # Types of results whose offsets do not count characters of a text.
 OTHER_PLACES = ("hypertextlabels", "paragraphlabels", "timeserieslabels")
@@ -111,7 +110,7 @@ def is_label_studio_task(value: Any) -> bool:
         return type(value["task"].get("data")) is dict
     if type(value.get("data")) is not dict:
         return False
-    return type(value.get("annotations", value.get("completions"))) is list
+    return type(value.get("annotations")) is list
 
 
 def is_label_studio_row(values: Mapping[str, Any]) -> bool:
@@ -133,7 +132,7 @@ def rows_of_tasks(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str,
         where = f"{file}, item {number}"
         if "result" in task:
             task = {**task["task"], "annotations": [task]}
-        annotations = task.get("annotations", task.get("completions"))
+        annotations = task["annotations"]
         if not all(
             type(candidate) is dict and type(candidate.get("result")) is list
             for candidate in annotations
@@ -145,7 +144,7 @@ def rows_of_tasks(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str,
                 wanted='objects with a list "result"',
                 do="export the project as JSON or JSON-MIN",
             )
-        valid = [a for a in annotations if not a.get("was_cancelled") and not a.get("skipped")]
+        valid = [a for a in annotations if not a.get("was_cancelled")]
         ground_truth = [a for a in valid if a.get("ground_truth") is True]
         with_truth += bool(ground_truth) and len(ground_truth) < len(valid)
         valid = ground_truth or valid
@@ -227,7 +226,7 @@ def row_of_label_studio_table(values: Mapping[str, str]) -> dict[str, Any]:
 
 def _value(value: Any) -> Any:
     only = value[0] if type(value) is list and len(value) == 1 else None
-    if type(only) is dict and (keys := only.keys() & {"rating", "number", "selected"}):
+    if type(only) is dict and (keys := only.keys() & {"rating", "number"}):
         return value if "start" in only else only[keys.pop()]
     if type(value) is dict and type(value.get("choices")) is list:
         return ChosenLabels(value["choices"])
