@@ -94,14 +94,6 @@ def test_rows_over_several_lines_are_refused_with_the_command(tmp_path: Path, da
         assert texts(tmp_path / "LINES.jsonl") == ["a", "b"][: data.count("text")]
 
 
-@pytest.mark.parametrize("above", ["# May", "# made, in May", "// a\n// b", "List of May\n"])
-def test_a_line_above_the_header_is_refused(tmp_path: Path, above: str) -> None:
-    lines = [*above.split("\n"), "id,text", "1,a", "2,b"]
-    error = refusal(DataError, write(tmp_path, "a.csv", "\n".join(lines)))
-    first = int(error.do.rpartition(" ")[2])
-    assert texts(write(tmp_path, "b.csv", "\n".join(lines[first - 1 :]))) == ["a", "b"]
-
-
 @given(st.binary(max_size=60))
 def test_F68_any_row_is_a_document_or_a_reject(
     tmp_path_factory: pytest.TempPathFactory, row: bytes

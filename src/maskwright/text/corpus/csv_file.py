@@ -40,36 +40,14 @@ BACKSLASH = (
 PLAIN_QUOTES = "are quotes plain signs in this file? then read with quoting=False"
 
 
-NAME = re.compile(r"\w[\w .-]{0,40}")
-
-
-def is_comment_line(row: list[str]) -> bool:
-    """Whether a row begins with a comment sign."""
-    return row[0].lstrip().startswith(("#", "//", "%"))
-
-
-def is_above(header: list[str], row: list[str]) -> bool:
-    """Whether `header`, the first row, is a comment or title above a wider `row` of names."""
-    title = len(header) == 1 and " " in header[0] and all(map(NAME.fullmatch, row))
-    return len(row) > len(header) and (is_comment_line(header) or title)
-
-
-def above_header(header: list[str], file: str, line: int) -> DataError:
-    return DataError(
-        "a line stands above the names of the columns",
-        where=line_in(file, line),
-        found=repr(" ".join(header)[:80]),
-        wanted="the names of the columns in the first line",
-        do=f"delete the lines above line {line}",
-    )
-
-
 def wrong_width(
     row: list[str], header: list[str], file: str, line: int, separator: str, raw: str
 ) -> DataError:
     advice = "correct the row (quote fields that hold the separator)"
     if escaped(raw, separator):
         advice = BACKSLASH
+    elif len(header) == 1:
+        advice = "delete what stands above the names of the columns, or quote the field"
     elif any("\n" in field for field in row):
         advice = PLAIN_QUOTES
     return DataError(
@@ -256,12 +234,6 @@ def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> It
     header, line = next(table_rows, ([], 1))
     if not header:
         return
-    is_comment = is_comment_line(header)
-    if (is_comment or len(header) == 1) and ledger.reading.column_of(header) not in header:
-        table_lines = (number for row, number in table_rows if not is_comment_line(row))
-        number = next(table_lines, line + 1)  # a wider row is refused there
-        if is_comment:
-            raise above_header(header, file, number)
     column = _text_column(header, line, file, separator_of(source, ledger), ledger)
     note_columns = _kept(header, line, file, ledger) if ledger.reading.notes else []
     for row, line in table_rows:
@@ -316,8 +288,6 @@ def rows(
             yield row, line
         elif not row:
             counts.blank += 1
-        elif is_above(header, row) and all(map(is_comment_line, window.before)):
-            raise above_header(header, file, line)
         else:
             fault = wrong_width(row, header, file, line, separator, feed.raw(line, last_line))
             ledger.reject(fault, file=file, line=line)

@@ -19,7 +19,6 @@ from maskwright.base.errors import DataError, UsageError
 from maskwright.base.storage.strict_json import parse
 from maskwright.base.terminal import counted
 from maskwright.text.corpus import csv_file, jsonl, parquet, saved
-from maskwright.text.corpus.csv_file import above_header, is_comment_line
 from maskwright.text.corpus.files import RegularFile, Source
 from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.read import text_blocks
@@ -248,12 +247,13 @@ def _table(
     first_row = next(rows, None)
     if first_row is None:
         return
-    if not header and (
-        is_title(names, first_row[0]) or (len(names) == 1 and is_comment_line(names))
-    ):
-        data_row = next((row for row in rows if not is_comment_line(row[0])), first_row)
-        raise above_header(
-            names, file, (data_row if is_comment_line(first_row[0]) else first_row)[1]
+    if not header and _is_title(names, first_row[0]):
+        raise DataError(
+            "a line stands above the names of the columns",
+            where=line_in(file, line),
+            found=repr(separator.join(names)[:80]),
+            wanted="the names of the columns in the first line",
+            do=f"delete the lines above line {first_row[1]}",
         )
     numbered_values = (
         (dict(zip(names, row, strict=True)), number)
@@ -275,7 +275,7 @@ def _table(
         yield from (Row(values, file, number) for values, number in sentences)
 
 
-def is_title(names: Sequence[str], row: Sequence[str]) -> bool:
+def _is_title(names: Sequence[str], row: Sequence[str]) -> bool:
     """Whether the second row holds known names of columns, and the first row none."""
     known_names = {spelling for spellings in NAMES.values() for spelling in spellings}
     cells_known = [plain(cell) in known_names for cell in row]
