@@ -209,43 +209,31 @@ def aligned(
     Raises:
         DataError: one text has more lines.
     """
-    first_language, second_language = source.languages
-    rejected_before, unpaired = ledger.counts.rejected, 0
-    sides = [
-        (numbered_line for block in side_blocks for numbered_line in block.lines())
-        for side_blocks in blocks
-    ]
-    first_line, second_line = (next(side, None) for side in sides)
-    while first_line and second_line:
-        if first_line[0] == second_line[0]:
-            if first_line[1].strip() or second_line[1].strip():
-                yield (
-                    {first_language: first_line[1], second_language: second_line[1]},
-                    first_line[0],
-                )
-            else:
-                ledger.counts.blank += 1
-            first_line, second_line = (next(side, None) for side in sides)
-        elif first_line[0] < second_line[0]:
-            first_line, unpaired = next(sides[0], None), unpaired + 1
-        else:
-            second_line, unpaired = next(sides[1], None), unpaired + 1
-    for current, side, file in (
-        (first_line, sides[0], source),
-        (second_line, sides[1], source.other),
+    sides: list[dict[int, str]] = []
+    num_lines: list[int] = []  # also of rejected ones
+    for side_blocks in blocks:
+        rows_before = ledger.counts.rows
+        sides.append(dict(line for block in side_blocks for line in block.lines()))
+        num_lines.append(ledger.counts.rows - rows_before)
+    for lines, file, shorter in (
+        (sides[0], source, source.other),
+        (sides[1], source.other, source),
     ):
-        rest = [current, *side] if current else []
-        extra_lines = [number for number, line in rest if line.strip()]
-        num_partners = ledger.counts.rejected - rejected_before - unpaired  # of bad lines
-        if len(extra_lines) > num_partners:
-            shorter = source.other if file is source else source
+        extra = (number for number in lines if number > min(num_lines) and lines[number].strip())
+        if (number := next(extra, None)) is not None:
             raise DataError(
                 "two files of one text have different numbers of lines",
-                where=line_in(file.shown, extra_lines[num_partners]),
+                where=line_in(file.shown, number),
                 found=f"a line of which {shorter.shown} has none",
                 wanted="line n of one to be the translation of line n of the other",
                 do="align the files again",
             )
+    for number in sorted(sides[0].keys() & sides[1].keys()):
+        pair = [side[number] for side in sides]
+        if any(map(str.strip, pair)):
+            yield dict(zip(source.languages, pair, strict=True)), number
+        else:
+            ledger.counts.blank += 1
 
 
 def _parallel(paths: Sequence[Path]) -> list[ParallelText]:
