@@ -396,7 +396,9 @@ class _Trial:
     ) -> dict[str, float]:
         """Train once; return "value" (metric on `eval_part`) and "validation" (of the best
         epoch). Findings on rows, such as truncation, are printed once for each number of rows."""
-        learner = Learner.of(self.model, self.task_type, method, self.length, self.long)
+        learner = Learner.of(
+            self.model, self.task_type, method, self.length, self.long, self.machine
+        )
         encoded_parts = {part: learner.encode(rows) for part, rows in data.parts.items()}
         for part, encoded in encoded_parts.items():
             key = (part, len(encoded.rows))
@@ -405,14 +407,12 @@ class _Trial:
             self.reported.add(key)
         result = learner.learn(
             encoded_parts,
-            method,
             settings,
             self.eval_part,
             quiet,
             self.watch,
             scratch=approach == SCRATCH,
             name=f"{approach}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}",
-            machine=self.machine,
         )
         metrics = result.task_type.metrics(data.parts[self.eval_part], result.answers)
         value = _or_zero(metrics.values[self.task_type.measure])

@@ -60,8 +60,7 @@ from maskwright.learn.finetune.cross_validation import (
 )
 from maskwright.learn.finetune.finished_seeds import FoldOutputs
 from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, SeedResult, learner_of
-from maskwright.learn.finetune.method import AUTO, FITTED, Method
-from maskwright.learn.finetune.methods.base.fitted import STEP
+from maskwright.learn.finetune.method import AUTO, FITTED, STEP, Method
 from maskwright.learn.finetune.recipe import FinetuneRecipe, without_effect
 from maskwright.learn.finetune.tune import Settings, StepHook, defined, steps_of
 from maskwright.learn.tasks.base.choices import Long
@@ -189,7 +188,6 @@ class _Candidate:
     recipe: FinetuneRecipe
     learner: BaseLearner
     settings: Settings
-    machine: Machine | None
     panel: WorkPanel
     seconds: float = math.nan
     end: float = math.inf
@@ -198,21 +196,21 @@ class _Candidate:
 
     @property
     def method(self) -> Method:
-        return self.recipe.methods[0]
+        return self.learner.method
 
     def varied(
         self, name: str, recipe: FinetuneRecipe, settings: Settings, num_rows: int
     ) -> _Candidate:
         """Return a candidate of the same method with other settings."""
         work, usual_work = (steps_of(s, num_rows) * s.batch for s in (settings, self.settings))
-        seconds, fields = self.seconds * work / usual_work, (self.machine, self.panel)
-        return _Candidate(name, recipe, self.learner, settings, *fields, seconds)
+        seconds = self.seconds * work / usual_work
+        learner = replace(self.learner, method=recipe.methods[0])
+        return _Candidate(name, recipe, learner, settings, self.panel, seconds)
 
     def learn(self, encoded_parts: Mapping[str, Encoded], **options: Any) -> SeedResult:
         """`BaseLearner.learn` by this method. Raises `OutOfTimeError` after `end`."""
         begin, self.panel.part = self._now(), options["name"]
-        options |= {"watch": self._watch, "machine": self.machine}
-        result = self.learner.learn(encoded_parts, method=self.method, say=quiet, **options)
+        result = self.learner.learn(encoded_parts, say=quiet, watch=self._watch, **options)
         self.last = time.perf_counter() - begin
         return result
 
@@ -222,7 +220,7 @@ class _Candidate:
             self.panel.part = f"{name}, step {record['step']} of {steps}"
             self._now()
 
-        yield StepHook(step, self.panel.note)
+        yield StepHook(step)
 
     def _now(self) -> float:
         """Return the time; raises `OutOfTimeError` after `end`."""
@@ -359,9 +357,7 @@ class _Selection:
                 candidate.learner,
                 self.data,
                 num_rows,
-                method,
                 trained,
-                candidate.machine,
                 self.begin + (0.0 if is_hopeless else ESTIMATES * self.limit),
             )
             # Fixed vectors are computed once for all folds.
@@ -589,8 +585,9 @@ def select_method(
 
         def open_candidate(name: str, recipe: FinetuneRecipe) -> _Candidate:
             (method,) = recipe.methods
-            learner = learner_of(model, task_of(data, options(method)), method, length, long)
-            return _Candidate(name, recipe, learner, settings(recipe, method), machine, panel)
+            task_type = task_of(data, options(method))
+            learner = learner_of(model, task_type, method, length, long, machine)
+            return _Candidate(name, recipe, learner, settings(recipe, method), panel)
 
         timed = selection.estimate(usable, open_candidate, settings)
         network = timed[-1].learner

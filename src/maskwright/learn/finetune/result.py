@@ -43,7 +43,6 @@ from maskwright.learn.tasks.base.task_type import (
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, TaskRecord
 from maskwright.model.checkpoint.safe_read import around, modules_of
-from maskwright.model.device.machine import Machine
 from maskwright.model.opening.folders import fingerprint
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
@@ -95,7 +94,6 @@ class FinetuneResult:
             evaluated at the end.
         facts: the settings by displayed name.
         origin: the SHA-256 of each file that `data` comes from.
-        machine: device and precision of the pretrained model as a baseline.
         repeated_baselines: for a cross-validation, the (name, answers) of the baselines in each
             repetition; `seeds` are then its repetitions.
         selection: how the method was selected, if it was.
@@ -106,13 +104,15 @@ class FinetuneResult:
     data: Dataset
     encoded_parts: Mapping[str, Encoded]
     eval_part: str
-    method: Method
     seeds: Sequence[SeedResult]
     facts: Mapping[str, Any]
     origin: Mapping[str, str]
-    machine: Machine | None = None
     repeated_baselines: Sequence[Sequence[tuple[str, Answers]]] | None = None
     selection: MethodSelection | None = None
+
+    @property
+    def method(self) -> Method:
+        return self.learner.method
 
     @property
     def best(self) -> SeedResult:
@@ -135,7 +135,7 @@ class FinetuneResult:
         if self.selection is not None:  # the selected method may have no network
             learner = self.selection.network
             encoded = learner.encode(encoded.rows)
-        before_training = learner.own_answers(self.data, encoded, self.machine)
+        before_training = learner.own_answers(self.data, encoded)
         return [
             [pair for pair in by_name if pair[0] != self.method.baseline] + before_training
             for by_name in repeated
@@ -409,7 +409,7 @@ class FinetuneResult:
             "task": self.learner.task_type.task,
             "method": self.method.name,
             "layer_decay": self.method.layer_decay,
-            "head_rate": self.learner.head_factor(self.method),
+            "head_rate": self.learner.head_factor,
             "measure": self.learner.task_type.measure,
             **{name: value for name, value in optional.items() if value},
             "calibration": None if self.calibration is None else self.calibration.to_json(),

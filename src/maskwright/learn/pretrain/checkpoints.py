@@ -27,9 +27,9 @@ import itertools
 import json
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import torch
@@ -78,18 +78,11 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        _: TracebackType | None,
-    ) -> None:
+    def __exit__(self, error_type: object, error: object, trace: object) -> None:
         """Write the buffered lines; an error is raised only if the block raised none."""
         try:
-            self.flush()
-        except MaskwrightError:
-            if error is None:
-                raise
+            with nullcontext() if error is None else suppress(MaskwrightError):
+                self.flush()
         finally:
             for file in self._files.values():
                 file.close()

@@ -34,7 +34,6 @@ from maskwright.learn.tasks.base.choices import (
     NAME,
     PROMPTS,
     SKIPPED,
-    Long,
 )
 from maskwright.learn.tasks.base.encode import Frame, encode, encode_windows, examples_of
 from maskwright.learn.tasks.base.similarities import compared
@@ -61,7 +60,6 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
     from maskwright.model.objectives.modules.supervised import Aim, Contrast
 
 EMBEDDING, MATCHING = "embedding", "matching"
@@ -121,9 +119,7 @@ class EmbeddingTask(TaskType):
     alone = "text"
     pipeline = "sentence-similarity"
 
-    def objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
-    ) -> Contrast:
+    def objective(self, model: Transformer, frame: Frame, rows: Encoded | None = None) -> Contrast:
         from maskwright.model.objectives.modules.supervised import Contrast
 
         if "cls" in self.poolings and model.config.decoder is not None:
@@ -276,9 +272,7 @@ class EmbeddingTask(TaskType):
         candidates = np.concatenate(other_vectors).T
         return _ranks(lambda rows: anchors[rows] @ candidates, encoded.rows)
 
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Scores, top: int | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         anchors, *other_vectors = self.parted(encoded, outputs)
         if not other_vectors:
             for vector in anchors.astype(float):  # their length need not be 1

@@ -19,6 +19,7 @@ from maskwright.base.errors import DataError, Finding
 from maskwright.learn.tasks.base.bag_of_words import fit_words
 from maskwright.learn.tasks.base.encode import Frame, encode, encode_windows, examples_of
 from maskwright.learn.tasks.base.task_type import (
+    TOP,
     Answers,
     Encoded,
     Extent,
@@ -277,10 +278,8 @@ class MultipleChoice(TaskType):
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[np.int64]:
         return np.asarray(self.merged(encoded, outputs).argmax(1))
 
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Scores, top: int | None = None
-    ) -> Iterator[Any]:
-        outputs = self.merged(encoded, outputs)
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[Any]:
+        outputs, top = self.merged(encoded, outputs), self.options.get(TOP)
         for row, shares in zip(
             encoded.rows, scipy.special.softmax(outputs.astype(np.float64), 1), strict=True
         ):

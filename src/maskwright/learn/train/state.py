@@ -160,13 +160,11 @@ class DivergedError(MaskwrightError):
     """Loss or gradient became infinite or NaN; the weights were not changed.
 
     Attributes:
-        step: counted from 0.
         report: facts about the step, as JSON values.
     """
 
     kind = "E-DIVERGED"
     exit_code = 70
-    step: int
     report: dict[str, Any]
 
 
@@ -197,7 +195,6 @@ def diverged(
         wanted="finite numbers",
         do="lower the learning rate or lengthen its warm-up",
     )
-    error.step = step
     error.report = {
         "step": step + 1,
         "skipped_before": skipped,

@@ -21,7 +21,7 @@ settings whose meaning differs between its releases.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,6 @@ from maskwright.learn.tasks.base.choices import (
     PROMPTS,
     SKIPPED,
     VECTOR_POOLINGS,
-    Long,
 )
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.similarities import SIMILARITIES
@@ -49,7 +48,6 @@ from maskwright.learn.tasks.embeddings import EmbeddingTask, lowered
 from maskwright.model.checkpoint import files, safe_read
 from maskwright.model.checkpoint.matching import require_finite
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.model.objectives.modules.supervised import (
     Contrast,
     SparseContrast,
@@ -519,14 +517,6 @@ def _module_config(folder: Path, module: safe_read.Module) -> dict[str, Any]:
     return safe_read.read_json(where.parent, where.name) if has_config else {}
 
 
-def _normalize(folder: Path, module: safe_read.Module, width: int) -> tuple[nn.Module, int]:
-    return Unit(), width
-
-
-def _dropout(folder: Path, module: safe_read.Module, width: int) -> tuple[nn.Module, int]:
-    return nn.Identity(), width  # the identity in evaluation mode
-
-
 def _layer_norm(folder: Path, module: safe_read.Module, width: int) -> tuple[nn.Module, int]:
     norm = nn.LayerNorm(width)
     _fill(folder, module, {"norm": norm})
@@ -574,7 +564,12 @@ def _fill(folder: Path, module: safe_read.Module, layers: Mapping[str, nn.Module
             parameter.copy_(value)
 
 
-_BUILT = {"Dense": _dense, "LayerNorm": _layer_norm, "Dropout": _dropout, "Normalize": _normalize}
+_BUILT: dict[str, Callable[[Path, safe_read.Module, int], tuple[nn.Module, int]]] = {
+    "Dense": _dense,
+    "LayerNorm": _layer_norm,
+    "Dropout": lambda folder, module, width: (nn.Identity(), width),  # in evaluation mode
+    "Normalize": lambda folder, module, width: (Unit(), width),
+}
 
 
 # ------------------------------------------------------------------------------- prediction
@@ -592,10 +587,8 @@ class FolderEmbeddingTask(EmbeddingTask):
         unit = any(isinstance(layer, Unit) for layer in behind) if plain else None
         return {**super().decoding, "unit": unit}
 
-    def objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
-    ) -> Contrast:
-        contrast = super().objective(model, vocabulary, long)
+    def objective(self, model: Transformer, frame: Frame, rows: Encoded | None = None) -> Contrast:
+        contrast = super().objective(model, frame)
         contrast.top = self.top.to(model.device)
         return contrast
 
@@ -613,9 +606,7 @@ class SparseEmbeddingTask(FolderEmbeddingTask):
     def decoding(self) -> dict[str, Any]:
         return {**super().decoding, "unit": None}
 
-    def objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
-    ) -> Contrast:
+    def objective(self, model: Transformer, frame: Frame, rows: Encoded | None = None) -> Contrast:
         return SparseContrast(model, self.weighting)
 
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
@@ -627,12 +618,10 @@ class SparseEmbeddingTask(FolderEmbeddingTask):
         np.maximum.at(weights, owners, outputs)
         return weights.reshape(-1, choices * outputs.shape[1])
 
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Scores, top: int | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         weights, *others = self.parted(encoded, outputs)
         if others:
-            yield from super().as_pipeline(encoded, outputs, top)
+            yield from super().as_pipeline(encoded, outputs)
         else:
             yield from ({"sparse": sparse_row(row)} for row in weights)
 
