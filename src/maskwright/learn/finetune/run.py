@@ -38,11 +38,9 @@ from maskwright.learn.finetune.learner import (
     BaseLearner,
     Learner,
     SeedResult,
-    learner_of,
     reader,
     soft_targets,
 )
-from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.method_selection import MethodSelection
 from maskwright.learn.finetune.recipe import hash_rows
 from maskwright.learn.finetune.result import PAGE, PASSES, RESULTS, SCRIPT, FinetuneResult, best_of
@@ -51,7 +49,6 @@ from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.bag_of_words import OUT_OF_FOLD
 from maskwright.learn.tasks.base.choices import LABEL_PROMPT, LAYER_MIX, POOLINGS, PROMPT, Long
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
-from maskwright.learn.tasks.base.task_type import task_of
 from maskwright.model.checkpoint.fine_tuned import (
     ABOUT,
     ADAPTER,
@@ -68,17 +65,14 @@ from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
 
 def finetune(
-    model: Model | Path,
+    learner: BaseLearner,
     data: Dataset,
     out: Path,
     *,
-    method: Method,
     settings: Settings,
     seeds: Sequence[int],
     folds: int,
-    length: int | None,
     long: Long,
-    options: Mapping[str, Any],
     hard_negatives: int = 0,
     teacher: Model | None = None,
     origin: Mapping[str, str] | None = None,
@@ -90,44 +84,37 @@ def finetune(
     selection: MethodSelection | None = None,
     candidates: Collection[str] = (),
 ) -> Path:
-    """Fine-tune `model` on the training part of `data` and write the result to `out`. If there is
-    no other part, the score comes from a cross-validation.
+    """Fine-tune the model of `learner` on the training part of `data` and write the result to
+    `out`. If there is no other part, the score comes from a cross-validation.
 
     Args:
-        model: an opened model, its folder, or the folder of a run.
         folds: the number of folds of a cross-validation; each of `seeds` is a repetition.
-        length, long: as for `Learner.of`.
-        options: options of the task type, such as the "prompt" of generated answers.
+        long: as for `Learner.of`.
         hard_negatives, teacher: as in a recipe.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
         extra_files: content of further text files for the folder, by file name.
-        machine: device and precision; None: the best of this machine.
+        machine: that of the learner, for the record; None: the best of this machine.
         dry: only print the expected cost.
         on_result: receives the result before its files are written.
-        selection: how `method` was selected; what was trained for it is not trained again.
+        selection: how the method was selected; what was trained for it is not trained again.
         candidates: other methods of a selection that follows: only check that `out` is free.
 
     Returns:
         The model folder; the adapter folder if only a head was trained.
 
     Raises:
-        UsageError: no task type serves the task, or `out` has a finished model.
+        UsageError: `out` has a finished model.
         OutputError: `out` has other content.
-        IncompatibleError: the model has no tokenizer.
     """
     say = quiet if candidates else printer(stream)
-    task_type = task_of(data, options)
+    task_type, method = learner.task_type, learner.method
     require_unfinished(out)
     foldings = fold(data, folds, seeds) if is_cross_validated(data) else []
     num_folds = len(foldings[0].folds) if foldings else 0
     if not dry:
         commit.probe_writable(out)
-    first_seed, out_of_fold = None, None
-    if selection is None:
-        learner = learner_of(model, task_type, method, length, long, machine)
-    else:
-        learner, first_seed = selection.learner, selection.first_seed
-        out_of_fold = selection.out_of_fold
+    first_seed = None if selection is None else selection.first_seed
+    out_of_fold = None if selection is None else selection.out_of_fold
     if hard_negatives and isinstance(learner, Learner):
         embed = partial(_embed, learner)
         rows, finding = with_hard_negatives(data.parts[TRAIN], hard_negatives, embed)

@@ -288,7 +288,8 @@ class CheckpointStore:
             return target
         masters = optimizer.parameters.state()
         weights = masters if average is None else average.state()
-        content = pretrained.save_files(model, tokenizer, self.model, state=own_weights(weights))
+        own = {n.removeprefix(OWN): t for n, t in weights.items() if n.startswith(OWN)}
+        content = pretrained.save_files(model, tokenizer, self.model, state=own)
         other_weights = {n: t for n, t in weights.items() if not n.startswith(OWN)}
 
         def write(staging: commit.Staging) -> None:
@@ -432,11 +433,6 @@ def _is_complete(folder: Path, *, full: bool = False) -> bool:
     except CheckpointError:
         return False
     return True
-
-
-def own_weights(masters: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the saved network's weights among those of an objective, without the prefix."""
-    return {n.removeprefix(OWN): t for n, t in masters.items() if n.startswith(OWN)}
 
 
 def describe(

@@ -25,6 +25,7 @@ from maskwright.learn.tasks.base.choices import APART
 from maskwright.learn.tasks.base.encode import (
     KEEPS,
     Frame,
+    Keep,
     encode,
     encode_windows,
     examples_of,
@@ -55,7 +56,6 @@ from maskwright.learn.tasks.base.task_type import (
     metrics_of_arrays,
     text,
 )
-from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.model.opening import special_tokens
 from maskwright.text.tables.labelled_texts import PAIR, TEXT
 from maskwright.text.tables.layout import Dataset, Shape
@@ -118,14 +118,8 @@ class Classification(TaskType):
             return self._apart(rows, texts, frame)
         if frame.in_windows or frame.long not in KEEPS:
             return self._divided(rows, texts, frame)
-        examples, cuts, cut = encode(
-            texts,
-            self._targets(rows),
-            frame.tokenizer,
-            frame.length,
-            segments=frame.segments,
-            keep="tail" if frame.keeps_end else frame.long,
-        )
+        keep: Keep = "tail" if frame.keeps_end else frame.long
+        examples, cuts, cut = encode(texts, self._targets(rows), frame, keep)
         extent = Extent.of(examples.texts.lengths, np.arange(len(rows)), cut=cut)
         return Encoded(rows, examples, cuts.findings(frame.length), extent=extent)
 
@@ -142,15 +136,9 @@ class Classification(TaskType):
                 wanted="two texts in each row",
                 do="leave --long out",
             )
-        no_labels = np.zeros(len(single_texts), np.int64)
-        encoded, cuts, cut = encode(
-            single_texts, no_labels, frame.tokenizer, frame.length, segments=frame.segments
-        )
         counts, numbers = np.full(len(rows), 2), np.arange(len(single_texts))
-        examples = EncodedExamples(
-            encoded.texts, self._targets(rows), encoded.segments, pieces=counts
-        )
-        extent = Extent.of(encoded.texts.lengths, numbers, numbers // 2, cut)
+        examples, cuts, cut = encode(single_texts, self._targets(rows), frame, pieces=counts)
+        extent = Extent.of(examples.texts.lengths, numbers, numbers // 2, cut)
         return Encoded(rows, examples, cuts.findings(frame.length, "texts"), extent=extent)
 
     def _divided(
@@ -158,7 +146,7 @@ class Classification(TaskType):
     ) -> Encoded:
         """Encode texts in windows, whose scores are averaged, or in pieces: as examples of their
         own, or together."""
-        pieces, owners = encode_windows(texts, frame.tokenizer, frame.length)
+        pieces, owners = encode_windows(texts, frame)
         counts = np.bincount(owners, minlength=len(rows))
         cut = np.bincount(owners, [piece.cut for piece in pieces], len(rows)).astype(np.int64)
         findings: tuple[Finding, ...] = ()
@@ -166,12 +154,12 @@ class Classification(TaskType):
             message = f"{num_divided:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
             findings = (Finding("read-in-pieces", message),)
         pooling = "mean" if frame.in_windows else frame.long.removeprefix("pieces-")
-        labels, framed = self._targets(rows), (frame.tokenizer, frame.segments)
+        labels = self._targets(rows)
         if pooling in ("mean", "max"):
-            examples = examples_of(pieces, labels[owners], *framed)
+            examples = examples_of(pieces, labels[owners], frame)
             way_back = owners, pooling
         else:
-            examples, way_back = examples_of(pieces, labels, *framed, counts), None
+            examples, way_back = examples_of(pieces, labels, frame, pieces=counts), None
         extent = Extent.of(np.array([max(1, len(piece)) for piece in pieces]), owners, cut=cut)
         return Encoded(rows, examples, findings, way_back, extent)
 

@@ -8,6 +8,7 @@ random numbers are functions of keys.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from maskwright.base.errors import DataError
 from maskwright.base.randomness import key, torch_seed
 from maskwright.learn.train.optimizers import Average, OptimizerState
 from maskwright.learn.train.settings import Schedule
-from maskwright.learn.train.state import SCALE_BITS, Processes, StepOutcome, TrainState, diverged
+from maskwright.learn.train.state import SCALE_BITS, Processes, TrainState, diverged
 from maskwright.learn.train.state import DivergedError as DivergedError
 from maskwright.learn.train.state import StopFlag as StopFlag
 from maskwright.model.batch import Batch
@@ -158,9 +159,10 @@ def step(
         parameters.gradient.mul_(2.0**-state.scale_bits)
     means = _means({n: float(s) for n, s in sums.items()}, counts, processes)
     norm = float(optimizer.norm())
-    outcome = StepOutcome(sum(means[n] * weights[n] for n in means), means, norm, losses)
+    loss_of_step = sum(means[n] * weights[n] for n in means)
+    is_finite = math.isfinite(loss_of_step) and math.isfinite(norm)
     figures: Record
-    if outcome.finite:
+    if is_finite:
         rate = _update(optimizer, plan, state, norm, average)
         figures = _shown(means, weights, counts) | {"learning_rate": rate, "gradient_norm": norm}
         state.skipped = 0
@@ -168,10 +170,10 @@ def step(
         state.skipped += 1
         figures = {"in_a_row": state.skipped}
     else:
-        raise diverged(state.step, outcome, parameters, state.skipped)
+        raise diverged(state, loss_of_step, means, norm, losses, parameters)
     if state.scale_bits:
         figures["loss_scale"] = 2.0**state.scale_bits
-        state.adapt_scale(outcome.finite)
+        state.adapt_scale(is_finite)
     state.step += 1
     state.samples += int(rows)
     state.tokens += int(tokens)

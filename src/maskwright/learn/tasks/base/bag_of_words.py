@@ -55,6 +55,7 @@ LEAST_TO_CHOOSE_BY, FOLDS = 20, 3
 NEVER = -100.0
 CONFIG, VOCABULARY = "config.json", "vocabulary.json"
 LARGEST = 1 << 28  # bytes of the vocabulary
+LATENT = 100  # dimensions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,13 +120,13 @@ def fit_words(texts: Sequence[str]) -> Any:
     return vectorizer
 
 
-def latent_vectors(texts: Sequence[str], size: int = 100) -> NDArray[np.float32]:
-    """Return vectors (N, at most `size`) of length 1 by latent semantic analysis (Deerwester et al.
-    1990, doi 10.1002/(SICI)1097-4571(199009)41:6<391::AID-ASI1>3.0.CO;2-9)."""
+def latent_vectors(texts: Sequence[str]) -> NDArray[np.float32]:
+    """Return vectors (N, at most `LATENT`) of length 1 by latent semantic analysis (Deerwester et
+    al. 1990, doi 10.1002/(SICI)1097-4571(199009)41:6<391::AID-ASI1>3.0.CO;2-9)."""
     from sklearn.decomposition import TruncatedSVD
 
     weights = fit_words(texts).transform(texts)
-    size = min(size, *(n - 1 for n in weights.shape))
+    size = min(LATENT, *(n - 1 for n in weights.shape))
     if size < 1:
         return np.ones((len(texts), 1), np.float32)
     return unit_vectors(TruncatedSVD(size, random_state=0).fit_transform(weights))
