@@ -290,8 +290,7 @@ def read_head(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         CheckpointError: a file is invalid.
         IncompatibleError: an activation or a prompt is not supported.
     """
-    about = safe_read.read_json(path, ABOUT) if (path / ABOUT).is_file() else {}
-    inner = config.get("sentence_transformers")
+    about, inner = about_of(path), config.get("sentence_transformers")
     inner = inner if isinstance(inner, Mapping) else {}
     old = {"activation_fn": config.get("sbert_ce_default_activation_function")}
     named = (table.get("activation_fn") for table in (about, inner, old))
@@ -339,7 +338,7 @@ def _poolings(folder: Path, module: safe_read.Module) -> tuple[tuple[str, ...], 
 def _text_settings(folder: Path, path: Path, supported: tuple[str, str, str]) -> dict[str, Any]:
     """Read `lower` and the limits; `supported`: the only values of other keys, as `TEXT_ALONE`."""
     name = next((file_name for file_name in READING if (folder / file_name).is_file()), READING[0])
-    config = safe_read.read_json(folder, name) if (folder / name).is_file() else {}
+    config = _read_optional(folder, name)
     task, model_output, output = supported
     usual_settings: dict[str, Any] = {
         "transformer_task": task,
@@ -357,7 +356,7 @@ def _text_settings(folder: Path, path: Path, supported: tuple[str, str, str]) ->
 
 def _text_limits(path: Path, where: object, length: Any) -> dict[str, Any]:
     """Read `length`, by default that of the tokenizer, `keeps_end` and `segments`."""
-    words = safe_read.read_json(path, TOKENIZER) if (path / TOKENIZER).is_file() else {}
+    words = _read_optional(path, TOKENIZER)
     side = words.get("truncation_side", "right")
     if side not in ("left", "right"):
         where = f"{path / TOKENIZER}: truncation_side"
@@ -373,14 +372,18 @@ def _text_limits(path: Path, where: object, length: Any) -> dict[str, Any]:
 
 def about_of(folder: Path) -> dict[str, Any]:
     """Return the content of config_sentence_transformers.json; {} if there is none."""
-    return safe_read.read_json(folder, ABOUT) if (folder / ABOUT).is_file() else {}
+    return _read_optional(folder, ABOUT)
+
+
+def _read_optional(folder: Path, name: str) -> dict[str, Any]:
+    return safe_read.read_json(folder, name) if (folder / name).is_file() else {}
 
 
 def token_settings(folder: Path, path: Path, module: safe_read.Module) -> dict[str, Any]:
     """Return how texts of a multi-vector encoder are read; `module` is its Transformer."""
     _default_prompt(folder, about_of(folder))
     reader = folder / module.path
-    config = safe_read.read_json(reader, READING[0]) if (reader / READING[0]).is_file() else {}
+    config = _read_optional(reader, READING[0])
     return {**config, **_text_settings(reader, path, TEXT_ALONE)}
 
 
@@ -416,11 +419,8 @@ def _default_prompt(folder: Path, about: Mapping[str, Any]) -> str | None:
 def _vector_settings(
     folder: Path, expected_type: str = "SentenceTransformer", usual: str = "cosine"
 ) -> dict[str, Any]:
-    """Read `prompts`, `default_prompt` and `similarity` (`usual`: the default); {} if there is no
-    such file."""
-    if not (folder / ABOUT).is_file():
-        return {}
-    config = safe_read.read_json(folder, ABOUT)
+    """Read `prompts`, `default_prompt`, `similarity` (`usual`: the default) and `truncated`."""
+    config = about_of(folder)
     require_choice_of_folder(folder, "model_type", config.get("model_type"), (expected_type,))
     truncated = config.get("truncate_dim")
     if truncated is not None and not _is_count(truncated):
@@ -442,8 +442,7 @@ def _is_count(value: object) -> bool:
 
 
 def _matryoshka_dimensions(path: Path) -> tuple[int, ...]:
-    config = safe_read.read_json(path, "config.json") if (path / "config.json").is_file() else {}
-    numbers = config.get("matryoshka_dimensions")
+    numbers = _read_optional(path, "config.json").get("matryoshka_dimensions")
     return tuple(n for n in numbers if _is_count(n)) if isinstance(numbers, list) else ()
 
 
@@ -512,9 +511,7 @@ def built(
 
 def _module_config(folder: Path, module: safe_read.Module) -> dict[str, Any]:
     """Return the module's settings; {} if it has no file of them."""
-    where = folder / module.path / "config.json"
-    has_config = bool(module.path) and where.is_file()
-    return safe_read.read_json(where.parent, where.name) if has_config else {}
+    return _read_optional(folder / module.path, "config.json") if module.path else {}
 
 
 def _layer_norm(folder: Path, module: safe_read.Module, width: int) -> tuple[nn.Module, int]:
