@@ -100,7 +100,7 @@ def accuracies(model: Path, rows: Dataset, count: int, seeds: int) -> list[float
             few.parts["validation"][: max(50, count)], learner.frame
         )
         encoded["test"] = kind.encode(few.parts["test"][:ASKED], learner.frame)
-        told = learner.learn(encoded, method, settings, "test", lambda line: None)
+        told = learner.learn(encoded, settings, "test", lambda line: None)
         found.append(kind.metrics(encoded["test"].rows, told.answers).values["accuracy"])
     return found
 

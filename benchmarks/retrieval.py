@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.base.randomness import key, permute
-from maskwright.learn.tasks.base.baselines import KeywordSearch
+from maskwright.learn.tasks.base.bag_of_words import KeywordSearch
 
 TRAINED = 30  # articles whose questions are trained on
 WRONG = 3  # graded paragraphs of a question beside its own

@@ -16,7 +16,7 @@ from maskwright.ask.evaluate.retrieval import evaluate_retrieval
 from maskwright.ask.predict.language_model import load
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.metrics.ranking import MEASURES, ranking_metrics
-from maskwright.learn.tasks.base.baselines import KeywordSearch
+from maskwright.learn.tasks.base.bag_of_words import KeywordSearch
 from maskwright.learn.tasks.base.similarities import Ranking
 from maskwright.text.tables.retrieval import read_retrieval
 

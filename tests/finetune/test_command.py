@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from checkpoint.small import saved
 from labelled.tables import write_rows
@@ -240,21 +239,6 @@ def test_the_pooling_of_a_folder_is_the_default(
     findings = finetune_command._findings_of_pooling(opened, [Method("probe")], "mean")
     assert [finding.name for finding in findings] == ["untrained-pooler"] * (not is_trained)
     assert finetune_command._usual_pooling(None, [Method("full")]) == {}
-
-
-def test_the_reference_library_says_the_same(tuned: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    texts = ["the cat sat on the mat", "a dog", "one big red dog ran and saw a hat", "tree"] * 9
-    ours = load(tuned).predict(texts)
-    path = tuned / "model"
-    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(path)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-    with torch.no_grad():
-        inputs = tokenizer(texts, padding=True, return_tensors="pt")
-        shares = theirs.eval()(**inputs).logits.softmax(-1)
-    labels = [theirs.config.id2label[i] for i in shares.argmax(-1).tolist()]
-    assert [a["label"] for a in ours] == labels and {*labels} == {"meow", "woof"}
-    assert [a["score"] for a in ours] == pytest.approx(shares.amax(-1).tolist(), abs=1e-5)
 
 
 def test_other_weights_are_another_model(tuned: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from maskwright.base.metrics.row_metrics import ArrayMetric, RepeatedMetric
 from maskwright.learn.finetune import learner
 from maskwright.learn.finetune.bag_of_words_learner import BagOfWordsLearner
 from maskwright.learn.finetune.cross_validation import FoldOutputs, divide, fold, join_folds
+from maskwright.learn.finetune.method import Method
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.text.tables.prepare import prepare
 from small_tasks import results_of, table
@@ -85,7 +86,7 @@ def test_constants_have_several_labels(tmp_path: Path) -> None:
     lines = [f"text {n},{label}\n" for n, label in enumerate(labels)]
     (tmp_path / "data.csv").write_text("text,label\n" + "".join(lines))
     data = divide(prepare(tmp_path / "data.csv", division=None))
-    bag = BagOfWordsLearner(tmp_path, task_for("multi-label", ("a", "b")))
+    bag = BagOfWordsLearner(tmp_path, task_for("multi-label", ("a", "b")), Method("bag-of-words"))
     foldings = fold(data, 5, [0, 1])
     outputs = [[FoldOutputs(np.ones((len(f), 2)), [], 0.0) for f in x.folds] for x in foldings]
     joined = join_folds(bag, foldings, outputs)

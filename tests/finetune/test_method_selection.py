@@ -34,7 +34,7 @@ USUAL = {"epochs": None, "least_steps": None, "batch": 32}
 
 
 def set_costs(patch: pytest.MonkeyPatch, **costs: float) -> None:
-    cost = lambda learner, data, count, method, *_: costs.get(method.name, 0.0)  # noqa: E731
+    cost = lambda learner, *_: costs.get(learner.method.name, 0.0)  # noqa: E731
     patch.setattr(method_selection, "seconds_of_training", cost)
 
 
@@ -89,11 +89,10 @@ def test_a_selection_on_noise_does_not_flatter(tmp_path: Path) -> None:
     data = prepare(tmp_path / "data.csv", division=None)
     data.parts[TRAIN] = data.parts.pop(ALL, data.parts.get(TRAIN, []))
     foldings = cross_validation.fold(data, 5, [0])
-    bag = BagOfWordsLearner(tmp_path, task_for("classification", ("a", "b")))
+    method = Method("bag-of-words")
+    bag = BagOfWordsLearner(tmp_path, task_for("classification", ("a", "b")), method)
     recipe = FinetuneRecipe(model="", data="", method="bag-of-words")
-    guesses = [
-        method_selection._Candidate("", recipe, bag, Settings(), None, None) for _ in range(20)
-    ]
+    guesses = [method_selection._Candidate("", recipe, bag, Settings(), None) for _ in range(20)]
     for candidate in guesses:
         for number, rows in enumerate(foldings[0].folds):
             outputs = draw.normal(size=(len(rows), 2)).astype(np.float32)
@@ -116,9 +115,9 @@ def test_validation_rows_select_and_what_was_trained_is_not_trained_again(
     data, out, learn = parts(tmp_path / "data", "classification"), tmp_path / "out", []
     original = learner.Learner.learn
 
-    def record(self: Any, encoded: Any, method: Any, settings: Settings, **named: Any) -> Any:
-        learn.append((method.name, settings.seed, len(encoded["train"].rows)))
-        return original(self, encoded, method, settings, **named)
+    def record(self: Any, encoded: Any, settings: Settings, **named: Any) -> Any:
+        learn.append((self.method.name, settings.seed, len(encoded["train"].rows)))
+        return original(self, encoded, settings, **named)
 
     monkeypatch.setattr(learner.Learner, "learn", record)
     monkeypatch.setattr(method_selection, "seconds_of_training", lambda *_: 1.0)
@@ -142,12 +141,12 @@ def test_a_search_uses_the_settings_that_are_best_on_held_out_rows(
     _ = parts(data, "classification") if has_parts else table(data, "classification", 60)
     original, trained = learner.Learner.learn, set[tuple[int, int, float]]()
 
-    def record(self: Any, encoded: Any, method: Any, settings: Settings, **named: Any) -> Any:
+    def record(self: Any, encoded: Any, settings: Settings, **named: Any) -> Any:
         rate = settings.optimizer.learning_rate
         if interrupts and settings.seed == 1:
             raise interrupts.pop()
         trained.add((settings.seed, settings.batch, rate))
-        result = original(self, encoded, method, settings, **named)
+        result = original(self, encoded, settings, **named)
         return replace(result, tuned=replace(result.tuned, figures=[settings.batch * rate]))
 
     monkeypatch.setattr(learner.Learner, "learn", record)
@@ -256,7 +255,7 @@ def test_the_time_of_what_is_hopeless_is_not_estimated(
     data, ends = table(tmp_path / "data.csv", "classification", 36), dict[str, float]()
 
     def cost(*args: Any) -> float:
-        ends[args[3].name] = args[-1]
+        ends[args[0].method.name] = args[-1]
         return (40.0, 40.0, 40.0)[len(ends) - 1]  # the fourth, that of full, ends the test
 
     monkeypatch.setattr(method_selection, "seconds_of_training", cost)
@@ -273,8 +272,8 @@ def test_the_estimate_of_a_time_is_given_up_at_its_end(
     end = time.perf_counter() + (-1.0 if is_over else 1e6)
     for method in (Method("full"), Method("embeddings")):
         task_type = task_for("classification", data.labels.names if data.labels else ())
-        part = learner.learner_of(model, task_type, method, None, "head")
-        arguments = part, data, 60, method, Settings(batch=8), None, end
+        part = learner.learner_of(model, task_type, method, None, "head", None)
+        arguments = part, data, 60, Settings(batch=8), end
         assert (method_selection.seconds_of_training(*arguments) == math.inf) is is_over
 
 

@@ -94,7 +94,6 @@ def test_labels_are_given_from_their_thresholds_on(
 ) -> None:
     result, moved = results["multi-label"], tmp_path / "moved"
     thresholds = json.loads((result / "task.json").read_text())["settled"]["thresholds"]
-    assert str(thresholds) in (result / "predict.py").read_text()
     shutil.copytree(result / "model", moved)
     (moved / "MANIFEST.json").unlink()
     plain = json.loads((moved / "task.json").read_text())

@@ -32,7 +32,7 @@ from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.inference.beam import finished
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
-from maskwright.model.opening import folders, special_tokens
+from maskwright.model.opening import folders
 from maskwright.text.tables.layout import Columns, Dataset, Task
 from maskwright.text.tables.rows import RewriteExample
 from maskwright.text.tokenizer.tokenizer import Tokenizer
@@ -193,7 +193,7 @@ def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str
     for target in ("", "a red hat and a tall old tree", "a red"):
         rows = [RewriteExample("the cat sat", target, "")]
         encoded, tokenizer = asked("t5", models, 64, rows, kind)
-        objective = kind.objective(loaded.model, special_tokens.vocabulary(tokenizer), "head")
+        objective = kind.objective(loaded.model, Frame(tokenizer, 64, False))
         answers.add(finished(kind.steps(objective, encoded, collation))[0])
     assert len(answers) == 1
     # Negative control: nothing settled, what is asked does tell.

@@ -149,12 +149,12 @@ def test_a_run_that_skipped_steps_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, findings: list[str]
 ) -> None:
     """The gradient of the third step is no number."""
-    outcome, calls = loop.StepOutcome, iter(range(100))
+    usual, calls = loop._means, iter(range(100))
 
-    def spoiled(loss: float, *others: Any) -> loop.StepOutcome:
-        return outcome(math.nan if next(calls) == 2 else loss, *others)
+    def spoiled(*sums: Any) -> dict[str, float]:
+        return dict.fromkeys(usual(*sums), math.nan) if next(calls) == 2 else usual(*sums)
 
-    monkeypatch.setattr(loop, "StepOutcome", spoiled)
+    monkeypatch.setattr(loop, "_means", spoiled)
     made = recipe(text_file(tmp_path), steps=4)
     skipping = replace(made, training=replace(made.training, on_nonfinite="skip"))
     train_quietly(skipping, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""From a time to a recipe, by costs that are made up; the loss that is expected of it."""
+"""From a time to a recipe, by costs that are made up; the expected loss; tables of costs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from maskwright import api
+from maskwright.base import catalogue
 from maskwright.base.errors import ConfigError, ResourceError
 from maskwright.cli import main as cli
+from maskwright.learn.pretrain import cost
 from maskwright.learn.pretrain import plan as planning
-from maskwright.learn.pretrain.cost import TextSample, estimate
+from maskwright.learn.pretrain.cost import StepCost, TextSample, estimate
 from maskwright.learn.recipes.base.find import find
 
 PER_FLOP, TOKENS = 1e-10, 50_000
@@ -112,3 +114,38 @@ def test_the_expected_loss_is_that_of_runs_alike(
     assert planning.expected_loss(run["objective"], 1e12, run["tokens"], 6.0) is None
     assert planning.expected_loss(run["objective"], *size[:2], math.nan) is None
     assert planning.expected_loss("denoising", *size) is None
+
+
+RECIPES = ["babytext-hour", "bert-base", "bert-mini", "gpt2-mini"]
+
+
+def at_speed(seconds: float) -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        step = StepCost(parameters=1, tokens=1.0, flops=1.0, seconds=seconds, memory=1)
+        patch.setattr(cost, "measure", lambda recipe: step)
+        names = catalogue.names
+        patch.setattr(
+            catalogue, "names", lambda room: RECIPES if room == "recipes" else names(room)
+        )
+        rooms = ("recipes", "models")
+        return {room: {row[0]: row for row in cost.table(room)} for room in rooms}
+
+
+def test_costs_scale_with_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fast, slow = at_speed(1e-12), at_speed(2e-12)
+    assert list(fast["recipes"]) == RECIPES
+    _, family, objective, parameters, speed, seconds = fast["recipes"]["bert-base"]
+    assert (family, objective, parameters) == ("bert", "sentence-pair", 110_106_428)
+    assert slow["recipes"]["bert-base"][4:] == pytest.approx((speed / 2, 2 * seconds), rel=1e-9)
+    minutes = fast["recipes"]["babytext-hour"][5]
+    assert minutes == slow["recipes"]["babytext-hour"][5], "the control: a budget in minutes"
+    assert {"bert-large", "gpt2-xl"} <= fast["models"].keys()
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    row = ("tiny", "bert", "masked", 1_000_000, 3.0, 60.0)
+    monkeypatch.setattr(cost, "table", lambda room: [row])
+    assert cli.main(["list", "recipes"]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "tiny" in line)
+    assert line.split()[5] == "3" and not list(tmp_path.iterdir()), "nothing is kept at home"

@@ -20,7 +20,6 @@ from maskwright.learn.finetune.method import Method
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.model.nn import initialise
 from maskwright.model.objectives.modules.supervised import Standardised
-from maskwright.model.opening import special_tokens
 from maskwright.text.tables.rows import PairExample, TextExample
 from small_tasks import finetuned, results_of
 from tinyrun import WORDS
@@ -49,8 +48,7 @@ def objective_of(learner: Learner, asked: Encoded, **changes: Any) -> Any:
     heads = tuple(replace(head, **changes) for head in learner.config.heads)
     config, seed = replace(learner.config, heads=heads), torch.Generator().manual_seed(0)
     network = initialise.build(config, seed)
-    vocabulary = special_tokens.vocabulary(learner.frame.tokenizer)
-    return learner.task_type.objective(network, vocabulary, "head", asked)
+    return learner.task_type.objective(network, learner.frame, asked)
 
 
 def test_numbers_that_are_all_alike_and_classes(learner: Learner) -> None:

@@ -652,3 +652,44 @@ def test_ranks_by_portions_are_those_of_all(monkeypatch: pytest.MonkeyPatch) -> 
         own, rivals = scores[row.positive], [s for p, s in scores.items() if p not in right]
         wanted = 1 + sum(s > own for s in rivals) + sum(s == own for s in rivals) / 2
         assert whole[number] == wanted
+
+
+# ------------------------------------------------------------------------------ reports
+LABELS = ("cat", "dog", "eel")
+ROWS = [
+    TextExample("<b>purrs</b>", 0, "a/pets.csv, line 2"),
+    TextExample("barks", 1, "a/pets.csv, line 3"),
+    TextExample("meows", 0, "a/pets.csv, line 4"),
+    TextExample("growls", 1, "a/pets.csv, line 5"),
+]
+TOLD = np.array([[0, 3, 0], [0, 9, 0], [2, 0, 0], [5, 0, 0]], np.float32)  # two are wrong
+
+
+def report_of(kind: TaskType, rows: list[object], outputs: np.ndarray) -> TaskReport:
+    examples = EncodedExamples(framed([[1]] * len(rows)), np.zeros(len(rows), np.int64))
+    encoded = Encoded(rows, examples)
+    return kind.report(encoded, outputs, kind.answers(encoded, outputs))
+
+
+def test_classes_by_hand() -> None:
+    report = report_of(task_for("classification", LABELS), [*ROWS], TOLD)
+    assert report.classes is not None
+    assert report.classes["rows"] == [
+        ["cat", "0.500", "0.500", "0.500", "2"],
+        ["dog", "0.500", "0.500", "0.500", "2"],
+        ["eel", "–", "–", "–", "0"],
+    ]
+    assert report.confusion is not None
+    assert report.confusion.tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 0]]
+
+
+def test_mistakes_the_surest_first() -> None:
+    kind = task_for("classification", LABELS)
+    found = report_of(kind, [*ROWS], TOLD).mistakes
+    assert [(m.text, m.label, m.predicted) for m in found] == [
+        ("growls", "dog", "cat"),
+        ("<b>purrs</b>", "cat", "dog"),
+    ]
+    assert found[0].weight == pytest.approx(np.e**5 / (np.e**5 + 2))
+    right = np.array([[9, 0, 0], [0, 9, 0], [9, 0, 0], [0, 9, 0]], np.float32)
+    assert report_of(kind, [*ROWS], right).mistakes == []

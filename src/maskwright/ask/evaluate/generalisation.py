@@ -56,13 +56,13 @@ def measure_generalisation(
     assert opened.task is not None
     length, long = opened.task.length, opened.task.long
     learner = Learner.of(Path(recipe.model), task_type, method, length, long)  # type: ignore[arg-type]
-    start, _ = learner.initial_network(method, seed)
+    start, _ = learner.initial_network(seed)
     initial = {name: p.detach() for name, p in start.model.named_parameters()}
     tuned = {name: p.detach().clone() for name, p in opened.network.named_parameters()}
     changed = {name for name, weight in tuned.items() if not torch.equal(weight, initial[name])}
     read = reader(opened.network, task_type, learner.frame, learner.collation)
     if method.fitted is not None and method.head_alone:
-        read = functools.partial(learner.frozen_vectors(None).scores, opened.network)
+        read = functools.partial(learner.frozen_vectors.scores, opened.network)
 
     def error_of(deviation: float, draw: int) -> float:
         generator = torch.Generator().manual_seed(torch_seed(key("noise", seed, draw)))

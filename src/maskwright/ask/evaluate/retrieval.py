@@ -35,7 +35,7 @@ from maskwright.base.report import document
 from maskwright.base.terminal import Say, counted, decimals, printer
 from maskwright.learn.finetune import conclusion, page
 from maskwright.learn.finetune.recipe import hashes
-from maskwright.learn.tasks.base.baselines import KeywordSearch
+from maskwright.learn.tasks.base.bag_of_words import KeywordSearch
 from maskwright.learn.tasks.base.choices import (
     COMPARED,
     DIMENSIONS,

@@ -66,7 +66,7 @@ from maskwright.learn.tasks.base.task_type import (
     task_for_writing,
 )
 from maskwright.learn.tasks.base.text_generation import for_task
-from maskwright.learn.tasks.base.zero_shot import HYPOTHESIS, zero_shot_task
+from maskwright.learn.tasks.classification import HYPOTHESIS, zero_shot_task
 from maskwright.model.checkpoint.fine_tuned import (
     COPY,
     MODEL,
@@ -379,7 +379,7 @@ class TaskPredictor(BasePredictor):
         self, labels: Sequence[str], hypothesis: str | None = None, *, several: bool = False
     ) -> Self:
         """Return a copy that gives each text one of any `labels`, or with `several` any number, by
-        whether a hypothesis about it follows; errors as `zero_shot.zero_shot_task`."""
+        whether a hypothesis about it follows; errors as `zero_shot_task`."""
         template = HYPOTHESIS if hypothesis is None else hypothesis
         task_type = zero_shot_task(self.task_type, labels, template, several=several)
         columns: dict[str, Sequence[str]] = {role: (role,) for role in task_type.roles}

@@ -73,7 +73,7 @@ def _description(kind: str, name: str) -> str:
 
 def _print_costs(kind: str) -> None:
     threads.prepare()
-    from maskwright.learn.pretrain.cost_tables import table
+    from maskwright.learn.pretrain.cost import table
 
     print("measuring how fast this machine trains", file=sys.stderr)
     rows = [HEAD]

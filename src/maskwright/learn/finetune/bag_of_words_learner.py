@@ -22,7 +22,6 @@ from maskwright.base.metrics.metrics import METRICS
 from maskwright.base.storage import commit
 from maskwright.base.terminal import counted
 from maskwright.learn.finetune.learner import BaseLearner, SeedResult
-from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.tune import Settings, TrainingResult
 from maskwright.learn.tasks.base.bag_of_words import BagOfWords, encode_words
 from maskwright.learn.tasks.base.task_type import Encoded, Outputs
@@ -58,7 +57,6 @@ class BagOfWordsLearner(BaseLearner):
     def learn(
         self,
         encoded_parts: Mapping[str, Encoded],
-        method: Method,
         settings: Settings,
         eval_part: str,
         say: Callable[[str], None],
@@ -79,7 +77,7 @@ class BagOfWordsLearner(BaseLearner):
         tuned = BagOfWordsResult(None, [], [], 1, time.perf_counter() - begin, bag)
         if announce:
             num_features = counted(bag.weights.shape[1], "feature")
-            say(f"model: {self.path} is not used\nmethod: {method.name}; {num_features}")
+            say(f"model: {self.path} is not used\nmethod: {self.method.name}; {num_features}")
         tuned = self._validate_fit(tuned, encoded_parts, tuned.read, say)
         return self._predict(
             tuned, None, settings.seed, encoded_parts, eval_part, lambda tuned, _: tuned.read

@@ -26,6 +26,7 @@ from maskwright.learn.finetune.cross_validation import (
 )
 from maskwright.learn.finetune.finished_seeds import REJECTS
 from maskwright.learn.finetune.label_curve import measure_curve
+from maskwright.learn.finetune.learner import BaseLearner, learner_of
 from maskwright.learn.finetune.method import AUTO, FULL, Method
 from maskwright.learn.finetune.method_selection import candidates, select_method
 from maskwright.learn.finetune.recipe import (
@@ -56,7 +57,7 @@ from maskwright.learn.tasks.base.choices import (
     require_dimensions,
 )
 from maskwright.learn.tasks.base.encode import room
-from maskwright.learn.tasks.base.task_type import TaskType, task_for
+from maskwright.learn.tasks.base.task_type import TaskType, task_for, task_of
 from maskwright.learn.tasks.base.text_generation import TEMPLATES, Template
 from maskwright.learn.train.settings import AdamW, Schedule
 from maskwright.model.device import machine
@@ -166,15 +167,14 @@ def finetune_recipe(
     settings = partial(_settings, width, class_weights)
     if chosen_threads and chosen_machine.device.type == "cpu":
         say(chosen_threads.line())
-    common: dict[str, Any] = {
-        "seeds": recipe.seed_numbers,
-        "length": length,
-        "long": recipe.long,
-        "machine": chosen_machine,
-        "stream": stream,
-        "folds": recipe.folds or FOLDS,
-    }
-    selection = None
+
+    def learner_for(method: Method, methods: Sequence[Method] = ()) -> BaseLearner:
+        task_type = task_of(examples, options_of(*(methods or [method])))
+        return learner_of(opened or model, task_type, method, length, recipe.long, chosen_machine)
+
+    reading: dict[str, Any] = {"long": recipe.long, "machine": chosen_machine}
+    common: dict[str, Any] = {"seeds": recipe.seed_numbers, "stream": stream}
+    folds, selection = recipe.folds or FOLDS, None
     if (recipe.method == AUTO or recipe.search) and not recipe.curve:
         is_repeated, num_rows = is_cross_validated(examples), len(examples.parts[TRAIN])
         by_name = candidates(recipe, methods[0], task_type, num_rows, width, is_repeated)
@@ -182,14 +182,14 @@ def finetune_recipe(
         if dry and len(names) > 1:
             say(f"one of these is selected: {'; '.join(names)}\n{methods[0].name} by itself:")
         elif len(names) > 1:
-            require = partial(finetune, opened or model, examples, out, **common)
+            require = partial(finetune, data=examples, out=out, folds=folds, **reading, **common)
             selection = select_method(
-                opened or model,
                 examples,
                 by_name,
+                learner_for=learner_for,
                 settings=settings,
-                options=options_of,
                 budget=recipe.budget,
+                folds=folds,
                 require=require,
                 **common,
             )
@@ -197,19 +197,19 @@ def finetune_recipe(
         else:
             recipe = recipe.with_method(methods[0], is_repeated)
         methods, common["seeds"] = recipe.methods, recipe.seed_numbers
-    common["options"] = options_of(*methods)
     if opened is not None and task_type.head == "sequence":
-        for finding in _findings_of_pooling(opened, methods, common["options"].get("pooling")):
+        for finding in _findings_of_pooling(opened, methods, options_of(*methods).get("pooling")):
             say(finding.line())
-    if not recipe.curve:
-        common |= {"teacher": teacher, "hard_negatives": recipe.hard_negatives or 0}
     train = partial(
         finetune,
-        opened or model,
+        learner_for(methods[0], methods) if selection is None else selection.learner,
         examples,
         out,
-        method=methods[0],
         settings=settings(recipe, methods[0]),
+        folds=folds,
+        teacher=teacher,
+        hard_negatives=recipe.hard_negatives or 0,
+        **reading,
         **common,
     )
     if dry:
@@ -225,10 +225,17 @@ def finetune_recipe(
         return train(
             origin=files, extra_files=extra_files, on_result=on_result, selection=selection
         )
-    del common["folds"]
-    assert opened is not None  # a curve has no method without a network
-    common["settings"] = partial(settings, recipe)
-    measure_curve(opened, examples, out, methods=methods, counts=recipe.curve, **common)
+    measure_curve(
+        partial(learner_for, methods=methods),
+        examples,
+        out,
+        methods=methods,
+        counts=recipe.curve,
+        settings=partial(settings, recipe),
+        length=length,
+        **reading,
+        **common,
+    )
     document.write(out / NAME, recipe_text)
     return out
 

@@ -14,10 +14,8 @@ from maskwright.base.report.document import duration, size
 from maskwright.base.storage.files import DISK, existing_parent
 from maskwright.base.terminal import Say, counted, quiet
 from maskwright.learn.finetune.learner import BaseLearner, Learner
-from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.tune import Settings, StepHook, passes_of, steps_of
 from maskwright.learn.tasks.base.task_type import Encoded
-from maskwright.model.device.machine import Machine
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN
 
@@ -28,10 +26,10 @@ class OutOfTimeError(Exception):
     """A training is stopped after a step: its time is over, or nothing more is to be known."""
 
 
-def disk_bytes(learner: BaseLearner, method: Method, seeds: int) -> int:
+def disk_bytes(learner: BaseLearner, seeds: int) -> int:
     """Return the minimum size of the output folder in bytes: the model's float32 weights and, until
     they are written, the trained weights of each seed."""
-    kept_seeds = seeds if method.trains_all else 0
+    kept_seeds = seeds if learner.method.trains_all else 0
     return 4 * learner.num_parameters * (1 + kept_seeds)
 
 
@@ -39,12 +37,10 @@ def tell(
     learner: BaseLearner,
     data: Dataset,
     encoded_parts: Mapping[str, Encoded],
-    method: Method,
     settings: Settings,
     seeds: int,
     out: Path,
     say: Say,
-    machine: Machine | None = None,
     folds: int = 0,
 ) -> None:
     """Print steps, time and disk space for a number of seeds, estimated from a few trial steps.
@@ -53,7 +49,7 @@ def tell(
         folds: the folds of a cross-validation, in each of which every seed is trained before the
             model of all rows; 0: the data is not cross-validated.
     """
-    examples = encoded_parts[TRAIN].examples
+    examples, method = encoded_parts[TRAIN].examples, learner.method
     count, trainings = len(examples.training_indices), seeds * folds + 1 if folds else seeds
     read, fits = f"{examples.lengths.mean():.0f} tokens each", counted(trainings, "fit")
     if not method.opens_network:
@@ -74,10 +70,10 @@ def tell(
             f"cross-validation: {counted(folds, 'fold')} × {counted(seeds, 'repetition')} and the "
             "model of all rows"
         )
-    seconds = trainings * seconds_of_training(learner, data, count, method, settings, machine)
+    seconds = trainings * seconds_of_training(learner, data, count, settings)
     say(
         f"cost: {work}\ntime: about {duration(seconds)} on this machine, without evaluation\n"
-        f"disk: {size(disk_bytes(learner, method, seeds))} in {out}, where "
+        f"disk: {size(disk_bytes(learner, seeds))} in {out}, where "
         f"{size(DISK.free_bytes(existing_parent(out)))} are free"
     )
 
@@ -86,9 +82,7 @@ def seconds_of_training(
     learner: BaseLearner,
     data: Dataset,
     count: int,
-    method: Method,
     settings: Settings,
-    machine: Machine | None = None,
     end: float = math.inf,
 ) -> float:
     """Return about how long a training on `count` examples lasts, estimated from a few steps or
@@ -101,11 +95,11 @@ def seconds_of_training(
         return 0.0
     if time.perf_counter() > end:
         return math.inf
-    rows = data.parts[TRAIN]
+    rows, method = data.parts[TRAIN], learner.method
     if method.fitted is not None:
         if not (texts := method.fitted.cost(count, settings)):
             return 0.0
-        vectors = learner.frozen_vectors(machine)
+        vectors = learner.frozen_vectors
         vectors(learner.encode(rows[:1]))  # prepares the network
         seconds, few = math.inf, TRIAL_TEXTS // 4
         for sample in (rows[:few], rows[few:TRIAL_TEXTS]):  # the larger one if there is time
@@ -124,12 +118,10 @@ def seconds_of_training(
     with contextlib.suppress(OutOfTimeError):
         learner.learn(
             {TRAIN: learner.encode(sample), TEST: learner.encode(rows[:1])},
-            method,
             replace(settings, epochs=1, least_steps=0),
             eval_part=TEST,
             say=quiet,
             watch=lambda *of_run: contextlib.nullcontext(StepHook(mark)),
-            machine=machine,
         )
     of_step = (marks[-1] - marks[0]) / (len(marks) - 1) if len(marks) > 1 else math.inf
     return steps_of(settings, count) * of_step

@@ -30,7 +30,7 @@ from maskwright.learn.finetune.conclusion import CONSTANT
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds, FoldOutputs
 from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, SeedResult
 from maskwright.learn.finetune.tune import Settings, TrainingResult
-from maskwright.learn.tasks.base.baselines import OUT_OF_FOLD
+from maskwright.learn.tasks.base.bag_of_words import OUT_OF_FOLD
 from maskwright.learn.tasks.base.task_type import (
     TEMPERATURE,
     Answers,

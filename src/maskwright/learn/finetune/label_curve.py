@@ -36,15 +36,13 @@ from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import Say, counted, printer, quiet
 from maskwright.learn.finetune import conclusion
 from maskwright.learn.finetune.finished_seeds import REJECTS
-from maskwright.learn.finetune.learner import Learner
+from maskwright.learn.finetune.learner import BaseLearner, Learner
 from maskwright.learn.finetune.method import FULL, Method
 from maskwright.learn.finetune.recipe import hash_rows, hashes
 from maskwright.learn.finetune.tune import Settings, Watch, watching
 from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.choices import Long
-from maskwright.learn.tasks.base.task_type import TaskType, task_of
 from maskwright.model.device.machine import Machine, unusual
-from maskwright.model.opening.folders import Model
 from maskwright.text.tables import splits
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
@@ -211,7 +209,7 @@ LEAST_TO_CHOOSE_BY = 50
 
 
 def measure_curve(
-    model: Model,
+    learner_for: Callable[[Method], BaseLearner],
     data: Dataset,
     out: Path,
     *,
@@ -221,16 +219,14 @@ def measure_curve(
     seeds: Sequence[int],
     length: int | None,
     long: Long,
-    options: Mapping[str, Any],
     machine: Machine,
     stream: TextIO | None,
 ) -> LabelCurve:
     """Train every method, and the same model from scratch, with each number of labels.
 
     Args:
+        learner_for, settings: return the learner and the training settings of a method.
         counts: numbers of training rows; 0 stands for all.
-        settings: returns the training settings of a method.
-        options: options of the task type.
 
     Raises:
         UsageError: there are not so many labels, or `out` has the results of another study.
@@ -239,7 +235,9 @@ def measure_curve(
     say = printer(stream)
     commit.require_own(out, LINES, beside=(REJECTS,))
     commit.probe_writable(out)
-    task_type = task_of(data, options)
+    learner = learner_for(methods[0])
+    assert isinstance(learner, Learner)  # a curve has no method without a network
+    task_type, model = learner.task_type, learner.loaded
     eval_part = TEST if TEST in data.parts else VALIDATION
     total = len(data.parts[TRAIN])
     label_counts = sorted({count or total for count in counts})
@@ -258,7 +256,7 @@ def measure_curve(
         "data": hash_rows(data),
         "settled": dict(task_type.options),
     }
-    trial = _Trial(model, task_type, length, long, eval_part, machine, watching(stream), say)
+    trial = _Trial(learner_for, length, long, eval_part, machine, watching(stream), say)
     # Without pretrained weights, body and head have the same learning rate.
     from_scratch = Method(FULL, head_rate=methods[0].head_rate or 1.0)
     approaches = {**{method.name: method for method in methods}, SCRATCH: from_scratch}
@@ -375,8 +373,7 @@ def _sample(data: Dataset, count: int, seed: int) -> Dataset:
 class _Trial:
     """What all trainings of a study share."""
 
-    model: Model
-    task_type: TaskType
+    learner_for: Callable[[Method], BaseLearner]
     length: int | None
     long: Long
     eval_part: str
@@ -396,7 +393,7 @@ class _Trial:
     ) -> dict[str, float]:
         """Train once; return "value" (metric on `eval_part`) and "validation" (of the best
         epoch). Findings on rows, such as truncation, are printed once for each number of rows."""
-        learner = Learner.of(self.model, self.task_type, method, self.length, self.long)
+        learner = self.learner_for(method)
         encoded_parts = {part: learner.encode(rows) for part, rows in data.parts.items()}
         for part, encoded in encoded_parts.items():
             key = (part, len(encoded.rows))
@@ -405,17 +402,15 @@ class _Trial:
             self.reported.add(key)
         result = learner.learn(
             encoded_parts,
-            method,
             settings,
             self.eval_part,
             quiet,
             self.watch,
             scratch=approach == SCRATCH,
             name=f"{approach}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}",
-            machine=self.machine,
         )
         metrics = result.task_type.metrics(data.parts[self.eval_part], result.answers)
-        value = _or_zero(metrics.values[self.task_type.measure])
+        value = _or_zero(metrics.values[learner.task_type.measure])
         return {"value": value, "validation": _or_zero(result.validation)}
 
 

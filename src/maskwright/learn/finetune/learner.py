@@ -24,9 +24,12 @@ from maskwright.base.report.document import duration
 from maskwright.base.terminal import decimals
 from maskwright.learn.finetune.conclusion import AS_IT_IS
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds
-from maskwright.learn.finetune.method import GRADUAL, LAST, REINIT, Method
-from maskwright.learn.finetune.methods.base.fitted import (
+from maskwright.learn.finetune.method import (
+    GRADUAL,
+    LAST,
+    REINIT,
     FitInput,
+    Method,
     NetworklessMethod,
     NetworkMethod,
 )
@@ -74,7 +77,7 @@ from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.model.objectives.modules.supervised import Standardised, Supervised
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
-from maskwright.model.opening import folders, special_tokens
+from maskwright.model.opening import folders
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TRAIN, VALIDATION
@@ -124,6 +127,7 @@ class BaseLearner(ABC):
 
     path: Path
     task_type: TaskType
+    method: Method
     family: str | None = None
     frame: Frame | None = None
 
@@ -148,17 +152,13 @@ class BaseLearner(ABC):
         return 0
 
     @property
-    def width(self) -> int:
-        """The width of the network, on which the default learning rate depends."""
-        return 1
-
-    @property
     def reads_more(self) -> bool:
         """Whether the model could read longer texts than it does."""
         return False
 
-    def head_factor(self, method: Method) -> float:
-        """Return the factor on the learning rate of the head's last layer; 1 unless it is new."""
+    @property
+    def head_factor(self) -> float:
+        """The factor on the learning rate of the head's last layer; 1 unless it is new."""
         return 1.0
 
     @abstractmethod
@@ -169,9 +169,7 @@ class BaseLearner(ABC):
     def learn(self, *args: Any, **kwargs: Any) -> SeedResult:
         """Learn and predict, with the arguments of `Learner.learn`."""
 
-    def own_answers(
-        self, data: Dataset, encoded: Encoded, machine: Machine | None = None
-    ) -> list[tuple[str, Answers]]:
+    def own_answers(self, data: Dataset, encoded: Encoded) -> list[tuple[str, Answers]]:
         """Return (name, answers) of the pretrained model itself for encoded rows, where it has
         some."""
         return []
@@ -243,16 +241,16 @@ class BaseLearner(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Learner(BaseLearner):
-    """The model in `path` and how texts are encoded for it. `config` includes the head of
-    `task_type`; `soft_targets` are what training rows are learned from in place of their labels, if
-    any."""
+    """The model in `path`, how texts are encoded for it, and the `machine` that it learns on.
+    `config` includes the head of `task_type`; `soft_targets` are what training rows are learned
+    from in place of their labels, if any."""
 
     frame: Frame
     loaded: folders.Model
     config: TransformerConfig
     collation: Collation
+    machine: Machine
     soft_targets: Mapping[Any, Scores] = field(default_factory=dict, repr=False)
-    _frozen: dict[str, FrozenVectors] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -262,6 +260,7 @@ class Learner(BaseLearner):
         method: Method,
         length: int | None = None,
         long: Long = "head",
+        machine: Machine | None = None,
     ) -> Learner:
         """Return the learner of `model`: an opened model, its folder, or the folder of a run.
 
@@ -269,6 +268,7 @@ class Learner(BaseLearner):
             length: maximum number of ids of an example; None: the positions of the model, at most
                 the default of the task type.
             long: how longer texts are handled.
+            machine: device and precision; None: the best of this machine.
 
         Raises:
             UsageError: the folder does not exist.
@@ -290,11 +290,13 @@ class Learner(BaseLearner):
         return cls(
             path,
             task_type,
+            method,
             family,
             frame=frame_of(config, loaded.reader, max_length, long),
             loaded=loaded,
             config=config,
             collation=replace(collation, alone=method.positions > 0),
+            machine=machine or choose(),
         )
 
     @property
@@ -309,10 +311,6 @@ class Learner(BaseLearner):
     @property
     def num_parameters(self) -> int:
         return layout.num_parameters(self.config)
-
-    @property
-    def width(self) -> int:
-        return self.config.width
 
     @property
     def reads_more(self) -> bool:
@@ -335,18 +333,19 @@ class Learner(BaseLearner):
         # If the trained head is in an adapter, that in the model folder is only initialised.
         return folders.learned_beside(self.path)
 
-    def head_factor(self, method: Method) -> float:
-        return method.head_factor if self.config.heads and self.head_is_new else 1.0
+    @property
+    def head_factor(self) -> float:
+        return self.method.head_factor if self.config.heads and self.head_is_new else 1.0
 
     def initial_network(
-        self, method: Method, seed: int, *, scratch: bool = False
+        self, seed: int, *, scratch: bool = False
     ) -> tuple[Transfer, torch.Generator]:
         """Return the network before training, and the generator that drew its new weights: all of
         them with `scratch`."""
         generator = torch.Generator().manual_seed(torch_seed(key("init", seed)))
         model = initialise.build(self.config, generator, like=self.loaded.network)
         every_name = [name for name, _ in model.named_parameters()]
-        fresh = every_name if scratch else reinitialised(method, model)
+        fresh = every_name if scratch else reinitialised(self.method, model)
         source, has_heads = self.loaded.network, not self.head_is_new
         loaded = load_matching(source, model, has_heads, fresh)
         if self.frame.long == HIERARCHICAL and not has_heads and not scratch:
@@ -359,7 +358,6 @@ class Learner(BaseLearner):
     def learn(
         self,
         encoded_parts: Mapping[str, Encoded],
-        method: Method,
         settings: Settings,
         eval_part: str,
         say: Callable[[str], None],
@@ -368,7 +366,6 @@ class Learner(BaseLearner):
         scratch: bool = False,
         name: str = "",
         finished_seeds: FinishedSeeds | None = None,
-        machine: Machine | None = None,
         announce: bool = False,
     ) -> SeedResult:
         """Train one seed, choose epoch and options on validation data, predict `eval_part`.
@@ -381,13 +378,12 @@ class Learner(BaseLearner):
             scratch: start from randomly initialised weights instead of the pretrained ones.
             name: the displayed name; "": the seed.
             finished_seeds: saves the result; a saved result of the seed is loaded, not trained.
-            machine: device and precision; None: the best of this machine.
             announce: print which weights are trained.
         """
-        start, generator = self.initial_network(method, settings.seed, scratch=scratch)
-        model = start.model
+        start, generator = self.initial_network(settings.seed, scratch=scratch)
+        model, method = start.model, self.method
         if not scratch:
-            method = replace(method, head_rate=self.head_factor(method))
+            method = replace(method, head_rate=self.head_factor)
         adapter, trained_share = attach(method, model, generator)
         if announce:
             reading = "; each text of a pair by itself" if self.frame.long == APART else ""
@@ -397,7 +393,7 @@ class Learner(BaseLearner):
 
         def reader_of(tuned: TrainingResult, task_type: TaskType) -> Callable[[Encoded], Outputs]:
             if fitted is not None and method.head_alone:  # the vectors of the fit
-                return functools.partial(self.frozen_vectors(machine).scores, tuned.network)
+                return functools.partial(self.frozen_vectors.scores, tuned.network)
             return reader(tuned.network, task_type, self.frame, self.collation)
 
         tuned = finished_seeds.restore(settings.seed, model) if finished_seeds else None
@@ -410,10 +406,10 @@ class Learner(BaseLearner):
             of_image = getattr(model.config.tokens, "per_image", 0)
             with show(name or f"seed {settings.seed}", steps, of_image) as hook:
                 if not isinstance(fitted, NetworkMethod):
-                    tuned = self._train(model, method, encoded_parts, settings, say, hook, machine)
+                    tuned = self._train(model, method, encoded_parts, settings, say, hook)
                 else:
                     begin, train = time.perf_counter(), encoded_parts[TRAIN]
-                    losses = fitted.fit(FitInput(self, model, train, settings, machine, hook))
+                    losses = fitted.fit(FitInput(self, model, train, settings, hook))
                     tuned = TrainingResult(model, [], losses, 1, time.perf_counter() - begin)
                     read = reader_of(tuned, self.task_type)
                     tuned = self._validate_fit(tuned, encoded_parts, read, say)
@@ -421,9 +417,7 @@ class Learner(BaseLearner):
                 finished_seeds.keep(settings.seed, tuned)
         return self._predict(tuned, adapter, settings.seed, encoded_parts, eval_part, reader_of)
 
-    def own_answers(
-        self, data: Dataset, encoded: Encoded, machine: Machine | None = None
-    ) -> list[tuple[str, Answers]]:
+    def own_answers(self, data: Dataset, encoded: Encoded) -> list[tuple[str, Answers]]:
         """Return (name, answers) of the pretrained model itself for the rows of a part: those of
         its head if it has one for these labels; or, for numbers of two texts and for embeddings,
         the similarities of its own vectors. Empty for other tasks.
@@ -447,7 +441,7 @@ class Learner(BaseLearner):
             encoded = task_type.encode(encoded.rows, frame)
         else:
             return []
-        prepared: Any = prepare_on(network, machine)
+        prepared: Any = prepare_on(network, self.machine)
         outputs = reader(prepared, task_type, frame, self.collation)(encoded)
         answers = task_type.answers(encoded, outputs)
         if is_similarity and self.head_is_new:
@@ -481,16 +475,11 @@ class Learner(BaseLearner):
             more={name: text.encode() for name, text in {**around, **more}.items()},
         )
 
-    def frozen_vectors(self, machine: Machine | None) -> FrozenVectors:
-        """Return what computes vectors of the pretrained network, for a linear head; it remembers
-        those of every text."""
-        name = str(machine)
-        if name not in self._frozen:
-            network = transfer(self.loaded.network, self.config, heads=False).model
-            self._frozen[name] = FrozenVectors(
-                network, self.task_type, self.frame, self.collation, machine
-            )
-        return self._frozen[name]
+    @functools.cached_property
+    def frozen_vectors(self) -> FrozenVectors:
+        """What computes vectors of the pretrained network, for a linear head; it remembers those of
+        every text."""
+        return FrozenVectors(transfer(self.loaded.network, self.config, heads=False).model, self)
 
     def _train(
         self,
@@ -500,12 +489,10 @@ class Learner(BaseLearner):
         settings: Settings,
         say: Callable[[str], None],
         hook: Hook,
-        machine: Machine | None,
     ) -> TrainingResult:
         task_type, collation = self.task_type, self.collation
-        vocabulary = special_tokens.vocabulary(self.frame.words)
         train = encoded_parts[TRAIN]
-        objective = task_type.objective(model, vocabulary, self.frame.long, train)
+        objective = task_type.objective(model, self.frame, train)
         if isinstance(objective, Supervised):
             objective.options = replace(
                 objective.options,
@@ -537,7 +524,7 @@ class Learner(BaseLearner):
             settings,
             figure=None if encoded is None or len(encoded.rows) < SELECTABLE else figure,
             rate_factors=functools.partial(learning_rate_factors, method),
-            machine=machine,
+            machine=self.machine,
             hooks=[hook],
         )
         if isinstance(objective, Standardised):
@@ -546,19 +533,23 @@ class Learner(BaseLearner):
 
 
 def learner_of(
-    model: folders.Model | Path, task_type: TaskType, method: Method, length: int | None, long: Long
+    model: folders.Model | Path,
+    task_type: TaskType,
+    method: Method,
+    length: int | None,
+    long: Long,
+    machine: Machine | None,
 ) -> BaseLearner:
     """Return what learns by `method`; args and errors as in `Learner.of`."""
     if not isinstance(method.fitted, NetworklessMethod):
-        return Learner.of(model, task_type, method, length, long)
+        return Learner.of(model, task_type, method, length, long, machine)
     path = model if isinstance(model, Path) else model.path
-    return cast(BaseLearner, method.fitted.learner(path, task_type))
+    return cast(BaseLearner, method.fitted.learner(path, task_type, method))
 
 
 def objective_of(model: Transformer, task_type: TaskType, frame: Frame) -> Objective:
     """Return the objective, in evaluation mode, that computes a trained model's outputs."""
-    vocabulary = special_tokens.vocabulary(frame.words)
-    objective = task_type.objective(model, vocabulary, frame.long)
+    objective = task_type.objective(model, frame)
     objective.eval()
     return objective
 

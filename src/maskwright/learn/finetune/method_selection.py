@@ -36,7 +36,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
@@ -59,16 +58,12 @@ from maskwright.learn.finetune.cross_validation import (
     join_folds,
 )
 from maskwright.learn.finetune.finished_seeds import FoldOutputs
-from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, SeedResult, learner_of
-from maskwright.learn.finetune.method import AUTO, FITTED, Method
-from maskwright.learn.finetune.methods.base.fitted import STEP
+from maskwright.learn.finetune.learner import SELECTABLE, BaseLearner, SeedResult
+from maskwright.learn.finetune.method import AUTO, FITTED, STEP, Method
 from maskwright.learn.finetune.recipe import FinetuneRecipe, without_effect
 from maskwright.learn.finetune.tune import Settings, StepHook, defined, steps_of
-from maskwright.learn.tasks.base.choices import Long
-from maskwright.learn.tasks.base.task_type import Encoded, Outputs, TaskMetrics, TaskType, task_of
+from maskwright.learn.tasks.base.task_type import Encoded, Outputs, TaskMetrics, TaskType
 from maskwright.learn.train import loop
-from maskwright.model.device.machine import Machine
-from maskwright.model.opening.folders import Model
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
@@ -189,7 +184,6 @@ class _Candidate:
     recipe: FinetuneRecipe
     learner: BaseLearner
     settings: Settings
-    machine: Machine | None
     panel: WorkPanel
     seconds: float = math.nan
     end: float = math.inf
@@ -198,21 +192,21 @@ class _Candidate:
 
     @property
     def method(self) -> Method:
-        return self.recipe.methods[0]
+        return self.learner.method
 
     def varied(
         self, name: str, recipe: FinetuneRecipe, settings: Settings, num_rows: int
     ) -> _Candidate:
         """Return a candidate of the same method with other settings."""
         work, usual_work = (steps_of(s, num_rows) * s.batch for s in (settings, self.settings))
-        seconds, fields = self.seconds * work / usual_work, (self.machine, self.panel)
-        return _Candidate(name, recipe, self.learner, settings, *fields, seconds)
+        seconds = self.seconds * work / usual_work
+        learner = replace(self.learner, method=recipe.methods[0])
+        return _Candidate(name, recipe, learner, settings, self.panel, seconds)
 
     def learn(self, encoded_parts: Mapping[str, Encoded], **options: Any) -> SeedResult:
         """`BaseLearner.learn` by this method. Raises `OutOfTimeError` after `end`."""
         begin, self.panel.part = self._now(), options["name"]
-        options |= {"watch": self._watch, "machine": self.machine}
-        result = self.learner.learn(encoded_parts, method=self.method, say=quiet, **options)
+        result = self.learner.learn(encoded_parts, say=quiet, watch=self._watch, **options)
         self.last = time.perf_counter() - begin
         return result
 
@@ -222,7 +216,7 @@ class _Candidate:
             self.panel.part = f"{name}, step {record['step']} of {steps}"
             self._now()
 
-        yield StepHook(step, self.panel.note)
+        yield StepHook(step)
 
     def _now(self) -> float:
         """Return the time; raises `OutOfTimeError` after `end`."""
@@ -359,9 +353,7 @@ class _Selection:
                 candidate.learner,
                 self.data,
                 num_rows,
-                method,
                 trained,
-                candidate.machine,
                 self.begin + (0.0 if is_hopeless else ESTIMATES * self.limit),
             )
             # Fixed vectors are computed once for all folds.
@@ -518,33 +510,28 @@ class _Selection:
 
 
 def select_method(
-    model: Model | Path,
     data: Dataset,
     recipes: Mapping[str, FinetuneRecipe | str],
     *,
+    learner_for: Callable[[Method], BaseLearner],
     settings: Callable[[FinetuneRecipe, Method], Settings],
-    options: Callable[[Method], Mapping[str, Any]],
     seeds: Sequence[int],
     budget: float | None,
     folds: int,
     require: Callable[..., object],
-    length: int | None = None,
-    long: Long = "head",
-    machine: Machine | None = None,
     stream: TextIO | None = None,
 ) -> MethodSelection:
     """Try `recipes` and select the best; print a table of them.
 
     Args:
         recipes: what `candidates` returns.
-        settings, options: return the training settings of a recipe and the task options of a
-            method.
+        learner_for, settings: return the learner of a method and the training settings of a recipe.
         seeds: of each repetition if there is no other part; else the first one is tried, or in a
             search one that is not among them.
         budget: seconds that the trials may take; None: `BUDGET`, or any number in a search and if
             each method is trained once.
-        require: checks that `out` is free for a `method`, or has a begun one of `candidates`.
-        folds, length, long, machine, stream: as for `finetune`.
+        require: checks that `out` is free for a learner, or has a begun one of `candidates`.
+        folds, stream: as for `finetune`.
 
     Raises:
         DataError: the training rows cannot be divided into folds.
@@ -565,10 +552,10 @@ def select_method(
             raise
         if num_rows < DIVIDED_FROM or is_cross_validated(data):
             num_folds = min(len(folding.folds) for folding in foldings)
+    learners = {name: learner_for(recipe.methods[0]) for name, recipe in usual_recipes.items()}
     for recipe in usual_recipes.values():
         (method,), rivals = recipe.methods, [r.method for r in usable.values() if r is not recipe]
-        chosen = {"settings": settings(recipe, method), "options": options(method)}
-        require(method=method, candidates=rivals, **chosen)
+        require(learners[method.name], settings=settings(recipe, method), candidates=rivals)
     is_search = len(usual_recipes) < len(usable)
     limit = budget or (BUDGET if num_folds > 1 and not is_search else math.inf)
     within = f" in about {duration(limit)} (--budget)" if math.isfinite(limit) else ""
@@ -589,8 +576,7 @@ def select_method(
 
         def open_candidate(name: str, recipe: FinetuneRecipe) -> _Candidate:
             (method,) = recipe.methods
-            learner = learner_of(model, task_of(data, options(method)), method, length, long)
-            return _Candidate(name, recipe, learner, settings(recipe, method), machine, panel)
+            return _Candidate(name, recipe, learners[method.name], settings(recipe, method), panel)
 
         timed = selection.estimate(usable, open_candidate, settings)
         network = timed[-1].learner

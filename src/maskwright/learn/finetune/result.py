@@ -33,20 +33,16 @@ from maskwright.learn.finetune import conclusion, page
 from maskwright.learn.finetune.learner import BaseLearner, SeedResult
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.method_selection import MethodSelection
-from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import (
     TEMPERATURE,
-    THRESHOLDS,
     Answers,
     Encoded,
     TaskMetrics,
     TaskReport,
-    TaskType,
 )
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, FORMAT, MODEL, TASK, TaskRecord
 from maskwright.model.checkpoint.safe_read import around, modules_of
-from maskwright.model.device.machine import Machine
 from maskwright.model.opening.folders import fingerprint
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
@@ -58,6 +54,26 @@ SHOWN_LABELS = 40
 FEW_ROWS = 100  # below it, the 95 % interval of an accuracy may be wider than ±0.1
 PASSES = "passes over the rows in each"  # name of the passes of an epoch among the settings
 RESULTS, PAGE, SCRIPT = "results.json", "report.html", "predict.py"
+SCRIPT_TEXT = '''"""Predictions of the model beside this script, one JSON value for each example.
+
+    python predict.py "a text" "another text"
+    python predict.py < examples.txt
+
+An example is a text, or JSON in braces or brackets: the inputs by name, or in order. It needs
+maskwright and no network.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import maskwright
+
+lines = sys.argv[1:] or [line.rstrip("\\n") for line in sys.stdin]
+examples = [json.loads(line) if line[:1] in ("{", "[") else line for line in lines]
+for answer in maskwright.load(Path(__file__).resolve().parent).predict(examples):
+    print(json.dumps(answer))
+'''
 EXAMPLE_CHARACTERS = 2_000  # of the texts that results.json repeats
 # The pipelines of transformers that support such a folder, in its last two major releases.
 PIPELINES = ("text-classification", "token-classification")
@@ -78,7 +94,6 @@ class FinetuneResult:
             evaluated at the end.
         facts: the settings by displayed name.
         origin: the SHA-256 of each file that `data` comes from.
-        machine: device and precision of the pretrained model as a baseline.
         repeated_baselines: for a cross-validation, the (name, answers) of the baselines in each
             repetition; `seeds` are then its repetitions.
         selection: how the method was selected, if it was.
@@ -89,13 +104,15 @@ class FinetuneResult:
     data: Dataset
     encoded_parts: Mapping[str, Encoded]
     eval_part: str
-    method: Method
     seeds: Sequence[SeedResult]
     facts: Mapping[str, Any]
     origin: Mapping[str, str]
-    machine: Machine | None = None
     repeated_baselines: Sequence[Sequence[tuple[str, Answers]]] | None = None
     selection: MethodSelection | None = None
+
+    @property
+    def method(self) -> Method:
+        return self.learner.method
 
     @property
     def best(self) -> SeedResult:
@@ -118,7 +135,7 @@ class FinetuneResult:
         if self.selection is not None:  # the selected method may have no network
             learner = self.selection.network
             encoded = learner.encode(encoded.rows)
-        before_training = learner.own_answers(self.data, encoded, self.machine)
+        before_training = learner.own_answers(self.data, encoded)
         return [
             [pair for pair in by_name if pair[0] != self.method.baseline] + before_training
             for by_name in repeated
@@ -247,9 +264,7 @@ class FinetuneResult:
                 (adapter.merge if adapter.settings.merges else adapter.detach)()
             self.learner.save(best, self.out / MODEL, readme, {TASK: task})
         document.write(self.out / TASK, task)
-        plain = self.learner.in_transformers and not self.is_attached
-        frame = self.learner.frame
-        document.write(self.out / SCRIPT, predict_script(best.task_type, frame, plain=plain))
+        document.write(self.out / SCRIPT, SCRIPT_TEXT)
         document.write(self.out / RESULTS, json.dumps(self._results(table), indent=2) + "\n")
         say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
 
@@ -394,7 +409,7 @@ class FinetuneResult:
             "task": self.learner.task_type.task,
             "method": self.method.name,
             "layer_decay": self.method.layer_decay,
-            "head_rate": self.learner.head_factor(self.method),
+            "head_rate": self.learner.head_factor,
             "measure": self.learner.task_type.measure,
             **{name: value for name, value in optional.items() if value},
             "calibration": None if self.calibration is None else self.calibration.to_json(),
@@ -511,101 +526,3 @@ def _spread(spread: Spread) -> str:
     if not math.isfinite(spread.mean):
         return "–"
     return f"{decimals(spread.mean)} ± {decimals(spread.deviation)}"
-
-
-# ------------------------------------------------------------------------------ predict.py
-CODE = '''"""Answers of the model beside this script, one JSON value for each example.
-
-    python predict.py "{example}" "{example}"
-    python predict.py < examples.txt
-
-It needs {needs} and no network.
-"""
-
-import json
-import sys
-from pathlib import Path
-
-{head}
-
-def predict(examples):
-    """{what}"""
-{body}
-
-
-def given():
-    """The arguments, or else the lines of standard input{form}."""
-    lines = sys.argv[1:] or [line.rstrip("\\n") for line in sys.stdin]
-    return {split}
-
-
-if __name__ == "__main__":
-    for answer in predict(given()):
-        print(json.dumps(answer))
-'''
-PLAIN_HEAD = """import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-MODEL = Path(__file__).resolve().parent / "{model}"
-LENGTH = {length}  # tokens; of longer texts the end is cut, of two texts that of the longer one
-"""
-PLAIN_BODY = """    tokenizer = AutoTokenizer.from_pretrained(MODEL)
-    model = AutoModelForSequenceClassification.from_pretrained(MODEL).eval()
-    names = model.config.id2label
-    for example in examples:
-        texts = [example] if isinstance(example, str) else list(example)
-        read = tokenizer(*texts, truncation=True, max_length=LENGTH, return_tensors="pt")
-        with torch.inference_mode():
-            scores = model(**read).logits[0].double()
-"""
-ANSWERS = {
-    "single": """        shares = scores.softmax(0)
-        best = int(shares.argmax())
-        yield {"label": names[best], "score": round(float(shares[best]), 6)}""",
-    "multi": """        shares = scores.sigmoid()
-        chosen = [i for i, share in enumerate(shares.tolist()) if share >= THRESHOLDS[i]]
-        yield {"labels": [names[i] for i in chosen],
-               "scores": [round(float(shares[i]), 6) for i in chosen]}""",
-    "number": """        number = float(scores[0])
-        yield {"score": float(f"{number:.6f}" if abs(number) >= 0.1 else f"{number:.6g}")}""",
-}
-
-
-def predict_script(task_type: TaskType, frame: Frame | None, *, plain: bool) -> str:
-    """Return the text of predict.py, a short script that predicts with the model. It uses only
-    transformers if that gives the same answers, else maskwright.
-
-    Args:
-        plain: whether transformers loads the complete fine-tuned model.
-    """
-    pair = len(task_type.roles) > 1
-    plain = plain and not task_type.reads_images
-    if plain and frame is not None and frame.long == "head" and task_type.head == "sequence":
-        head = PLAIN_HEAD.format(model=MODEL, length=frame.length)
-        if task_type.problem == "multi":
-            thresholds = task_type.decoding[THRESHOLDS]
-            head += f"THRESHOLDS = {thresholds}  # the probability from which a label is told\n"
-        parts = {
-            "example": "a text\\tanother" if pair else "a text",
-            "needs": "torch and transformers,",
-            "head": head,
-            "what": "An answer to each " + ("pair of texts." if pair else "text."),
-            "body": PLAIN_BODY + ANSWERS[task_type.problem],
-            "form": ", a tab between two texts" if pair else "",
-            "split": '[tuple(line.split("\\t", 1)) for line in lines]' if pair else "lines",
-        }
-    else:
-        roles = ", ".join(task_type.roles)
-        parts = {
-            "example": "{…}" if pair else "a text",
-            "needs": "maskwright",
-            "head": "import maskwright\n\nRESULT = Path(__file__).resolve().parent\n",
-            "what": f"An answer to each example: a text, or a mapping with the keys {roles}.",
-            "body": "    return maskwright.load(RESULT).predict(examples)",
-            "form": ": texts, or JSON in braces or brackets",
-            "split": '[json.loads(line) if line[:1] in "{[" else line for line in lines]',
-        }
-    text = CODE
-    for name, value in parts.items():
-        text = text.replace("{" + name + "}", value)
-    return text

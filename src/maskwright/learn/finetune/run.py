@@ -38,20 +38,17 @@ from maskwright.learn.finetune.learner import (
     BaseLearner,
     Learner,
     SeedResult,
-    learner_of,
     reader,
     soft_targets,
 )
-from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.method_selection import MethodSelection
 from maskwright.learn.finetune.recipe import hash_rows
 from maskwright.learn.finetune.result import PAGE, PASSES, RESULTS, SCRIPT, FinetuneResult, best_of
 from maskwright.learn.finetune.tune import Settings, passes_of, watching
 from maskwright.learn.pretrain.run import LOCK
-from maskwright.learn.tasks.base.baselines import OUT_OF_FOLD
+from maskwright.learn.tasks.base.bag_of_words import OUT_OF_FOLD
 from maskwright.learn.tasks.base.choices import LABEL_PROMPT, LAYER_MIX, POOLINGS, PROMPT, Long
 from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
-from maskwright.learn.tasks.base.task_type import task_of
 from maskwright.model.checkpoint.fine_tuned import (
     ABOUT,
     ADAPTER,
@@ -68,17 +65,14 @@ from maskwright.text.tables.rows import TEST, TRAIN, VALIDATION
 
 
 def finetune(
-    model: Model | Path,
+    learner: BaseLearner,
     data: Dataset,
     out: Path,
     *,
-    method: Method,
     settings: Settings,
     seeds: Sequence[int],
     folds: int,
-    length: int | None,
     long: Long,
-    options: Mapping[str, Any],
     hard_negatives: int = 0,
     teacher: Model | None = None,
     origin: Mapping[str, str] | None = None,
@@ -90,46 +84,39 @@ def finetune(
     selection: MethodSelection | None = None,
     candidates: Collection[str] = (),
 ) -> Path:
-    """Fine-tune `model` on the training part of `data` and write the result to `out`. If there is
-    no other part, the score comes from a cross-validation.
+    """Fine-tune the model of `learner` on the training part of `data` and write the result to
+    `out`. If there is no other part, the score comes from a cross-validation.
 
     Args:
-        model: an opened model, its folder, or the folder of a run.
         folds: the number of folds of a cross-validation; each of `seeds` is a repetition.
-        length, long: as for `Learner.of`.
-        options: options of the task type, such as the "prompt" of generated answers.
+        long: as for `Learner.of`.
         hard_negatives, teacher: as in a recipe.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
         extra_files: content of further text files for the folder, by file name.
-        machine: device and precision; None: the best of this machine.
+        machine: that of the learner, for the record; None: the best of this machine.
         dry: only print the expected cost.
         on_result: receives the result before its files are written.
-        selection: how `method` was selected; what was trained for it is not trained again.
+        selection: how the method was selected; what was trained for it is not trained again.
         candidates: other methods of a selection that follows: only check that `out` is free.
 
     Returns:
         The model folder; the adapter folder if only a head was trained.
 
     Raises:
-        UsageError: no task type serves the task, or `out` has a finished model.
+        UsageError: `out` has a finished model.
         OutputError: `out` has other content.
-        IncompatibleError: the model has no tokenizer.
     """
     say = quiet if candidates else printer(stream)
-    task_type = task_of(data, options)
+    task_type, method = learner.task_type, learner.method
     require_unfinished(out)
     foldings = fold(data, folds, seeds) if is_cross_validated(data) else []
     num_folds = len(foldings[0].folds) if foldings else 0
     if not dry:
         commit.probe_writable(out)
-    first_seed, out_of_fold = None, None
-    if selection is None:
-        learner = learner_of(model, task_type, method, length, long)
-    else:
-        learner, first_seed = selection.learner, selection.first_seed
-        out_of_fold = selection.out_of_fold
+    first_seed = None if selection is None else selection.first_seed
+    out_of_fold = None if selection is None else selection.out_of_fold
     if hard_negatives and isinstance(learner, Learner):
-        embed = partial(_embed, learner, machine)
+        embed = partial(_embed, learner)
         rows, finding = with_hard_negatives(data.parts[TRAIN], hard_negatives, embed)
         say(finding.line())
         data = replace(data, parts={**data.parts, TRAIN: rows})
@@ -157,7 +144,7 @@ def finetune(
         say(Finding("too-few-to-select-by", message, reason).line())
     if dry:
         count = len(seeds)
-        tell(learner, data, encoded_parts, method, settings, count, out, say, machine, num_folds)
+        tell(learner, data, encoded_parts, settings, count, out, say, num_folds)
         return out / MODEL
     eval_part = next((part for part in (TEST, VALIDATION) if part in data.parts), OUT_OF_FOLD)
     plain_method = to_plain(replace(method, head_rate=method.head_factor))  # without a default
@@ -186,7 +173,7 @@ def finetune(
         },
     )
     trained_seeds, trainings = seeds, len(seeds)
-    facts = _facts(learner, method, settings, num_examples) | unusual(machine)
+    facts = _facts(learner, settings, num_examples) | unusual(machine)
     if teacher is not None:
         facts["teacher"] = f"{called(teacher.folder)}, temperature {settings.temperature:g}"
     if eval_part == OUT_OF_FOLD:
@@ -196,7 +183,7 @@ def finetune(
     else:
         facts["seeds tried"] = len(seeds)
     remaining = sum(not finished_seeds.has(seed) for seed in trained_seeds)
-    storage.require_space(out, disk_bytes(learner, method, remaining))
+    storage.require_space(out, disk_bytes(learner, remaining))
     if not learner.in_transformers and learner.frame is not None:
         message = "no class of transformers has such a model"
         consequence = "what is saved is read by Maskwright alone"
@@ -207,9 +194,7 @@ def finetune(
         finished_seeds.require_same(candidates)
         if candidates:
             return out
-        learn = partial(
-            learner.learn, method=method, say=say, watch=watching(stream, out), machine=machine
-        )
+        learn = partial(learner.learn, say=say, watch=watching(stream, out))
         trained_parts = encoded_parts
         with _told_when_stopped(finished_seeds, trainings, say):
             if eval_part == OUT_OF_FOLD:
@@ -232,8 +217,7 @@ def finetune(
             if partial_folder.exists():
                 commit.remove_folder(partial_folder)
         result = FinetuneResult(
-            *(out, learner, data, encoded_parts, eval_part, method, results, facts),
-            *(origin or {}, machine),
+            *(out, learner, data, encoded_parts, eval_part, results, facts, origin or {}),
             None if out_of_fold is None else out_of_fold.baselines,
             selection,
         )
@@ -252,12 +236,11 @@ def finetune(
     return folder
 
 
-def _embed(learner: Learner, machine: Machine | None, texts: Sequence[str]) -> NDArray[np.float32]:
+def _embed(learner: Learner, texts: Sequence[str]) -> NDArray[np.float32]:
     """Return the vectors (N, D) of texts by the pretrained model, for a task that embeds texts."""
     task_type, frame = learner.task_type, learner.frame
     encoded = task_type.encode([task_type.of_value(text, "") for text in texts], frame)
-    device = None if machine is None else str(machine.device)
-    network: Any = prepare(learner.loaded.network, device=device)
+    network: Any = prepare(learner.loaded.network, device=str(learner.machine.device))
     outputs = reader(network, task_type, frame, learner.collation)(encoded)
     return np.asarray(task_type.merged(encoded, outputs), np.float32)
 
@@ -315,9 +298,10 @@ def require_unfinished(out: Path) -> None:
     commit.require_own(out, FOLDER, beside=(REJECTS,))
 
 
-def _facts(learner: BaseLearner, method: Method, settings: Settings, count: int) -> dict[str, Any]:
+def _facts(learner: BaseLearner, settings: Settings, count: int) -> dict[str, Any]:
     """Return the settings of method, reading and step-by-step training by display name, for report
     and model card; `count`: of training examples."""
+    method = learner.method
     facts: dict[str, Any] = {"method": method.name}
     if isinstance(learner, Learner):
         task_type, pooling = learner.task_type, None
@@ -341,7 +325,7 @@ def _facts(learner: BaseLearner, method: Method, settings: Settings, count: int)
             **{name: task_type.options.get(name) for name in (PROMPT, LABEL_PROMPT)},
             "longest text": f"{learner.frame.length} tokens, {longer}",
         }
-    fitted, factor = method.fitted, learner.head_factor(method)
+    fitted, factor = method.fitted, learner.head_factor
     steps = 0 if fitted is None else fitted.steps(count, settings)
     if fitted is None or steps:
         is_faster = fitted is None and factor != 1.0

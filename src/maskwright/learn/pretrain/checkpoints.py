@@ -27,9 +27,9 @@ import itertools
 import json
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import torch
@@ -78,18 +78,11 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        _: TracebackType | None,
-    ) -> None:
+    def __exit__(self, error_type: object, error: object, trace: object) -> None:
         """Write the buffered lines; an error is raised only if the block raised none."""
         try:
-            self.flush()
-        except MaskwrightError:
-            if error is None:
-                raise
+            with nullcontext() if error is None else suppress(MaskwrightError):
+                self.flush()
         finally:
             for file in self._files.values():
                 file.close()
@@ -295,7 +288,8 @@ class CheckpointStore:
             return target
         masters = optimizer.parameters.state()
         weights = masters if average is None else average.state()
-        content = pretrained.save_files(model, tokenizer, self.model, state=own_weights(weights))
+        own = {n.removeprefix(OWN): t for n, t in weights.items() if n.startswith(OWN)}
+        content = pretrained.save_files(model, tokenizer, self.model, state=own)
         other_weights = {n: t for n, t in weights.items() if not n.startswith(OWN)}
 
         def write(staging: commit.Staging) -> None:
@@ -439,11 +433,6 @@ def _is_complete(folder: Path, *, full: bool = False) -> bool:
     except CheckpointError:
         return False
     return True
-
-
-def own_weights(masters: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the saved network's weights among those of an objective, without the prefix."""
-    return {n.removeprefix(OWN): t for n, t in masters.items() if n.startswith(OWN)}
 
 
 def describe(

@@ -4,6 +4,7 @@ The network, the objective and the optimizer are the recipe's own; rows come fro
 text. If a whole microbatch takes too long, fewer rows are computed and the time is scaled by
 tokens; phases of other lengths are scaled by their operations. Memory is what weights and
 activations need by their sizes, with factors fitted to the peaks of recorded runs (docs/plan.md).
+`table` estimates all recipes, or the published sizes of families, from one such measurement.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from maskwright.base import catalogue
 from maskwright.base.budget import Budget
+from maskwright.base.errors import MaskwrightError
 from maskwright.base.terminal import quiet
 from maskwright.learn.pretrain import build
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
@@ -28,6 +31,7 @@ from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, training
 from maskwright.learn.pretrain.run import flops_of_phases
 from maskwright.learn.pretrain.session import training_bytes
 from maskwright.learn.pretrain.text import text_bytes, texts_of
+from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import Corpus, FamilyModel, Recipe
 from maskwright.learn.train import loop
 from maskwright.learn.train.optimizers import Parameters, start_optimizer
@@ -249,3 +253,56 @@ def with_vocabulary(recipe: Recipe) -> Recipe:
     if size is None or not isinstance(model, FamilyModel):
         return recipe
     return replace(recipe, model=replace(model, settings={"vocab_size": size, **model.settings}))
+
+
+# ------------------------------------------------------------------------------ tables
+MEASURED = "bert-mini"
+TOKENS_PER_PARAMETER = 20  # Hoffmann et al. 2022, arXiv:2203.15556, table 3
+CostRow = tuple[str, str, str, int, float, float]
+"""Name, family, objective, number of parameters, tokens per second, seconds of the training; of
+models that are not estimated, such as those without layers, the last three are 0."""
+
+
+def table(set_name: str) -> list[CostRow]:
+    """Return the rows of the recipes, whose seconds are those of their budget, or of the models,
+    whose seconds are those of `TOKENS_PER_PARAMETER`."""
+    measured = measure(find(MEASURED))
+    per_flop = measured.seconds_per_token / measured.flops
+    recipes = {name: find(name) for name in catalogue.names("recipes")}
+    if set_name == "models":
+        return [_row(*model, per_flop, TOKENS_PER_PARAMETER) for model in _models(recipes)]
+    return [_row(name, recipe, per_flop) for name, recipe in recipes.items()]
+
+
+def _models(recipes: dict[str, Recipe]) -> Iterator[tuple[str, Recipe]]:
+    """Yield a recipe for each published size of each family that some recipe trains."""
+    of_family: dict[str, tuple[Recipe, FamilyModel]] = {}
+    for recipe in recipes.values():
+        if isinstance(model := recipe.model, FamilyModel):
+            of_family.setdefault(model.family, (recipe, model))
+    for family in sorted(of_family):
+        recipe, model = of_family[family]
+        for size, settings in catalogue.load("families", family).SIZES.items():
+            words = {key: value for key, value in settings.items() if key == "vocab_size"}
+            sized = replace(model, size=size, settings=words)
+            yield f"{family}-{size}", replace(recipe, model=sized)
+
+
+def _row(name: str, recipe: Recipe, per_flop: float, per_parameter: int = 0) -> CostRow:
+    family = recipe.model.family if isinstance(recipe.model, FamilyModel) else "-"
+    head = (name, family, recipe.objective.name)
+    try:
+        cost = estimate(recipe, per_flop)
+    except MaskwrightError:  # sizes of another kind than the recipe of the family
+        cost = None
+    if cost is None:
+        return (*head, 0, 0.0, 0.0)
+    budget, per_token = recipe.training.budget, cost.seconds_per_token
+    if per_parameter:
+        seconds = per_parameter * cost.parameters * per_token
+    elif budget.minutes is not None:
+        seconds = 60 * budget.minutes
+    else:
+        steps = (budget.steps or 0) * cost.seconds
+        seconds = steps or (budget.tokens or 0) * per_token or (budget.flops or 0) * per_flop
+    return (*head, cost.parameters, 1 / per_token, seconds if math.isfinite(seconds) else 0.0)

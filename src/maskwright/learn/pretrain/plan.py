@@ -27,6 +27,7 @@ from maskwright.base.report import document
 from maskwright.base.report.document import count, duration, for_terminal, size
 from maskwright.base.terminal import Say, quiet, shell_word
 from maskwright.learn.pretrain.cost import (
+    TOKENS_PER_PARAMETER,
     StepCost,
     TextSample,
     estimate,
@@ -39,7 +40,6 @@ from maskwright.learn.recipes.base.recipe import FamilyModel, Recipe
 from maskwright.model.families.base.family import family
 from maskwright.text.tokenizer.training.train import TokenizerChoice
 
-TOKENS_PER_PARAMETER = 20
 # Layers, width, vocabulary.
 SHAPES = [(2, 64, 1024), (2, 128, 2048), (4, 192, 4096), (4, 256, 8192), (6, 384, 8192)]
 SHAPES += [(8, 512, 16384), (12, 768, 30522)]

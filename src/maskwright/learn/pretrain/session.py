@@ -51,7 +51,7 @@ from maskwright.learn.pretrain.rows import (
 )
 from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import Folder, Recipe, frozen_part
-from maskwright.learn.train.loop import StopFlag, finished
+from maskwright.learn.train.loop import Hook, StopFlag, finished
 from maskwright.learn.train.optimizers import Average, ParameterRates, Parameters, start_optimizer
 from maskwright.learn.train.state import Processes, TrainState
 from maskwright.model.checkpoint import layout
@@ -447,20 +447,25 @@ def _middle_word(begins: NDArray[np.bool_]) -> tuple[int, int]:
     return min(words, key=lambda word: abs(word[0] - len(begins) // 2))
 
 
-class LogHook:
+class SessionHook(Hook):
+    """A hook of a session, which writes to its journal and shows on its panel."""
+
+    def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
+        self.session, self.journal, self.panel = session, journal, panel
+
+
+class LogHook(SessionHook):
     """Writes every step to the journal and the panel."""
 
     def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
-        self.journal, self.panel = journal, panel
-        self.device = session.machine.device
+        super().__init__(session, journal, panel)
         self._last = (session.state.seconds, session.state.tokens)
         self._written = time.monotonic()
-        self._every = session.recipe.training.log_seconds
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         self.journal.write(record)
         self.panel.step(record)
-        if time.monotonic() - self._written >= self._every:
+        if time.monotonic() - self._written >= self.session.recipe.training.log_seconds:
             self._time(state)
 
     def at_end(self, state: TrainState) -> None:
@@ -470,18 +475,18 @@ class LogHook:
         seconds, tokens = self._last
         if state.seconds > seconds:
             tokens_per_second = (state.tokens - tokens) / (state.seconds - seconds)
-            peak = peak_memory(self.device)
+            peak = peak_memory(self.session.machine.device)
             self.journal.time(state.step, state.seconds, tokens_per_second, peak)
         self._last = (state.seconds, state.tokens)
         self._written = time.monotonic()
 
 
-class EvaluateHook:
+class EvaluateHook(SessionHook):
     """Evaluates on held-out text and records a sample, every `evaluation.every` steps and at the
     end of the run; counts evaluations for `training.patience`."""
 
     def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
-        self.session, self.journal, self.panel = session, journal, panel
+        super().__init__(session, journal, panel)
         # The journal has the evaluations of earlier sessions.
         lines = read_journal(session.out)
         self._done = max((r["step"] for r in lines if r["kind"] == "evaluation"), default=-1)
@@ -525,7 +530,7 @@ class EvaluateHook:
         self._done = state.step
 
 
-class SaveHook:
+class SaveHook(SessionHook):
     """Saves a checkpoint every `checkpoints.every` steps, at the end, when the run is stopped, and
     when the held-out loss is the lowest so far, if the best checkpoint is kept.
 
@@ -533,10 +538,8 @@ class SaveHook:
     attempts the run stops.
     """
 
-    def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
-        self.session, self.journal, self.panel = session, journal, panel
-        self._failures = 0
-        self._saved = -1
+    _failures = 0
+    _saved = -1
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         recipe = self.session.recipe

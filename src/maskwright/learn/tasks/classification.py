@@ -9,22 +9,23 @@ from 1990 to 2019. Afterwards mean and deviation are folded into the head.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from maskwright.base.errors import DataError, Finding, UsageError
+from maskwright.base.errors import DataError, Finding, IncompatibleError, UsageError
 from maskwright.base.metrics import calibration, metrics
 from maskwright.base.report.document import figure
 from maskwright.base.terminal import rounded
-from maskwright.learn.tasks.base import baselines as baseline
-from maskwright.learn.tasks.base.bag_of_words import targets
-from maskwright.learn.tasks.base.choices import APART, Long
+from maskwright.learn.tasks.base.bag_of_words import baselines, targets
+from maskwright.learn.tasks.base.choices import APART
 from maskwright.learn.tasks.base.encode import (
     KEEPS,
     Frame,
+    Keep,
     encode,
     encode_windows,
     examples_of,
@@ -37,6 +38,7 @@ from maskwright.learn.tasks.base.task_type import (
     SECOND,
     TEMPERATURE,
     THRESHOLDS,
+    TOP,
     TWO_TEXTS,
     UNTOLD,
     Answers,
@@ -54,14 +56,14 @@ from maskwright.learn.tasks.base.task_type import (
     metrics_of_arrays,
     text,
 )
-from maskwright.model.inference.encoded import EncodedExamples
+from maskwright.model.opening import special_tokens
 from maskwright.text.tables.labelled_texts import PAIR, TEXT
 from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.rows import Example, PairExample, TextExample
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Objective, Vocabulary
+    from maskwright.model.objectives.base.objective import Objective
 
 CLASS = ("accuracy", "macro_f1", "matthews")
 NUMBER = ("spearman", "pearson", "squared_error")
@@ -116,14 +118,8 @@ class Classification(TaskType):
             return self._apart(rows, texts, frame)
         if frame.in_windows or frame.long not in KEEPS:
             return self._divided(rows, texts, frame)
-        examples, cuts, cut = encode(
-            texts,
-            self._targets(rows),
-            frame.tokenizer,
-            frame.length,
-            segments=frame.segments,
-            keep="tail" if frame.keeps_end else frame.long,
-        )
+        keep: Keep = "tail" if frame.keeps_end else frame.long
+        examples, cuts, cut = encode(texts, self._targets(rows), frame, keep)
         extent = Extent.of(examples.texts.lengths, np.arange(len(rows)), cut=cut)
         return Encoded(rows, examples, cuts.findings(frame.length), extent=extent)
 
@@ -140,15 +136,9 @@ class Classification(TaskType):
                 wanted="two texts in each row",
                 do="leave --long out",
             )
-        no_labels = np.zeros(len(single_texts), np.int64)
-        encoded, cuts, cut = encode(
-            single_texts, no_labels, frame.tokenizer, frame.length, segments=frame.segments
-        )
         counts, numbers = np.full(len(rows), 2), np.arange(len(single_texts))
-        examples = EncodedExamples(
-            encoded.texts, self._targets(rows), encoded.segments, pieces=counts
-        )
-        extent = Extent.of(encoded.texts.lengths, numbers, numbers // 2, cut)
+        examples, cuts, cut = encode(single_texts, self._targets(rows), frame, pieces=counts)
+        extent = Extent.of(examples.texts.lengths, numbers, numbers // 2, cut)
         return Encoded(rows, examples, cuts.findings(frame.length, "texts"), extent=extent)
 
     def _divided(
@@ -156,7 +146,7 @@ class Classification(TaskType):
     ) -> Encoded:
         """Encode texts in windows, whose scores are averaged, or in pieces: as examples of their
         own, or together."""
-        pieces, owners = encode_windows(texts, frame.tokenizer, frame.length)
+        pieces, owners = encode_windows(texts, frame)
         counts = np.bincount(owners, minlength=len(rows))
         cut = np.bincount(owners, [piece.cut for piece in pieces], len(rows)).astype(np.int64)
         findings: tuple[Finding, ...] = ()
@@ -164,12 +154,12 @@ class Classification(TaskType):
             message = f"{num_divided:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
             findings = (Finding("read-in-pieces", message),)
         pooling = "mean" if frame.in_windows else frame.long.removeprefix("pieces-")
-        labels, framed = self._targets(rows), (frame.tokenizer, frame.segments)
+        labels = self._targets(rows)
         if pooling in ("mean", "max"):
-            examples = examples_of(pieces, labels[owners], *framed)
+            examples = examples_of(pieces, labels[owners], frame)
             way_back = owners, pooling
         else:
-            examples, way_back = examples_of(pieces, labels, *framed, counts), None
+            examples, way_back = examples_of(pieces, labels, frame, pieces=counts), None
         extent = Extent.of(np.array([max(1, len(piece)) for piece in pieces]), owners, cut=cut)
         return Encoded(rows, examples, findings, way_back, extent)
 
@@ -197,23 +187,21 @@ class Classification(TaskType):
         return () if self.problem == "multi" else 0
 
     # ------------------------------------------------------------------------ head
-    def objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
-    ) -> Objective:
+    def objective(self, model: Transformer, frame: Frame, rows: Encoded | None = None) -> Objective:
         """Regression is trained on standardised targets. A new head of several labels starts with
         their frequencies, as hundreds of steps would only learn that most labels are rare (Lin et
         al. 2017, arXiv:1708.02002, section 4.1)."""
         from maskwright.model.objectives.modules.supervised import Standardised, Supervised
 
-        objective = super().objective(model, vocabulary, long)
+        objective = super().objective(model, frame)
         assert isinstance(objective, Supervised)
-        if train is None:
+        if rows is None:
             return objective
         if self.problem == "multi":
-            objective.start_at(self._targets(train.rows).mean(0))
+            objective.start_at(self._targets(rows.rows).mean(0))
         if self.problem != "number":
             return objective
-        targets = self._truth(train.rows)
+        targets = self._truth(rows.rows)
         # A mean cannot be folded into a head without bias.
         centre = float(targets.mean()) if model.config.heads[0].bias else 0.0
         spread = float(np.sqrt(np.square(targets - centre).mean()))
@@ -221,11 +209,12 @@ class Classification(TaskType):
         if spread < FINEST * abs(centre):
             raise DataError(
                 "numbers too close together for their size",
-                where=train.rows[0].where,
+                where=rows.rows[0].where,
                 found=f"{figure(centre)} ± {spread:.3g}",
                 wanted=f"a deviation above {FINEST:g} of their mean",
                 do="take a common number from all, such as the least",
             )
+        vocabulary = special_tokens.vocabulary(frame.words)
         return Standardised(model, objective.options, vocabulary, centre, spread)
 
     # ------------------------------------------------------------------------ decoding
@@ -260,14 +249,12 @@ class Classification(TaskType):
             values[THRESHOLDS] = thresholds.tolist()
         return self.with_options(values)
 
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Scores, top: int | None = None
-    ) -> Iterator[Any]:
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[Any]:
         if self.problem == "number":
             outputs = self.merged(encoded, outputs)
             yield from ({"score": rounded(n)} for n in self._values(outputs))
             return
-        least = self.options.get(LEAST_PROBABILITY, 0.0)
+        least, top = self.options.get(LEAST_PROBABILITY, 0.0), self.options.get(TOP)
         for row in self._shares(encoded, outputs):
             shares = [round(share, 6) for share in row.tolist()]
             if top is not None:
@@ -340,7 +327,7 @@ class Classification(TaskType):
         return TaskReport(mistakes, quantity, None, table, confusion, one_sided, reliability)
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
-        return list(baseline.baselines(data, eval_part, self.measure))
+        return list(baselines(data, eval_part, self.measure))
 
     def _values(self, outputs: Scores) -> NDArray[Any]:
         """Return the predicted numbers (N,) of a regression."""
@@ -372,6 +359,111 @@ class Classification(TaskType):
         return np.array(
             [row.label for row in rows], np.int64 if self.problem == "single" else np.float64
         )
+
+
+# ------------------------------------------------------------------------------ any labels
+HYPOTHESIS = "This example is {}."
+ENTAILMENT, CONTRADICTION = "entail", "contradict"
+
+
+def hypotheses(labels: Sequence[str], template: str = HYPOTHESIS) -> list[str]:
+    """Return a hypothesis for each label, which replaces {} in the template; raises a `UsageError`
+    if it has none."""
+    if "{}" not in template:
+        message = "the template has no place for a label"
+        raise UsageError(message, where="--hypothesis", found=repr(template), wanted=HYPOTHESIS)
+    return [template.replace("{}", label) for label in labels]
+
+
+@dataclass(frozen=True)
+class ZeroShotTask(Classification):
+    """Any labels for single texts, by a model of natural-language inference (`pairs`; Yin et al.
+    2019, arXiv:1909.00161): each label becomes a hypothesis about the text.
+
+    one label of several    softmax over the labels of the logit of entailment
+    any number of labels    for each label the softmax of entailment and contradiction
+    """
+
+    pairs: TaskType | None = None
+    template: str = HYPOTHESIS
+
+    def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
+        assert self.pairs is not None
+        statements = hypotheses(self.labels, self.template)
+        pairs = [self.pairs.of_value((r.text, s), r.where) for r in rows for s in statements]
+        encoded = self.pairs._encoded(pairs, frame)
+        assert encoded.extent is not None
+        tokens, windows, cut = (
+            column.reshape(len(rows), len(statements)) for column in vars(encoded.extent).values()
+        )
+        extent = Extent(tokens.sum(1), windows.max(1), cut.max(1))
+        return Encoded(rows, encoded.examples, encoded.findings, encoded, extent)
+
+    def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
+        """Return a logit (N, L) of each label."""
+        assert self.pairs is not None
+        logits = self.pairs.merged(encoded.way_back, outputs)
+        by_label = logits.reshape(len(encoded.rows), len(self.labels), -1)
+        return label_logits(by_label, self.pairs.labels, several=self.problem == "multi")
+
+
+def zero_shot_task(
+    pairs: TaskType, labels: Sequence[str], template: str = HYPOTHESIS, *, several: bool = False
+) -> ZeroShotTask:
+    """Return the task type that gives each text one of `labels`, or with `several` any number.
+
+    Raises:
+        UsageError: the template has no {}; a label is blank or occurs twice; there is none.
+        IncompatibleError: the model's task is no inference.
+    """
+    hypotheses(labels, template)
+    if not labels or not all(map(str.strip, labels)) or len(set(labels)) < len(labels):
+        raise UsageError(
+            "the labels are not different words or phrases",
+            where="--labels",
+            found=repr(list(labels)),
+            wanted="at least one, each once",
+        )
+    if len(pairs.roles) != 2 and not pairs.options.get(UNTOLD):
+        raise _no_inference(pairs.labels)
+    label_logits(np.zeros((1, len(labels), len(pairs.labels))), pairs.labels, several=several)
+    task = "multi-label" if several else "classification"
+    return ZeroShotTask(task, tuple(labels), {}, pairs, template)
+
+
+def label_logits(
+    logits: NDArray[Any], names: Sequence[str], *, several: bool
+) -> NDArray[np.float32]:
+    """Return a logit (N, L) of each label, for the softmax over labels; with `several`, for the
+    logistic function of each.
+
+    Args:
+        logits: (N, L, C) of the pairs of text and hypothesis.
+        names: of the C classes: the one that begins with "entail" is entailment.
+
+    Raises:
+        IncompatibleError: there is none, or with `several` no class of contradiction.
+    """
+    entailments, contradictions = (
+        [number for number, name in enumerate(names) if name.lower().startswith(word)]
+        for word in (ENTAILMENT, CONTRADICTION)
+    )
+    if len(entailments) == 1 and not contradictions and len(names) == 2:
+        contradictions = [1 - entailments[0]]
+    if len(entailments) != 1 or (several and len(contradictions) != 1):
+        raise _no_inference(names)
+    entailed = logits[..., entailments[0]]
+    return np.asarray(entailed - logits[..., contradictions[0]] if several else entailed)
+
+
+def _no_inference(names: Sequence[str]) -> IncompatibleError:
+    return IncompatibleError(
+        "the model does not tell whether one text follows from another",
+        where="--labels",
+        found=f"the classes {', '.join(names)}" if names else "a model without classes",
+        wanted=f"a model of two texts with a class that begins with {ENTAILMENT} (with several "
+        f"labels also one that begins with {CONTRADICTION})",
+    )
 
 
 TYPE = Classification

@@ -34,9 +34,8 @@ from maskwright.learn.tasks.base.choices import (
     NAME,
     PROMPTS,
     SKIPPED,
-    Long,
 )
-from maskwright.learn.tasks.base.encode import Frame, encode, encode_windows, examples_of
+from maskwright.learn.tasks.base.encode import Frame, Keep, encode, encode_windows, examples_of
 from maskwright.learn.tasks.base.similarities import compared
 from maskwright.learn.tasks.base.task_type import (
     Answers,
@@ -50,7 +49,6 @@ from maskwright.learn.tasks.base.task_type import (
     metrics_of_means,
     text,
 )
-from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.text.tables.cell_values import text_of
 from maskwright.text.tables.columns import MATCHES, NEGATIVE, ColumnSearch
 from maskwright.text.tables.labelled_texts import PAIR
@@ -61,7 +59,6 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
     from maskwright.model.objectives.modules.supervised import Aim, Contrast
 
 EMBEDDING, MATCHING = "embedding", "matching"
@@ -121,9 +118,7 @@ class EmbeddingTask(TaskType):
     alone = "text"
     pipeline = "sentence-similarity"
 
-    def objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
-    ) -> Contrast:
+    def objective(self, model: Transformer, frame: Frame, rows: Encoded | None = None) -> Contrast:
         from maskwright.model.objectives.modules.supervised import Contrast
 
         if "cls" in self.poolings and model.config.decoder is not None:
@@ -191,15 +186,6 @@ class EmbeddingTask(TaskType):
         choices = len(_texts(rows[0])) if rows else 2
         if frame.in_windows and SKIPPED not in self.options:  # only the first window has the prompt
             return self._in_windows(rows, texts, choices, frame)
-        no_labels = np.zeros(len(texts), np.int64)
-        encoded, cuts, cut = encode(
-            texts,
-            no_labels,
-            frame.tokenizer,
-            frame.length,
-            segments=frame.segments,
-            keep="tail" if frame.keeps_end else "head",
-        )
         labels: NDArray[np.float32] = np.zeros(len(rows), np.float32)
         if rows and isinstance(rows[0], TextExample):
             pass  # a single text has no label
@@ -209,13 +195,13 @@ class EmbeddingTask(TaskType):
             labels = ((similarities - low) / (high - low)).astype(np.float32)  # a cosine
         else:
             codes = _codes(rows)[1].reshape(-1, len(rows))  # equal texts are no negatives
-            numbers: dict[str, int] = {}
-            anchors = [numbers.setdefault(row.anchor, len(numbers)) for row in rows]
+            anchor_codes: dict[str, int] = {}
+            anchors = [anchor_codes.setdefault(row.anchor, len(anchor_codes)) for row in rows]
             labels = np.stack([anchors, *codes], axis=1).astype(np.float32)
-        examples = EncodedExamples(encoded.texts, labels, encoded.segments, choices)
-        extent = Extent.of(
-            encoded.texts.lengths, np.arange(len(texts)), np.arange(len(texts)) // choices, cut
-        )
+        keep: Keep = "tail" if frame.keeps_end else "head"
+        examples, cuts, cut = encode(texts, labels, frame, keep, choices=choices)
+        numbers = np.arange(len(texts))
+        extent = Extent.of(examples.texts.lengths, numbers, numbers // choices, cut)
         return Encoded(rows, examples, cuts.findings(frame.length, "texts"), extent=extent)
 
     def _in_windows(
@@ -223,9 +209,9 @@ class EmbeddingTask(TaskType):
     ) -> Encoded:
         """Encode texts in windows without overlap, each of which gets a vector; only for
         prediction."""
-        windows, owners = encode_windows(texts, frame.tokenizer, frame.length, overlap=False)
+        windows, owners = encode_windows(texts, frame, overlap=False)
         no_labels = np.zeros(len(windows), np.float32)
-        examples = examples_of(windows, no_labels, frame.tokenizer, frame.segments)
+        examples = examples_of(windows, no_labels, frame)
         lengths = examples.texts.lengths
         extent = Extent.of(lengths, owners, np.arange(len(texts)) // choices)
         weights = np.array([max(1, row.num_first) for row in windows], np.float64)
@@ -276,9 +262,7 @@ class EmbeddingTask(TaskType):
         candidates = np.concatenate(other_vectors).T
         return _ranks(lambda rows: anchors[rows] @ candidates, encoded.rows)
 
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Scores, top: int | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         anchors, *other_vectors = self.parted(encoded, outputs)
         if not other_vectors:
             for vector in anchors.astype(float):  # their length need not be 1

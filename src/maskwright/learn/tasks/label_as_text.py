@@ -130,9 +130,7 @@ class ClassAsText(TaskAsText):
         max_tokens = max(map(len, tokenizer.encode_batch([name.strip() for name in self.labels])))
         return self.with_options({"longest": max_tokens + 2})  # with begin and end tokens
 
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Outputs, top: int | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, Any]]:
         for text, answer in zip(outputs, self.answers(encoded, outputs), strict=True):
             name = None if answer < 0 else self.labels[answer]
             yield {"label": name, "generated_text": str(text)}
@@ -224,9 +222,7 @@ class NumberAsText(TaskAsText):
         usual = float(np.mean([row.label for row in encoded.rows]))
         return super().calibrate(encoded, read, final=final).with_options({"usual": usual})
 
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Outputs, top: int | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, Any]]:
         for text, answer in zip(outputs, self.answers(encoded, outputs), strict=True):
             score = float(answer) if math.isfinite(answer) else None
             yield {"score": score, "generated_text": str(text)}
@@ -283,9 +279,7 @@ class AnswerAsText(TaskAsText):
     def wanted(self, row: Any) -> str:
         return row.answers[0][0] if row.answers else ""
 
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Outputs, top: int | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, Any]]:
         yield from ({"answer": str(output)} for output in outputs)
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:

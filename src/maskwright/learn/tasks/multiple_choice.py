@@ -19,6 +19,7 @@ from maskwright.base.errors import DataError, Finding
 from maskwright.learn.tasks.base.bag_of_words import fit_words
 from maskwright.learn.tasks.base.encode import Frame, encode, encode_windows, examples_of
 from maskwright.learn.tasks.base.task_type import (
+    TOP,
     Answers,
     Encoded,
     Extent,
@@ -32,7 +33,6 @@ from maskwright.learn.tasks.base.task_type import (
     metrics_of_arrays,
     text,
 )
-from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.text.tables.cell_values import (
     as_integer,
     is_empty,
@@ -220,24 +220,19 @@ class MultipleChoice(TaskType):
         labels = np.array([row.label for row in rows], np.int64)
         owners = np.repeat(np.arange(len(rows)), sizes)
         if frame.in_windows:
-            windows, choices = encode_windows(pairs, frame.tokenizer, frame.length)
+            windows, choices = encode_windows(pairs, frame)
             if len(windows) > len(pairs):
                 counts = np.bincount(owners[choices], minlength=len(rows))
-                examples = examples_of(windows, labels, frame.tokenizer, frame.segments, counts)
+                examples = examples_of(windows, labels, frame, pieces=counts)
                 lost = np.bincount(choices, [row.cut for row in windows], len(pairs))
                 extent = Extent.of(examples.texts.lengths, choices, owners, lost.astype(np.int64))
                 return Encoded(rows, examples, (), (choices, owners), extent)
-        no_labels = np.zeros(len(pairs), np.int64)
-        encoded_pairs, cuts, lost = encode(
-            pairs, no_labels, frame.tokenizer, frame.length, segments=frame.segments
-        )
-        findings = cuts.findings(frame.length, "choices")
-        extent = Extent.of(encoded_pairs.texts.lengths, np.arange(len(pairs)), owners, lost)
-        segments = encoded_pairs.segments
-        examples = EncodedExamples(encoded_pairs.texts, labels, segments, pieces=sizes)
+        grouping: dict[str, Any] = {"pieces": sizes}
         if (sizes == sizes[:1]).all():
-            size = int(sizes[0]) if len(sizes) else 2
-            examples = EncodedExamples(encoded_pairs.texts, labels, segments, size)
+            grouping = {"choices": int(sizes[0]) if len(sizes) else 2}
+        examples, cuts, lost = encode(pairs, labels, frame, **grouping)
+        findings = cuts.findings(frame.length, "choices")
+        extent = Extent.of(examples.texts.lengths, np.arange(len(pairs)), owners, lost)
         return Encoded(rows, examples, findings, None, extent)
 
     def example(self, values: Sequence[Any], where: str) -> ChoiceExample:
@@ -276,10 +271,8 @@ class MultipleChoice(TaskType):
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[np.int64]:
         return np.asarray(self.merged(encoded, outputs).argmax(1))
 
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Scores, top: int | None = None
-    ) -> Iterator[Any]:
-        outputs = self.merged(encoded, outputs)
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[Any]:
+        outputs, top = self.merged(encoded, outputs), self.options.get(TOP)
         for row, shares in zip(
             encoded.rows, scipy.special.softmax(outputs.astype(np.float64), 1), strict=True
         ):

@@ -40,6 +40,7 @@ from maskwright.learn.tasks.base.encode import Frame, inked, windows
 from maskwright.learn.tasks.base.span_search import Prediction, search
 from maskwright.learn.tasks.base.task_type import (
     ONE_SIDED,
+    TOP,
     Answers,
     Encoded,
     Extent,
@@ -530,9 +531,8 @@ class QuestionAnswering(TaskType):
         threshold, _ = squad_score.best_threshold(differences, answers, null_scores, has_answer)
         return task_type.with_options({"threshold": _finite(threshold, differences)})
 
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Scores, top: int | None = None
-    ) -> Iterator[Any]:
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[Any]:
+        top = self.options.get(TOP)
         for prediction in self._predictions(encoded, outputs):
             spans = [
                 _pipeline_answer(c.probability, c.start, c.text) for c in prediction.candidates

@@ -20,7 +20,6 @@ from maskwright.base.errors import DataError
 from maskwright.base.metrics.ranking import MEASURES, ranking_metrics
 from maskwright.base.metrics.row_metrics import ratio
 from maskwright.learn.tasks.base.bag_of_words import fit_words
-from maskwright.learn.tasks.base.choices import Long
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import (
     Answers,
@@ -33,13 +32,14 @@ from maskwright.learn.tasks.base.task_type import (
 )
 from maskwright.learn.tasks.classification import Classification
 from maskwright.model.objectives.supervised import Options
+from maskwright.model.opening import special_tokens
 from maskwright.text.tables.labelled_texts import PAIR
 from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.rows import TRAIN
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Objective, Vocabulary
+    from maskwright.model.objectives.base.objective import Objective
 
 METRICS = ("ndcg_at_10", "mrr_at_10")
 SHAPES = (
@@ -69,12 +69,11 @@ class Reranker(Classification):
     def _targets(self, rows: Sequence[Any]) -> NDArray[np.float32]:
         return np.column_stack([self._truth(rows), _queries(rows)]).astype(np.float32)
 
-    def objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
-    ) -> Objective:
+    def objective(self, model: Transformer, frame: Frame, rows: Encoded | None = None) -> Objective:
         """Grades are learned as they are."""
         from maskwright.model.objectives.modules.supervised import Listwise
 
+        vocabulary = special_tokens.vocabulary(frame.words)
         return Listwise(model, Options(problem="number"), vocabulary)
 
     def metrics(self, rows: Sequence[Any], answers: Answers) -> TaskMetrics:

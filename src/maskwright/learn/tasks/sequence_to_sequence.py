@@ -137,9 +137,7 @@ class SequenceToSequenceTask(TextGeneration):
         )
         return greedy if rival.values[self.measure] > best.values[self.measure] else beam_search
 
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Outputs, top: int | None = None
-    ) -> Iterator[dict[str, str]]:
+    def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, str]]:
         (key,) = self.answer_form(None)
         yield from ({key: str(output)} for output in outputs)
 

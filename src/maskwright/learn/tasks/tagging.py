@@ -498,9 +498,7 @@ class Tagging(TaskType):
         counts = Counter(tag for row in encoded.rows for tag in row.tags if tag != UNKNOWN)
         return self.with_options({"missing": self.labels[_most_frequent(counts)]})
 
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Scores, top: int | None = None
-    ) -> Iterator[list[dict[str, Any]]]:
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[list[dict[str, Any]]]:
         if AGGREGATION in self.options:
             yield from self._aggregated(encoded, outputs)
             return

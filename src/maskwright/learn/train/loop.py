@@ -8,9 +8,10 @@ random numbers are functions of keys.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import torch
@@ -18,10 +19,9 @@ import torch
 from maskwright.base.budget import Budget
 from maskwright.base.errors import DataError
 from maskwright.base.randomness import key, torch_seed
-from maskwright.base.terminal import Say
 from maskwright.learn.train.optimizers import Average, OptimizerState
 from maskwright.learn.train.settings import Schedule
-from maskwright.learn.train.state import SCALE_BITS, Processes, StepOutcome, TrainState, diverged
+from maskwright.learn.train.state import SCALE_BITS, Processes, TrainState, diverged
 from maskwright.learn.train.state import DivergedError as DivergedError
 from maskwright.learn.train.state import StopFlag as StopFlag
 from maskwright.model.batch import Batch
@@ -34,7 +34,6 @@ Record = dict[str, Any]
 Batches = Callable[[int, int], Batch | None]
 # Maximum number of skipped steps in a row.
 SKIPS = 20
-TEST_SECONDS = 1.0
 
 
 class Hook(Protocol):
@@ -113,54 +112,6 @@ def train(
     return state
 
 
-class NeighbourHook(Hook):
-    """Says once what fewer threads would give, when the training has become slow because others
-    came. The test changes neither weights nor random numbers: gradients are cleared before every
-    step, and each microbatch has a seed of its own.
-
-    Args:
-        note: receives the line.
-        again: as of `SlowdownWatch`.
-        every: seconds between two looks.
-    """
-
-    def __init__(
-        self,
-        objective: Objective,
-        batches: Batches,
-        plan: TrainingPlan,
-        note: Say,
-        again: str,
-        every: float = 10.0,
-    ) -> None:
-        self.objective, self.batches, self.plan = objective, batches, plan
-        self.note, self.every = note, every
-        self._watch = machine.SlowdownWatch(torch.get_num_threads(), again, self._speed)
-        self._before = TrainState()
-
-    def after_step(self, state: TrainState, record: Record) -> None:
-        seconds = state.seconds - self._before.seconds
-        if self.plan.device.type == "cpu" and seconds >= self.every:
-            tokens, self._before = state.tokens - self._before.tokens, replace(state)
-            if finding := self._watch.slowed(tokens / seconds):
-                self.note(finding.line())
-
-    def _speed(self, threads: int) -> float:
-        """Return the tokens per second of forward and backward with `threads` threads."""
-        usual, tokens, number = torch.get_num_threads(), 0, 0
-        torch.set_num_threads(threads)
-        start = time.monotonic()
-        while (elapsed := time.monotonic() - start) < TEST_SECONDS:
-            batch = self.batches(self._before.step, number % self.plan.microbatches)
-            number += 1
-            if batch is not None:
-                counts = self.objective.counts(batch)
-                self.objective(batch.to(self.plan.device)).scaled(counts).backward()
-                tokens += batch.tokens.numel()
-        torch.set_num_threads(usual)
-        return tokens / elapsed
-
-
 def finished(budget: Budget, state: TrainState, patience: int | None = None) -> bool:
     """Whether the budget or the patience is used up."""
     is_stalled = patience is not None and state.stalled >= patience
@@ -208,9 +159,10 @@ def step(
         parameters.gradient.mul_(2.0**-state.scale_bits)
     means = _means({n: float(s) for n, s in sums.items()}, counts, processes)
     norm = float(optimizer.norm())
-    outcome = StepOutcome(sum(means[n] * weights[n] for n in means), means, norm, losses)
+    loss_of_step = sum(means[n] * weights[n] for n in means)
+    is_finite = math.isfinite(loss_of_step) and math.isfinite(norm)
     figures: Record
-    if outcome.finite:
+    if is_finite:
         rate = _update(optimizer, plan, state, norm, average)
         figures = _shown(means, weights, counts) | {"learning_rate": rate, "gradient_norm": norm}
         state.skipped = 0
@@ -218,10 +170,10 @@ def step(
         state.skipped += 1
         figures = {"in_a_row": state.skipped}
     else:
-        raise diverged(state.step, outcome, parameters, state.skipped)
+        raise diverged(state, loss_of_step, means, norm, losses, parameters)
     if state.scale_bits:
         figures["loss_scale"] = 2.0**state.scale_bits
-        state.adapt_scale(outcome.finite)
+        state.adapt_scale(is_finite)
     state.step += 1
     state.samples += int(rows)
     state.tokens += int(tokens)

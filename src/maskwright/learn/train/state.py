@@ -160,51 +160,43 @@ class DivergedError(MaskwrightError):
     """Loss or gradient became infinite or NaN; the weights were not changed.
 
     Attributes:
-        step: counted from 0.
         report: facts about the step, as JSON values.
     """
 
     kind = "E-DIVERGED"
     exit_code = 70
-    step: int
     report: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class StepOutcome:
-    """The result of a step before its update: the loss and its parts, the norm of the gradient, and
-    the loss of each microbatch of this process by number."""
-
-    loss: float
-    part_losses: Mapping[str, float]
-    norm: float
-    microbatches: Mapping[int, torch.Tensor]
-
-    @property
-    def finite(self) -> bool:
-        return math.isfinite(self.loss) and math.isfinite(self.norm)
-
-
 def diverged(
-    step: int, outcome: StepOutcome, parameters: Parameters, skipped: int
+    state: TrainState,
+    loss: float,
+    part_losses: Mapping[str, float],
+    norm: float,
+    microbatches: Mapping[int, torch.Tensor],
+    parameters: Parameters,
 ) -> DivergedError:
-    """Return the error for step number `step` (from 0), after `skipped` others in a row."""
+    """Return the error for the step after `state`.
+
+    Args:
+        norm: of the gradient.
+        microbatches: the loss of each microbatch of this process, by number.
+    """
+    step, skipped = state.step + 1, state.skipped
     error = DivergedError(
         "the loss or its gradient is no longer a finite number",
-        where=f"step {step + 1}" + (f", after {skipped} others in a row" if skipped else ""),
-        found=f"loss {outcome.loss}, parts {dict(outcome.part_losses)}, "
-        f"gradient norm {outcome.norm}",
+        where=f"step {step}" + (f", after {skipped} others in a row" if skipped else ""),
+        found=f"loss {loss}, parts {dict(part_losses)}, gradient norm {norm}",
         wanted="finite numbers",
         do="lower the learning rate or lengthen its warm-up",
     )
-    error.step = step
     error.report = {
-        "step": step + 1,
+        "step": step,
         "skipped_before": skipped,
-        "loss": _plain(outcome.loss),
-        "parts": {name: _plain(value) for name, value in outcome.part_losses.items()},
-        "gradient_norm": _plain(outcome.norm),
-        "microbatches": {str(n): _plain(float(v)) for n, v in outcome.microbatches.items()},
+        "loss": _plain(loss),
+        "parts": {name: _plain(value) for name, value in part_losses.items()},
+        "gradient_norm": _plain(norm),
+        "microbatches": {str(n): _plain(float(v)) for n, v in microbatches.items()},
         "gradients_not_finite": _nonfinite_names(parameters, parameters.gradient),
         "weights_not_finite": _nonfinite_names(parameters, parameters.masters),
     }

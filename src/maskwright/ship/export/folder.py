@@ -63,7 +63,6 @@ from maskwright.model.graph.graphs import Graph, Ids, Port, Vectors, graphs_of
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.modules.supervised import Contrast, SparseContrast
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
-from maskwright.model.opening import special_tokens
 from maskwright.model.opening.folders import Model
 from maskwright.model.opening.open import open_model
 from maskwright.ship.export.target import ABOUT, Report
@@ -282,10 +281,7 @@ def vectors_of(answers: Predictor | None) -> Vectors | None:
     """Return the pooling of an embedding model; None for other models. `answers`: its predictor."""
     if answers is None or not answers.task_type.alone:
         return None
-    tokenizer = answers.frame.tokenizer
-    objective = answers.task_type.objective(
-        answers.model, special_tokens.vocabulary(tokenizer), "head"
-    )
+    objective = answers.task_type.objective(answers.model, answers.frame)
     if isinstance(objective, SparseContrast):
         return None  # its graph has the scores, which other libraries turn into weights
     assert isinstance(objective, Contrast)

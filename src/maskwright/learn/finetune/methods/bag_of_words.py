@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskwright.learn.finetune.methods.base.fitted import NetworklessMethod
+from maskwright.learn.finetune.method import Method, NetworklessMethod
 
 if TYPE_CHECKING:
     from maskwright.learn.tasks.base.task_type import TaskType
@@ -24,10 +24,10 @@ class BagOfWordsMethod(NetworklessMethod):
         "cross-validation within the training part."
     )
 
-    def learner(self, path: Path, task_type: TaskType) -> Any:
+    def learner(self, path: Path, task_type: TaskType, method: Method) -> Any:
         from maskwright.learn.finetune.bag_of_words_learner import BagOfWordsLearner
 
-        return BagOfWordsLearner(path, task_type)
+        return BagOfWordsLearner(path, task_type, method)
 
 
 METHOD = BagOfWordsMethod()

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.randomness import key, uniforms
-from maskwright.learn.finetune.methods.base.fitted import STEP, FitInput, NetworkMethod
+from maskwright.learn.finetune.method import STEP, FitInput, NetworkMethod
 
 if TYPE_CHECKING:
     from maskwright.learn.finetune.tune import Settings
@@ -60,14 +60,11 @@ class ContrastiveFewShot(NetworkMethod):
             _pairs(examples, head.labels, count, settings.seed),
             learner.collation,
             replace(settings, epochs=1, least_steps=0),
-            machine=fit_input.machine,
+            machine=learner.machine,
             hooks=[fit_input.hook],
         )
         unfreeze()
-        vectors = FrozenVectors(
-            model, learner.task_type, learner.frame, learner.collation, fit_input.machine
-        )
-        fit_input.fit_head(vectors(fit_input.train))
+        fit_input.fit_head(FrozenVectors(model, learner)(fit_input.train))
         return tuned.losses
 
     def cost(self, count: int, settings: Settings) -> float:

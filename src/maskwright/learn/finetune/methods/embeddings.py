@@ -9,7 +9,7 @@ be tagged have a vector each.
 
 from __future__ import annotations
 
-from maskwright.learn.finetune.methods.base.fitted import FitInput, NetworkMethod
+from maskwright.learn.finetune.method import FitInput, NetworkMethod
 
 
 class FrozenEmbeddings(NetworkMethod):
@@ -24,8 +24,7 @@ class FrozenEmbeddings(NetworkMethod):
     long = ("head", "tail", "head-and-tail", "vectors-mean", "vectors-max", "apart")
 
     def fit(self, fit_input: FitInput) -> list[float]:
-        vectors = fit_input.learner.frozen_vectors(fit_input.machine)
-        fit_input.fit_head(vectors(fit_input.train))
+        fit_input.fit_head(fit_input.learner.frozen_vectors(fit_input.train))
         fit_input.model.eval()
         return []
 

@@ -3,7 +3,7 @@ nothing is learned but what examples in the prompt show (`learn/tasks/label_like
 
 from __future__ import annotations
 
-from maskwright.learn.finetune.methods.base.fitted import FitInput, NetworkMethod
+from maskwright.learn.finetune.method import FitInput, NetworkMethod
 from maskwright.learn.tasks.base.choices import LABEL_PROMPT
 
 

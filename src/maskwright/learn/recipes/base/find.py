@@ -134,19 +134,16 @@ def find(name: str) -> Recipe:
         return read(path)
     names = catalogue.names("recipes")
     if name not in names:
-        if any((path / inside / "config.json").is_file() for inside in ("", "model")):
-            raise UsageError(
-                "a model, not a recipe",
-                where=path,
-                wanted="a built-in recipe, a .toml file or the folder of a run",
-                do=f"train it further: maskwright adapt {shell_word(path)} --text FILE",
-            )
         if path.exists():
+            kind, do = "text", f"name both: maskwright pretrain bert-mini --text {shell_word(path)}"
+            if any((path / inside / "config.json").is_file() for inside in ("", "model")):
+                kind = "a model"
+                do = f"train it further: maskwright adapt {shell_word(path)} --text FILE"
             raise UsageError(
-                "text, not a recipe",
+                f"{kind}, not a recipe",
                 where=path,
                 wanted="a built-in recipe, a .toml file or the folder of a run",
-                do=f"name both: maskwright pretrain bert-mini --text {shell_word(path)}",
+                do=do,
             )
         raise UsageError(
             "no recipe of that name",
@@ -170,18 +167,16 @@ def run_of(name: str) -> Path | None:
     return path.parent if path.name == "recipe.toml" and path.is_file() else None
 
 
-def read(path: Path) -> Recipe:
+def read(path: Path, extensions: tuple[Path, ...] = ()) -> Recipe:
     """Read a recipe from a TOML file; missing settings are those of the recipe that it `extends`.
+
+    Args:
+        extensions: the files that lead to `path` by `extends`.
 
     Raises:
         UsageError: the file, or the recipe that it extends, does not exist.
         ConfigError: the file is no TOML or no recipe, or extends itself.
     """
-    return _read(path, ())
-
-
-def _read(path: Path, extensions: tuple[Path, ...]) -> Recipe:
-    """`read`, where `extensions` are the files that lead to `path` by `extends`."""
     plain = read_table(path)
     if "extends" not in plain:
         return from_table(Recipe, plain, path)
@@ -194,7 +189,7 @@ def _read(path: Path, extensions: tuple[Path, ...]) -> Recipe:
     if inherited.suffix == ".toml":
         if inherited.resolve() in extensions:
             raise ConfigError("a recipe extends itself", where=where, found=repr(name))
-        recipe = _read(inherited, extensions)
+        recipe = read(inherited, extensions)
     else:
         recipe = find(str(inherited) if is_run(inherited) else name)
     return from_table(Recipe, _extended(config.to_plain(recipe), plain), path)

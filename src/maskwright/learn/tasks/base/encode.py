@@ -324,24 +324,21 @@ def _framed(
 def encode(
     texts: Texts,
     labels: LabelArray,
-    tokenizer: Tokenizer,
-    length: int,
-    *,
-    segments: bool = False,
+    frame: Frame,
     keep: Keep = "head",
+    **grouping: Any,
 ) -> tuple[EncodedExamples, Cuts, NDArray[np.int64]]:
     """Encode examples of one or two texts.
 
     Args:
-        labels: one row for each of `texts`.
-        length: maximum number of ids of an example.
-        segments: whether the model distinguishes a first text from a second.
+        labels, grouping: as of `examples_of`.
         keep: the kept part of a long text, of two texts "head" or "tail"; for "head-and-tail", the
             head is at most a quarter, like the published 128 of 510 positions.
 
     Returns:
         The examples, counts of truncation, and the number of tokens cut from each example (N,).
     """
+    tokenizer, length = frame.tokenizer, frame.length
     rows, lengths = [], []
     for first_ids, *second_ids in _token_ids(tokenizer, texts):
         if second_ids:
@@ -350,18 +347,19 @@ def encode(
             rows.append(fit(tokenizer, first_ids, length, keep, min(HEAD, length // 4)))
         lengths.append(len(first_ids) + sum(map(len, second_ids)))
     cut = np.array([row.cut for row in rows], np.int64)
-    return examples_of(rows, labels, tokenizer, segments), Cuts.of(lengths, cut), cut
+    return examples_of(rows, labels, frame, **grouping), Cuts.of(lengths, cut), cut
 
 
 def encode_windows(
-    texts: Texts, tokenizer: Tokenizer, length: int, *, overlap: bool = True
+    texts: Texts, frame: Frame, *, overlap: bool = True
 ) -> tuple[list[WindowRow], NDArray[np.int64]]:
-    """Encode examples of one or two texts as windows of at most `length` ids; of two texts, the
-    longer one is divided. Returns the windows and the index of the example of each.
+    """Encode examples of one or two texts as windows as long as the frame; of two texts, the longer
+    one is divided. Returns the windows and the index of the example of each.
 
     Args:
         overlap: windows of one text overlap by half; else each token is in one window.
     """
+    tokenizer, length = frame.tokenizer, frame.length
     stride = max(1, length // 2 - 2) if overlap else room_of(tokenizer, length)
     windows_by_text = [
         fit_pair_windows(tokenizer, first_ids, second_ids[0], length)
@@ -380,18 +378,14 @@ def _token_ids(tokenizer: Tokenizer, texts: Texts) -> list[list[list[int]]]:
 
 
 def examples_of(
-    rows: Sequence[WindowRow],
-    labels: LabelArray,
-    tokenizer: Tokenizer,
-    segments: bool,
-    pieces: NDArray[np.int64] | None = None,
+    rows: Sequence[WindowRow], labels: LabelArray, frame: Frame, **grouping: Any
 ) -> EncodedExamples:
-    """Combine encoded rows and labels; an empty row becomes one padding token. `pieces`: numbers of
-    consecutive rows that share a label; None: each row has its own."""
-    texts = [row.tokens or [tokenizer.pad or 0] for row in rows]
+    """Combine encoded rows and labels; an empty row becomes one padding token. `grouping`: the
+    `choices` or `pieces` of `EncodedExamples`, where consecutive rows share a label."""
+    texts = [row.tokens or [frame.tokenizer.pad or 0] for row in rows]
     flat = [kind for row in rows for kind in row.segments or [0]]
-    segments_of_ids = np.array(flat, np.int64) if segments else None
-    return EncodedExamples(framed(texts), labels, segments_of_ids, pieces=pieces)
+    segments = np.array(flat, np.int64) if frame.segments else None
+    return EncodedExamples(framed(texts), labels, segments, **grouping)
 
 
 def pool(

@@ -21,7 +21,7 @@ settings whose meaning differs between its releases.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,6 @@ from maskwright.learn.tasks.base.choices import (
     PROMPTS,
     SKIPPED,
     VECTOR_POOLINGS,
-    Long,
 )
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.similarities import SIMILARITIES
@@ -49,7 +48,6 @@ from maskwright.learn.tasks.embeddings import EmbeddingTask, lowered
 from maskwright.model.checkpoint import files, safe_read
 from maskwright.model.checkpoint.matching import require_finite
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.model.objectives.modules.supervised import (
     Contrast,
     SparseContrast,
@@ -292,8 +290,7 @@ def read_head(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         CheckpointError: a file is invalid.
         IncompatibleError: an activation or a prompt is not supported.
     """
-    about = safe_read.read_json(path, ABOUT) if (path / ABOUT).is_file() else {}
-    inner = config.get("sentence_transformers")
+    about, inner = about_of(path), config.get("sentence_transformers")
     inner = inner if isinstance(inner, Mapping) else {}
     old = {"activation_fn": config.get("sbert_ce_default_activation_function")}
     named = (table.get("activation_fn") for table in (about, inner, old))
@@ -341,7 +338,7 @@ def _poolings(folder: Path, module: safe_read.Module) -> tuple[tuple[str, ...], 
 def _text_settings(folder: Path, path: Path, supported: tuple[str, str, str]) -> dict[str, Any]:
     """Read `lower` and the limits; `supported`: the only values of other keys, as `TEXT_ALONE`."""
     name = next((file_name for file_name in READING if (folder / file_name).is_file()), READING[0])
-    config = safe_read.read_json(folder, name) if (folder / name).is_file() else {}
+    config = _read_optional(folder, name)
     task, model_output, output = supported
     usual_settings: dict[str, Any] = {
         "transformer_task": task,
@@ -359,7 +356,7 @@ def _text_settings(folder: Path, path: Path, supported: tuple[str, str, str]) ->
 
 def _text_limits(path: Path, where: object, length: Any) -> dict[str, Any]:
     """Read `length`, by default that of the tokenizer, `keeps_end` and `segments`."""
-    words = safe_read.read_json(path, TOKENIZER) if (path / TOKENIZER).is_file() else {}
+    words = _read_optional(path, TOKENIZER)
     side = words.get("truncation_side", "right")
     if side not in ("left", "right"):
         where = f"{path / TOKENIZER}: truncation_side"
@@ -375,14 +372,18 @@ def _text_limits(path: Path, where: object, length: Any) -> dict[str, Any]:
 
 def about_of(folder: Path) -> dict[str, Any]:
     """Return the content of config_sentence_transformers.json; {} if there is none."""
-    return safe_read.read_json(folder, ABOUT) if (folder / ABOUT).is_file() else {}
+    return _read_optional(folder, ABOUT)
+
+
+def _read_optional(folder: Path, name: str) -> dict[str, Any]:
+    return safe_read.read_json(folder, name) if (folder / name).is_file() else {}
 
 
 def token_settings(folder: Path, path: Path, module: safe_read.Module) -> dict[str, Any]:
     """Return how texts of a multi-vector encoder are read; `module` is its Transformer."""
     _default_prompt(folder, about_of(folder))
     reader = folder / module.path
-    config = safe_read.read_json(reader, READING[0]) if (reader / READING[0]).is_file() else {}
+    config = _read_optional(reader, READING[0])
     return {**config, **_text_settings(reader, path, TEXT_ALONE)}
 
 
@@ -418,11 +419,8 @@ def _default_prompt(folder: Path, about: Mapping[str, Any]) -> str | None:
 def _vector_settings(
     folder: Path, expected_type: str = "SentenceTransformer", usual: str = "cosine"
 ) -> dict[str, Any]:
-    """Read `prompts`, `default_prompt` and `similarity` (`usual`: the default); {} if there is no
-    such file."""
-    if not (folder / ABOUT).is_file():
-        return {}
-    config = safe_read.read_json(folder, ABOUT)
+    """Read `prompts`, `default_prompt`, `similarity` (`usual`: the default) and `truncated`."""
+    config = about_of(folder)
     require_choice_of_folder(folder, "model_type", config.get("model_type"), (expected_type,))
     truncated = config.get("truncate_dim")
     if truncated is not None and not _is_count(truncated):
@@ -444,8 +442,7 @@ def _is_count(value: object) -> bool:
 
 
 def _matryoshka_dimensions(path: Path) -> tuple[int, ...]:
-    config = safe_read.read_json(path, "config.json") if (path / "config.json").is_file() else {}
-    numbers = config.get("matryoshka_dimensions")
+    numbers = _read_optional(path, "config.json").get("matryoshka_dimensions")
     return tuple(n for n in numbers if _is_count(n)) if isinstance(numbers, list) else ()
 
 
@@ -514,17 +511,7 @@ def built(
 
 def _module_config(folder: Path, module: safe_read.Module) -> dict[str, Any]:
     """Return the module's settings; {} if it has no file of them."""
-    where = folder / module.path / "config.json"
-    has_config = bool(module.path) and where.is_file()
-    return safe_read.read_json(where.parent, where.name) if has_config else {}
-
-
-def _normalize(folder: Path, module: safe_read.Module, width: int) -> tuple[nn.Module, int]:
-    return Unit(), width
-
-
-def _dropout(folder: Path, module: safe_read.Module, width: int) -> tuple[nn.Module, int]:
-    return nn.Identity(), width  # the identity in evaluation mode
+    return _read_optional(folder / module.path, "config.json") if module.path else {}
 
 
 def _layer_norm(folder: Path, module: safe_read.Module, width: int) -> tuple[nn.Module, int]:
@@ -574,7 +561,12 @@ def _fill(folder: Path, module: safe_read.Module, layers: Mapping[str, nn.Module
             parameter.copy_(value)
 
 
-_BUILT = {"Dense": _dense, "LayerNorm": _layer_norm, "Dropout": _dropout, "Normalize": _normalize}
+_BUILT: dict[str, Callable[[Path, safe_read.Module, int], tuple[nn.Module, int]]] = {
+    "Dense": _dense,
+    "LayerNorm": _layer_norm,
+    "Dropout": lambda folder, module, width: (nn.Identity(), width),  # in evaluation mode
+    "Normalize": lambda folder, module, width: (Unit(), width),
+}
 
 
 # ------------------------------------------------------------------------------- prediction
@@ -592,10 +584,8 @@ class FolderEmbeddingTask(EmbeddingTask):
         unit = any(isinstance(layer, Unit) for layer in behind) if plain else None
         return {**super().decoding, "unit": unit}
 
-    def objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
-    ) -> Contrast:
-        contrast = super().objective(model, vocabulary, long)
+    def objective(self, model: Transformer, frame: Frame, rows: Encoded | None = None) -> Contrast:
+        contrast = super().objective(model, frame)
         contrast.top = self.top.to(model.device)
         return contrast
 
@@ -613,9 +603,7 @@ class SparseEmbeddingTask(FolderEmbeddingTask):
     def decoding(self) -> dict[str, Any]:
         return {**super().decoding, "unit": None}
 
-    def objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
-    ) -> Contrast:
+    def objective(self, model: Transformer, frame: Frame, rows: Encoded | None = None) -> Contrast:
         return SparseContrast(model, self.weighting)
 
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
@@ -627,12 +615,10 @@ class SparseEmbeddingTask(FolderEmbeddingTask):
         np.maximum.at(weights, owners, outputs)
         return weights.reshape(-1, choices * outputs.shape[1])
 
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Scores, top: int | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         weights, *others = self.parted(encoded, outputs)
         if others:
-            yield from super().as_pipeline(encoded, outputs, top)
+            yield from super().as_pipeline(encoded, outputs)
         else:
             yield from ({"sparse": sparse_row(row)} for row in weights)
 

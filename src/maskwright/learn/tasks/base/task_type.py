@@ -26,10 +26,11 @@ from maskwright.base.metrics.intervals import Estimate, OfSums
 from maskwright.base.metrics.metrics import ClassFigures
 from maskwright.base.report.document import Table, figure
 from maskwright.base.terminal import counted
-from maskwright.learn.tasks.base.choices import APART, Long
+from maskwright.learn.tasks.base.choices import APART
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.objectives.supervised import Options, Problem
+from maskwright.model.opening import special_tokens
 from maskwright.text.tables.cell_values import is_empty, text_in, text_of
 from maskwright.text.tables.layout import Dataset, Label, Shape
 from maskwright.text.tables.rows import Row, value_of
@@ -40,16 +41,17 @@ if TYPE_CHECKING:
     from maskwright.model.inference.beam import Steps
     from maskwright.model.nn.config import ChunkPooling
     from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Objective, Vocabulary
+    from maskwright.model.objectives.base.objective import Objective
 
 # Options for a folder whose task is unknown: it accepts one text or two (UNTOLD); its single score
 # is a logit, not a number (LOGIT).
 UNTOLD, LOGIT = "untold", "logit"
 # What validation data chose: by what the scores of the head were divided, and the probability from
 # which each of several labels is an answer. How a prediction is asked for: the probability below
-# which a row gets no label, and whether it lists the probabilities of all labels.
+# which a row gets no label, whether it lists the probabilities of all labels, and the number of
+# answers for each row, if the type `ranks`.
 TEMPERATURE, THRESHOLDS = "temperature", "thresholds"
-LEAST_PROBABILITY, ALL_PROBABILITIES = "least_probability", "all_probabilities"
+LEAST_PROBABILITY, ALL_PROBABILITIES, TOP = "least_probability", "all_probabilities", "top"
 ONE_SIDED = "one-sided-answers"
 SECOND = "text_pair"
 TWO_TEXTS = {"text", SECOND}  # keys of a text pair for `pipeline`
@@ -340,16 +342,14 @@ class TaskType(ABC):
         return values if len(values) > 1 else values[0]
 
     # ------------------------------------------------------------------------ model
-    def objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
-    ) -> Objective:
-        """The objective around `model`; `long` as in a `Frame`. With `train`, the rows to train on,
-        it has what its training takes from them."""
+    def objective(self, model: Transformer, frame: Frame, rows: Encoded | None = None) -> Objective:
+        """The objective around `model`, which reads texts by `frame`. With `rows`, those to train
+        on, it has what its training takes from them."""
         from maskwright.model.objectives.modules.supervised import Supervised
 
         poolings: dict[str, ChunkPooling] = {"vectors-max": "max", APART: "differences"}
-        pooling = poolings.get(long, "mean")
-        return Supervised(model, Options(problem=self.problem, pieces=pooling), vocabulary)
+        options = Options(problem=self.problem, pieces=poolings.get(frame.long, "mean"))
+        return Supervised(model, options, special_tokens.vocabulary(frame.words))
 
     def steps(self, objective: Objective, encoded: Encoded, collation: Collation) -> Steps[Outputs]:
         """Compute the outputs of the model for `encoded` rows, as a generator that can be abandoned
@@ -392,15 +392,9 @@ class TaskType(ABC):
         )
 
     @abstractmethod
-    def as_pipeline(
-        self, encoded: Encoded, outputs: Outputs, top: int | None = None
-    ) -> Iterator[Any]:
-        """An answer for each row as `pipeline` of transformers gives it; with `top`, if the type
-        `ranks`, a list of that many answers, the best first, as with `top_k`.
-
-        Raises:
-            UsageError: `top`, and this task has only one answer for each row.
-        """
+    def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[Any]:
+        """An answer for each row as `pipeline` of transformers gives it; with `TOP` in `options` a
+        list of that many answers, the best first, as with `top_k`."""
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         """Return the form of an answer of `as_pipeline`, or of one of several (`ranked`), to check
@@ -457,7 +451,7 @@ def pipeline_answers(
             found=task,
             do="ask without it",
         )
-    return task_type.as_pipeline(encoded, outputs, int(top))
+    return task_type.with_options({TOP: int(top)}).as_pipeline(encoded, outputs)
 
 
 def example_of_row(task_type: TaskType, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import ConfigError, DataError, IncompatibleError, UsageError, near
-from maskwright.learn.tasks.base.choices import PROMPT, TASKS, Long
+from maskwright.learn.tasks.base.choices import PROMPT, TASKS
 from maskwright.learn.tasks.base.encode import Cuts, Frame, fit, room_of
 from maskwright.learn.tasks.base.task_type import (
     Answers,
@@ -43,7 +43,7 @@ from maskwright.text.tokenizer.report import lost_finding
 if TYPE_CHECKING:
     from maskwright.model.inference.beam import Steps
     from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Objective, Vocabulary
+    from maskwright.model.objectives.base.objective import Objective
 
 # The prefixes of T5 (appendix D), as templates over the fields of a row.
 TEMPLATES = {
@@ -150,11 +150,9 @@ class TextGeneration(TaskType):
     def wanted(self, row: Any) -> str:
         """The target text; any text for a row without a label."""
 
-    def objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded | None = None
-    ) -> Objective:
+    def objective(self, model: Transformer, frame: Frame, rows: Encoded | None = None) -> Objective:
         member = usual_for("decoder" if len(model.config.stacks) == 1 else "parallel")
-        return member.build(model, member.options(), vocabulary)
+        return member.build(model, member.options(), special_tokens.vocabulary(frame.words))
 
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         end = special_tokens.end_of_text(frame.tokenizer)

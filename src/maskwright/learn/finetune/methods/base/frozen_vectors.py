@@ -7,7 +7,7 @@ and positions of tokens are those of every other computation of scores.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 import torch
@@ -17,19 +17,36 @@ from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType
 from maskwright.model.checkpoint.matching import transfer
 from maskwright.model.device.choices import Precision
-from maskwright.model.device.machine import Machine, choose
+from maskwright.model.device.machine import Machine
 from maskwright.model.inference.encoded import Collation
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.inference.scores import scores
 from maskwright.model.nn.transformer import HeadModule, Transformer
 from maskwright.model.objectives.base.corruption import Sequences
 from maskwright.model.objectives.modules.supervised import Supervised
-from maskwright.model.opening import special_tokens
 
 
-def prepare_on(network: Transformer, machine: Machine | None) -> Prepared:
-    """Prepare a network, which is given up for it; `machine`: None: the best of this machine."""
-    machine = machine or choose()
+class TextReader(Protocol):
+    """How rows are read, and vectors of the pretrained network: a `Learner`."""
+
+    @property
+    def task_type(self) -> TaskType: ...
+
+    @property
+    def frame(self) -> Frame: ...
+
+    @property
+    def collation(self) -> Collation: ...
+
+    @property
+    def machine(self) -> Machine: ...
+
+    @property
+    def frozen_vectors(self) -> FrozenVectors: ...
+
+
+def prepare_on(network: Transformer, machine: Machine) -> Prepared:
+    """Prepare a network, which is given up for it."""
     precision = cast(Precision, machine.name)
     device = str(machine.device)
     return prepare(network.eval(), precision=precision, device=device, give_up=True)
@@ -38,27 +55,19 @@ def prepare_on(network: Transformer, machine: Machine | None) -> Prepared:
 class FrozenVectors:
     """The vectors below the linear head of `network`; later changes of `network` have no effect."""
 
-    def __init__(
-        self,
-        network: Transformer,
-        task_type: TaskType,
-        frame: Frame,
-        collation: Collation,
-        machine: Machine | None = None,
-    ) -> None:
+    def __init__(self, network: Transformer, reader: TextReader) -> None:
         (head,) = network.config.heads
         width = network.config.width
         identity = replace(head, labels=width, bias=False, dropout=0.0, input_dropout=0.0)
         model = transfer(network, replace(network.config, heads=(identity,)), heads=False).model
         with torch.no_grad():
             model.heads[head.name].get_parameter("weight").copy_(torch.eye(width))
-        prepared = prepare_on(model, machine)
-        vocabulary = special_tokens.vocabulary(frame.words)
+        prepared = prepare_on(model, reader.machine)
         # A prepared network has the methods that an objective calls.
-        objective = task_type.objective(prepared, vocabulary, frame.long)  # type: ignore[arg-type]
+        objective = reader.task_type.objective(prepared, reader.frame)  # type: ignore[arg-type]
         assert isinstance(objective, Supervised)
         self.objective = objective.eval()
-        self.collation = collation
+        self.collation = reader.collation
         self._computed: dict[tuple[bytes, bytes], NDArray[np.float32]] = {}
 
     def __call__(self, encoded: Encoded) -> NDArray[np.float32]:
