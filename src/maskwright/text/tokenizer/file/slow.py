@@ -32,6 +32,7 @@ from maskwright.base.errors import TokenizerError
 from maskwright.text.tokenizer.file.classes import (
     ALBERT,
     BERT,
+    BIG_BIRD,
     CLASSES,
     GPT,
     GPT2,
@@ -165,6 +166,7 @@ SLOW_FILES = (
     "vocab.bpe",
     "bpe.codes",
 )
+CONVERTED = {name: member for name, member in CLASSES.items() if member is not BIG_BIRD}
 SENTINELS = 100  # of T5, by default
 
 
@@ -181,7 +183,7 @@ def convert(
         TokenizerError: an unknown or unsupported class, a missing or damaged file, or an
             unsupported setting.
     """
-    member = CLASSES.get(name)
+    member = CONVERTED.get(name)
     present = [file for file in SLOW_FILES if (folder / file).is_file()]
     if member is None or not set(FILES[member.model]) <= set(present):
         raise _cannot(folder, name, member, present)
@@ -201,8 +203,7 @@ def convert(
                 found=f"model type {model.model_type}",
                 do=_way(),
             )
-        make = _t5 if member is T5 else _albert
-        plain = make(model, settings, roles)
+        plain = (_t5 if member is T5 else _albert)(model, settings)
     rows = _added(folder, settings, read_json)
     plain["added_tokens"] = _numbered(plain, [*rows, *wants], rows, member)
     plain["post_processor"] = _frame(plain, roles, member)
@@ -212,7 +213,7 @@ def convert(
 def _cannot(
     folder: Path, name: str, member: TokenizerClass | None, present: Sequence[str]
 ) -> TokenizerError:
-    class_names = ", ".join(sorted(CLASSES))
+    class_names = ", ".join(sorted(CONVERTED))
     of = name or "no tokenizer_config.json that names a class"
     if member is None:
         return TokenizerError(
@@ -352,11 +353,7 @@ def _spaced(blank: bool) -> tuple[Plain, Plain]:
     return {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, meta]}, meta
 
 
-def _t5(
-    model: SentencePieceModel,
-    settings: Mapping[str, Any],
-    roles: Mapping[str, str],
-) -> Plain:
+def _t5(model: SentencePieceModel, settings: Mapping[str, Any]) -> Plain:
     count = settings.get("extra_ids", SENTINELS)
     if type(count) is not int or not 0 <= count <= 10_000:
         raise TokenizerError(
@@ -376,11 +373,7 @@ def _t5(
     }
 
 
-def _albert(
-    model: SentencePieceModel,
-    settings: Mapping[str, Any],
-    roles: Mapping[str, str],
-) -> Plain:
+def _albert(model: SentencePieceModel, settings: Mapping[str, Any]) -> Plain:
     # ALBERT separates a comma from the number before it: pieces with both get a very low score.
     rows = [
         [piece, score - 100 if piece[-2:-1].isdigit() and piece[-1] == "," else score]
