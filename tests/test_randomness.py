@@ -66,7 +66,7 @@ def test_F47_a_million_streams_share_no_first_draw() -> None:
     epochs, rows = np.arange(10)[:, None], np.arange(25_000)[None]
     draws = []
     for purpose in ("mask", "replace", "shuffle", "span"):
-        draws.append(randomness._bits(key(purpose, 3, epochs, rows), 1).ravel())
+        draws.append(randomness.ranks(key(purpose, 3, epochs, rows), 1).ravel())
     together = np.concatenate(draws)
     assert together.size == 10**6
     assert np.unique(together).size == together.size
@@ -80,7 +80,7 @@ def test_uniforms_are_even() -> None:
     assert abs(_chi_squared(counts)) < 4
     for lagged in (flat[1:], np.roll(draws, 1, axis=0).ravel()[1:]):
         assert abs(np.corrcoef(flat[:-1], lagged)[0, 1]) < 5e-3
-    bits = randomness._bits(key("mask", 0, np.arange(2000)), 100).ravel()
+    bits = randomness.ranks(key("mask", 0, np.arange(2000)), 100).ravel()
     ones = [((bits >> np.uint64(b)) & np.uint64(1)).mean() for b in range(64)]
     assert max(abs(np.array(ones) - 0.5)) < 0.006
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 CEILINGS = Path(__file__).with_name("ceilings.json")
 OTHER_SOURCES = (".js", ".mjs", ".css", ".html", ".toml")
-CATCH_ALL = {"parts", "utils", "common", "helpers", "misc"}
+CATCH_ALL = {"parts", "utils", "util", "common", "helpers", "misc"}
 SMALL_MODULE = 120  # lines
 MAY_REPEAT = {"Options", "Settings"}  # what every member of an open set calls its settings
 ERRORS = {"UsageError", "DataError", "ConfigError", "ModelError", "Finding"}
@@ -175,10 +175,10 @@ def modules(package: Package) -> Measures:
         if path.name != "__init__.py" and len(package.texts[name].splitlines()) < SMALL_MODULE
     ]
     single = [n for n in small if [parent(i) for i in importers[n]] == [parent(n)]]
-    folders = [path.relative_to(package.root).parts[:-1] for path in package.paths.values()]
+    paths = [path.relative_to(package.root).with_suffix("") for path in package.paths.values()]
     return {
         "modules": float(len(package.paths)),
-        "modules in catch-all folders": float(sum(bool(CATCH_ALL & set(f)) for f in folders)),
+        "modules in catch-all folders": float(sum(bool(CATCH_ALL & {*p.parts}) for p in paths)),
         "small modules with one importer, a sibling": float(len(single)),
     }
 

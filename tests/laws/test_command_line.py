@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
-import functools
 import json
 import os
 import re
@@ -19,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from laws.source import verbs
 from maskwright.ask.results import TrainedModel
 from maskwright.base import threads
 from maskwright.base.config import lines_of
@@ -107,12 +106,6 @@ for option, takers in {
     for taker in takers.split():
         FROZEN[taker].add(option)
 FROZEN["serve"] |= {f"--{name.replace('_', '-')}" for name in Limits.__dataclass_fields__}
-
-
-@functools.cache
-def verbs() -> dict[str, Parser]:
-    actions = cli.parser()._actions
-    return dict(next(a for a in actions if isinstance(a, argparse._SubParsersAction)).choices)
 
 
 def test_verbs_and_options_are_those_of_the_list() -> None:

@@ -193,8 +193,3 @@ def test_the_stack_opens_no_file_and_knows_no_rank(file: Path) -> None:
 def test_opening_a_file_is_noticed() -> None:
     names = attributes_and_names("from torch import distributed\nopen('x')\n")
     assert {"torch.distributed", "open"} <= names
-
-
-def test_no_file_is_a_drawer_for_everything() -> None:
-    drawers = {"utils", "util", "common", "helpers", "misc"}
-    assert not [file for file in SOURCE.rglob("*") if file.stem in drawers]

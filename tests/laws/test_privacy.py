@@ -94,7 +94,7 @@ def run(folder: Path, code: str, *arguments: str, trace: tuple[str, ...] = ()) -
     for path in empty.values():
         path.mkdir()
     # A switch that the tests inherit, or a continuous integration that some libraries respect.
-    unset = {*privacy.ENVIRONMENT, *privacy.OFFLINE, "CI", "TF_BUILD", "JENKINS_URL"}
+    unset = {*privacy.ENVIRONMENT, "HF_HUB_OFFLINE", "CI", "TF_BUILD", "JENKINS_URL"}
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     environment |= {name: str(path) for name, path in empty.items()}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from laws import test_docs
 from maskwright import api
 from maskwright.base.budget import Budget
 from maskwright.learn.recipes.base.recipe import FamilyModel, ObjectiveChoice, Recipe
@@ -37,13 +38,7 @@ SMALL = {
     'engine="onnxruntime"': 'engine="torch"',
 }
 FIND = api.find
-SENTENCES = [
-    f"the {who} {what} the {whom} of the {where}."
-    for who in ("judge", "court", "lawyer", "clerk")
-    for what in ("allowed", "heard", "dismissed", "read")
-    for whom in ("appeal", "claim", "letter")
-    for where in ("company", "tenant", "state")
-]
+SENTENCES = [sentence.lower() for sentence in test_docs.SENTENCES]
 
 
 def _small(name: str) -> Recipe:

@@ -6,7 +6,6 @@ import ast
 import importlib
 import inspect
 import re
-import shlex
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,7 @@ import pytest
 
 import maskwright
 from maskwright import api
-from maskwright.base import catalogue
 from maskwright.base.calls import ALIASES, OPTIONS
-from maskwright.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -27,26 +24,8 @@ INDEX = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
 LINKS = re.compile(r"\]\(([^)#:]+)\)|(?:srcset|src)=\"([^\"]+)\"")
 PYTHON = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 ALL_OF_PYTHON = "\n".join(re.findall(r"```python\n(.*?)```", PYTHON, re.S))
-COMMANDS = [
-    line.removeprefix("$ ").split("  #")[0].split(" > ")[0].strip()
-    for kind, text in BLOCKS
-    if kind == "console"
-    for line in text.splitlines()
-    if line.removeprefix("$ ").startswith("maskwright ")
-]
 MADE = re.compile(r"(?:--out|>) (\S+)")
 USED = re.compile(r"runs/[\w-]+|\b[\w-]+\.toml")
-
-
-assert len(COMMANDS) >= 8
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_the_readme_is_understood(command: str) -> None:
-    chosen = cli.parser().parse_args(shlex.split(command)[1:])
-    assert callable(chosen.do)
-    if chosen.verb == "pretrain" and not chosen.recipe.endswith(".toml"):
-        assert chosen.recipe in catalogue.names("recipes")
 
 
 def test_runs_and_recipes_of_the_readme_are_made_before_they_are_used() -> None:

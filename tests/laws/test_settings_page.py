@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import re
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,10 @@ def test_every_setting_of_a_recipe_is_named() -> None:
     assert missing == set()
 
 
-def _rows_of(name: str) -> str:
-    """The rows of a table about `name`: its own, and those below that name none."""
-    first, *below = PAGE[PAGE.rindex(f"| `{name}` |") :].splitlines()
+def _rows_of(name: str, position: Callable[[str], int] = PAGE.rindex) -> str:
+    """The rows of the last table about `name` (of the first by `PAGE.index`): its own, and those
+    below that name none."""
+    first, *below = PAGE[position(f"| `{name}` |") :].splitlines()
     return "\n".join([first, *itertools.takewhile(lambda line: line.startswith("| |"), below)])
 
 
@@ -78,13 +80,7 @@ def test_every_setting_of_an_adapter_is_named_with_its_default() -> None:
 def test_every_option_of_an_objective_is_named() -> None:
     for name in set(catalogue.names("objectives")) - {"supervised", "sequence-to-sequence"}:
         options = catalogue.load("objectives", name).Options
-        section = PAGE[PAGE.index(f"| `{name}` |") :]
-        rows = [section.splitlines()[0]]
-        for line in section.splitlines()[1:]:
-            if not line.startswith("| |"):
-                break
-            rows.append(line)
-        named = set(re.findall(r"`([a-z_0-9]+)`", "\n".join(rows)))
+        named = set(re.findall(r"`([a-z_0-9]+)`", _rows_of(name, PAGE.index)))
         wanted = {field.name for field in dataclasses.fields(options)}
         assert wanted - named == set(), name
 

@@ -7,7 +7,6 @@ a text when the program runs, stand for words of the user's.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import functools
 import re
@@ -20,14 +19,14 @@ from pathlib import Path
 
 import pytest
 
-from laws.source import SOURCE, codes
+from laws.source import SOURCE, codes, verbs
 from laws.structure import nodes_of
 from maskwright import api
 from maskwright.base import catalogue
 from maskwright.base.errors import UsageError
 from maskwright.base.report.page import next_commands
 from maskwright.cli import main as cli
-from maskwright.cli.parser import MEANT, Parser
+from maskwright.cli.parser import MEANT
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.text.corpus.reading import ReadingOptions
 
@@ -71,12 +70,6 @@ def all_texts() -> list[tuple[str, str]]:
         if file.suffix in (".js", ".html"):
             found.append((file.name, file.read_text(encoding="utf-8")))
     return found
-
-
-@functools.cache
-def verbs() -> dict[str, Parser]:
-    actions = cli.parser()._actions
-    return dict(next(a for a in actions if isinstance(a, argparse._SubParsersAction)).choices)
 
 
 def arguments(rest: str) -> list[str]:
@@ -163,7 +156,10 @@ def test_options_settings_and_functions_in_texts_exist() -> None:
         assert set(re.findall(r"maskwright\.api\.(\w+)", text)) <= set(api.__all__), (file, text)
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_of_the_documentation_are_understood(page: Path) -> None:
     blocks = re.findall(r"```\w*\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()

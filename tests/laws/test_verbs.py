@@ -3,7 +3,6 @@ called (test_imports)."""
 
 from __future__ import annotations
 
-import argparse
 import ast
 import inspect
 from pathlib import Path
@@ -13,11 +12,11 @@ import pytest
 from tests.laws import stub
 
 import maskwright
+from laws.source import verbs
 from maskwright import api
 from maskwright.base import catalogue
 from maskwright.base.calls import ALIASES, OPTIONS
 from maskwright.base.errors import MaskwrightError, UsageError
-from maskwright.cli.main import parser as parser_of
 from maskwright.learn.finetune.recipe import FinetuneRecipe
 
 # What the command line alone has: a page of text about a folder or a list.
@@ -88,11 +87,7 @@ def test_the_command_line_and_python_have_the_same_keywords() -> None:
     for verb in ("pretrain", "adapt", "finetune", "evaluate", "compare", "doctor"):
         options = {
             option.removeprefix("--").replace("-", "_")
-            for action in next(
-                a for a in parser_of(verb)._actions if isinstance(a, argparse._SubParsersAction)
-            )
-            .choices[verb]
-            ._actions
+            for action in verbs()[verb]._actions
             for option in action.option_strings
             if option.startswith("--")
         }

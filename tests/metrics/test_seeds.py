@@ -40,13 +40,6 @@ def test_resamples_are_the_same_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) 
     assert seeds.bootstrap(strata) == whole
 
 
-def test_about_one_interval_in_twenty_misses() -> None:
-    """Coverage over 400 draws: between 91 and 98 of a hundred."""
-    draws = [(RANDOM.random(80) < 0.7).astype(float) for _ in range(400)]
-    ends = [seeds.bootstrap([draw], resamples=200) or (1.0, 0.0) for draw in draws]
-    assert 0.91 < sum(low <= 0.7 <= high for low, high in ends) / 400 < 0.985
-
-
 @pytest.mark.parametrize("count", [2, 3, 10])
 def test_a_spread_over_seeds_equals_scipys_interval(count: int) -> None:
     values = RANDOM.normal(0.8, 0.01, count)

@@ -200,6 +200,7 @@ def test_what_is_not_converted_is_refused_with_the_way(tmp_path: Path) -> None:
     (half / "merges.txt").unlink()
     for folder, message in (
         (slow.spiece(tmp_path / "other", tokenizer_class="LlamaTokenizer"), "Llama"),
+        (slow.spiece(tmp_path / "bird", "albert", tokenizer_class="BigBirdTokenizer"), "BigBird"),
         (half, "merges.txt"),
         (slow.bert(tmp_path / "cut", do_basic_tokenize=False), "do_basic_tokenize"),
     ):

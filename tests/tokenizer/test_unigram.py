@@ -11,7 +11,6 @@ from collections.abc import Container, Iterator
 
 import numpy as np
 import pytest
-from scipy import special
 
 from maskwright.base.errors import ConfigError, TokenizerError, UsageError
 from maskwright.base.randomness import key, uniforms
@@ -23,12 +22,7 @@ from maskwright.text.tokenizer.splits import (
     sampled_split,
 )
 from maskwright.text.tokenizer.training import unigram
-from maskwright.text.tokenizer.training.unigram import (
-    LONGEST_WORD,
-    Lattice,
-    digamma,
-    train_unigram,
-)
+from maskwright.text.tokenizer.training.unigram import LONGEST_WORD, Lattice, train_unigram
 from tokenizer.toy_tokenizers import from_files, prose, trained
 
 WORDS = {"▁hugs": 5, "▁hug": 10, "▁pug": 5, "▁pun": 12, "▁bun": 4, "▁unhug": 3, "▁uuu": 2}
@@ -121,11 +115,6 @@ def test_every_character_stays_a_piece() -> None:
     assert set("▁hugspnb") <= set(pieces) and len(pieces) == 12
     assert math.fsum(math.exp(s) for s in pieces.values()) <= 1.0001
     assert list(pieces.values()) == sorted(pieces.values(), reverse=True)
-
-
-def test_digamma() -> None:
-    x = np.array([0.1, 0.5, 1.0, 3.7, 12.0, 1e6])
-    assert digamma(x) == pytest.approx(special.digamma(x), rel=1e-9)
 
 
 # ------------------------------------------------------------------------------ large counts

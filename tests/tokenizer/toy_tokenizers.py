@@ -7,7 +7,6 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -144,16 +143,6 @@ def random_words(rng: random.Random, letters: str = "abcd", most: int = 60) -> d
         "".join(rng.choices(letters, k=rng.randint(1, 9))): rng.randint(1, 12)
         for _ in range(rng.randint(1, most))
     }
-
-
-class CountedList(list[Any]):
-    """The rows of a vocabulary, which count how often they are gone through."""
-
-    walks = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        self.walks += 1
-        return super().__iter__()
 
 
 def from_files(files: dict[str, bytes]) -> Tokenizer:

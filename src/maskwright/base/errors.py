@@ -134,9 +134,16 @@ class StoppedError(MaskwrightError):
     kind, exit_code = "E-STOPPED", 75
 
 
+def visible(text: str, keep: str = "") -> str:
+    """Replace unprintable characters, except those in `keep`, by escapes such as `\\x1b`."""
+    return "".join(
+        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
+    )
+
+
 def shorten(text: str, limit: int = 200) -> str:
     """Return `text` on one line of at most `limit` characters, control characters escaped."""
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    text = visible(text)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 

@@ -19,8 +19,6 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "SCARF_NO_ANALYTICS": "1",
 }
-# For processes that load folders with Hugging Face's libraries and never download one.
-OFFLINE = {"HF_HUB_OFFLINE": "1"}
 
 
 def turn_off_reports() -> None:

@@ -78,7 +78,7 @@ def key(purpose: str, *counters: int | NDArray[np.integer]) -> Keys:
 
 def uniforms(keys: Keys, count: int) -> NDArray[np.float64]:
     """Return (..., count) numbers in [0, 1), multiples of 2**-53, from keys of shape (...)."""
-    return _to_uniform(_bits(keys, count))
+    return _to_uniform(ranks(keys, count))
 
 
 def uniforms_at(keys: Keys, positions: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -92,7 +92,9 @@ def uniforms_at(keys: Keys, positions: NDArray[np.integer]) -> NDArray[np.float6
 
 def ranks(keys: Keys, count: int) -> NDArray[np.uint64]:
     """Return (..., count) integers in the order of `uniforms`, to shuffle by."""
-    return _bits(keys, count)
+    with np.errstate(over="ignore"):
+        steps = np.arange(1, count + 1, dtype=np.uint64) * GOLDEN
+        return np.asarray(_mix(np.asarray(keys, np.uint64)[..., None] + steps))
 
 
 def integers(keys: Keys, count: int, high: int | NDArray[np.integer]) -> NDArray[np.int64]:
@@ -128,7 +130,7 @@ def permute(key: Keys, size: int, index: int | NDArray[np.integer]) -> NDArray[n
     keys, positions = np.broadcast_arrays(np.asarray(key, np.uint64), positions.astype(np.uint64))
     shape, keys, positions = positions.shape, keys.ravel(), positions.ravel()
     if size <= SMALL:
-        draws = _bits(keys, size)
+        draws = ranks(keys, size)
         own_draws = np.take_along_axis(draws, positions[:, None].astype(np.int64), axis=1)
         return np.asarray((draws < own_draws).sum(axis=1), np.int64).reshape(shape)
     positions = _feistel(keys, positions, size)
@@ -162,12 +164,6 @@ def _feistel(
         moved = moved - side * (moved >= side)
         moved, fixed = fixed, moved
     return moved * np.uint64(width) + fixed
-
-
-def _bits(keys: Keys, count: int) -> NDArray[np.uint64]:
-    with np.errstate(over="ignore"):
-        steps = np.arange(1, count + 1, dtype=np.uint64) * GOLDEN
-        return np.asarray(_mix(np.asarray(keys, np.uint64)[..., None] + steps))
 
 
 def _to_uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,8 @@ def _character_counts(text: str, reference: str) -> NDArray[np.float64]:
 
 
 def _chrf(counts: NDArray[np.float64]) -> float:
+    """Return the chrF of counts (orders, 3), which may be flat."""
+    counts = counts.reshape(CHRF_ORDER, 3)
     present = (counts[:, 0] > 0) & (counts[:, 1] > 0)
     if not present.any():
         return 0.0
@@ -190,18 +193,14 @@ def row_metrics(texts: Sequence[str], references: References) -> dict[str, RowMe
     best_scores = _best_scores(texts, references)
     characters = _chrf_counts(texts, references).reshape(len(texts), -1)
     return {
-        "chrf": SumMetric(_chrf_of_sums, characters),
-        "bleu": SumMetric(_bleu_of_sums, _bleu_counts(texts, references)),
+        "chrf": SumMetric(partial(_by_row, _chrf), characters),
+        "bleu": SumMetric(partial(_by_row, _bleu_of), _bleu_counts(texts, references)),
         **means(tuple(MEASURES), best_scores),
     }
 
 
-def _chrf_of_sums(sums: NDArray[Any]) -> NDArray[np.float64]:
-    return np.array([_chrf(counts.reshape(CHRF_ORDER, 3)) for counts in sums])
-
-
-def _bleu_of_sums(sums: NDArray[Any]) -> NDArray[np.float64]:
-    return np.array([_bleu_of(counts) for counts in sums])
+def _by_row(score: Callable[[NDArray[Any]], float], sums: NDArray[Any]) -> NDArray[np.float64]:
+    return np.array([score(counts) for counts in sums])
 
 
 def _best_scores(texts: Sequence[str], references: References) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from maskwright.base.errors import DataError, Finding, UsageError, shorten
+from maskwright.base.errors import DataError, Finding, UsageError, shorten, visible
 from maskwright.base.storage import commit
 from maskwright.base.storage.files import lock_beside, write_file
 from maskwright.base.storage.lock import Lock
@@ -339,14 +339,6 @@ def _environment(folder: Path) -> Environment:
 
 
 # ------------------------------------------------------------------------------ escaping
-def visible(text: str, keep: str = "") -> str:
-    """Replace unprintable characters, except those in `keep`, by escapes such as `\\x1b`."""
-    return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape", "replace").decode()
-        for c in text
-    )
-
-
 def one_line(value: object) -> object:
     """Return a value of a template as one line with visible control characters."""
     return value if isinstance(value, Markup) else visible(str(value))

@@ -443,7 +443,7 @@ def _tiles(folder: RunFolder) -> list[tuple[str, str]]:
         (percent(top1), f"predicted right{beside}"),
         (figure(number(latest, "bits_per_byte"), 2), "bits per byte"),
         _speed_tile(folder.run, speeds[len(speeds) // 2] if speeds else math.nan),
-        (_took(folder.seconds), "of training"),
+        (duration(folder.seconds), "of training"),
     ]
     return [(value, label) for value, label in tiles if value != "–"]
 
@@ -453,13 +453,6 @@ def _speed_tile(run: Record, speed: float) -> tuple[str, str]:
     if of_image > 0:
         return count(speed / of_image), "images per second"
     return count(speed), f"{counts_of(run)} per second"
-
-
-def _took(seconds: float) -> str:
-    """Format a duration as one number: 48 s, 3.6 min, 2.1 h."""
-    if not seconds >= 100:
-        return duration(seconds)
-    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _held_out_loss(folder: RunFolder) -> float:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -377,7 +378,9 @@ class Staging:
 
     def create(self, name: str) -> StagedFile:
         """Return a new file for writing; close it, or use it in a `with`."""
-        file = StagedFile(self._place(name), self.files, lambda facts: self._record(name, facts))
+        file = StagedFile(
+            self._place(name), self.files, functools.partial(self._written.__setitem__, name)
+        )
         self._open.append(file)
         return file
 
@@ -418,9 +421,6 @@ class Staging:
             if not (self.path / parent).is_dir():
                 self.files.mkdir(self.path / parent)
         return path
-
-    def _record(self, name: str, facts: dict[str, Any]) -> None:
-        self._written[name] = facts
 
 
 class StagedFile:

@@ -11,6 +11,7 @@ is the text that is encoded at once. The ends of shards and blocks depend on the
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import os
@@ -198,6 +199,27 @@ class _EncodedShard:
     marks: list[IntArray] = field(default_factory=list)
 
 
+def encode_parts(
+    tokenizer: Encoder, parts: Sequence[Part], sentences: bool = True
+) -> tuple[NDArray[np.integer], IntArray, IntArray]:
+    """Return the ids of some parts, the tokens of each, and the positions where sentences start."""
+    texts = [text for text, _ in parts]
+    mark_indices: list[NDArray[np.integer]] = []
+    if sentences:
+        marked = tokenizer.encode_marked(texts, [marks for _, marks in parts])
+        ids, mark_indices = [array for array, _ in marked], [array for _, array in marked]
+    else:
+        ids = list(tokenizer.encode_batch(texts))
+    sizes = np.fromiter(map(len, ids), np.int64, len(ids))
+    nothing = np.zeros(0, np.uint32)
+    tokens = checked_cast(np.concatenate([nothing, *ids]), tokenizer.vocabulary_size)
+    counts = np.fromiter(map(len, mark_indices), np.int64, len(mark_indices))
+    flat = np.concatenate([nothing, *mark_indices]).astype(np.int64)
+    begins = (np.cumsum(sizes) - sizes)[: len(counts)]
+    inside = flat < np.repeat(sizes[: len(counts)], counts)  # not those of parts without tokens
+    return tokens, sizes, np.unique((np.repeat(begins, counts) + flat)[inside])
+
+
 class _Builder:
     def __init__(self, tokenizer: Encoder, out: Path, sentences: bool, files: FileSystem) -> None:
         self.tokenizer, self.out = tokenizer, out
@@ -264,8 +286,9 @@ class _Builder:
         """Encode the documents of a shard, in order; a thread encodes while this one cuts."""
         encoded, total = _EncodedShard(), 0
         cut = blocks(self._cut(shard, encoded.part_counts))
+        encode_block = functools.partial(encode_parts, self.tokenizer, sentences=self.sentences)
         with ThreadPoolExecutor(1) as encoder:
-            for tokens, sizes, marks in encoder.map(self._encode_block, cut):
+            for tokens, sizes, marks in encoder.map(encode_block, cut):
                 encoded.tokens.append(tokens)
                 encoded.sizes.append(sizes)
                 encoded.marks.append(total + marks)
@@ -279,25 +302,6 @@ class _Builder:
             text_parts = list(cut_text(text, sentence_starts(text) if split else [0]))
             counts.append(len(text_parts))
             yield from text_parts
-
-    def _encode_block(self, block: list[Part]) -> tuple[NDArray[np.integer], IntArray, IntArray]:
-        """Return the ids of a block, the tokens of each part, and positions of sentence starts."""
-        texts = [text for text, _ in block]
-        mark_indices: list[NDArray[np.integer]] = []
-        if self.sentences:
-            marked = self.tokenizer.encode_marked(texts, [marks for _, marks in block])
-            ids, mark_indices = [array for array, _ in marked], [array for _, array in marked]
-        else:
-            ids = list(self.tokenizer.encode_batch(texts))
-        sizes = np.fromiter(map(len, ids), np.int64, len(ids))
-        tokens = checked_cast(np.concatenate(ids), self.tokenizer.vocabulary_size)
-        if not self.sentences:
-            return tokens, sizes, np.zeros(0, np.int64)
-        counts = np.fromiter(map(len, mark_indices), np.int64, len(mark_indices))
-        flat = np.concatenate(mark_indices).astype(np.int64)
-        inside = flat < np.repeat(sizes, counts)  # not those of sentences without tokens
-        starts = np.repeat(np.cumsum(sizes) - sizes, counts)
-        return tokens, sizes, np.unique((starts + flat)[inside])
 
     def _write_shard(
         self, path: Path, shard: TextShard, encoded: _EncodedShard, about: dict[str, Any]
@@ -379,30 +383,19 @@ class TextStore(TokenStore):
     """
 
     def __init__(self, texts: Sequence[str], tokenizer: Encoder) -> None:
-        encoded = tokenizer.encode_marked(texts, [sentence_starts(text) for text in texts])
-        nonempty = [
-            (text, ids, marks)
-            for text, (ids, marks) in zip(texts, encoded, strict=True)
-            if len(ids)
-        ]
-        sizes = [len(ids) for _, ids, _ in nonempty]
-        flat = np.concatenate([np.zeros(0, np.int64), *(ids for _, ids, _ in nonempty)])
+        tokens, sizes, sentences = encode_parts(tokenizer, [(t, sentence_starts(t)) for t in texts])
         self.path = Path("text")
         self.vocabulary_size = tokenizer.vocabulary_size
-        self.tokens = checked_cast(flat.astype(np.int64), self.vocabulary_size)
-        self.offsets = np.cumsum([0, *sizes])
-        starts = [
-            start + marks[marks < len(ids)].astype(np.int64)
-            for start, (_, ids, marks) in zip(self.offsets, nonempty, strict=False)
-        ]
-        self.sentences = np.unique(np.concatenate([np.zeros(0, np.int64), *starts]))
-        self.document_bytes = np.array([len(text.encode()) for text, *_ in nonempty], np.int64)
+        self.tokens, self.sentences = tokens, sentences
+        self.offsets = np.concatenate([[0], np.cumsum(sizes[sizes > 0])])
+        bytes_of_texts = np.array([len(text.encode()) for text in texts], np.int64)
+        self.document_bytes = bytes_of_texts[sizes > 0]
         self.starts_word = np.asarray(tokenizer.starts_word, dtype=bool)
         self.ends_word = np.asarray(tokenizer.ends_word, dtype=bool)
         self.special = _special_ids(tokenizer)
-        self.largest_id = int(flat.max()) if len(flat) else -1
+        self.largest_id = int(tokens.max()) if len(tokens) else -1
         self.tokenizer_fingerprint = tokenizer.fingerprint
-        self.num_tokens, self.num_documents = len(flat), len(nonempty)
+        self.num_tokens, self.num_documents = len(tokens), len(self.document_bytes)
         self.fingerprint = fingerprint(["texts", list(texts), tokenizer.fingerprint])
 
 

@@ -168,13 +168,11 @@ class Tokenizer:
         self.starts_word, self.ends_word = word_tables(
             self.vocabulary, marks_of(self._plain, self.kind), self.special_ids, self.unknown
         )
-        emitted = unknown_of(self._plain["model"], checked.tokens)
-        self.emitted = None if emitted is None else self._numbers[emitted]
         self.alphabet = self._closed_alphabet()
         self._counts: UnknownText | None = None
 
     def _name_roles(self, checked: CheckedFile, settings: Sequence[dict[str, Any]]) -> None:
-        """Set the ids of special tokens by role, `special_ids` and `sentinels`."""
+        """Set the ids of special tokens by role, `emitted`, `special_ids` and `sentinels`."""
         marked = [checked.tokens[i] for i in sorted(checked.special)]
         self._roles = roles.read_roles(marked, *settings)
         for token in [*self._roles.values(), *roles.extra_tokens(*settings)]:
@@ -185,6 +183,7 @@ class Tokenizer:
                     do="save the tokenizer again with the library that made it",
                 )
         emitted = unknown_of(self._plain["model"], checked.tokens)
+        self.emitted = None if emitted is None else self._numbers[emitted]
         if emitted is not None and self._roles.setdefault("unknown", emitted) != emitted:
             raise TokenizerError(
                 "two tokens for what is not known",
@@ -228,11 +227,8 @@ class Tokenizer:
             DataError: the text has a lone surrogate.
             IncompatibleError: a character outside a vocabulary that has no unknown token.
         """
-        self._require_known([text])
-        ((encoding,),) = backend.encodings(self._backend, [text], False)
-        ids: list[int] = encoding.ids
-        self._count([text], [np.array(ids, np.uint32)])
-        return ids
+        ((ids, _),) = self._encodings([text], False)
+        return ids.tolist()
 
     @overload
     def encode_batch(self, texts: Iterable[str]) -> list[Ids]: ...
@@ -250,14 +246,10 @@ class Tokenizer:
                 token begin and end. This takes 50 % longer; `encode_marked` is faster for a few
                 positions.
         """
-        listed = list(texts)
-        self._require_known(listed)
-        encoded: list[Any] = []
-        for batch in backend.encodings(self._backend, listed, offsets):
-            ids = backend.ids_of(batch)
-            self._count(listed[len(encoded) : len(encoded) + len(batch)], ids)
-            encoded += zip(ids, map(backend.spans_of, batch), strict=True) if offsets else ids
-        return encoded
+        encoded = self._encodings(list(texts), offsets)
+        if offsets:
+            return [(ids, backend.spans_of(encoding)) for ids, encoding in encoded]
+        return [ids for ids, _ in encoded]
 
     def encode_marked(
         self, texts: Sequence[str], marks: Sequence[Sequence[int]]
@@ -269,26 +261,24 @@ class Tokenizer:
         Returns:
             (ids, indices) per text; an index is the number of tokens if no token follows.
         """
-        return [(ids, indices) for ids, indices, _ in self._marked(texts, marks)]
+        return [(ids, indices) for ids, indices, _ in self.encode_words(texts, marks)]
 
     def encode_words(
         self, texts: Sequence[str], marks: Sequence[Sequence[int]]
     ) -> Iterator[tuple[Ids, Ids, list[int | None]]]:
         """Yield what `encode_marked` returns, and the number of the word of each token."""
-        for ids, indices, encoding in self._marked(texts, marks):
-            yield ids, indices, encoding.word_ids
+        for (ids, encoding), positions in zip(self._encodings(texts, True), marks, strict=True):
+            yield ids, backend.first_tokens(encoding, positions), encoding.word_ids
 
-    def _marked(
-        self, texts: Sequence[str], marks: Sequence[Sequence[int]]
-    ) -> Iterator[tuple[Ids, Ids, Any]]:
+    def _encodings(self, texts: Sequence[str], offsets: bool) -> Iterator[tuple[Ids, Any]]:
+        """Yield the ids of each text, and what the library returns."""
         self._require_known(texts)
-        remaining_marks, count = iter(marks), 0
-        for batch in backend.encodings(self._backend, texts, True):
+        count = 0
+        for batch in backend.encodings(self._backend, texts, offsets):
             batch_ids = backend.ids_of(batch)
             self._count(texts[count : count + len(batch)], batch_ids)
             count += len(batch)
-            for ids, encoding in zip(batch_ids, batch, strict=True):
-                yield ids, backend.first_tokens(encoding, next(remaining_marks)), encoding
+            yield from zip(batch_ids, batch, strict=True)
 
     def normalise(self, text: str) -> str:
         """Return the text after normalisation.

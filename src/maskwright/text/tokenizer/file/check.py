@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ MOST_STEPS = 16
 DEEPEST = 3
 LONGEST_REPLACEMENT = 128  # bytes; the longest of Unicode's own compatibility forms has 33
 MOST_GROWTH = 64  # factor by which replacements may lengthen a text
+SURROGATE = re.compile("[\ud800-\udfff]")  # half of a pair, which UTF-8 cannot encode
 
 CASES = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 KNOWN_PATTERNS = {
@@ -59,37 +61,20 @@ def a_bool(value: Any, where: str) -> None:
         raise refuse("not true or false", where, value)
 
 
-def text(longest: int, message: str) -> Check:
-    """Return a check for a text of 1 to `longest` characters, valid Unicode."""
+def text(longest: int, message: str, shortest: int = 1) -> Check:
+    """Return a check for a text of `shortest` to `longest` characters, valid Unicode."""
 
     def check(value: Any, where: str) -> None:
-        if not isinstance(value, str) or not 0 < len(value) <= longest or broken(value):
-            raise refuse(message, where, value, f"a text of 1 to {longest} characters")
+        is_text = isinstance(value, str) and shortest <= len(value) <= longest
+        if not is_text or SURROGATE.search(value):
+            expected = f"a text of {shortest} to {longest} characters"
+            raise refuse(message, where, value, expected)
 
     return check
-
-
-def or_empty(inner: Check) -> Check:
-    """Return a check for "", or a value that passes `inner`."""
-
-    def check(value: Any, where: str) -> None:
-        if value != "":
-            inner(value, where)
-
-    return check
-
-
-def broken(text: str) -> bool:
-    """Return whether a text cannot be encoded as UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 a_text = text(LONGEST_STRING, "not a short text")
-any_text = or_empty(a_text)
+any_text = text(LONGEST_STRING, "not a short text", 0)
 a_token = text(LONGEST_TOKEN, "not a token")
 
 
@@ -350,7 +335,7 @@ def _model(model: Any) -> list[str]:
         return _numbered(body["vocab"])
     settings = dict.fromkeys(("fuse_unk", "byte_fallback", "ignore_merges"), optional(a_bool))
     affixes = dict.fromkeys(("continuing_subword_prefix", "end_of_word_suffix"), optional(any_text))
-    chance = {"dropout": one_of(None), "unk_token": optional(or_empty(a_token))}
+    chance = {"dropout": one_of(None), "unk_token": optional(text(LONGEST_TOKEN, "not a token", 0))}
     fields(body, "model", {"vocab": ANYTHING, "merges": ANYTHING}, settings | affixes | chance)
     tokens = _numbered(body["vocab"])
     _merges(body["merges"], body["vocab"], body.get("continuing_subword_prefix") or "")

@@ -105,6 +105,12 @@ def read_roles(specials: Iterable[str], *tables: Mapping[str, Any]) -> dict[str,
     return named or roles_by_table(specials)
 
 
+def token_text(value: Any) -> str:
+    """Return the text of a special token, in settings a text or a table with `content`."""
+    content = value.get("content") if isinstance(value, Mapping) else value
+    return content if isinstance(content, str) else ""
+
+
 def extra_tokens(*tables: Mapping[str, Any]) -> list[str]:
     """Return the special tokens of the settings without a role, such as T5's sentinels."""
     tokens: list[str] = []
@@ -112,10 +118,8 @@ def extra_tokens(*tables: Mapping[str, Any]) -> list[str]:
         for key in ("additional_special_tokens", "extra_special_tokens"):
             values = table.get(key)
             for value in values if isinstance(values, list) else []:
-                text = value.get("content") if isinstance(value, Mapping) else value
-                if isinstance(text, str) and text:
-                    tokens.append(text)
-    return list(dict.fromkeys(tokens))
+                tokens.append(token_text(value))
+    return list(dict.fromkeys(filter(None, tokens)))
 
 
 def sentinels(specials: Iterable[str]) -> list[str]:

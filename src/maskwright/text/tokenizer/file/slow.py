@@ -10,7 +10,7 @@ model. The result is the same as that of transformers.
 A SentencePiece file is read without the library: it is one message, `ModelProto`, of which these
 fields are needed:
 
-    1  pieces, each          1 piece (text)   2 score (float)   3 type (whole number)
+    1  pieces, each          1 piece (text)   2 score (float)
     2  trainer_spec          3 model_type     40 unk_id
     3  normalizer_spec       2 precompiled_charsmap (bytes)
 
@@ -22,16 +22,17 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from maskwright.base.catalogue import install_command
 from maskwright.base.errors import TokenizerError
 from maskwright.text.tokenizer.file.classes import (
     ALBERT,
     BERT,
+    BIG_BIRD,
     CLASSES,
     GPT,
     GPT2,
@@ -40,24 +41,25 @@ from maskwright.text.tokenizer.file.classes import (
     TokenizerClass,
 )
 from maskwright.text.tokenizer.file.pipeline import added_token, bert_normalizer, wordpiece_model
-from maskwright.text.tokenizer.file.roles import extra_tokens, template_processing
+from maskwright.text.tokenizer.file.roles import extra_tokens, template_processing, token_text
 from maskwright.text.tokenizer.training.merging import CONTINUATION
 from maskwright.text.tokenizer.words import SPACE
 
 # ------------------------------------------------------------------------------ SentencePiece files
 UNIGRAM = 1
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+Fields = dict[int, list[int | float | bytes]]  # the values of each field of a message, by number
+Value = TypeVar("Value", int, float, bytes)
 
 
-@dataclass
+@dataclass(frozen=True)
 class SentencePieceModel:
-    """Pieces in the order of their ids, each (text, score, type), and settings."""
+    """Pieces in the order of their ids, each with its score, and settings."""
 
-    pieces: list[tuple[str, float, int]] = field(default_factory=list)
-    model_type: int = UNIGRAM
-    unknown: int = 0
-    charsmap: bytes = b""
+    pieces: list[tuple[str, float]]
+    model_type: int
+    unknown: int
+    charsmap: bytes
 
 
 class _BrokenError(ValueError):
@@ -70,23 +72,12 @@ def read_sentencepiece(data: bytes, where: object) -> SentencePieceModel:
     Raises:
         TokenizerError: not a SentencePiece model.
     """
-    model = SentencePieceModel()
     try:
-        for number, value in _fields(data):
-            if number == 1 and isinstance(value, bytes):
-                model.pieces.append(_piece(value))
-            elif number == 2 and isinstance(value, bytes):
-                for key, inner in _fields(value):
-                    if key == 3 and isinstance(inner, int):
-                        model.model_type = inner
-                    elif key == 40 and isinstance(inner, int):
-                        model.unknown = inner
-            elif number == 3 and isinstance(value, bytes):
-                for key, inner in _fields(value):
-                    if key == 2 and isinstance(inner, bytes):
-                        model.charsmap = inner
-        if not model.pieces:
+        model = _fields(data)
+        pieces = [_piece(value) for value in model.get(1, ()) if isinstance(value, bytes)]
+        if not pieces:
             raise _BrokenError("no pieces")
+        trainer, normaliser = (_fields(_last(model, number, b"")) for number in (2, 3))
     except (_BrokenError, UnicodeDecodeError, struct.error) as error:
         raise TokenizerError(
             "not a SentencePiece model",
@@ -95,47 +86,50 @@ def read_sentencepiece(data: bytes, where: object) -> SentencePieceModel:
             wanted="the file that sentencepiece wrote",
             do="take an intact copy of it",
         ) from None
-    return model
+    return SentencePieceModel(
+        pieces, _last(trainer, 3, UNIGRAM), _last(trainer, 40, 0), _last(normaliser, 2, b"")
+    )
 
 
-def _piece(data: bytes) -> tuple[str, float, int]:
-    text, score, kind = "", 0.0, NORMAL
-    for number, value in _fields(data):
-        if number == 1 and isinstance(value, bytes):
-            text = value.decode()
-        elif number == 2 and isinstance(value, float):
-            score = value
-        elif number == 3 and isinstance(value, int):
-            kind = value
+def _piece(data: bytes) -> tuple[str, float]:
+    fields = _fields(data)
+    text, score = _last(fields, 1, b"").decode(), _last(fields, 2, 0.0)
     if not text or not math.isfinite(score):
         raise _BrokenError("a piece without a text or a score")
-    return text, score, kind
+    return text, score
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | float | bytes]]:
-    """Yield (number, value) of each field of a message."""
+def _last(fields: Fields, number: int, default: Value) -> Value:
+    """Return the last value of a field that has the type of the default."""
+    values = reversed(fields.get(number, ()))
+    return next((value for value in values if isinstance(value, type(default))), default)
+
+
+def _fields(data: bytes) -> Fields:
+    """Parse a message."""
+    fields: Fields = {}
     position = 0
     while position < len(data):
         key, position = _varint(data, position)
         number, wire = key >> 3, key & 7
+        value: int | float | bytes
         if wire == VARINT:
             value, position = _varint(data, position)
-            yield number, value
-            continue
-        if wire == BYTES:
-            size, position = _varint(data, position)
-        elif wire in (FIXED32, FIXED64):
-            size = 4 if wire == FIXED32 else 8
         else:
-            raise _BrokenError(f"a field of the wire type {wire}")
-        payload = data[position : position + size]
-        if len(payload) < size:
-            raise _BrokenError("the file ends within a field")
-        position += size
-        yield (
-            number,
-            payload if wire == BYTES else struct.unpack("<f" if size == 4 else "<d", payload)[0],
-        )
+            if wire == BYTES:
+                size, position = _varint(data, position)
+            elif wire in (FIXED32, FIXED64):
+                size = 4 if wire == FIXED32 else 8
+            else:
+                raise _BrokenError(f"a field of the wire type {wire}")
+            value = payload = data[position : position + size]
+            if len(payload) < size:
+                raise _BrokenError("the file ends within a field")
+            position += size
+            if wire != BYTES:
+                (value,) = struct.unpack("<f" if size == 4 else "<d", payload)
+        fields.setdefault(number, []).append(value)
+    return fields
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
@@ -172,6 +166,7 @@ SLOW_FILES = (
     "vocab.bpe",
     "bpe.codes",
 )
+CONVERTED = {name: member for name, member in CLASSES.items() if member is not BIG_BIRD}
 SENTINELS = 100  # of T5, by default
 
 
@@ -188,12 +183,12 @@ def convert(
         TokenizerError: an unknown or unsupported class, a missing or damaged file, or an
             unsupported setting.
     """
-    member = CLASSES.get(name)
+    member = CONVERTED.get(name)
     present = [file for file in SLOW_FILES if (folder / file).is_file()]
     if member is None or not set(FILES[member.model]) <= set(present):
         raise _cannot(folder, name, member, present)
     settings: dict[str, Any] = {k: v for table in reversed(tables) for k, v in table.items()}
-    roles = {key: _text(settings.get(key)) or token for key, token in member.roles.items()}
+    roles = {key: token_text(settings.get(key)) or token for key, token in member.roles.items()}
     wants: list[str] = [*roles.values(), *extra_tokens(*tables)]
     if member is BERT:
         plain = _bert(read("vocab.txt"), settings, roles, folder)
@@ -208,8 +203,7 @@ def convert(
                 found=f"model type {model.model_type}",
                 do=_way(),
             )
-        make = _t5 if member is T5 else _albert
-        plain = make(model, settings, roles)
+        plain = (_t5 if member is T5 else _albert)(model, settings)
     rows = _added(folder, settings, read_json)
     plain["added_tokens"] = _numbered(plain, [*rows, *wants], rows, member)
     plain["post_processor"] = _frame(plain, roles, member)
@@ -219,7 +213,7 @@ def convert(
 def _cannot(
     folder: Path, name: str, member: TokenizerClass | None, present: Sequence[str]
 ) -> TokenizerError:
-    class_names = ", ".join(sorted(CLASSES))
+    class_names = ", ".join(sorted(CONVERTED))
     of = name or "no tokenizer_config.json that names a class"
     if member is None:
         return TokenizerError(
@@ -250,12 +244,6 @@ def _way() -> str:
         ".save_pretrained(FOLDER), after "
         + install_command("transformers", "sentencepiece", "protobuf", "tiktoken")
     )
-
-
-def _text(value: Any) -> str:
-    """Return the text of a special token, in the settings a text or a table with `content`."""
-    content = value.get("content") if isinstance(value, Mapping) else value
-    return content if isinstance(content, str) else ""
 
 
 def _flag(settings: Mapping[str, Any], name: str, default: bool) -> bool:
@@ -365,11 +353,7 @@ def _spaced(blank: bool) -> tuple[Plain, Plain]:
     return {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, meta]}, meta
 
 
-def _t5(
-    model: SentencePieceModel,
-    settings: Mapping[str, Any],
-    roles: Mapping[str, str],
-) -> Plain:
+def _t5(model: SentencePieceModel, settings: Mapping[str, Any]) -> Plain:
     count = settings.get("extra_ids", SENTINELS)
     if type(count) is not int or not 0 <= count <= 10_000:
         raise TokenizerError(
@@ -378,7 +362,7 @@ def _t5(
             found=repr(count),
             wanted="0 to 10000",
         )
-    rows: list[list[Any]] = [[piece, score] for piece, score, _ in model.pieces]
+    rows: list[list[Any]] = [[piece, score] for piece, score in model.pieces]
     rows += [[f"<extra_id_{number}>", 0.0] for number in reversed(range(count))]
     words, decoder = _spaced(_flag(settings, "add_prefix_space", True))
     return {
@@ -389,15 +373,11 @@ def _t5(
     }
 
 
-def _albert(
-    model: SentencePieceModel,
-    settings: Mapping[str, Any],
-    roles: Mapping[str, str],
-) -> Plain:
+def _albert(model: SentencePieceModel, settings: Mapping[str, Any]) -> Plain:
     # ALBERT separates a comma from the number before it: pieces with both get a very low score.
     rows = [
         [piece, score - 100 if piece[-2:-1].isdigit() and piece[-1] == "," else score]
-        for piece, score, _ in model.pieces
+        for piece, score in model.pieces
     ]
     clean: list[Plain] = [
         {"type": "Replace", "pattern": {"String": quotes}, "content": '"'}
@@ -422,7 +402,7 @@ def _added(folder: Path, settings: Mapping[str, Any], read_json: ReadJson) -> di
     rows: dict[str, int] = {}
     decoder = settings.get("added_tokens_decoder")
     for number, row in (decoder if isinstance(decoder, dict) else {}).items():
-        if token := _text(row):
+        if token := token_text(row):
             rows[token] = int(number) if str(number).isdecimal() else -1
     if (folder / "added_tokens.json").is_file():
         for token, value in read_json("added_tokens.json").items():

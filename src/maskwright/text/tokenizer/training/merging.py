@@ -46,22 +46,6 @@ class Merge:
     count: int
 
 
-class Symbols:
-    """Symbol strings and their numbers, in order of first occurrence."""
-
-    def __init__(self) -> None:
-        self.strings: list[str] = []
-        self._numbers: dict[str, int] = {}
-
-    def number(self, string: str) -> int:
-        """Return the number of `string`, which is added if new."""
-        index = self._numbers.get(string)
-        if index is None:
-            index = self._numbers[string] = len(self.strings)
-            self.strings.append(string)
-        return index
-
-
 class PairTable:
     """Words as lists of symbols, with the counts of symbols and of adjacent pairs."""
 
@@ -123,6 +107,92 @@ class PairTable:
         return merged
 
 
+class _Trainer:
+    """Merges of the best pairs of rows of pieces, given with their counts.
+
+    The score of a pair is its count, or by `likelihood` that of WordPiece.
+    """
+
+    def __init__(self, rows: Sequence[tuple[Sequence[str], int]], *, likelihood: bool) -> None:
+        self.floor = 0
+        self.learned: list[Merge] = []
+        self._likelihood = likelihood
+        self._numbers: dict[str, int] = {}  # of the pieces, in the order of their first occurrence
+        self._pieces: list[str] = []
+        words = [[self._number(piece) for piece in pieces] for pieces, _ in rows]
+        self.table = PairTable(words, [count for _, count in rows])
+        self._holders: defaultdict[int, set[Pair]] = defaultdict(set)
+        self._heap: list[tuple[float, int, str, str, Pair]] = []
+        self._initial = len(self._pieces)
+
+    def _number(self, piece: str) -> int:
+        if piece not in self._numbers:
+            self._numbers[piece] = len(self._pieces)
+            self._pieces.append(piece)
+        return self._numbers[piece]
+
+    def run(self, tokens: int, floor: int) -> None:
+        """Merge pairs that occur at least `floor` times, until there are `tokens` new tokens."""
+        self.floor = floor
+        for pair in self.table.pairs:
+            self._hold(pair)
+            self._push(pair)
+        while self._heap and len(self._pieces) - self._initial < tokens:
+            best = self._pop()
+            if best is None:
+                continue
+            left, right = (self._pieces[number] for number in best)
+            token = join(left, right) if self._likelihood else left + right
+            self.learned.append(Merge(left, right, token, self.table.pairs[best]))
+            new = self._number(token)
+            self._update(best, new, self.table.merge(*best, new))
+
+    def _score(self, pair: Pair) -> tuple[float, int]:
+        count = self.table.pairs[pair]
+        if not self._likelihood:
+            return count, count
+        # Division of whole numbers is rounded once, so equal scores are equal floats.
+        return count / (self.table.symbols[pair[0]] * self.table.symbols[pair[1]]), count
+
+    def _push(self, pair: Pair) -> None:
+        score, count = self._score(pair)
+        if count >= self.floor:
+            entry = (-score, -count, self._pieces[pair[0]], self._pieces[pair[1]], pair)
+            heapq.heappush(self._heap, entry)
+
+    def _pop(self) -> Pair | None:
+        """Return the best pair; None if the top entry was outdated, which is updated or removed."""
+        score, count, _, _, pair = heapq.heappop(self._heap)
+        if pair not in self.table.pairs:
+            return None
+        current_score = self._score(pair)
+        if current_score == (-score, -count):
+            return pair
+        if current_score < (-score, -count):
+            self._push(pair)
+        return None
+
+    def _update(self, merged: Pair, new: int, changed: set[Pair]) -> None:
+        if self._likelihood:
+            for pair in [merged, *changed]:
+                self._hold(pair)
+            raised = self._holders[merged[0]] | self._holders[merged[1]] | changed
+        else:
+            raised = {pair for pair in changed if new in pair}
+        for pair in raised:
+            if pair in self.table.pairs:
+                self._push(pair)
+
+    def _hold(self, pair: Pair) -> None:
+        """Index `pair` by both symbols if it is frequent enough to be merged, else remove it."""
+        if self.table.pairs.get(pair, 0) >= self.floor:
+            self._holders[pair[0]].add(pair)
+            self._holders[pair[1]].add(pair)
+        else:
+            self._holders[pair[0]].discard(pair)
+            self._holders[pair[1]].discard(pair)
+
+
 # ------------------------------------------------------------------------------ BPE
 END = "</w>"
 
@@ -142,39 +212,11 @@ def train_bpe(
     Returns:
         The merges in the order in which they have to be applied.
     """
-    symbols = Symbols()
     rows = [((*word, END), words[word]) for word in sorted(words)]
-    rows += [(tuple(run), inner_runs[run]) for run in sorted(inner_runs)] if inner_runs else []
-    table = PairTable(
-        [[symbols.number(c) for c in row] for row, _ in rows], [count for _, count in rows]
-    )
-    strings = symbols.strings
-    heap: list[tuple[int, str, str, int, int]] = []
-
-    def push(left: int, right: int, count: int) -> None:
-        heapq.heappush(heap, (-count, strings[left], strings[right], left, right))
-
-    for (left, right), count in table.pairs.items():
-        if count >= min_frequency:
-            push(left, right, count)
-    learned: list[Merge] = []
-    num_initial = len(strings)
-    while heap and len(strings) - num_initial < merges:
-        negative, _, _, left, right = heapq.heappop(heap)
-        count = table.pairs.get((left, right), 0)
-        if count != -negative:
-            # Decreases of counts are not pushed, so an outdated entry has too large a count.
-            if min_frequency <= count < -negative:
-                push(left, right, count)
-            continue
-        token = strings[left] + strings[right]
-        learned.append(Merge(strings[left], strings[right], token, count))
-        new = symbols.number(token)
-        for a, b in table.merge(left, right, new):
-            current_count = table.pairs.get((a, b), 0)
-            if current_count >= min_frequency and new in (a, b):
-                push(a, b, current_count)
-    return learned
+    rows += [((*run,), inner_runs[run]) for run in sorted(inner_runs)] if inner_runs else []
+    trainer = _Trainer(rows, likelihood=False)
+    trainer.run(merges, min_frequency)
+    return trainer.learned
 
 
 # ------------------------------------------------------------------------------ WordPiece
@@ -195,7 +237,7 @@ def train_wordpiece(
     Returns:
         The merges in order; `token` is the new piece, with `##` where it continues a word.
     """
-    trainer = _Trainer(words)
+    trainer = _Trainer([(spell(word), words[word]) for word in sorted(words)], likelihood=True)
     if min_frequency is not None:
         trainer.run(tokens, min_frequency)
         return trainer.learned
@@ -216,76 +258,3 @@ def spell(word: str) -> list[str]:
 def join(left: str, right: str) -> str:
     """Return the piece that results from merging two adjacent pieces."""
     return left + right.removeprefix(CONTINUATION)
-
-
-class _Trainer:
-    def __init__(self, words: Mapping[str, int]) -> None:
-        self.floor = 0
-        self.learned: list[Merge] = []
-        self.symbols = Symbols()
-        ordered = sorted(words)
-        self.table = PairTable(
-            [[self.symbols.number(s) for s in spell(word)] for word in ordered],
-            [words[word] for word in ordered],
-        )
-        self.holders: defaultdict[int, set[Pair]] = defaultdict(set)
-        self.heap: list[tuple[float, int, str, str, Pair]] = []
-        self.known = len(self.symbols.strings)
-
-    def run(self, tokens: int, floor: int) -> None:
-        """Merge pairs that occur at least `floor` times, until there are `tokens` new tokens."""
-        self.floor = floor
-        for pair in self.table.pairs:
-            self._hold(pair)
-            self._push(pair)
-        strings = self.symbols.strings
-        while self.heap and len(strings) - self.known < tokens:
-            best = self._pop()
-            if best is None:
-                continue
-            left, right = best
-            token = join(strings[left], strings[right])
-            merge = Merge(strings[left], strings[right], token, self.table.pairs[best])
-            self.learned.append(merge)
-            new = self.symbols.number(token)
-            self._update(best, self.table.merge(left, right, new))
-
-    def _score(self, pair: Pair) -> tuple[float, int]:
-        count = self.table.pairs[pair]
-        # Division of whole numbers is rounded once, so equal scores are equal floats.
-        return count / (self.table.symbols[pair[0]] * self.table.symbols[pair[1]]), count
-
-    def _push(self, pair: Pair) -> None:
-        score, count = self._score(pair)
-        if count >= self.floor:
-            strings = self.symbols.strings
-            entry = (-score, -count, strings[pair[0]], strings[pair[1]], pair)
-            heapq.heappush(self.heap, entry)
-
-    def _pop(self) -> Pair | None:
-        """Return the best pair; None if the top entry was outdated, which is updated or removed."""
-        score, count, _, _, pair = heapq.heappop(self.heap)
-        if pair not in self.table.pairs:
-            return None
-        current_score = self._score(pair)
-        if current_score == (-score, -count):
-            return pair
-        if current_score < (-score, -count):
-            self._push(pair)
-        return None
-
-    def _update(self, merged: Pair, changed: set[Pair]) -> None:
-        for pair in [merged, *changed]:
-            self._hold(pair)
-        for pair in self.holders[merged[0]] | self.holders[merged[1]] | changed:
-            if pair in self.table.pairs:
-                self._push(pair)
-
-    def _hold(self, pair: Pair) -> None:
-        """Index `pair` by both symbols if it is frequent enough to be merged, else remove it."""
-        if self.table.pairs.get(pair, 0) >= self.floor:
-            self.holders[pair[0]].add(pair)
-            self.holders[pair[1]].add(pair)
-        else:
-            self.holders[pair[0]].discard(pair)
-            self.holders[pair[1]].discard(pair)

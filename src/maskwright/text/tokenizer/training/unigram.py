@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import scipy
 
 from maskwright.base.errors import TokenizerError
 from maskwright.text.tokenizer.training.sample import hash_of
@@ -120,12 +121,10 @@ class Lattice:
             shift = [np.where(col < 0, len(coverage), col + base) for col in level["columns"]]
             self.pieces.append([numbers[s] for s in shift])
             base += len(c)
-        self._places = [self._starts(length) for length in range(1, self.most_length + 1)]
-
-    def _starts(self, length: int) -> Array:
-        """Return the start of each column of a length in their concatenation."""
-        sizes = [len(column) for column in self.pieces[length]]
-        return np.concatenate([[0], np.cumsum(sizes)])
+        self._places = [
+            np.concatenate([[0], np.cumsum([len(column) for column in level])])
+            for level in self.pieces[1:]
+        ]
 
     # -------------------------------------------------------------------------- places of pieces
     def place(self, pieces: Any, length: int) -> tuple[Any, Any]:
@@ -314,7 +313,7 @@ def fit(lattice: Lattice, scores: Array) -> Array:
     remaining = np.flatnonzero((expected >= RARE) | (lattice.lengths == 1))
     lattice.keep(remaining)
     counts = np.maximum(expected[remaining], 0.1)
-    fitted = digamma(counts) - digamma(np.array([counts.sum()]))
+    fitted = scipy.special.digamma(counts) - scipy.special.digamma(counts.sum())
     if not np.isfinite(fitted).all():
         raise TokenizerError(
             "the counts of the words are too far apart to fit a unigram vocabulary",
@@ -339,16 +338,3 @@ def _top(lattice: Lattice, value: Array, size: int) -> Array:
     value = np.where(lattice.lengths == 1, np.inf, value)
     size = max(size, int((lattice.lengths == 1).sum()))
     return np.sort(np.argsort(-value, kind="stable")[:size])
-
-
-def digamma(x: Array) -> Array:
-    """Compute the derivative of log-gamma for x > 0 to about 1e-10 by recurrence and a series."""
-    x = x.astype(np.float64)
-    total = np.zeros_like(x)
-    for _ in range(8):
-        below_8 = x < 8
-        total -= np.where(below_8, 1 / x, 0.0)
-        x = np.where(below_8, x + 1, x)
-    inverse = 1 / (x * x)
-    series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse / 240)))
-    return total + np.log(x) - 0.5 / x - series

@@ -1,4 +1,5 @@
-"""True WordPiece: merges computed by hand, a slow trainer as oracle, the difference from BPE."""
+"""BPE with an end-of-word marker of its own, and true WordPiece: merges by hand, slow trainers as
+oracles, the difference between both."""
 
 from __future__ import annotations
 
@@ -9,13 +10,60 @@ import pytest
 
 from maskwright.text.tokenizer.training.merging import train_bpe, train_wordpiece
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
-from tokenizer.toy_tokenizers import prose, random_words, slow_wordpiece, trained
+from tokenizer.toy_tokenizers import (
+    LOW,
+    merged,
+    prose,
+    random_words,
+    slow_bpe,
+    slow_wordpiece,
+    trained,
+    words_as_text,
+)
 
+
+@pytest.mark.parametrize("seed", range(25))
+def test_merges_equal_those_of_the_slow_trainers(seed: int) -> None:
+    rng = random.Random(seed)
+    words, least = random_words(rng), rng.choice([1, 2, 2, 5])
+    merges = train_bpe(words, merges=40, min_frequency=least)
+    assert [(m.left, m.right, m.count) for m in merges] == slow_bpe(words, 40, least)
+    merges = train_wordpiece(words, tokens=40, min_frequency=least)
+    assert [(m.left, m.right) for m in merges] == slow_wordpiece(words, 40, least)
+
+
+# ------------------------------------------------------------------------------ BPE
+def test_the_published_example() -> None:
+    learned = [(m.left, m.right, m.count) for m in train_bpe(LOW, merges=5)]
+    est = [("e", "s", 9), ("es", "t", 9), ("est", "</w>", 9)]
+    assert learned == [*est, ("l", "o", 7), ("lo", "w", 7)]
+    letters = len(set("".join(LOW)) | set("</w>"))
+    choice = TokenizerChoice(kind="bpe", vocabulary=5 + letters + 3 + 5)
+    tokenizer = train(words_as_text(LOW), choice)
+    assert tokenizer.vocabulary_size == choice.vocabulary
+    assert tokenizer.tokens(tokenizer.encode("lowest")) == ["low", "est</w>"]
+    assert tokenizer.tokens(tokenizer.encode("low")) == ["low", "</w>"]
+    assert tokenizer.decode(tokenizer.encode("lowest low")) == "lowest low"
+
+
+def test_merges_are_applied_in_their_order() -> None:
+    """The library's reading of the saved file splits words as the learned merges say."""
+    tokenizer = train(prose(), TokenizerChoice(kind="bpe", vocabulary=400))
+    saved = [tuple(pair) for pair in tokenizer._plain["model"]["merges"]]
+    words = {word for text in prose(20, 1) for word in text.split()}
+    for word in sorted(w for w in words if w.isalpha() and w.isascii()):
+        pieces: tuple[str, ...] = (*word, *"</w>")
+        for pair in saved:
+            pieces = merged(pieces, pair, "".join(pair))  # type: ignore[arg-type]
+        assert tokenizer.tokens(tokenizer.encode(word)) == list(pieces), word
+
+
+# ------------------------------------------------------------------------------ WordPiece
 # The corpus of the Hugging Face course's account of WordPiece.
 HUG = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 
 
-def test_merges_by_hand() -> None:
+def test_wordpiece_by_hand() -> None:
     """Symbols: h 15, p 17, b 4, ##u 36, ##g 20, ##n 16, ##s 5.
 
     (##g, ##s) 5/(20*5) = 1/20 is best ((h, ##u) has 15/(15*36) = 1/36, (##u, ##g) 20/(36*20) as
@@ -30,15 +78,6 @@ def test_merges_by_hand() -> None:
     # BPE would have merged otherwise: (u, g) stands 20 times, more than any other.
     (merge,) = train_bpe(HUG, merges=1)
     assert (merge.left, merge.right, merge.count) == ("u", "g", 20)
-
-
-@pytest.mark.parametrize("seed", range(25))
-def test_equals_the_slow_trainer(seed: int) -> None:
-    rng = random.Random(seed)
-    words = random_words(rng)
-    least = rng.choice([1, 2, 2, 5])
-    merges = train_wordpiece(words, tokens=40, min_frequency=least)
-    assert [(m.left, m.right) for m in merges] == slow_wordpiece(words, 40, least)
 
 
 def test_pairs_below_the_floor_are_left_alone() -> None:
@@ -56,16 +95,6 @@ def test_the_falling_floor_prefers_what_is_frequent() -> None:
     assert falling[0].token != "zq"
     everything = train_wordpiece(words, tokens=99, min_frequency=None)
     assert everything[-1].token == "zq"
-
-
-def test_the_falling_floor_makes_shorter_sequences() -> None:
-    texts = list(prose(400))
-    sizes = {}
-    for floor in (2, None):
-        choice = TokenizerChoice(kind="wordpiece", vocabulary=500, min_frequency=floor)
-        tokenizer = train(texts, choice)
-        sizes[floor] = sum(map(len, tokenizer.encode_batch(prose(50, 1))))
-    assert sizes[None] < 0.9 * sizes[2]
 
 
 def test_encoding_is_longest_match_first() -> None:
