@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from maskwright.base.errors import Finding
+from maskwright.text.curate.engine.corpus import repeated_rows, summed_rows
 from maskwright.text.curate.step import DOCUMENT, CorpusStep, CurationBatch, Outcome, Pass, Step
 
 
@@ -51,11 +51,12 @@ class InProcess:
         self.findings.append(finding)
 
     def about(self, side_input: pa.Table, shard: int) -> pa.Table:
-        """The rows of `side_input` about the documents of a shard."""
+        """The rows of `side_input` about the documents of a shard, in their order."""
         if DOCUMENT not in side_input.schema.names:
             return side_input
         numbers = side_input.column(DOCUMENT).to_numpy()
         here = side_input.filter(pa.array(numbers >> 32 == shard))
+        here = here.take(pa.array(np.argsort(here.column(DOCUMENT).to_numpy(), kind="stable")))
         rows = here.column(DOCUMENT).to_numpy() & 0xFFFFFFFF
         return here.drop_columns([DOCUMENT]).append_column("row", pa.array(rows))
 
@@ -70,23 +71,18 @@ class InMemory:
         ordered = self.table.sort_by([(DOCUMENT, "ascending")])
         return ordered if columns is None else ordered.select(list(columns))
 
+    def arrays(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+        return {name: self.table.column(name).to_numpy() for name in names}
+
     def repeated(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
-        counted = self.table.group_by(list(keys)).aggregate([([], "count_all")])
-        often = counted.filter(pc.greater(counted.column("count_all"), 1)).select(list(keys))
-        names = [*keys, *columns]
-        rows = self.table.select(names).join(often, list(keys), join_type="inner")
-        return rows.select(names).sort_by([(name, "ascending") for name in names])
+        return repeated_rows(self.arrays([*keys, *columns]), keys)
 
     def among(self, key: str, values: NDArray[np.int64]) -> pa.Table:
         wanted = self.table.filter(pa.array(np.isin(self.table.column(key).to_numpy(), values)))
         return wanted.select([DOCUMENT, key])
 
     def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:
-        table = self.table.group_by(list(keys)).aggregate([(name, "sum") for name in sums])
-        table = table.select([*keys, *(f"{name}_sum" for name in sums)])
-        table = table.rename_columns([*keys, *sums])
-        table = table.filter(pc.greater_equal(table.column(sums[0]), least))
-        return table.sort_by([(name, "ascending") for name in keys])
+        return summed_rows(self.arrays([*keys, *sums]), keys, least)
 
 
 def run(step: Step, batches: Sequence[CurationBatch]) -> list[Outcome]:

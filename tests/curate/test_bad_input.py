@@ -15,15 +15,13 @@ from maskwright.base.errors import ConfigError, DataError, OutputError, UsageErr
 from maskwright.base.storage.manifest import MANIFEST
 from maskwright.cli.main import main
 from maskwright.text.corpus.read import Reader
-from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.curation import Options, curate, work_folder
 from maskwright.text.curate.engine import daft_engine
 from maskwright.text.curate.recipe import CurationRecipe, make
 from maskwright.text.curate.why import why
 
 pytest.importorskip("daft")
-OPTIONS = Options(reading=ReadingOptions(notes=("*",)))
-UPDATE = Options(reading=OPTIONS.reading, update=True)
+UPDATE = Options(update=True)
 
 
 def recipe() -> CurationRecipe:
@@ -39,7 +37,7 @@ def text(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def clean(text: Path, tmp_path: Path) -> Path:
-    curate(text, tmp_path / "clean", recipe(), OPTIONS)
+    curate(text, tmp_path / "clean", recipe())
     return tmp_path / "clean"
 
 
@@ -62,10 +60,10 @@ def test_a_damaged_piece_is_said_and_made_again_once_it_is_removed(
             path.write_bytes(data)
         shutil.rmtree(clean)
         with pytest.raises(DataError) as refusal:
-            curate(text, clean, recipe(), OPTIONS)
+            curate(text, clean, recipe())
         assert f"{folder};" in str(refusal.value.do) and not clean.exists()
         shutil.rmtree(folder)
-        curate(text, clean, recipe(), OPTIONS)
+        curate(text, clean, recipe())
         assert content(clean) == whole
 
 
@@ -75,7 +73,7 @@ def test_a_damaged_table_of_what_is_known_is_written_anew(text: Path, clean: Pat
         path.write_bytes(b"PAR1")
     for folder in (work / "segments", clean):
         shutil.rmtree(folder)
-    curate(text, clean, recipe(), OPTIONS)
+    curate(text, clean, recipe())
     assert content(clean) == whole
 
 
@@ -84,14 +82,14 @@ def test_a_result_inside_what_is_read_is_refused(text: Path, tmp_path: Path) -> 
     before = content(tmp_path)
     for out in (text / "clean", tmp_path / "link" / "clean"):
         with pytest.raises(OutputError):
-            curate(text, out, recipe(), OPTIONS)
+            curate(text, out, recipe())
     assert content(tmp_path) == before and os.listdir(text) == ["a.jsonl"]
     clean = tmp_path / "clean"
-    curate(text, clean, recipe(), OPTIONS)
+    curate(text, clean, recipe())
     for path in (clean, clean / "text", work_folder(clean)):
         with pytest.raises(OutputError):
             curate(path, clean, recipe(), UPDATE)
-    curate(clean, tmp_path / "again", recipe(), OPTIONS)  # beside it is fine
+    curate(clean, tmp_path / "again", recipe())  # beside it is fine
     assert len(rows_of(tmp_path / "again", "text")) == len(rows_of(clean, "text")) == 9
 
 
@@ -103,7 +101,7 @@ def test_columns_of_any_name_come_out_as_they_came(tmp_path: Path) -> None:
         for n, name in enumerate(["a\nb", 7, 7, "\x1b[2J", "\u2028", "", None])
     ]
     raw = write_rows(tmp_path / "a.jsonl", rows)
-    curate(raw, tmp_path / "clean", recipe(), OPTIONS)
+    curate(raw, tmp_path / "clean", recipe())
     result = rows_of(tmp_path / "clean", "text")
     assert len(result) == len(rows)
     values = {n: value for n, value in notes.items() if value is not None and n != "read_at"}
@@ -146,7 +144,7 @@ def test_a_changed_list_of_words_counts_in_the_same_process(text: Path, tmp_path
     words = tmp_path / "words.txt"
     removes = make(["toxicity"], {"toxicity": {"words": [str(words)]}})
     words.write_text("nothing\n")
-    assert curate(text, tmp_path / "clean", removes, OPTIONS)["left"]["documents"] == 12
+    assert curate(text, tmp_path / "clean", removes)["left"]["documents"] == 12
     words.write_text("number 3\n")
     assert curate(text, tmp_path / "clean", removes, UPDATE)["left"]["documents"] == 11
 
@@ -229,7 +227,7 @@ def test_what_cannot_be_read_is_left_out_only_where_that_is_asked_for_and_is_lis
         (text / name).unlink()
     (text / "table.csv").write_text('text,n\n"one two three",1\n"never closed,2\n')
     with pytest.raises(DataError, match="--skip-unreadable"):
-        curate(text, tmp_path / "again", recipe(), OPTIONS)
+        curate(text, tmp_path / "again", recipe())
     card = curate(text, tmp_path / "again", recipe(), Options(skip_unreadable=True))
     unreadable = [Path(entry["file"]).name for entry in card["read"]["unreadable"]]
     assert sorted(unreadable) == ["picture.txt", "table.csv"]

@@ -24,9 +24,7 @@ from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate import card as card_module
 from maskwright.text.curate import recipe as recipes
-from maskwright.text.curate.card import (
-    _step_facts,
-)
+from maskwright.text.curate.card import _step_facts
 from maskwright.text.curate.curation import Options, curate, work_folder
 from maskwright.text.curate.engine import segment
 from maskwright.text.curate.engine.segment import Flow, Record

@@ -9,12 +9,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from curate.folders import write_rows
 from curate.in_process import InProcess, batch_of, removed, run
-from maskwright.text.curate.steps.contamination import Settings, TextSets
+from maskwright.text.curate.steps.contamination import Settings
 
 LONG = "the quick brown fox jumps over the lazy dog while fourteen other animals look on"
 SHORT = "how far is it to the sea"
@@ -148,15 +147,7 @@ def test_shared_prompts_give_what_pairs_give(tmp_path: Path, seed: int) -> None:
     rows = [(number >> 32) * 25 + (number & 0xFFFFFFFF) for number in table["document"]]
     assert rows == hit and any(len(numbers) > 3 for numbers in pairs)
     assert table["text"] == [min(pairs[number]) for number in hit]
-    assert table["texts"] == [len(pairs[number]) for number in hit]
     for file, finding in enumerate(corpus.findings):
         of_file = [{n for n in numbers if n // 30 == file} for numbers in pairs]
         assert finding.what.startswith(f"{len(set().union(*of_file))} of 30 rows")
         assert finding.evidence == f"in {sum(map(bool, of_file))} documents"
-
-
-def test_a_union_that_forgets_a_set_is_seen() -> None:
-    """The control: two sets with a text in common, counted apart, give one too many."""
-    sets = TextSets(np.array([0, 3, 5, 6]), np.array([0, 1, 2, 2, 3, 4]))
-    assert sets.union_sizes([(0, 1), (0,), (0, 1, 2), (1,), ()]) == [4, 3, 5, 2, 0]
-    assert len(sets.of(0)) + len(sets.of(1)) == 5

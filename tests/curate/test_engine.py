@@ -15,7 +15,6 @@ import pytest
 from curate.folders import content, rows_of, write_rows
 from maskwright.base.errors import ConfigError, DataError, MaskwrightError, OutputError, UsageError
 from maskwright.base.storage import commit as commits
-from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.curation import Options, curate, work_folder
 from maskwright.text.curate.engine import corpus as corpora
 from maskwright.text.curate.engine import run as runs
@@ -26,8 +25,7 @@ from maskwright.text.curate.steps import exact_duplicates, near_duplicates
 
 pytest.importorskip("daft")
 NAMES = ["alder", "birch", "cedar", "dogwood", "elder", "fir", "gorse", "hazel", "ivy", "juniper"]
-OPTIONS = Options(reading=ReadingOptions(notes=("*",)))
-UPDATE = Options(reading=OPTIONS.reading, update=True)
+UPDATE = Options(update=True)
 STEPS = ["personal", "exact-duplicates", "near-duplicates", "sample"]
 
 
@@ -75,7 +73,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A corpus and its curation, in one shard a file."""
     folder = tmp_path_factory.mktemp("whole")
     text = write_corpus(folder / "text")
-    curate(text, folder / "clean", recipe(), OPTIONS)
+    curate(text, folder / "clean", recipe())
     return text, folder / "clean"
 
 
@@ -96,7 +94,7 @@ def test_every_document_is_kept_or_removed_once(finished: tuple[Path, Path]) -> 
 def test_shards_do_not_change_what_survives(
     finished: tuple[Path, Path], tmp_path: Path, small_shards: None
 ) -> None:
-    curate(finished[0], tmp_path / "cut", recipe(), OPTIONS)
+    curate(finished[0], tmp_path / "cut", recipe())
     assert len(list((tmp_path / "cut" / "text").iterdir())) > 4
     for room in ("text", "removed"):
         rows, rows_of_shards = rows_of(finished[1], room), rows_of(tmp_path / "cut", room)
@@ -111,7 +109,7 @@ def test_a_curation_that_is_killed_anywhere_goes_on_to_the_same_bytes(
     tmp_path: Path, small_shards: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, out = write_corpus(tmp_path / "text", 9), tmp_path / "stopped" / "clean"
-    curate(text, tmp_path / "whole", recipe(), OPTIONS)
+    curate(text, tmp_path / "whole", recipe())
     whole, limit, written = content(tmp_path / "whole"), 0, list[Path]()
 
     def dying(put: Callable[..., None], count: Any) -> Callable[..., None]:
@@ -129,13 +127,13 @@ def test_a_curation_that_is_killed_anywhere_goes_on_to_the_same_bytes(
             for name in ("_put_in_place", "_put_once"):
                 patch.setattr(commits, name, dying(getattr(commits, name), count))
             try:
-                curate(text, out, recipe(), OPTIONS)
+                curate(text, out, recipe())
             except KilledError:
                 assert not out.exists()
             else:
                 break
         times = {path: path.stat().st_mtime_ns for path in written if path.exists()}
-        curate(text, out, recipe(), OPTIONS)
+        curate(text, out, recipe())
         assert content(out) == whole
         assert all(path.stat().st_mtime_ns == t for path, t in times.items() if path.exists())
         shutil.rmtree(out.parent)
@@ -146,23 +144,23 @@ def test_a_curation_that_is_killed_anywhere_goes_on_to_the_same_bytes(
 
 def test_new_files_are_taken_in_beside_pieces_of_others(tmp_path: Path, small_shards: None) -> None:
     text, clean = write_corpus(tmp_path / "text", 20), tmp_path / "clean"
-    curate(text, clean, recipe(), OPTIONS)
+    curate(text, clean, recipe())
     before = {path.name for path in (work_folder(clean) / "reading").iterdir()}
     write_rows(text / "zzz.jsonl", [{"text": sentence(n)} for n in range(400, 420)])
     (text / "two.csv").unlink()
     with pytest.raises(OutputError):
-        curate(text, clean, recipe(), OPTIONS)
+        curate(text, clean, recipe())
     curate(text, clean, recipe(), UPDATE)
     after = {path.name for path in (work_folder(clean) / "reading").iterdir()}
     assert len(before & after) >= len(before) - 2  # the last group has another end
     assert before - after, "those of other files are gone"
-    curate(text, tmp_path / "fresh", recipe(), OPTIONS)
+    curate(text, tmp_path / "fresh", recipe())
     assert content(clean) == content(tmp_path / "fresh")
 
 
 def test_other_settings_leave_nothing_of_older_ones(tmp_path: Path) -> None:
     text, clean = write_corpus(tmp_path / "text", 30), tmp_path / "clean"
-    curate(text, clean, recipe(), OPTIONS)
+    curate(text, clean, recipe())
     before = pieces(clean, "*.parquet")
     curate(text, clean, recipe(share=0.5), UPDATE)
     unchanged = before.items() & pieces(clean).items()
@@ -170,7 +168,7 @@ def test_other_settings_leave_nothing_of_older_ones(tmp_path: Path) -> None:
     other = make(["personal", "near-duplicates"], {"near-duplicates": {"shingle": 4}})
     before = pieces(clean)
     curate(text, clean, other, UPDATE)
-    curate(text, tmp_path / "fresh", other, OPTIONS)
+    curate(text, tmp_path / "fresh", other)
     after = pieces(clean).keys()
     assert after == pieces(tmp_path / "fresh").keys()
     for room in ("passes/exact-duplicates.hashes", "passes/near-duplicates.signatures/", "known/"):
@@ -209,7 +207,7 @@ def test_columns_keep_their_types(tmp_path: Path) -> None:
     ]
     raw = write_rows(tmp_path / "raw.jsonl", rows)
     steps = make(["normalise", "language"], {"language": {"keep": []}})
-    card = curate(raw, tmp_path / "clean", steps, OPTIONS)
+    card = curate(raw, tmp_path / "clean", steps)
     curate(tmp_path / "clean", tmp_path / "again", make(["exact-duplicates"]))
     for folder in ("clean", "again"):
         numbered, second = rows_of(tmp_path / folder, "text")
@@ -233,11 +231,11 @@ def test_a_pass_sent_ahead_gives_what_it_gives_alone(
         run_pass(**task)
 
     monkeypatch.setattr(corpora, "run_pass", counted)
-    curate(raw, tmp_path / "ahead", recipe(), OPTIONS)
+    curate(raw, tmp_path / "ahead", recipe())
     assert not ahead & passes
     for step in (exact_duplicates, near_duplicates):
         monkeypatch.setattr(step.Settings, "first_pass", lambda self: None)
-    curate(raw, tmp_path / "alone", recipe(), OPTIONS)
+    curate(raw, tmp_path / "alone", recipe())
     assert ahead <= passes
     assert content(tmp_path / "ahead") == content(tmp_path / "alone")
 
@@ -253,7 +251,7 @@ def test_corpora_of_which_nothing_is_left_are_refused(tmp_path: Path) -> None:
     text, clean = tmp_path / "a.txt", tmp_path / "clean"
     for content_of_file, count in (("\n \n", "2 rows"), ("", "0 rows")):
         text.write_text(content_of_file)
-        assert count in refused_where(DataError, text, clean, recipe(), OPTIONS)
+        assert count in refused_where(DataError, text, clean, recipe())
         assert os.listdir(tmp_path) == ["a.txt"]
     text.write_text(sentence(1))
     removes_all = make(["gopher-quality"], {"gopher-quality": {"min_doc_words": 5000}})
@@ -264,9 +262,9 @@ def test_corpora_of_which_nothing_is_left_are_refused(tmp_path: Path) -> None:
 def test_a_fault_of_a_file_is_told_and_an_empty_file_among_others_is_none(tmp_path: Path) -> None:
     text = write_corpus(tmp_path / "text", 6)
     (text / "empty.txt").write_text(" \n")
-    curate(text, tmp_path / "clean", recipe(), OPTIONS)
+    curate(text, tmp_path / "clean", recipe())
     bad = write_rows(text / "zz.jsonl", [{"body": "no field of that name"}])
-    where = refused_where(DataError, bad, tmp_path / "other", recipe(), OPTIONS)
+    where = refused_where(DataError, bad, tmp_path / "other", recipe())
     assert "zz.jsonl, line 1" in where
     twice = refused_where(UsageError, [text, text / "two.csv"], tmp_path / "other", recipe())
     assert "two.csv" in twice
@@ -276,7 +274,7 @@ def test_a_folder_that_is_no_curated_corpus_is_never_replaced(tmp_path: Path) ->
     text, thesis = write_corpus(tmp_path / "text", 6), tmp_path / "mine" / "thesis.txt"
     thesis.parent.mkdir()
     thesis.write_text("thesis")
-    for options in (OPTIONS, UPDATE):
+    for options in (None, UPDATE):
         with pytest.raises(OutputError):
             curate(text, thesis.parent, recipe(), options)
     assert thesis.read_text() == "thesis"

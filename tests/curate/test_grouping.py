@@ -20,10 +20,7 @@ from maskwright.text.curate.engine.daft_engine import DaftEngine  # noqa: E402
 @pytest.fixture
 def files(tmp_path: Path) -> list[tuple[int, Path]]:
     """Three shards of 200 rows."""
-    random, paths = (
-        np.random.default_rng(0),
-        [tmp_path / f"{number}.parquet" for number in range(3)],
-    )
+    random, paths = np.random.default_rng(0), [tmp_path / f"{n}.parquet" for n in range(3)]
     for path in paths:
         columns = {
             "row": np.arange(200),

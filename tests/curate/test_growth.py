@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from curate import in_process
 from curate.each_step import SETTINGS, step_of
 from curate.folders import write_rows
-from curate.in_process import InProcess, batch_of
+from curate.in_process import batch_of
 from growth import LIMIT, growth
 from maskwright.text.corpus.reading import Document
 from maskwright.text.curate.engine import shards
@@ -82,13 +83,8 @@ def settings(name: str, files: Path, batch: CurationBatch) -> Step:
 
 def run(step: Step, batch: CurationBatch) -> None:
     """The step over a batch, with the record of what it did."""
-    opened, known = step.open(), None
-    if isinstance(step, CorpusStep):
-        corpus = InProcess([batch], opened)
-        known = corpus.about(step.gather(corpus, opened), 0)
-    outcome = step.apply(batch, opened, known)
     record = Record(["step"])
-    record.take("step", Flow.of(batch), outcome)
+    record.take("step", Flow.of(batch), in_process.run(step, [batch])[0])
     record.facts()
 
 

@@ -13,8 +13,7 @@ from curate.folders import write_rows
 from curate.in_process import InProcess, batch_of, removed, run
 from maskwright.ask.curate.steps.perplexity import Settings, deviations
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.curate import markov
-from maskwright.text.curate.markov import count_ngrams, train, units_of
+from maskwright.text.curate.ngram_model import NgramModel, count_ngrams, train, units_of
 from maskwright.text.curate.step import CurationBatch
 
 NOUNS = [a + b for a in ("bra", "clo", "dri", "fen", "gul", "har", "mor") for b in "dklnprst"]
@@ -105,7 +104,7 @@ def test_no_model_scores_what_it_read(good_file: str, monkeypatch: pytest.Monkey
     # The control: by the half that has read them.
     swapped = Settings.bits
 
-    def unfair(self: Settings, batch: CurationBatch, models: list[markov.NgramModel]) -> np.ndarray:
+    def unfair(self: Settings, batch: CurationBatch, models: list[NgramModel]) -> np.ndarray:
         return swapped(self, batch, models[::-1])
 
     monkeypatch.setattr(Settings, "bits", unfair)

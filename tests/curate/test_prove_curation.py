@@ -11,23 +11,13 @@ import pytest
 from curate.folders import write_rows
 from maskwright.ask.evaluate import prove_curation as proving
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.curate.curation import Options, curate, work_folder
+from maskwright.text.curate.curation import curate, work_folder
 from maskwright.text.curate.recipe import make
 
 pytest.importorskip("daft")
 WORDS = [
-    "river",
-    "stone",
-    "letter",
-    "window",
-    "garden",
-    "winter",
-    "judge",
-    "answer",
-    "bridge",
-    "paper",
-    "silver",
-    "candle",
+    *("river", "stone", "letter", "window", "garden", "winter"),
+    *("judge", "answer", "bridge", "paper", "silver", "candle"),
 ]
 
 
@@ -41,7 +31,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows += [{"id": f"{n}-{number}", "text": text} for n, text in enumerate(texts)]
     random.Random(7).shuffle(rows)
     raw = write_rows(folder / "text.jsonl", rows)
-    curate(raw, folder / "clean", make(["exact-duplicates", "near-duplicates"]), Options())
+    curate(raw, folder / "clean", make(["exact-duplicates", "near-duplicates"]))
     return folder / "clean"
 
 
@@ -75,7 +65,7 @@ def test_what_judges_is_drawn_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     texts = [f"{n} {' '.join(draw.choices(WORDS, k=size))}" for n, size in enumerate(sizes)]
     raw = write_rows(tmp_path / "text.jsonl", [{"text": text} for text in texts])
     settings = {"gopher-quality": {"max_doc_words": 130, "min_stop_words": 0}}
-    curate(raw, tmp_path / "clean", make(["gopher-quality"], settings), Options())
+    curate(raw, tmp_path / "clean", make(["gopher-quality"], settings))
     proving._write_texts(tmp_path / "clean", tmp_path / "texts", ())
 
     def long(name: str) -> float:

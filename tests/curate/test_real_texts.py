@@ -15,12 +15,7 @@ from curate.in_process import batch_of, removed, run
 from maskwright.ask.curate.steps import perplexity
 from maskwright.text.curate.personal_data import TYPES, details_of
 from maskwright.text.curate.step import CurationBatch
-from maskwright.text.curate.steps import (
-    gibberish,
-    gopher_quality,
-    gopher_repetition,
-    language,
-)
+from maskwright.text.curate.steps import gibberish, gopher_quality, gopher_repetition, language
 
 Truth = dict[str, dict[str, Any]]  # what was planted, by the id of a document
 

@@ -349,7 +349,7 @@ FINETUNE = "learn.finetune.command.finetune_recipe"
         ("compare tiny --budget 1e4tokens --out x", "ask.evaluate.compare.compare", " --out x"),
         ("finetune . --data a.csv --curve 3,all --out x", FINETUNE, " --out x"),
         ("finetune . --data a.csv --out x", FINETUNE, None),  # says more
-        ("curate a.txt --steps normalise --out x", "text.curate.curation._curate", " goes on"),
+        ("curate a.txt --steps normalise --out x", "text.curate.curation.curate", " goes on"),
         ("curate --prove --out x", "ask.evaluate.prove_curation.prove", " goes on"),
     ],
 )

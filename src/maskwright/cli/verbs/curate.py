@@ -141,29 +141,30 @@ def do(a: argparse.Namespace) -> None:
             do="add --prove, or leave it out",
         )
     from maskwright.text.corpus.saved import is_curated
-    from maskwright.text.curate.curation import curate_command
+    from maskwright.text.curate import curation
+    from maskwright.text.curate.engine.daft_engine import DaftEngine
+    from maskwright.text.curate.recipe import choose
 
     if a.prove and not a.update and (not a.text or is_curated(a.out or Path("clean"))):
         _prove(a)
         return
 
-    curate_command(
+    curation.curate_command(
         a.text,
         a.out or Path("clean"),
-        recipe=a.recipe,
-        steps=a.steps,
-        without=a.without,
-        settings=a.settings,
-        runner=a.engine,
-        address=a.address,
-        workers=a.workers,
-        tokenizer=a.tokenizer,
-        update=a.update,
-        skip_unreadable=a.skip_unreadable,
-        read=a.read,
+        choose(a.recipe, a.steps and a.steps.split(","), a.without, a.settings),
+        curation.Options(
+            engine=DaftEngine(a.engine, a.address, a.workers),
+            reading=curation.reading_options(a.text, a.read, a.skip_unreadable, note),
+            tokenizer=curation.tokenizer_folder(a.tokenizer),
+            update=a.update,
+            skip_unreadable=a.skip_unreadable,
+            note=note,
+        ),
+        propose=a.recipe is None and a.steps is None,
+        fixed={setting.partition(".")[0] for setting in a.settings},
         only=only,
         write_recipe=a.write_recipe,
-        note=note,
     )
     if a.prove and only is None:
         _prove(a)
@@ -185,8 +186,6 @@ def _why(a: argparse.Namespace) -> None:
             where="curate",
             wanted="one of --why ID and --why-text WORDS, and --out alone",
         )
-    if not (a.why or a.why_text or "").strip():
-        raise UsageError("nothing to look for", where="--why", wanted="an id, or file:line")
     from maskwright.base.terminal import harmless_lines
     from maskwright.text.curate.why import why
 

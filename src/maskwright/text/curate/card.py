@@ -267,20 +267,6 @@ def _share_removed(step: Mapping[str, Any]) -> str:
 
 
 # ------------------------------------------------------------------------------ tables and phrases
-def input_summary(card: Card) -> str:
-    read = card["read"]
-    files = counted(len(read["files"]), "file")
-    return f"{counted(read['documents'], 'document')} ({size(read['bytes'])}) in {files}"
-
-
-def result_summary(card: Card) -> str:
-    """Return the remaining documents, bytes, words and, if counted, tokens, as a phrase."""
-    remaining = card["left"]
-    share = remaining["documents"] / max(1, card["read"]["documents"])
-    documents = counted(remaining["documents"], "document")
-    return f"{documents} ({percent(share)}), {_amount(remaining)}"
-
-
 def _amount(remaining: Mapping[str, Any]) -> str:
     tokens = f", {remaining['tokens']:,} tokens" if "tokens" in remaining else ""
     return f"{size(remaining['bytes'])}, {remaining['words']:,} words{tokens}"
@@ -406,18 +392,6 @@ def licence_note(card: Card) -> str:
     return ""
 
 
-def contamination_lines(card: Card) -> list[str] | None:
-    """Describe the results of steps with evaluation files; None if there is no such step."""
-    evaluating_steps = [s for s in card["steps"] if "evaluation" in s["settings"]]
-    if not evaluating_steps:
-        return None
-    lines = []
-    for step in evaluating_steps:
-        lines.append(f"{counted(removed_by(step), 'document')} removed by {step['step']}")
-        lines += [str(Finding.from_json(finding)) for finding in step["findings"]]
-    return lines
-
-
 def limitations(card: Card) -> list[str]:
     """List what was not checked, and what the numbers do not show."""
     lines = list(card["not_done"])
@@ -454,9 +428,13 @@ def value_text(value: Any) -> str:
 
 def _common(card: Card) -> dict[str, Any]:
     """Return what the data card and the page both show."""
+    read, remaining = card["read"], card["left"]
+    documents = counted(remaining["documents"], "document")
+    files = counted(len(read["files"]), "file")
+    share = percent(remaining["documents"] / max(1, read["documents"]))
     return {
-        "came": input_summary(card),
-        "left": result_summary(card),
+        "came": f"{counted(read['documents'], 'document')} ({size(read['bytes'])}) in {files}",
+        "left": f"{documents} ({share}), {_amount(remaining)}",
         "reading": reading_lines(card),
         "files": file_table(card),
         "overview": overview_table(card),
@@ -497,15 +475,9 @@ def render_data_card(card: Card) -> str:
             {**_shown_facts(step), "changes": step["changes"], "rules": rule_table(step)}
             for step in card["steps"]
         ],
-        tokenizer=_tokenizer(card),
-        contamination=contamination_lines(card),
+        tokenizer=card["tokenizer"]
+        and f"{card['tokenizer']}, fingerprint {card['tokenizer_fingerprint'][:16]}",
     )
-
-
-def _tokenizer(card: Card) -> str:
-    if not card["tokenizer"]:
-        return ""
-    return f"{card['tokenizer']}, fingerprint {card['tokenizer_fingerprint'][:16]}"
 
 
 # ------------------------------------------------------------------------------ the page
@@ -562,7 +534,14 @@ def _step_section(step: Mapping[str, Any]) -> dict[str, Any]:
         "table": rule_table(step),
         "kept": step["kept"],
         "rules": [_rule(step, name, number < OPEN) for number, name in enumerate(names)],
-        "changes": [_change(step, rule) for rule in step["changes"]],
+        "changes": [
+            {
+                "rule": rule,
+                "count": counted(changes, "change"),
+                "examples": step["change_examples"].get(rule, []),
+            }
+            for rule, changes in step["changes"].items()
+        ],
     }
 
 
@@ -589,8 +568,3 @@ def _rule(step: Mapping[str, Any], name: str, unfolded: bool) -> dict[str, Any]:
         "border": sorted(measure["border"], key=lambda e: (e["limit"], e["value"])),
         "removed": facts["examples"],
     }
-
-
-def _change(step: Mapping[str, Any], rule: str) -> dict[str, Any]:
-    examples = step["change_examples"].get(rule, [])
-    return {"rule": rule, "count": counted(step["changes"][rule], "change"), "examples": examples}

@@ -9,10 +9,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 from maskwright.base.errors import Finding, Note, OutputError, UsageError, ignore
 from maskwright.base.report import document
@@ -85,27 +85,7 @@ def curate(
             and from the steps; the same call resumes where it stopped.
     """
     options, out = options or Options(), Path(out)
-    _prepare(paths, out, recipe, options)
-    return _curate(paths, out, recipe, options)
-
-
-def _prepare(paths: Paths, out: Path | None, recipe: CurationRecipe, options: Options) -> None:
-    """Check what can be checked before any work, and start the engine; `out` None: no result."""
-    if out is not None:
-        _require_place(out, update=options.update)
-        _require_apart(paths, out)
-    if options.tokenizer:
-        from maskwright.text.tokenizer.tokenizer import Tokenizer
-
-        Tokenizer.load(Path(options.tokenizer))
-    require_files(recipe)
-    for finding in recipe.findings:
-        options.note(finding)
-    options.engine.start()
-
-
-def _curate(paths: Paths, out: Path, recipe: CurationRecipe, options: Options) -> dict[str, Any]:
-    """`curate` after `_prepare`."""
+    check(paths, out, recipe, options)
     work, engine, progress = work_folder(out), options.engine, options.progress
     with writing(out):
         read = read_files(
@@ -131,6 +111,22 @@ def _curate(paths: Paths, out: Path, recipe: CurationRecipe, options: Options) -
         )
     prune(work, pieces)
     return card
+
+
+def check(paths: Paths, out: Path | None, recipe: CurationRecipe, options: Options) -> None:
+    """Check what can be checked before any work, and start the engine; `out` None: no result.
+    Errors as in `curate`."""
+    if out is not None:
+        _require_place(out, update=options.update)
+        _require_apart(paths, out)
+    if options.tokenizer:
+        from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+        Tokenizer.load(Path(options.tokenizer))
+    require_files(recipe)
+    for finding in recipe.findings:
+        options.note(finding)
+    options.engine.start()
 
 
 def _require_place(out: Path, *, update: bool) -> None:
@@ -233,95 +229,6 @@ def curate_files(
     return curate(texts, out, chosen, options)
 
 
-def curate_command(
-    paths: Sequence[str],
-    out: Path,
-    *,
-    recipe: Path | None = None,
-    steps: str | None = None,
-    without: Sequence[str] = (),
-    settings: Sequence[str] = (),
-    runner: Runner = "local",
-    address: str | None = None,
-    workers: int | None = None,
-    tokenizer: Path | None = None,
-    update: bool = False,
-    skip_unreadable: bool = False,
-    read: Sequence[str] = (),
-    only: Literal["look", "plan"] | None = None,
-    write_recipe: Path | None = None,
-    note: Note,
-) -> None:
-    """Curate as the command line says, with progress on standard error.
-
-    Without a recipe the first look proposes one, which is shown before it runs.
-
-    Args:
-        only: stop after the first look, or after the plan.
-        write_recipe: a new file for the recipe.
-
-    Raises:
-        As `curate`.
-    """
-    note = _once(note)
-    names = None if steps is None else [n.strip() for n in steps.split(",") if n.strip()]
-    chosen = choose(recipe, names, without, settings)
-    engine = DaftEngine(runner, address, workers)
-    options = Options(
-        engine=engine,
-        reading=reading_options(paths, read, skip_unreadable, note),
-        tokenizer=tokenizer_folder(tokenizer),
-        update=update,
-        skip_unreadable=skip_unreadable,
-        note=note,
-        progress=ProgressLine(),
-    )
-    if write_recipe is not None:
-        _require_new(write_recipe)
-    _prepare(paths, None if only else out, chosen, options)
-    with contextlib.nullcontext() if only else writing(out):
-        is_default = recipe is None and steps is None
-        if is_default or only or write_recipe:
-            first_look, chosen = look(
-                paths,
-                chosen,
-                options.reading,
-                engine=engine,
-                propose=is_default,
-                fixed={text.partition(".")[0] for text in settings},
-                work=None if only else work_folder(out),
-                skip_unreadable=skip_unreadable,
-                tell=only is not None,
-            )
-            _print(*look_lines(first_look))
-            for finding in first_look.findings:
-                note(finding)
-            planned = plan(first_look, chosen, engine)
-            if only == "plan" or (only is None and first_look.part < 1):
-                _print(*plan_lines(planned))
-            if write_recipe is not None:
-                write_file(write_recipe, chosen.to_toml().encode())
-                _print(f"recipe: {write_recipe}")
-            if only:
-                return
-            require(planned, out, engine)
-        print(f"steps: {', '.join(chosen.steps)}")
-        work = work_folder(out)
-        beside = out.parent / work.name  # as the user wrote it
-        try:
-            card = _curate(paths, out, chosen, options)
-        except KeyboardInterrupt:
-            _print(f"stopped; the same command goes on with {beside}", file=sys.stderr)
-            raise
-        disk = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
-        _print(
-            *terminal_lines(card),
-            f"corpus: {out}",
-            f"pieces for the next run with --update: {beside} ({disk})",
-            f"next: maskwright pretrain bert-mini --text {shell_word(out)}",
-        )
-
-
 def reading_options(
     paths: Paths, settings: Sequence[str], skip_unreadable: bool, note: Note
 ) -> ReadingOptions:
@@ -352,20 +259,83 @@ def tokenizer_folder(path: Path | str | None) -> str:
     return str(path)
 
 
-def _print(*lines: str, file: TextIO | None = None) -> None:
-    print(harmless_lines("\n".join(lines)), file=file)
+# ------------------------------------------------------------------------------ the command
+def curate_command(
+    paths: Sequence[str],
+    out: Path,
+    recipe: CurationRecipe,
+    options: Options,
+    *,
+    propose: bool = False,
+    fixed: Collection[str] = (),
+    only: Literal["look", "plan"] | None = None,
+    write_recipe: Path | None = None,
+) -> None:
+    """Curate with progress on standard error.
+
+    Args:
+        propose: change the recipe as the first look proposes, but for the steps in `fixed`.
+        only: stop after the first look, or after the plan.
+        write_recipe: a new file for the recipe.
+
+    Raises:
+        As `curate`.
+    """
+    shown = set[Finding]()  # the look and the curation have findings in common
+
+    def note(finding: Finding) -> None:
+        if finding not in shown:
+            shown.add(finding)
+            options.note(finding)
+
+    chosen = replace(options, note=note, progress=ProgressLine())
+    if write_recipe is not None:
+        _require_new(write_recipe)
+    check(paths, None if only else out, recipe, chosen)
+    work = work_folder(out)
+    with contextlib.nullcontext() if only else writing(out):
+        if propose or only or write_recipe:
+            first_look, recipe = look(
+                paths,
+                recipe,
+                options.reading,
+                engine=options.engine,
+                propose=propose,
+                fixed=fixed,
+                work=None if only else work,
+                skip_unreadable=options.skip_unreadable,
+            )
+            _print(*look_lines(first_look))
+            for finding in first_look.findings:
+                note(finding)
+            planned = plan(first_look, recipe, options.engine)
+            if only == "plan" or (only is None and first_look.part < 1):
+                _print(*plan_lines(planned))
+            if write_recipe is not None:
+                write_file(write_recipe, recipe.to_toml().encode())
+                _print(f"recipe: {write_recipe}")
+            if only:
+                return
+            require(planned, out, options.engine)
+        print(f"steps: {', '.join(recipe.steps)}")
+        beside = out.parent / work.name  # as the user wrote it
+        try:
+            card = curate(paths, out, recipe, chosen)
+        except KeyboardInterrupt:
+            message = f"stopped; the same command goes on with {beside}"
+            print(harmless_lines(message), file=sys.stderr)
+            raise
+        disk = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
+        _print(
+            *terminal_lines(card),
+            f"corpus: {out}",
+            f"pieces for the next run with --update: {beside} ({disk})",
+            f"next: maskwright pretrain bert-mini --text {shell_word(out)}",
+        )
 
 
-def _once(note: Note) -> Note:
-    """Wrap a `Note` to drop repeated findings, as of the first look and the curation."""
-    sentences: set[str] = set()
-
-    def new(finding: Finding) -> None:
-        if str(finding) not in sentences:
-            sentences.add(str(finding))
-            note(finding)
-
-    return new
+def _print(*lines: str) -> None:
+    print(harmless_lines("\n".join(lines)))
 
 
 def _require_new(recipe: Path) -> None:

@@ -38,7 +38,7 @@ from maskwright.text.corpus.reading import Document, ReadingOptions
 from maskwright.text.curate.card import card_of, reading_findings
 from maskwright.text.curate.engine.corpus import ROW_BYTES, SHARE
 from maskwright.text.curate.engine.daft_engine import DaftEngine
-from maskwright.text.curate.engine.run import REMOVES_ALL, Pieces, ReadFiles, read_files, run
+from maskwright.text.curate.engine.run import ReadFiles, read_files, run
 from maskwright.text.curate.engine.shards import (
     BATCH_CHARACTERS,
     SHARD_BYTES,
@@ -135,7 +135,6 @@ def look(
     fixed: Collection[str] = (),
     work: Path | None = None,
     skip_unreadable: bool = False,
-    tell: bool = False,
 ) -> tuple[Look, CurationRecipe]:
     """Look at a sample of the files. Return the result, and `recipe` with the settings that its
     steps propose.
@@ -144,11 +143,9 @@ def look(
         propose: whether steps other than those in `fixed` may propose settings.
         work: the work folder of a following curation, which reuses the pieces of a corpus that is
             small enough to be read completely; None: a temporary folder.
-        tell: report a step that would remove every document as a finding, and stop before it.
 
     Raises:
-        DataError: no file can be read; or a step would remove every document, and `tell` is false
-            or the step is the first.
+        DataError: no file can be read, or a step would remove every document.
         UsageError: a path cannot be read.
     """
     broken: list[UsageError] | None = [] if skip_unreadable else None
@@ -172,15 +169,15 @@ def look(
         try:
             if propose:
                 recipe = _propose(files_read, recipe, fixed, work, engine, first_look)
-            pieces, ran = _run(files_read, recipe, work, engine, watch, first_look, tell=tell)
+            pieces = run(files_read, recipe, work, engine, note=ignore, progress=watch)
         except DataError as error:
             if not complete:
                 error.advising(f"{error.do}; this is the first look, at a sample")
             raise
-        first_look.card = card_of(pieces, ran)
+        first_look.card = card_of(pieces, recipe)
         first_look.findings += reading_findings(pieces.read.facts)
         first_look.languages = first_look.languages or first_look.card["left"]["languages"]
-        first_look.shares = _shares(first_look, ran)
+        first_look.shares = _shares(first_look, recipe)
         megabytes = first_look.sampled[2] / 1e6
         first_look.seconds |= {name: s / megabytes for name, s in watch.seconds.items()}
         first_look.disk = {
@@ -195,31 +192,6 @@ def look(
             remedy = f"look at the examples, loosen it, or leave it out: --without {share.step}"
             first_look.findings.append(Finding("large-share", message, "", remedy, "warning"))
     return first_look, recipe
-
-
-def _run(
-    read: ReadFiles,
-    recipe: CurationRecipe,
-    work: Path,
-    engine: DaftEngine,
-    watch: Stopwatch,
-    first_look: Look,
-    *,
-    tell: bool,
-) -> tuple[Pieces, CurationRecipe]:
-    """Run the recipe; with `tell`, up to a step that removes every document. Return it as run."""
-    while True:
-        try:
-            return run(read, recipe, work, engine, note=ignore, progress=watch), recipe
-        except DataError as error:
-            names = list(recipe.steps)
-            if not tell or error.what != REMOVES_ALL or error.where not in names[1:]:
-                raise
-            message = f"{error.where} would remove every document; the look ends before it"
-            finding = Finding("removes-all", message, str(error.found), str(error.do), "warning")
-            first_look.findings.append(finding)
-            before = names[: names.index(error.where)]
-            recipe = CurationRecipe({name: recipe.steps[name] for name in before})
 
 
 def _sample(
@@ -265,8 +237,8 @@ def _sample(
             whole_text += file_bytes
     if not documents:
         where, reason = (first_look.unreadable or [(sources[0].shown, "no documents")])[0]
-        what, wanted = "no file of the sample can be read", "files that hold text"
-        raise DataError(what, where=where, found=reason, wanted=wanted)
+        message = "no file of the sample can be read"
+        raise DataError(message, where=where, found=reason, wanted="files that hold text")
     if whole_bytes:  # formats hold more than text, and compress it well or badly
         first_look.bytes = max(kept_bytes, round(first_look.bytes * whole_text / whole_bytes))
     first_look.sampled = (files, len(documents), kept_bytes)

@@ -167,7 +167,7 @@ def choose(
     if recipe is not None:
         names, tables = read_plain(recipe)
     elif steps is not None:
-        names = list(steps)
+        names = [name.strip() for name in steps if name.strip()]
     else:
         names, tables = list(DEFAULT_STEPS), dict(DEFAULT_STEPS)
     for name in without:

@@ -24,8 +24,9 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.config import out_of_range, require
+from maskwright.base.config import fingerprint, out_of_range, require, to_plain
 from maskwright.base.errors import ConfigError, Finding
+from maskwright.base.storage.files import file_state
 from maskwright.text.curate.arrays.segmentation import (
     Characters,
     Lines,
@@ -260,6 +261,7 @@ def strings(values: Sequence[str | None]) -> Any:
 DOCUMENT = "document"
 # A property of the corpus after a step (`Step.LEAVES`).
 NO_NEAR_COPIES = "no near-duplicates"
+_OPENED: dict[str, tuple[list[Any], Any]] = {}  # by a hash of the settings: files, `open()`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,7 +319,7 @@ class Step(ABC):
         return ()
 
     def require(self) -> None:
-        """Check `files()` before the corpus is read; `open` is called then as well.
+        """Check `files()` before the corpus is read, after `open`.
 
         Raises:
             MaskwrightError: naming the file.
@@ -325,8 +327,16 @@ class Step(ABC):
         return None
 
     def open(self) -> Any:
-        """Load what `apply` needs (word lists, a model); called once per process."""
+        """Load what `apply` needs (word lists, a model)."""
         return None
+
+    def opened(self) -> Any:
+        """Return `open()`, cached per process until the settings or the files change."""
+        key = fingerprint([type(self).__module__, to_plain(self)])
+        state = [file_state(path) for path in self.files()]
+        if key not in _OPENED or _OPENED[key][0] != state:
+            _OPENED[key] = state, self.open()
+        return _OPENED[key][1]
 
     @abstractmethod
     def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
@@ -424,7 +434,8 @@ class CorpusHandle(Protocol):
                 a table of any number of rows with a column `row`, the number of the document in its
                 shard, which is replaced by `document`, its number in the corpus.
             side_input: a table with the column `document`; each batch gets the rows about its
-                documents, with `row` instead, and only shards that it mentions are read. A table
+                documents in their order, with `row` instead, and only shards that it mentions are
+                read. A table
                 without that column is passed to every batch.
         """
         ...
@@ -468,7 +479,7 @@ class CorpusStep(Step):
     @abstractmethod
     def gather(self, corpus: CorpusHandle, opened: Any) -> ArrowTable:
         """Return the table for `apply`. With a column `document`, each batch gets the rows of its
-        documents, with `row` instead; without it, every batch gets the whole table."""
+        documents, in their order and with `row` instead; without it, the whole table."""
 
 
 def where_applies(values: NDArray[np.generic], applies: BoolArray) -> FloatArray:

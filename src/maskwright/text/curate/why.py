@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import difflib
 import gzip
-import heapq
 import json
 import os
 import re
@@ -26,11 +25,10 @@ from maskwright.base.storage.strict_json import parse_object
 from maskwright.text.corpus.saved import is_curated
 from maskwright.text.curate.card import read_card, value_text
 from maskwright.text.curate.curation import UNREADABLE
-from maskwright.text.curate.engine.segment import PLACE, common_prefix_length, location_of
+from maskwright.text.curate.engine.segment import PLACE, location_of
 from maskwright.text.curate.engine.shards import READ_AT, UNREAD
 
 FOUND = 10  # most matching documents that are shown
-NEAR = 20  # most names that are compared closely with an unknown one
 EXCERPT = 200
 LARGEST = 1 << 30
 
@@ -114,10 +112,12 @@ def why(folder: Path | str, document: str = "", text: str = "") -> DocumentFates
             text, of that before the removal, or before a change of words.
 
     Raises:
-        UsageError: `folder` is no curated corpus, or has no such document.
+        UsageError: nothing is sought; or `folder` is no curated corpus, or has no such document.
         DataError: a file is damaged.
     """
     folder = Path(folder)
+    if not (document.strip() or text.strip()):
+        raise UsageError("nothing to look for", where="--why", wanted="an id, or file:line")
     if not is_curated(folder):
         raise UsageError(
             "not a curated corpus",
@@ -318,22 +318,12 @@ def _nearest(
 ) -> str:
     """Suggest names similar to an unknown one, or the line where the document begins."""
     if match and match[1] in files:
-        places = (PLACE.fullmatch(name) for _, name in lookup.names())
-        lines = [int(p[3]) for p in places if p and p[1] == match[1] and int(p[3]) < int(match[3])]
+        matches = (PLACE.fullmatch(name) for _, name in lookup.names())
+        lines = [int(m[3]) for m in matches if m and m[1] == match[1] and int(m[3]) < int(match[3])]
         if lines:
             before = f"{match[1]}{match[2]}{max(lines)}"
             return f"a line where a document begins; the one before it is {before}"
-    candidates = heapq.nlargest(
-        NEAR,
-        (name for pair in lookup.names() for name in set(pair)),
-        key=lambda name: (_similarity(name, document), name),
-    )
-    if difflib.get_close_matches(document, candidates, cutoff=0.5):
-        return near(document, candidates)
+    names = {name for pair in lookup.names() for name in pair}
+    if difflib.get_close_matches(document, names, 1, 0.5):
+        return near(document, names)
     return "a name as " + " or ".join(dict.fromkeys(next(lookup.names(), ("file:1",))))
-
-
-def _similarity(name: str, other_name: str) -> int:
-    """Return the sum of the lengths of the common prefix and suffix."""
-    prefix = common_prefix_length(name, other_name)
-    return prefix + common_prefix_length(name[::-1], other_name[::-1])

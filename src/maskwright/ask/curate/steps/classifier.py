@@ -93,9 +93,9 @@ class Settings(CorpusStep):
 
     def score_pass(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the quality of each document, by the classifier in `side_input`."""
-        weights = side_input.column("weights").to_numpy()
-        bias, slope, shift = side_input.column("numbers").slice(0, 3).to_pylist()
-        quality = LinearClassifier(weights, bias, slope, shift).probabilities(features_of(batch))
+        weights = side_input.column("weights")[0].values.to_numpy()
+        numbers = (side_input.column(name)[0].as_py() for name in ("bias", "slope", "shift"))
+        quality = LinearClassifier(weights, *numbers).probabilities(features_of(batch))
         return arrow_table(row=batch.rows, quality=quality)
 
     def model_pass(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
@@ -153,13 +153,10 @@ class Settings(CorpusStep):
                 f"curve {trial.area:.3f}",
             )
         )
-        numbers = np.zeros(len(linear.weights))
-        numbers[:3] = linear.bias, linear.slope, linear.shift
-        return arrow_table(weights=linear.weights, numbers=numbers)
+        return arrow_table(**{name: [value] for name, value in vars(linear).items()})
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
-        order = np.argsort(batch.indices_in(gathered))
-        quality = gathered.column("quality").to_numpy()[order]
+        quality = gathered.column("quality").to_numpy()
         limited = self.least is not None or self.keep_share is not None
         low = float(gathered.column("least")[0].as_py()) if limited else None
         return Outcome(

@@ -22,7 +22,7 @@ from maskwright.base.errors import ConfigError, DataError, Finding, MaskwrightEr
 from maskwright.text.corpus.read import Reader
 from maskwright.text.curate.arrays.segmentation import word_counts
 from maskwright.text.curate.arrays.selection import PERPLEXITY, check_seed, draws
-from maskwright.text.curate.markov import (
+from maskwright.text.curate.ngram_model import (
     NgramCounts,
     NgramModel,
     Units,
@@ -321,16 +321,15 @@ class Settings(CorpusStep):
         return SPREAD if self.spread is None else self.spread
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
-        indices = np.argsort(batch.indices_in(gathered))
         # Rounded: the last bits of a power depend on how many are computed at once.
-        values = np.exp2(gathered.column("bits").to_numpy()[indices]).round(3)
+        values = np.exp2(gathered.column("bits").to_numpy()).round(3)
         limits = [float(gathered.column(name)[0].as_py()) for name in ("low", "high")]
         low, high = (None if math.isnan(limit) else limit for limit in limits)
         measures = []
         if low is not None or high is not None:
             measures.append(RuleMeasure("perplexity", values, low, high))
         if low is None or high is None:
-            deviation = gathered.column("deviation").to_numpy()[indices]
+            deviation = gathered.column("deviation").to_numpy()
             least, most = -self._spread, self._spread
             bounds = (None if low is not None else least, None if high is not None else most)
             measures.append(RuleMeasure("perplexity_deviation", deviation, *bounds))

@@ -20,9 +20,9 @@ SIEVE_BITS = 16
 MOST_NAMED = 5  # lines in a record
 
 
-def read_entries(path: str, setting: str) -> list[tuple[str, int]]:
-    """Read the distinct entries of a list as (entry, number of its line), in the order of the file.
-    A comment begins with `#` at the beginning of a line or after a blank.
+def read_entries(path: str, setting: str) -> list[tuple[str, int, str]]:
+    """Read the distinct entries of a list as (entry, line, `path`), in the order of the file. A
+    comment begins with `#` at the beginning of a line or after a blank.
 
     Args:
         setting: the name of the setting with the path, for messages.
@@ -68,7 +68,7 @@ def read_entries(path: str, setting: str) -> list[tuple[str, int]]:
         raise DataError(
             "the list has no entries", where=path, found="blank lines and comments", wanted=expected
         )
-    return list(entry_lines.items())
+    return [(entry, number, path) for entry, number in entry_lines.items()]
 
 
 @dataclass(frozen=True)

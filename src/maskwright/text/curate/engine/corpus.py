@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.config import fingerprint
-from maskwright.base.errors import Finding, Note
+from maskwright.base.errors import Note
 from maskwright.base.memory import free_bytes
 from maskwright.base.storage.commit import commit_once
 from maskwright.base.storage.files import write_file
@@ -63,7 +63,7 @@ class ShardCorpus:
     step: str
     key: str
     folder: Path
-    note: Note
+    say: Note
     progress: Progress
     used: set[Path]
 
@@ -82,10 +82,6 @@ class ShardCorpus:
         run_function = functools.partial(run_pass, function=function)
         self.engine.run(f"{self.step}: {name}", run_function, tasks, text_bytes, self.progress)
         return ShardTables(self.engine, [(n, file) for n, file in files if file.stat().st_size])
-
-    def say(self, finding: Finding) -> None:
-        """`CorpusHandle.say`."""
-        self.note(finding)
 
 
 def pass_folder(

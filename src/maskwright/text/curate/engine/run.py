@@ -40,7 +40,7 @@ from maskwright.text.corpus.files import Paths, find, listed
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.engine.corpus import ShardCorpus, pass_folder, write_side_inputs
 from maskwright.text.curate.engine.daft_engine import DaftEngine, Progress
-from maskwright.text.curate.engine.segment import FACTS_FILE, TEXT_FILE, open_step, run_segment
+from maskwright.text.curate.engine.segment import FACTS_FILE, TEXT_FILE, run_segment
 from maskwright.text.curate.engine.shards import (
     PACKED_FACTS,
     CurationShard,
@@ -58,7 +58,6 @@ from maskwright.text.curate.step import CorpusStep, Step
 # Names of the folders that this module makes; others are not removed.
 OWN = re.compile(rf"[0-9a-f]{{64}}|{re.escape(TEMPORARY)}.*", re.DOTALL)
 KNOWN = re.compile(r"[0-9a-f]{32}")
-REMOVES_ALL = "a step would remove every document"
 EMPTY = "empty-files"  # a finding of the reader
 
 
@@ -120,7 +119,7 @@ def require_files(recipe: CurationRecipe) -> None:
                     do=f"correct the path in the settings of {name}, or leave the step out "
                     f"(--without {name})",
                 )
-        open_step(name, step)
+        step.opened()
         step.require()
 
 
@@ -220,7 +219,7 @@ def run(
             corpus = ShardCorpus(
                 engine, shards, first_name, key, work, say, progress, pieces.pass_files
             )
-            side_input = first_step.gather(corpus, open_step(first_name, first_step))
+            side_input = first_step.gather(corpus, first_step.opened())
         tasks = _tasks(recipe, names, next_name, shards, side_input, work)
         pieces.pass_files.update(Path(task["side_input"]) for task in tasks)
         title = first_name if len(names) == 1 else f"{first_name} … {names[-1]}"
@@ -236,10 +235,10 @@ def run(
                 record(name, finding)
         if not any(shard.documents for shard in shards):
             raise _removes_all(names, [fact["steps"] for fact in facts])
-    tasks = []
+    tasks, packing = [], ["pack", 1, _code(pack_shard), folder_key(tokenizer)]
     for shard in shards:
         if shard.documents:
-            key = fingerprint(["pack", 1, _code(pack_shard), shard.key, folder_key(tokenizer)])
+            key = fingerprint([*packing, shard.key])
             out = work / "packed" / key
             tasks.append({"shard": str(shard.path), "tokenizer": tokenizer, "out": str(out)})
     size = sum(shard.bytes for shard in shards)
@@ -261,8 +260,6 @@ def prune(work: Path, pieces: Pieces) -> None:
     for folder in work.glob("passes/*"):
         with contextlib.suppress(OSError):
             folder.rmdir()  # where it is empty
-    for temporary in work.glob(f"passes/*/{TEMPORARY}*"):  # of a process that was killed
-        shutil.rmtree(temporary)
 
 
 def _segments(recipe: CurationRecipe) -> list[list[str]]:
@@ -352,7 +349,7 @@ def _removes_all(names: Sequence[str], facts: Sequence[Mapping[str, Any]]) -> Da
     )
     total = sum(f[name]["documents_in"] for f in facts)
     return DataError(
-        REMOVES_ALL,
+        "a step would remove every document",
         where=name,
         found=f"{total:,} documents came, {rules[worst]:,} go by the rule {worst} (first: "
         f"{example['place']}, value {str(example['value'])[:80]})",

@@ -23,13 +23,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from maskwright.base.config import fingerprint, to_plain
 from maskwright.base.storage.commit import Staging, commit_once
-from maskwright.base.storage.files import file_state
 from maskwright.text.curate.engine.corpus import PASS_FILE, read_side_input, rows_about
 from maskwright.text.curate.engine.shards import (
     MOST_SOURCES,
@@ -53,20 +51,7 @@ from maskwright.text.curate.step import (
 )
 from maskwright.text.store import BoolArray, FloatArray, IntArray
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 StepTables = Sequence[tuple[str, Mapping[str, Any]]]  # (name, settings) of steps
-_OPENED: dict[str, tuple[list[Any], Any]] = {}
-
-
-def open_step(name: str, step: Step) -> Any:
-    """Return `step.open()`, cached until the settings or the files of the step change."""
-    key, state = fingerprint([name, to_plain(step)]), [file_state(path) for path in step.files()]
-    if key not in _OPENED or _OPENED[key][0] != state:
-        _OPENED[key] = state, step.open()
-    return _OPENED[key][1]
-
 
 PLACE = re.compile(r"(.+)([:#])(\d+)", re.DOTALL)  # the location of a document
 TEXT_FILE, FACTS_FILE = "text.parquet", "facts.json"
@@ -96,39 +81,32 @@ def run_segment(
         ahead: {"step", "out"} of the next step, whose first pass is run over the remaining
             documents; or None.
     """
-    next_pass = _NextPass(ahead)
+    next_pass, tables = _first_pass(ahead), list[Any]()
 
     def write(stage: Staging) -> None:
-        next_pass.tables.clear()  # a segment may be written a second time
-        _write(stage, Path(out), Path(shard), _steps(steps), _steps(private), side_input, next_pass)
+        tables.clear()  # a segment may be written a second time
+        for batch in _write(
+            stage, Path(out), Path(shard), _steps(steps), _steps(private), side_input
+        ):
+            if next_pass is not None:
+                tables.append(next_pass(batch, None))
 
     commit_once(Path(out), write)
-    next_pass.finish()
+    if tables and ahead is not None:
+        commit_once(Path(ahead["out"]), lambda stage: write_tables(stage, PASS_FILE, tables))
 
 
 def _steps(tables: StepTables) -> Mapping[str, Step]:
     return make([name for name, _ in tables], {name: plain for name, plain in tables}).steps
 
 
-class _NextPass:
-    """The first pass of the next step, run over the documents that remain after a segment."""
-
-    def __init__(self, task: Mapping[str, Any] | None) -> None:
-        self.tables: list[pa.Table] = []
-        self._pass: Pass | None = None
-        if task is not None and not Path(task["out"]).is_dir():
-            (step,) = _steps([task["step"]]).values()
-            first_pass = step.first_pass() if isinstance(step, CorpusStep) else None
-            self._pass = first_pass and first_pass[1]
-            self._out = Path(task["out"])
-
-    def see(self, batch: CurationBatch) -> None:
-        if self._pass is not None:
-            self.tables.append(self._pass(batch, None))
-
-    def finish(self) -> None:
-        if self.tables:
-            commit_once(self._out, lambda stage: write_tables(stage, PASS_FILE, self.tables))
+def _first_pass(ahead: Mapping[str, Any] | None) -> Pass | None:
+    """Return the first pass of the next step, unless its table exists."""
+    if ahead is None or Path(ahead["out"]).is_dir():
+        return None
+    (step,) = _steps([ahead["step"]]).values()
+    first_pass = step.first_pass() if isinstance(step, CorpusStep) else None
+    return first_pass and first_pass[1]
 
 
 def _write(
@@ -138,9 +116,9 @@ def _write(
     steps: Mapping[str, Step],
     private: Mapping[str, Step],
     side_input: str,
-    ahead: _NextPass,
-) -> None:
-    """Apply the steps and write the files of the segment; arguments as in `run_segment`."""
+) -> Iterator[CurationBatch]:
+    """Apply the steps and write the files of the segment; arguments as in `run_segment`. Yield the
+    remaining documents of each batch."""
     gathered = read_side_input(side_input)
     keeps_texts = not any(step.CHANGES_TEXT for step in steps.values())
     remaining = []
@@ -155,7 +133,7 @@ def _write(
         flow = Flow.of(batch)
         for name, step in steps.items():
             rows = rows_about(gathered, flow.batch) if isinstance(step, CorpusStep) else None
-            outcome = step.apply(flow.batch, open_step(name, step), rows)
+            outcome = step.apply(flow.batch, step.opened(), rows)
             flow = record.take(name, flow, outcome)
             notes.update(outcome.notes)
             if not len(flow.batch):
@@ -165,7 +143,7 @@ def _write(
                 remaining.append((flow.batch.rows, flow.batch.notes))
             else:
                 tables.append(flow.batch.to_arrow())
-            ahead.see(flow.batch)
+            yield flow.batch
     if keeps_texts:
         write_left(stage, TEXT_FILE, folder, shard, remaining, notes)
     else:
@@ -191,7 +169,7 @@ def records(folder: Path, room: str, step: str) -> Path:
 def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> None:
     """Apply the private steps, including later ones, in place to the texts in records, so that
     these do not reveal what is masked in the corpus."""
-    for name, step in private.items():
+    for step in private.values():
         for field_name in ("text", "before", "after"):
             entries_with_field = [entry for entry in entries if field_name in entry]
             texts = [entry[field_name] for entry in entries_with_field]
@@ -200,7 +178,7 @@ def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> Non
             batch = CurationBatch(
                 np.arange(len(texts)), [str(entry["id"]) for entry in entries_with_field], texts
             )
-            outcome = step.apply(batch, open_step(name, step))
+            outcome = step.apply(batch, step.opened())
             hidden = np.zeros(len(texts), np.bool_)
             for measure in outcome.measures:
                 hidden |= measure.outside

@@ -73,11 +73,6 @@ def parts_of(batch: CurationBatch) -> Iterator[CurationBatch]:
         begin = end
 
 
-def write_parts(stage: Staging, name: str, batch: CurationBatch) -> None:
-    """Write a batch as a Parquet file whose row groups are its parts."""
-    write_tables(stage, name, [sub_batch.to_arrow() for sub_batch in parts_of(batch)])
-
-
 def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
     """Write tables as the row groups of a Parquet file; an empty list gives an empty file."""
     import pyarrow.parquet as pq
@@ -424,7 +419,7 @@ def write_shards(stage: Staging, documents: Iterable[Document], facts: Mapping[s
                 digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
         digest.update(json.dumps([batch.notes, batch.values], sort_keys=True).encode())
         size = sum(map(utf8_size, batch.texts))
-        write_parts(stage, name, batch)
+        write_tables(stage, name, [rows.to_arrow() for rows in parts_of(batch)])
         shards.append(
             {"name": name, "key": digest.hexdigest()[:32], "documents": len(batch), "bytes": size}
         )

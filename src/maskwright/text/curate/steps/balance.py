@@ -206,7 +206,7 @@ class Settings(CorpusStep):
     def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
         domains, removals = batch.note(self.column), []
         indices, limits = batch.indices_in(gathered).tolist(), gathered.column("wanted").to_pylist()
-        for index, limit in sorted(zip(indices, limits, strict=True)):
+        for index, limit in zip(indices, limits, strict=True):
             allowed = f"at most {limit:,.0f} {self.unit} of it"
             removals.append(Removal(index, "balance", domains[index] or NONE, None, allowed))
         return Outcome(removals=removals)

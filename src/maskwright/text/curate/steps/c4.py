@@ -102,8 +102,7 @@ class Settings(Step):
             if getattr(self, rule)
         }
         if self.bad_words:
-            listed = read_entries(self.bad_words, "bad_words")
-            entries["bad_words"] = [(text, line, self.bad_words) for text, line in listed]
+            entries["bad_words"] = read_entries(self.bad_words, "bad_words")
         return {rule: phrases_of(listed) for rule, listed in entries.items()}
 
     def apply(

@@ -21,7 +21,6 @@ import numpy as np
 
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError, Finding, MaskwrightError
-from maskwright.base.storage.files import file_state
 from maskwright.base.terminal import counted
 from maskwright.text.corpus.files import Source, find_all
 from maskwright.text.corpus.read import Reader
@@ -87,48 +86,38 @@ class Settings(CorpusStep):
 
     def open(self) -> Index:
         """Return the index of the evaluation texts; errors as those of `index_of`."""
-        return opened_index(self)
+        return index_of(self.evaluation, self.overlap, self.shortest)
 
     # -------------------------------------------------------------------------- passes
     def hits(self, batch: CurationBatch, side_input: ArrowTable) -> ArrowTable:
         """Pass: return the sets of evaluation texts that each document shares words with."""
-        spans, sets = opened_index(self).matches(batch)
+        spans, sets = self.opened().matches(batch)
         pairs = np.unique(np.stack([spans.texts, sets], axis=1), axis=0)
         return arrow_table(row=batch.rows[pairs[:, 0]], set=pairs[:, 1].copy())
 
     def gather(self, corpus: CorpusHandle, opened: Index) -> ArrowTable:
-        """Return contaminated documents, each with its first evaluation text and their number."""
+        """Return the contaminated documents, each with its first evaluation text."""
         pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])
         documents, sets = (pairs.column(name).to_numpy() for name in (DOCUMENT, "set"))
         for finding in findings(opened, documents, sets):
             corpus.say(finding)
-        order = np.lexsort((sets, documents))
-        documents, sets = documents[order], sets[order]
-        begins = np.flatnonzero(is_first(documents))
-        combinations = [tuple(block.tolist()) for block in np.split(sets, begins[1:])]
         first_texts = opened.sets.texts[opened.sets.starts[sets]]
-        least = np.minimum.reduceat(first_texts, begins) if len(begins) else first_texts
-        sizes = opened.sets.union_sizes(combinations)[: len(begins)]
-        return arrow_table(document=documents[begins], text=least, texts=np.array(sizes, np.int64))
+        order = np.lexsort((first_texts, documents))
+        rows = order[is_first(documents[order])]
+        return arrow_table(document=documents[rows], text=first_texts[rows])
 
     def apply(self, batch: CurationBatch, opened: Index, gathered: ArrowTable = None) -> Outcome:
         if not gathered.num_rows:
             return Outcome()
-        indices = batch.indices_in(gathered)
-        order = np.argsort(indices)
-        indices = indices[order]
+        indices = batch.indices_in(gathered).tolist()
         hit = batch.mentioned_in(gathered)
         spans = merge_spans(opened.matches(hit)[0])
-        texts, counts = (gathered.column(name).to_numpy()[order] for name in ("text", "texts"))
-        values = []
-        for text, count in zip(texts.tolist(), counts.tolist(), strict=True):
-            more = f" and {counted(count - 1, 'further text')}" if count > 1 else ""
-            values.append(f"{opened.texts[text]}{more}")
+        values = [str(opened.texts[text]) for text in gathered.column("text").to_pylist()]
         where = character_ranges(hit.words, spans)
         of_text = np.searchsorted(spans.texts, np.arange(len(hit) + 1)).tolist()
         if self.action == "remove":
             limit = f"no {self.overlap} words in a row, or whole short text, of an evaluation file"
-            rows = zip(indices.tolist(), values, of_text, of_text[1:], strict=False)
+            rows = zip(indices, values, of_text, of_text[1:], strict=False)
             return Outcome(
                 removals=[
                     Removal(index, RULE, value, next(iter(where[begin:end]), None), limit)
@@ -136,10 +125,10 @@ class Settings(CorpusStep):
                 ]
             )
         rewritten = list(batch.texts)
-        for index, text in zip(indices.tolist(), cut_spans(hit, spans), strict=True):
+        for index, text in zip(indices, cut_spans(hit, spans), strict=True):
             rewritten[index] = text
         changes = [
-            Change(int(indices[number]), RULE, values[number], span)
+            Change(indices[number], RULE, values[number], span)
             for number, span in zip(spans.texts.tolist(), where, strict=True)
         ]
         return Outcome(texts=rewritten, changes=changes)
@@ -225,7 +214,7 @@ class Grams:
 
 @dataclass(frozen=True)
 class TextSets:
-    """Distinct sets of evaluation texts, the largest first.
+    """Distinct sets of evaluation texts.
 
     N-grams of the same texts have the same set. A prompt that a thousand texts begin with is then
     one number for each document that has it, not a thousand pairs.
@@ -241,38 +230,6 @@ class TextSets:
     def of(self, number: int) -> IntArray:
         """Return the texts of the set `number`."""
         return self.texts[self.starts[number] : self.starts[number + 1]]
-
-    def union_sizes(self, combinations: Sequence[tuple[int, ...]]) -> list[int]:
-        """Return the size of the union of the sets of each combination.
-
-        Combinations are visited in order, and the texts of a common prefix are marked only once, as
-        in a trie. So documents that share a prompt cost only their other texts.
-
-        Args:
-            combinations: tuples of ascending indices of sets.
-        """
-        marked = np.zeros(int(self.texts.max(initial=-1)) + 1, np.bool_)
-        path: list[tuple[int, IntArray]] = []  # each set and the texts that it added
-        sizes, total = [0] * len(combinations), 0
-        for index in sorted(range(len(combinations)), key=combinations.__getitem__):
-            combination = combinations[index]
-            shared = 0
-            while shared < min(len(path), len(combination)):
-                if path[shared][0] != combination[shared]:
-                    break
-                shared += 1
-            while len(path) > shared:
-                added = path.pop()[1]
-                marked[added] = False
-                total -= len(added)
-            for number in combination[shared:]:
-                texts = self.of(number)
-                added = texts[~marked[texts]]
-                marked[added] = True
-                total += len(added)
-                path.append((number, added))
-            sizes[index] = total
-        return sizes
 
 
 @dataclass(frozen=True)
@@ -376,16 +333,11 @@ def _sets(runs: Sequence[tuple[IntArray, IntArray]]) -> tuple[TextSets, list[Int
     with np.errstate(over="ignore"):
         marks = mix(owners.astype(np.uint64) + np.uint64(1))
         sums = np.add.reduceat(marks, begins) if len(begins) else marks
-    _, first_runs, inverse = np.unique(sums, return_index=True, return_inverse=True)
-    largest_first = np.argsort(-sizes[first_runs], kind="stable")
-    rank = np.argsort(largest_first)
-    first_runs = first_runs[largest_first]
+    _, first_runs, numbers = np.unique(sums, return_index=True, return_inverse=True)
     set_sizes = sizes[first_runs]
     members = ranges(begins[first_runs], set_sizes)
-    cuts = np.cumsum([len(run_starts) - 1 for run_starts, _ in runs])
-    return TextSets(starts_of(set_sizes), owners[members]), np.split(rank[inverse], cuts)[
-        : len(runs)
-    ]
+    cuts = np.cumsum([len(starts) - 1 for starts, _ in runs])
+    return TextSets(starts_of(set_sizes), owners[members]), np.split(numbers, cuts)[: len(runs)]
 
 
 def boundaries_of(batch: CurationBatch) -> BoolArray:
@@ -405,16 +357,6 @@ def _ends_a_sentence() -> BoolArray:
     ends = np.ones(0x110000, np.bool_)
     ends[[ord(sign) for sign in WITHIN]] = False
     return ends
-
-
-def opened_index(step: Settings) -> Index:
-    """Return the index of a step, cached per process until its files change."""
-    return _opened_index(step, tuple(map(file_state, step.files())))
-
-
-@functools.lru_cache(maxsize=2)
-def _opened_index(step: Settings, state: tuple[object, ...]) -> Index:
-    return index_of(step.evaluation, step.overlap, step.shortest)
 
 
 def findings(index: Index, documents: IntArray, sets: IntArray) -> Iterator[Finding]:

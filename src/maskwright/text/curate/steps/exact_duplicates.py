@@ -36,8 +36,6 @@ from maskwright.text.curate.step import (
 SUMMARY = "remove all but one of the documents with the same text"
 RULE = "exact-duplicate"
 KEYS = ("key_1", "key_2")
-# A translation table that maps ASCII white space to a blank.
-BLANKS = bytes(0x20 if byte < 0x80 and chr(byte).isspace() else byte for byte in range(256))
 PUNCTUATION = re.compile(r"[^\w\s]+|_+")
 
 
@@ -54,10 +52,6 @@ class Settings(OrderedStep):
 
     def compared(self, text: str) -> bytes:
         """Return the normalised text in UTF-8; a text of symbols only keeps them."""
-        if text.isascii() and not self.ignore_punctuation:
-            # The same for bytes, at some times the speed.
-            plain = text.lower().encode() if self.ignore_case else text.encode()
-            return b" ".join(plain.translate(BLANKS).split()) if self.ignore_spaces else plain
         text = text.lower() if self.ignore_case else text
         if self.ignore_punctuation and PUNCTUATION.sub("", text).strip():
             text = PUNCTUATION.sub(" ", text)
@@ -84,12 +78,11 @@ class Settings(OrderedStep):
         return arrow_table(document=documents[is_copy], kept=kept_ids)
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
-        indices = batch.indices_in(gathered).tolist()
-        kept_ids = gathered.column("kept").to_pylist()
         allowed = "one document of this text"
+        indices, kept_ids = batch.indices_in(gathered).tolist(), gathered.column("kept").to_pylist()
         return Outcome(
             removals=[
                 Removal(index, RULE, name, allowed=allowed, survivor=name)
-                for index, name in sorted(zip(indices, kept_ids, strict=True))
+                for index, name in zip(indices, kept_ids, strict=True)
             ]
         )

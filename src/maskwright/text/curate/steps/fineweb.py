@@ -12,13 +12,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.text.curate.arrays.segmentation import LINE_END, TERMINALS, find_repeats
-from maskwright.text.curate.step import (
-    CurationBatch,
-    Outcome,
-    Step,
-    measures_of,
-    shares,
-)
+from maskwright.text.curate.step import CurationBatch, Outcome, Step, measures_of, shares
 
 SUMMARY = "FineWeb's rules: lines without punctuation, short lines, repeated lines, lists"
 

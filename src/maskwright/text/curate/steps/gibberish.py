@@ -21,13 +21,7 @@ from maskwright.text.curate.arrays.segmentation import (
     SYMBOL,
     UPPER,
 )
-from maskwright.text.curate.step import (
-    CurationBatch,
-    Outcome,
-    RuleMeasure,
-    Step,
-    shares,
-)
+from maskwright.text.curate.step import CurationBatch, Outcome, RuleMeasure, Step, shares
 from maskwright.text.store import BoolArray, IntArray
 
 SUMMARY = "characters that are no language: symbols, random letters, keys at random, encoded bytes"

@@ -21,13 +21,7 @@ from maskwright.base.errors import ConfigError, DataError, Finding, UsageError, 
 from maskwright.base.storage.files import refusal
 from maskwright.text.curate.arrays.hashes import is_first, starts_of
 from maskwright.text.curate.arrays.segmentation import passages_of
-from maskwright.text.curate.step import (
-    CurationBatch,
-    Outcome,
-    Removal,
-    RuleMeasure,
-    Step,
-)
+from maskwright.text.curate.step import CurationBatch, Outcome, Removal, RuleMeasure, Step
 from maskwright.text.store import FloatArray
 
 SUMMARY = "notes the language of each document, and keeps those in the languages you name"

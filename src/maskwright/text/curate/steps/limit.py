@@ -62,7 +62,7 @@ class Settings(CorpusStep):
         return arrow_table(document=table.column(DOCUMENT).to_numpy()[~is_kept])
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: ArrowTable = None) -> Outcome:
-        indices = np.sort(batch.indices_in(gathered)).tolist()
+        indices = batch.indices_in(gathered).tolist()
         limits = [("documents", self.documents), ("words", self.words)]
         allowed = " and ".join(f"at most {n:,} {name}" for name, n in limits if n is not None)
         return Outcome(removals=[Removal(p, "limit", "not drawn", None, allowed) for p in indices])

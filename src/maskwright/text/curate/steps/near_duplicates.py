@@ -198,7 +198,7 @@ class Settings(OrderedStep):
         columns = [gathered.column(name).to_pylist() for name in ("kept", "linked", "jaccard")]
         indices = batch.indices_in(gathered).tolist()
         removals = []
-        for index, kept_id, linked, similarity in sorted(zip(indices, *columns, strict=True)):
+        for index, kept_id, linked, similarity in zip(indices, *columns, strict=True):
             via = "" if linked == kept_id else f" through {linked}"
             value = f"{kept_id}{via}, Jaccard {similarity:.3f}"
             allowed = f"below {self.threshold:g} to every document that is kept before it"

@@ -14,13 +14,7 @@ from maskwright.base.catalogue import require_packages
 from maskwright.base.errors import ConfigError, near
 from maskwright.text.curate.arrays.spans import read_entries
 from maskwright.text.curate.personal_data import TYPES, Detail, details_of
-from maskwright.text.curate.step import (
-    Change,
-    CurationBatch,
-    Outcome,
-    RuleMeasure,
-    Step,
-)
+from maskwright.text.curate.step import Change, CurationBatch, Outcome, RuleMeasure, Step
 
 SUMMARY = (
     "masks e-mail addresses, telephone, bank, card and other personal numbers, or removes them"
@@ -91,7 +85,7 @@ class Settings(Step):
         """
         if not self.allow:
             return frozenset()
-        return frozenset(text.casefold() for text, _ in read_entries(self.allow, "allow"))
+        return frozenset(text.casefold() for text, *_ in read_entries(self.allow, "allow"))
 
     def apply(self, batch: CurationBatch, opened: frozenset[str], gathered: Any = None) -> Outcome:
         def allowed(value: str) -> bool:
@@ -102,11 +96,8 @@ class Settings(Step):
         if self.action == "remove":
             counts = np.bincount([d.text for d in all_details], minlength=len(batch))
             return Outcome(measures=[RuleMeasure("personal_details", counts, high=self.most)])
-        texts, details_in_order = (
-            list(batch.texts),
-            itertools.groupby(all_details, lambda d: d.text),
-        )
-        by_text = {index: list(details) for index, details in details_in_order}
+        texts, by_index = list(batch.texts), itertools.groupby(all_details, lambda d: d.text)
+        by_text = {index: list(details) for index, details in by_index}
         for index, details in by_text.items():
             texts[index] = self._masked(texts[index], details)
         return Outcome(texts=texts, changes=list(_changes(by_text)))

@@ -12,12 +12,7 @@ import numpy as np
 from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
 from maskwright.text.curate.arrays.spans import Phrases, phrases_of, read_entries
-from maskwright.text.curate.step import (
-    CurationBatch,
-    Outcome,
-    Removal,
-    Step,
-)
+from maskwright.text.curate.step import CurationBatch, Outcome, Removal, Step
 from maskwright.text.store import BoolArray, IntArray
 
 SUMMARY = "removes documents with words or phrases of your own lists"
@@ -61,11 +56,9 @@ class Settings(Step):
         Raises:
             UsageError, DataError: a file cannot be read, is empty, or has an entry without words.
         """
-        listed = [(*e, path) for path in self.words for e in read_entries(path, "words")]
-        allowed = (
-            [(*e, self.allow) for e in read_entries(self.allow, "allow")] if self.allow else []
-        )
-        return phrases_of(listed), phrases_of(allowed) if allowed else None
+        listed = [entry for path in self.words for entry in read_entries(path, "words")]
+        allowed = phrases_of(read_entries(self.allow, "allow")) if self.allow else None
+        return phrases_of(listed), allowed
 
     def apply(
         self, batch: CurationBatch, opened: tuple[Phrases, Phrases | None], gathered: Any = None

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.hashes import BASE, mix, starts_of
 from maskwright.text.curate.arrays.segmentation import SPACE
@@ -213,22 +212,17 @@ def _ranked(hashes: UintArray, count: IntArray) -> IntArray:
 
 
 def table_of(models: Sequence[NgramModel]) -> ArrowTable:
-    """Serialise models as an Arrow table: for each model the used slots of its table (`places_N`)
-    and their entries (`entries_N`), padded; and `numbers`: size, total, different, order."""
-    slots = [np.flatnonzero(model.table) for model in models]
-    rows = max(4 * len(models), *map(len, slots))
-
-    def padded(values: Sequence[int] | NDArray[np.generic], dtype: type) -> NDArray[np.generic]:
-        column: NDArray[np.generic] = np.zeros(rows, dtype)
-        column[: len(values)] = values
-        return column
-
-    columns = {}
-    for n, (model, used) in enumerate(zip(models, slots, strict=True)):
-        columns[f"places_{n}"] = padded(used, np.uint32)
-        columns[f"entries_{n}"] = padded(model.table[used], np.uint64)
-    numbers = [x for m in models for x in (len(m.table), m.total, m.different, m.order)]
-    return arrow_table(**columns, numbers=padded(numbers, np.uint64))
+    """Serialise models as an Arrow table, a row for each: the used slots of its table and their
+    entries as lists, and its numbers."""
+    slots = [np.flatnonzero(model.table).astype(np.uint32) for model in models]
+    return arrow_table(
+        slots=slots,
+        entries=[model.table[used] for model, used in zip(models, slots, strict=True)],
+        size=[len(model.table) for model in models],
+        total=[model.total for model in models],
+        different=[model.different for model in models],
+        order=[model.order for model in models],
+    )
 
 
 def models_of(table: ArrowTable) -> list[NgramModel]:
@@ -242,14 +236,13 @@ _OPENED: list[tuple[ArrowTable, list[NgramModel]]] = []  # of the last table
 
 
 def _models_of(table: ArrowTable) -> list[NgramModel]:
-    count = sum(name.startswith("places_") for name in table.schema.names)
-    numbers = table.column("numbers").slice(0, 4 * count).to_pylist()
     models = []
-    for n in range(count):
-        size, total, different, order = numbers[4 * n : 4 * n + 4]
-        entries = table.column(f"entries_{n}").to_numpy()
-        used = int(np.searchsorted(entries == 0, True))  # no used slot is 0
+    for n, size in enumerate(table.column("size").to_pylist()):
+        slots, entries = (table.column(name)[n].values.to_numpy() for name in ("slots", "entries"))
         full_table = np.zeros(size, np.uint64)
-        full_table[table.column(f"places_{n}").to_numpy()[:used]] = entries[:used]
+        full_table[slots] = entries
+        total, different, order = (
+            table.column(name)[n].as_py() for name in ("total", "different", "order")
+        )
         models.append(NgramModel(full_table, total, different, order))
     return models
