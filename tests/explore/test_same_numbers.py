@@ -1,4 +1,4 @@
-"""What the browser computes is what Python computes: states, scores, attention, ids, draws."""
+"""What the browser computes is what Python computes: states, scores, attention, draws."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from maskwright.model.nn.layers import relative_buckets
 from maskwright.model.nn.stack import Trace
 from maskwright.ship.explore.bundle import tagged
 from nn.points import ENCODERS, PAIRS, POINTS, model_of, tokens
-from tokenizer.odd_texts import odd_texts
-from tokenizer.toy_tokenizers import KINDS, trained
+from tokenizer.toy_tokenizers import trained
 
 pytestmark = needs_node
 CLOSE = 1e-5
@@ -114,43 +113,6 @@ def test_what_the_page_does_not_compute(name: str, finding: str, tmp_path: Path)
         {"config": tagged(network.config), "file": str(tmp_path / "weights")},
     )
     assert finding in message
-
-
-TOKENIZERS = [(kind, lower) for kind in KINDS for lower in (False, True)]
-
-
-@pytest.fixture(scope="module")
-def encoded() -> dict[str, Any]:
-    given = {}
-    for kind, lower in TOKENIZERS:
-        words = trained(kind, lowercase=lower)
-        ids = [words.encode(text) for text in odd_texts(500)]
-        given[f"{kind} {lower}"] = {"plain": plain_tokenizer(words), "ids": ids}
-    return dict(
-        javascript(
-            """
-            return Promise.all(Object.entries(given.each).map(async ([name, { plain, ids }]) => {
-              const words = await wordsOf(plain);
-              return [name, {
-                ids: given.texts.map((text) => words.encode(text)),
-                texts: ids.map((own) => words.decode(own)),
-                pair: words.frame([7, 8], [9]).ids,
-              }];
-            }));
-            """,
-            {"each": given, "texts": odd_texts(500)},
-        )
-    )
-
-
-@pytest.mark.parametrize(("kind", "lower"), TOKENIZERS)
-def test_ids_and_texts(kind: str, lower: bool, encoded: dict[str, Any]) -> None:
-    words, texts = trained(kind, lowercase=lower), odd_texts(500)
-    found, wanted = encoded[f"{kind} {lower}"], [words.encode(text) for text in texts]
-    for text, ids, own in zip(texts, found["ids"], wanted, strict=True):
-        assert ids == own, text
-    assert found["texts"] == [words.decode(ids) for ids in wanted]
-    assert found["pair"] == words.frame([7, 8], [9])[0]
 
 
 def test_draws() -> None:

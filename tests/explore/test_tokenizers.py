@@ -46,12 +46,26 @@ def found() -> dict[str, dict[str, Any]]:
                 })),
                 places: given.placed.map((text) => placed(words, text)
                   .map(({ id, begin, end }) => [id, begin, end])),
+                ids: given.odd.map((text) => words.encode(text)),
+                decoded: given.odd.map((text) => words.decode(words.encode(text))),
+                pair: words.frame([7, 8], [9]).ids,
               }];
             }));
             """,
-            {"tokenizers": given, "texts": TEXTS, "placed": [*PLAIN, *ODD]},
+            {"tokenizers": given, "texts": TEXTS, "placed": [*PLAIN, *ODD], "odd": odd_texts(500)},
         )
     )
+
+
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_and_texts(kind: str, lower: bool, found: dict[str, Any]) -> None:
+    words, browser = trained(kind, lowercase=lower), found[f"{kind} {lower}"]
+    wanted = [words.encode(text) for text in odd_texts(500)]
+    for text, ids, expected in zip(odd_texts(500), browser["ids"], wanted, strict=True):
+        assert ids == expected, text
+    assert browser["decoded"] == [words.decode(ids) for ids in wanted]
+    assert browser["pair"] == words.frame([7, 8], [9])[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -24,7 +24,7 @@ ABOUT = {
     "recipe": "<i>mine",
     "steps": 10,
     "token_parts": ["masked"],
-    "references": {"uniform_loss": 4.1, "unigram_loss": 3.3, "note": "<b>"},
+    "references": {"uniform_loss": 4.1, "unigram_loss": 3.3},
     "corpus": {"files": ["/home/someone/secret.txt"]},
 }
 
@@ -56,7 +56,7 @@ def test_a_run_without_a_checkpoint_is_shown(run: Path) -> None:
 def test_what_a_run_says_of_itself(run: Path) -> None:
     found = json.loads(Site.of([run]).read("data/runs/0/about.json"))
     assert found["budget"] == {"steps": 10, "tokens": None, "minutes": None}
-    assert found["references"] == {"uniform_loss": 4.1, "unigram_loss": 3.3}
+    assert found["references"] == ABOUT["references"]
     assert "secret" not in json.dumps(found)
     (run / "run.json").unlink()
     assert about(run)["references"] == {}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from numpy.typing import NDArray
 
 from checkpoint.small import model_of, small
 from maskwright.base.errors import IncompatibleError
@@ -21,7 +18,7 @@ from maskwright.model.objectives.base.corruption import Sequences
 from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.model.objectives.modules.supervised import Contrast, Supervised, Unit
 from maskwright.model.objectives.supervised import Options
-from maskwright.ship.export import int8
+from maskwright.ship.export import folder, int8
 
 LENGTHS = [7, 3, 12, 5, 9, 4]
 WORDS = Vocabulary(size=61, mask=4, special=(0, 1, 2, 3, 4))
@@ -63,14 +60,10 @@ def test_rows_get_the_engines_scores(kind: str, name: str, architecture: str) ->
     vectors = Vectors(("mean",), 0, Unit()) if kind == "vectors" else None
     (graph,) = graphs_of(network, vectors=vectors, decoder_start=start)
 
-    def run(given: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        found = graph.run({name: torch.from_numpy(x) for name, x in given.items()})
-        return {name: tensor.numpy() for name, tensor in found.items()}
-
     ready: Any = prepare(network, precision="float32")
     objective = Contrast(ready, "similarity") if vectors else Supervised(ready, Options(), WORDS)
     wanted = engine.scores(objective, rows, collation)
-    found = int8.scores(graph, run, rows, collation)
+    found = int8.scores(graph, folder.runner(graph), rows, collation)
     np.testing.assert_allclose(found, wanted, atol=2e-5)
     assert np.abs(found[::-1] - wanted).max() > 1e-2, "the control"
 

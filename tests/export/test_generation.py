@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from checkpoint.small import model_of, small
@@ -17,6 +16,7 @@ from maskwright.model.families.base.family import family
 from maskwright.model.graph import onnx
 from maskwright.model.graph.graphs import Graph, graphs_of
 from maskwright.model.graph.session import Session
+from maskwright.ship.export.folder import runner
 
 Arrays = Mapping[str, NDArray[Any]]
 TOKENS, START, PROMPT, SOURCE = 32, 2, [7, 8, 9, 10], [11, 12, 13, 14, 15]
@@ -30,11 +30,7 @@ MODELS = [
 
 
 def _by_torch(graph: Graph, folder: Path) -> Callable[[Arrays], Arrays]:
-    def run(given: Arrays) -> Arrays:
-        found = graph.run({name: torch.from_numpy(x) for name, x in given.items()})
-        return {name: tensor.numpy() for name, tensor in found.items()}
-
-    return run
+    return runner(graph)
 
 
 def _by_onnx(graph: Graph, folder: Path) -> Callable[[Arrays], Arrays]:

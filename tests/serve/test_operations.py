@@ -259,7 +259,6 @@ def test_models_and_keys_are_replaced_under_load(
         assert "mw_reload_failures_total 1" in served.metrics()
         assert str(tmp_path) in served.log.getvalue()  # the log says where, the response does not
         point_to(models["t5"])
-        assert served.host._loop is not None
         served.host._loop.call_soon_threadsafe(served.running._server._hung_up)
         assert until(lambda: ask() == 200 and len(ids) == 2)
         keys.write_text(keys.read_text()[:-9])

@@ -684,7 +684,6 @@ def test_a_deadline_is_that_of_the_whole_request(
         host_module.BUDGET.set(budget)
         return (await plain.host.predict("animals", [TEXT], Options())).values
 
-    assert plain.host._loop is not None
     asked = asyncio.run_coroutine_threadsafe(ask(), plain.host._loop)
     with pytest.raises(Refusal) if refused else nullcontext() as refusal:
         assert asked.result()

@@ -202,16 +202,15 @@ class BenchResult:
         p50, p99 = np.percentile(self.single, [50, 99]) * 1e3
         rate = self.count / statistics.median(self.at_once)
         few = "" if len(self.single) >= ENOUGH else f" of {len(self.single)}"
-        figures = [
-            (f"engine: {self.engine}", ""),
-            ("one item: median", f"{p50:,.1f} ms"),
-            ("one item: 99th percentile", f"{p99:,.1f} ms{few}"),
-            (f"{self.count} items at once", f"{rate:,.1f} items/s"),
-            ("", f"{rate * self.tokens:,.0f} tokens/s"),
-            ("memory", size(self.peak_bytes)),
-            ("opening, to the first answer", f"{self.opening:,.1f} s"),
+        rows = [
+            [f"engine: {self.engine}", ""],
+            ["one item: median", f"{p50:,.1f} ms"],
+            ["one item: 99th percentile", f"{p99:,.1f} ms{few}"],
+            [f"{self.count} items at once", f"{rate:,.1f} items/s"],
+            ["", f"{rate * self.tokens:,.0f} tokens/s"],
+            ["memory", size(self.peak_bytes)],
+            ["opening, to the first answer", f"{self.opening:,.1f} s"],
         ]
-        rows = [list(row) for row in figures]
         title = f"{TITLES[self.work.kind]}: {self.folder}"
         return {"title": title, "head": ["", ""], "rows": rows, "note": f"{self.items}."}
 

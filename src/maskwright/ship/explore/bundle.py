@@ -54,7 +54,6 @@ def facts(model: Model) -> dict[str, Any]:
         if model.conventions.measure is None
         else model.conventions.measure.objective,
         "model_type": model.model_type,
-        "fingerprint": model.fingerprint,
         "parameters": model.network.num_parameters(),
         "kind": tokenizer.kind,
         "alphabet": None if tokenizer.alphabet is None else sorted(tokenizer.alphabet),

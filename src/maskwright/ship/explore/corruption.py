@@ -376,15 +376,8 @@ def corruption(
             groups[fingerprint]["models"] += numbers
             continue
         pieces: dict[str, str] = {}
-        rows = [_precomputed(model, member, text, seeds, pieces) for member in members]
-        pool: dict[tuple[int, ...], int] = {}
-        objectives = _pooled(rows, pool)
-        groups[fingerprint] = {
-            "models": numbers,
-            "pieces": pieces,
-            "objectives": objectives,
-            "lists": [list(numbers) for numbers in pool],
-        }
+        objectives = [_precomputed(model, member, text, seeds, pieces) for member in members]
+        groups[fingerprint] = {"models": numbers, "pieces": pieces, "objectives": objectives}
     plain = {"text": text, "tokenizers": list(groups.values())}
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -471,14 +464,3 @@ def _trial_batch(member: Member, options: dict[str, Any]) -> Any:
     values = [getattr(batch, batch_field.name) for batch_field in dataclasses.fields(batch)]
     arrays = [None if value is None else np.asarray(value) for value in values]
     return [None if array is None else (array.shape, array.tobytes()) for array in arrays]
-
-
-def _pooled(value: Any, pool: dict[tuple[int, ...], int]) -> Any:
-    """Replace each list of integers by `["@", n]`, where n is its index in the pool."""
-    if isinstance(value, dict):
-        return {name: _pooled(element, pool) for name, element in value.items()}
-    if not isinstance(value, list):
-        return value
-    if value and all(isinstance(element, int) for element in value):
-        return ["@", pool.setdefault(tuple(value), len(pool))]
-    return [_pooled(element, pool) for element in value]

@@ -8,7 +8,7 @@ A model is opened when one of its files is first read.
 
 The training of the models: descriptions and journals of runs.
 
-    data/runs/0/about.json      recipe, budget, reference losses, modules that predict tokens
+    data/runs/0/about.json      objective, budget, reference losses, modules that predict tokens
     data/runs/0/metrics.jsonl   the journal of the run, unchanged; likewise timings.jsonl
     data/runs/1/epochs.json     of a fine-tuning: loss and metric of every epoch, by seed
 
@@ -25,7 +25,7 @@ import posixpath
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ from maskwright.text.corpus.saved import is_run
 LARGEST = 64 << 20  # bytes of a JSON file
 JOURNAL_END = 1 << 20  # bytes in which the last evaluation and sample of a run are looked for
 ABOUT, EPOCHS = "about.json", "epochs.json"
+CURVES = ("loss", "validation")  # of a fine-tuning, by epoch
 
 
 @dataclass(frozen=True)
@@ -108,23 +109,16 @@ def about(run: Path) -> dict[str, Any]:
     """
     path = run / RUN
     facts = _object(path) if path.is_file() else {}
-    limits, references, records = budget(facts), table(facts.get("references")), last_records(run)
+    limits, records = budget(facts), last_records(run)
     return {
-        "recipe": _text(facts.get("recipe")),
-        "objective": _text(facts.get("objective")),
-        "parameters": facts.get("parameters"),
+        "objective": facts.get("objective"),
         "token_parts": list(token_parts(facts)),
-        "scored_by": _text(facts.get("scored_by")),
         "tokens": table(records.get("train")).get("tokens"),
         "held_out": {"loss": table(records.get("evaluation")).get("loss")},
         "budget": None
         if limits is None
         else {"steps": limits.steps, "tokens": limits.tokens, "minutes": limits.minutes},
-        "references": {
-            name: value
-            for name, value in references.items()
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        },
+        "references": table(facts.get("references")),
     }
 
 
@@ -173,24 +167,15 @@ def epochs(folder: Path) -> dict[str, Any]:
     Raises:
         DataError: results.json is damaged.
     """
-    path = folder / RESULTS
-    facts = _object(path)
-    seeds = facts.get("seeds")
-    lines = [line for line in seeds if isinstance(line, dict)] if isinstance(seeds, list) else []
+    facts = _object(folder / RESULTS)
+    verdict = table(facts.get("verdict"))
     return {
-        "measure": _text(facts.get("measure")),
-        "method": _text(facts.get("method")),
-        "verdict": _text(table(facts.get("verdict")).get("sentence")),
-        "state": _text(table(facts.get("verdict")).get("state")),
-        "chosen": facts.get("chosen"),
+        **{name: facts.get(name) for name in ("measure", "method", "chosen")},
+        "verdict": verdict.get("sentence"),
+        "state": verdict.get("state"),
         "seeds": [
-            {
-                "seed": line.get("seed"),
-                "epoch": line.get("epoch"),
-                "loss": _numbers(line.get("loss")),
-                "validation": _numbers(line.get("validation")),
-            }
-            for line in lines
+            {"seed": line.get("seed"), **{name: line.get(name) or [] for name in CURVES}}
+            for line in facts.get("seeds") or ()
         ],
     }
 
@@ -201,14 +186,6 @@ def _object(path: Path) -> dict[str, Any]:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _numbers(values: object) -> list[float | None]:
-    """Return a list with None for elements that are no numbers; empty if `values` is no list."""
-    items = values if isinstance(values, list) else []
-    return [
-        float(v) if isinstance(v, int | float) and not isinstance(v, bool) else None for v in items
-    ]
 
 
 # ------------------------------------------------------------------------------ the site
@@ -260,7 +237,6 @@ class Site:
         sample, prompt: initial texts of the pages; None: their defaults.
         live: whether a server answers queries and new checkpoints of the runs are added.
         dtype: the dtype of the weights that the browser loads.
-        more: functions that return further files, by name, such as `data/masks.json`.
     """
 
     title: str
@@ -269,27 +245,25 @@ class Site:
     prompt: str | None = None
     live: bool = False
     dtype: torch.dtype = torch.float32
-    more: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     runs: Sequence[SiteRun] = ()
 
     def __post_init__(self) -> None:
-        self._own = dict(self.more)
         self._following, self._opening = threading.Lock(), threading.Lock()
         self._files = functools.lru_cache(2)(
             lambda number: bundle.bundle_files(self.opened(number), self.dtype)
         )
         self._ready = functools.lru_cache(1)(lambda number: QueryableModel.of(self.opened(number)))
-        self._make_more()
+        self._describe()
 
-    def _make_more(self) -> None:
-        self.more = {
+    def _describe(self) -> None:
+        """Set the files about all models, which are computed when they are first read."""
+        self._computed = {
             "data/masks.json": computed_once(
                 lambda: masks((path, ids, m.model.config) for path, ids, m in self.openable())
             ),
             "data/corruption.json": computed_once(
                 lambda: corruption(self.openable(), self.sample, precomputed=not self.live)
             ),
-            **self._own,
         }
 
     @classmethod
@@ -327,7 +301,7 @@ class Site:
                 added += [c for c in checkpoints if c.step is not None and c.step > last_step]
             if added:
                 self.models = [*self.models, *added]
-                self._make_more()  # these files describe each model
+                self._describe()
 
     def openable(self) -> Iterator[tuple[Path, list[int], QueryableModel]]:
         """Yield (path, numbers of its models, the last of them) for each folder or run.
@@ -351,7 +325,7 @@ class Site:
             for name in ("model.json", "tokenizer.json", "model.safetensors")
         ]
         runs = [f"data/runs/{n}/{name}" for n, run in enumerate(self.runs) for name in run.files]
-        return [*assets(), "data/site.json", *models, *runs, *self.more]
+        return [*assets(), "data/site.json", *models, *runs, *self._computed]
 
     def read(self, name: str) -> bytes:
         """Return the contents of a file.
@@ -360,8 +334,8 @@ class Site:
             KeyError: there is no such file.
             Others: as `open_merged`.
         """
-        if name in self.more:
-            return self.more[name]()
+        if name in self._computed:
+            return self._computed[name]()
         if name == "data/site.json":
             if self.live:
                 self.follow()
@@ -389,7 +363,6 @@ class Site:
             "sample": self.sample or texts.get("sample"),
             "prompt": self.prompt or texts.get("prompt"),
             "live": self.live,
-            "files": sorted(self.more),
             "models": [
                 {
                     "name": model.name,

@@ -595,18 +595,19 @@ def _compare(
         return []
     comparisons = []
     for graph, reopened_graph in pairs:
-        comparison = compare_graph(graph, _runner(reopened_graph), size, timed=False)
+        comparison = compare_graph(graph, runner(reopened_graph), size, timed=False)
         require_equal(comparison, out, content.tolerance)
         comparisons.append(comparison)
     return comparisons
 
 
-def _runner(graph: Graph) -> Run:
-    """Return a function that runs a graph with NumPy arrays."""
+def runner(graph: Graph) -> Run:
+    """Return a function that runs the PyTorch module of a graph."""
 
     def run(inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        tensors = {name: torch.from_numpy(np.asarray(array)) for name, array in inputs.items()}
-        return {name: tensor.numpy() for name, tensor in graph.run(tensors).items()}
+        return arrays(
+            graph.run({name: torch.from_numpy(np.asarray(a)) for name, a in inputs.items()})
+        )
 
     return run
 

@@ -142,7 +142,7 @@ class Host:
         )
         self._device = Device(self._queue, self._deliver, self._generation)
         self.line = WaitingLine(self._room)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop  # set by `start`
         self.incoming_tokens = 0  # estimated tokens of requests that are not in the queue yet
         self.large = asyncio.Lock()  # held by the one request that may not fit into the queue
         self._waking = False
@@ -356,7 +356,6 @@ class Host:
 
     def _tick(self, due: float) -> None:
         """Measure the lag of the event loop, which is the bottleneck with tiny models."""
-        assert self._loop is not None
         now = self._loop.time()
         delay = max(0.0, now - due)
         self._lag, self._last_lag = min(self._last_lag, delay), delay
@@ -380,7 +379,6 @@ class Host:
 
     async def run_on_device(self, function: Callable[[], Any]) -> Any:
         """Run a function on the device thread and return its value."""
-        assert self._loop is not None
         operation = BatchOperation(function, "", lambda payloads: [call() for call in payloads])
         item = QueueItem(operation, [1], function, waiter=self._future())
         self._device.submit([item])
@@ -396,7 +394,6 @@ class Host:
         Raises:
             Refusal: the deadline passed, or the queue is full.
         """
-        assert self._loop is not None
         seconds = self.limits.deadline
 
         async def run() -> Any:
@@ -448,7 +445,6 @@ class Host:
     def patience(self) -> float:
         """Return the time of the event loop until which a request that arrives now may wait in the
         line."""
-        assert self._loop is not None
         return self._loop.time() + max(0.0, self.limits.max_wait_seconds - QUEUE_SECONDS)
 
     async def wait_for_room(self, size: int, until: float, *, at_front: bool = False) -> None:
@@ -665,7 +661,6 @@ class Host:
         """Wake the device thread at the end of the current iteration of the event loop, so that
         requests of the same iteration are batched together."""
         if not self._waking:
-            assert self._loop is not None
             self._waking = True
             self._loop.call_soon(self._wake_device)
 
@@ -689,17 +684,14 @@ class Host:
 
     def _call_on_loop(self, function: Callable[[], None]) -> None:
         """Run a function on the event loop, from any thread."""
-        assert self._loop is not None
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function)
 
     def _future(self) -> asyncio.Future[ItemResult]:
-        assert self._loop is not None
         return self._loop.create_future()
 
     async def _run(self, light: bool, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function on a thread, or directly if it is `light`; errors become refusals."""
-        assert self._loop is not None
         try:
             if light:
                 return function(*args)

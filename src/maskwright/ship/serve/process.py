@@ -552,16 +552,11 @@ class DrainingServer(uvicorn.Server):
         for server in self.servers:
             server.close()
         self.sock.close()
+        protocol_class: Any = self.config.http_protocol_class
+        settings = {"config": self.config, "server_state": self.server_state, "app_state": {}}
         for connection in pending:
             connection.setblocking(False)
-            await loop.connect_accepted_socket(self._connection, connection)
-
-    def _connection(self) -> asyncio.Protocol:
-        protocol_class: Any = self.config.http_protocol_class
-        protocol: asyncio.Protocol = protocol_class(
-            config=self.config, server_state=self.server_state, app_state={}
-        )
-        return protocol
+            await loop.connect_accepted_socket(lambda: protocol_class(**settings), connection)
 
 
 class BackgroundServer:

@@ -9,7 +9,7 @@ const SMOOTH = 160; // columns of the line where there are many points
 /** [{x, low, mean, high}] of at most `number` columns between `from` and `to`; points that are not
  * finite are left out. `points` is {x, y}, two arrays. */
 export function columns(points, number, from, to) {
-  const width = (to - from) / number || 1, binned = [];
+  const width = (to - from) / number || 1;
   const all = new Map();
   for (let n = 0; n < points.x.length; n++) {
     const x = points.x[n], y = points.y[n];
@@ -25,11 +25,8 @@ export function columns(points, number, from, to) {
       if (y > column.high) column.high = y;
     }
   }
-  for (const column of [...all.values()].sort((a, b) => a.place - b.place)) {
-    const { sum, across, count, low, high } = column;
-    binned.push({ x: across / count, low, mean: sum / count, high });
-  }
-  return binned;
+  return [...all.values()].sort((a, b) => a.place - b.place)
+    .map(({ sum, across, count, low, high }) => ({ x: across / count, low, mean: sum / count, high }));
 }
 
 /** Round numbers from `low` to `high`, about `count` of them. */
@@ -108,25 +105,16 @@ function together(lines, y) {
   return groups;
 }
 
+/** Lowest and highest x and y, first and last y of points; `near` leaves out the highest half per
+ * cent, which may be a spike. */
 function rangeOf({ x, y }) {
-  let nearest = null;
-  const highest = [];
-  for (let n = 0; n < x.length; n++) {
-    if (!Number.isFinite(x[n]) || !Number.isFinite(y[n])) continue;
-    if (nearest === null) nearest = { x: [x[n], x[n]], y: [y[n], y[n]], first: y[n], last: y[n] };
-    if (x[n] < nearest.x[0]) nearest.x[0] = x[n];
-    if (x[n] > nearest.x[1]) nearest.x[1] = x[n];
-    if (y[n] < nearest.y[0]) nearest.y[0] = y[n];
-    if (y[n] > nearest.y[1]) nearest.y[1] = y[n];
-    nearest.last = y[n];
-    highest.push(y[n]);
-  }
-  if (nearest !== null) {
-    // The highest half per cent may be a spike, which is cut at the edge.
-    highest.sort((a, b) => a - b);
-    nearest.near = highest[Math.ceil(0.995 * highest.length) - 1];
-  }
-  return nearest;
+  const finite = [...x.keys()].filter((n) => Number.isFinite(x[n]) && Number.isFinite(y[n]));
+  if (!finite.length) return null;
+  const [xs, ys] = [x, y].map((values) => Float64Array.from(finite, (n) => values[n]).sort());
+  return {
+    x: [xs[0], xs.at(-1)], y: [ys[0], ys.at(-1)], near: ys[Math.ceil(0.995 * ys.length) - 1],
+    first: y[finite[0]], last: y[finite.at(-1)],
+  };
 }
 
 function placesAcross(from, to, logarithmic, width) {

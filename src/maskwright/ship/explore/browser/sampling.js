@@ -16,19 +16,16 @@ export function distribution(scores, { temperature = 1, topK = 0, topP = 1, forb
   if (!topK && topP >= 1) return probabilities;
   let ids = Array.from(probabilities.keys());
   ids.sort((a, b) => probabilities[b] - probabilities[a] || a - b);
-  let shares;
-  if (topK) {
-    ids = ids.slice(0, topK);
-    shares = shared(ids.map((id) => probabilities[id]));
-  } else shares = ids.map((id) => probabilities[id]);
+  if (topK) ids = ids.slice(0, topK);
+  let shares = ids.map((id) => probabilities[id]);
+  if (topK) shares = shared(shares);
   if (topP < 1) {
     let before = 0;
-    const candidates = [];
-    for (const share of shares) {
-      candidates.push(before >= topP ? 0 : share);
+    shares = shared(shares.map((share) => {
+      const isReached = before >= topP;
       before += share;
-    }
-    shares = shared(candidates);
+      return isReached ? 0 : share;
+    }));
   }
   const out = new Float64Array(probabilities.length);
   ids.forEach((id, place) => (out[id] = shares[place]));

@@ -199,15 +199,6 @@ function expression(pattern) {
   return new RegExp(source, "gu");
 }
 
-function stripped(json) {
-  return (text) => {
-    let spaced = text;
-    if (json.strip_left) spaced = spaced.replace(/^\p{White_Space}+/u, "");
-    if (json.strip_right) spaced = spaced.replace(/\p{White_Space}+$/u, "");
-    return spaced;
-  };
-}
-
 const NORMALIZERS = {
   BertNormalizer: bertNormalised,
   Lowercase: () => lowered,
@@ -223,7 +214,10 @@ const NORMALIZERS = {
     return Object.assign((text) => text.replace(pattern, () => json.content),
       { pattern, content: json.content });
   },
-  Strip: stripped,
+  Strip: (json) => (text) => {
+    const stripped = json.strip_left ? text.replace(/^\p{White_Space}+/u, "") : text;
+    return json.strip_right ? stripped.replace(/\p{White_Space}+$/u, "") : stripped;
+  },
   StripAccents: () => (text) => text.replace(/\p{Mn}/gu, ""),
 };
 

@@ -160,8 +160,8 @@ export function shown(token) {
     .replace(/[\p{Cc}\p{Cf}]/gu, (c) => `U+${c.codePointAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** Horizontal bars, one for each {name, value, behind?, kind?, press?}: kind "truth" is green, "out"
- * an outline. The names have the room that the longest of them needs, or as much as there is. */
+/** Horizontal bars, one for each {name, value, behind?, kind?, press?}: kind "truth" is green. The
+ * names have the room that the longest of them needs, or as much as there is. */
 export function bars(items, { label, most = 1, show = percent }) {
   const names = items.map((item) => cutTo(shown(item.name), 40)), values = items.map((item) => show(item.value));
   const height = 24, width = widthOfPictures(), right = Math.max(62, ...values.map((text) => widthOf(text) + 10));

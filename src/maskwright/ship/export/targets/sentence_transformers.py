@@ -20,7 +20,6 @@ from maskwright.base.errors import CheckpointError, Finding, IncompatibleError, 
 
 if TYPE_CHECKING:
     from maskwright.ask.predict.predictor import Predictor
-    from maskwright.learn.tasks.base.task_type import TaskType
     from maskwright.model.opening.folders import Model
     from maskwright.ship.export.target import Report
 
@@ -58,13 +57,15 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     """
     from maskwright.learn.tasks.base.add_head import add_head
     from maskwright.learn.tasks.base.choices import PROMPTS
-    from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
+    from maskwright.learn.tasks.base.sentence_transformers_folder import about_of, folder_files
     from maskwright.model.checkpoint.fine_tuned import TASK
     from maskwright.model.checkpoint.layout import About
     from maskwright.model.checkpoint.matching import transfer
     from maskwright.ship.export import folder
 
-    if model.has_modules and (model.path / "modules.json").is_file() and _is_retriever(model):
+    kinds = ("SparseEncoder", "MultiVectorEncoder")
+    is_folder = model.has_modules and (model.path / "modules.json").is_file()
+    if is_folder and about_of(model.path).get("model_type") in kinds:
         return folder.write(  # its modules are copied
             folder.content_of(model), out, target="sentence-transformers", source=model, note=note
         )
@@ -116,7 +117,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
         files[TASK] = replace(record, attached=False).render()
     # What the folder says besides weights and tokenizer, and what must be read from it again.
     settings: dict[str, Any] = {
-        "poolings": _poolings(task_type),
+        "poolings": tuple(str(task_type.options.get("pooling", "mean")).split("+")),
         "length": frame.length,
         "prompts": dict(task_type.options.get(PROMPTS, {})),
     }
@@ -168,13 +169,6 @@ def _pooled_states(model: Model, pooling: str, note: Note) -> Predictor:
     return of_vectors(model, pooling)
 
 
-def _is_retriever(model: Model) -> bool:
-    """Whether the model is a sparse or multi-vector encoder of sentence-transformers."""
-    from maskwright.learn.tasks.base.sentence_transformers_folder import about_of
-
-    return about_of(model.path).get("model_type") in ("SparseEncoder", "MultiVectorEncoder")
-
-
 def _require_plain(model: Model) -> None:
     """Raise an IncompatibleError if there are modules other than those of the classic layout."""
     from maskwright.learn.tasks.base import sentence_transformers_folder
@@ -205,7 +199,3 @@ def _require_read(path: Path, settings: dict[str, Any]) -> None:
                 found=f"{name}: {actual!r}",
                 wanted=repr(value),
             )
-
-
-def _poolings(task_type: TaskType) -> tuple[str, ...]:
-    return tuple(str(task_type.options.get("pooling", "mean")).split("+"))

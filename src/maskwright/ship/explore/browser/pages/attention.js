@@ -174,7 +174,7 @@ export const attention = {
       chosen();
       const best = now.strongest;
       const tie = best !== null && best.layer === l && best.head === h
-        ? el("p", { class: "finding" }, "The strongest connection on this text: ", el("b", {}, shown(now.queries[best.query])), " attends to ", el("b", {}, shown(now.keys[best.key])), `, ${percent(best.weight)}.`) : "";
+        ? el("p", {}, "The strongest connection on this text: ", el("b", {}, shown(now.queries[best.query])), " attends to ", el("b", {}, shown(now.keys[best.key])), `, ${percent(best.weight)}.`) : "";
       place.replaceChildren(title, tie, el("p", {}, sentence(now, l, h)), tokens,
         el("div", { class: "columns" }, matrix(now, name), ties));
     }

@@ -11,8 +11,6 @@ export const corruption = {
   invite: "What a training objective hides or changes in a text.",
   lead: "A text before and after the training objective has changed it: the input of the model and its targets. Tokens that the model must predict are marked.",
 
-  cannot: (model, site) => (site.files.includes(FILE) ? null : "The prepared texts were not written with these pages."),
-
   async mount(root, { model, site, source, state, remember, announce, failed }) {
     const wait = el("p", { class: "soft" }, "Preparing the text by every objective …");
     root.append(wait);
@@ -23,7 +21,6 @@ export const corruption = {
       root.append(el("p", { class: "notice" }, "No text was prepared for this model."));
       return {};
     }
-    const opened = opener(group.lists);
     const objectives = group.objectives;
     const live = site.live && Boolean(source.ask);
     const { encoder, decoder } = model.facts.config;
@@ -124,8 +121,8 @@ export const corruption = {
       if (objective.refused) return { refused: objective.refused };
       const chosen = objective.presets.find((each) => each.name === preset) ?? objective.presets[0];
       const stays = chosen.name === "" && seed === 0;
-      return { ...opened(chosen.seeds[Math.min(seed, chosen.seeds.length - 1)]), pieces: group.pieces,
-        epochs: stays ? opened(objective.epochs) : null, fixed: stays ? opened(objective.fixed) : null };
+      return { ...chosen.seeds[Math.min(seed, chosen.seeds.length - 1)], pieces: group.pieces,
+        epochs: stays ? objective.epochs : null, fixed: stays ? objective.fixed : null };
     }
 
     function show(answer) {
@@ -254,10 +251,3 @@ function parsed(text) {
     return {};
   }
 }
-
-/** Values of the file with their lists of numbers in place. */
-const opener = (lists) => function open(value) {
-  if (Array.isArray(value)) return value[0] === "@" ? lists[value[1]] : value.map(open);
-  if (value === null || typeof value !== "object") return value;
-  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, open(each)]));
-};

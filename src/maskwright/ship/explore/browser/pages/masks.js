@@ -16,10 +16,6 @@ export const masks = {
 
   without: () => true,
 
-  cannot(model, site) {
-    return site.files.includes(FILE) ? null : "The masks were not written with these pages.";
-  },
-
   async mount(root, { model, source, state, remember, announce }) {
     const data = await source.json(FILE);
     const rows = [...data.rows].sort((a, b) => b.models.length - a.models.length);

@@ -169,7 +169,6 @@ class RunCurves {
     this.train = { ...table("step", "tokens", "loss", "learning_rate", "gradient_norm"), parts: new Map() };
     this.evaluations = table("step", "loss", "top1", "top5", "told_apart");
     this.decides = null;
-    this.tokensAt = new Map();
     this.samples = [];
     this.skipped = 0;
     this.times = table("step", "seconds", "tokens_per_second");
@@ -206,7 +205,6 @@ class RunCurves {
       const parts = line.parts !== null && typeof line.parts === "object" ? line.parts : {};
       const tokenPart = this.about.token_parts.find((part) => part in parts);
       train.loss.push(number(tokenPart === undefined ? line.loss : parts[tokenPart]));
-      this.tokensAt.set(line.step, number(line.tokens));
       for (const [name, value] of Object.entries(parts)) {
         if (this.about.token_parts.includes(name)) continue;
         if (!train.parts.has(name)) train.parts.set(name, { step: [], y: [] });
@@ -225,13 +223,13 @@ class RunCurves {
   over(axis, steps, y) {
     if (axis === "step") return { x: steps, y };
     if (axis === "tokens") {
-      const hasTokens = [...this.tokensAt.values()].some(Number.isFinite);
-      return hasTokens ? { x: steps.map((step) => this.tokensAt.get(step) ?? this.#tokensBefore(step)), y } : { x: steps, y };
+      return { x: this.train.tokens.some(Number.isFinite) ? steps.map((step) => this.#tokensAt(step)) : steps, y };
     }
     return { x: steps.map((step) => this.#secondsAt(step)), y };
   }
 
-  #tokensBefore(step) {
+  /** Tokens read at a step, or at the one before it that is in the journal. */
+  #tokensAt(step) {
     const n = before(this.train.step, step);
     return n < 0 ? NaN : this.train.tokens[n];
   }
