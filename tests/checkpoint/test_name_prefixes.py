@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from checkpoint.small import SMALL, Tensors, model_of, same, small, tensors_of
+from checkpoint.small import Tensors, model_of, same, small, tensors_of
 from checkpoint.small import saved as save_plain
 from maskwright.base.errors import CheckpointError
 from maskwright.model.checkpoint import files, pretrained
@@ -36,15 +36,6 @@ def test_what_stands_before_all_names_is_left_out(wrapper: str, tmp_path: Path) 
     model, tensors = saved(tmp_path / "m", "bert", "BertForMaskedLM")
     renamed(tmp_path / "m", {wrapper + name: tensor for name, tensor in tensors.items()})
     assert same(pretrained.load(tmp_path / "m").model, model)
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_every_family_and_head(name: str, tmp_path: Path) -> None:
-    for number, kind in enumerate(family(name).architectures):
-        folder = tmp_path / str(number)
-        model, tensors = saved(folder, name, kind)
-        renamed(folder, {f"module.{each}": tensor for each, tensor in tensors.items()})
-        assert same(pretrained.load(folder).model, model)
 
 
 def test_wrappers_within_a_name_and_bodies_without_their_prefix(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ FAMILIES = {name: family(name) for name in NAMES}
 SIZES = [(name, size) for name in NAMES for size in FAMILIES[name].sizes]
 KINDS = [(name, kind) for name in NAMES for kind in FAMILIES[name].architectures]
 CONTRACT = {
-    *("MODEL_TYPE", "PAPERS", "STYLE", "PREFIX"),
+    *("PAPERS", "STYLE"),
     *("ARCHITECTURES", "COORDINATES", "CONSTANTS", "SIZES", "config", "weights"),
 }
 

@@ -263,11 +263,12 @@ def test_masked_modelling_needs_a_mask_token_and_an_encoder() -> None:
         assert refused.value.where == where
 
 
-def test_F43_a_row_of_special_tokens_alone_costs_nothing() -> None:
+@pytest.mark.parametrize("name", ["masked", "span-boundary"])
+def test_F43_a_row_of_special_tokens_alone_costs_nothing(name: str) -> None:
     clean = rows(4)
     blank = replace(clean, special=np.ones_like(clean.special))
-    objective = make("masked")
+    objective = make(name)
     batch = objective.corrupt(blank, np.zeros(4, dtype=np.int64), 0)
     counts = objective.counts(batch)
     loss = objective(batch).scaled(counts)
-    assert counts == {"masked": 0} and float(loss.detach()) == 0.0
+    assert "masked" in counts and not any(counts.values()) and float(loss.detach()) == 0.0

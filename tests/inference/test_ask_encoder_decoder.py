@@ -111,7 +111,7 @@ def test_an_encoder_trained_alone_is_asked_alone(masked_alone: Path) -> None:
     text = "the cat <mask> on the mat ."
     loaded = open_model(masked_alone)
     tokenizer = loaded.tokenizer
-    (alone,) = fill(loaded.network, tokenizer, [text], alone=True)[0]
+    (alone,) = fill(loaded.network, tokenizer, [text])[0]
     (both,) = fill(loaded.network, tokenizer, [text], start=tokenizer.end)[0]
     tokens = [c.token for c in candidates(masked_alone, text)]
     assert tokens == [c.token for c in alone.candidates] != [c.token for c in both.candidates]

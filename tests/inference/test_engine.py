@@ -17,7 +17,7 @@ from maskwright.model.families.base.family import family
 from maskwright.model.inference import batches
 from maskwright.model.inference.batches import RowGroup, portions
 from maskwright.model.inference.prepared import Prepared, prepare
-from maskwright.model.inference.scores import at_place, hidden
+from maskwright.model.inference.scores import hidden
 from maskwright.model.nn.config import Patches
 from maskwright.model.nn.mask import real
 from maskwright.model.nn.stack import Trace
@@ -135,16 +135,6 @@ def test_adapters_are_honoured(case: tuple[str, str]) -> None:
         assert np.abs(one - states(network, row)).mean() < 1e-5
     if len(list(adapter.parameters())) and adapter.settings.kind not in ("head", "probe"):
         assert not np.allclose(moved[0], bare[0], **NEAR)  # control: it does something
-
-
-@pytest.mark.parametrize(("place", "which"), [("first", 0), ("last", -1)])
-def test_one_place_of_each_row_and_its_head(place: Any, which: int) -> None:
-    network = network_of("bert")
-    ready, name = prepare(network, precision="float32"), network.config.heads[0].name
-    read = at_place(ready, rows(), place)
-    wanted = torch.from_numpy(np.stack([states(network, row)[which] for row in rows()]))
-    assert torch.allclose(read, wanted, **NEAR)
-    assert torch.allclose(ready.head(name, read), network.head(name, wanted), **NEAR)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from checkpoint.small import model_of, small
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.model.families.base.family import family
 from maskwright.model.inference.fill_mask import fill, with_mask_tokens
-from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.nn.transformer import Transformer
 
 
@@ -140,21 +138,6 @@ def test_a_hole_stands_for_the_space_before_it_where_tokens_carry_it(model: Tran
     assert [c.id for c in hole.candidates] == [c.id for c in other.candidates]
 
 
-def test_a_prepared_network_fills_alike(model: Transformer, pair: Transformer) -> None:
-    texts = ["the [MASK] sat on the [MASK]", "[MASK]", "a dog ran on the [MASK]"]
-
-    def chances(network: Transformer | Prepared, **how: Any) -> list[dict[int, float]]:
-        found = [h for holes in fill(network, Toy(), texts, top=12, **how) for h in holes]
-        return [{c.id: c.probability for c in hole.candidates} for hole in found]
-
-    for network, how in ((model, {}), (pair, {"start": 2}), (pair, {"alone": True})):
-        wanted = chances(network, **how)
-        found = chances(prepare(network, precision="float32"), **how)
-        assert all(one == pytest.approx(other) for one, other in zip(found, wanted, strict=True))
-        # The control: the next hole's chances are others.
-        assert found[0] != pytest.approx(wanted[1])
-
-
 def test_a_decoder_fills_what_its_encoder_read(pair: Transformer) -> None:
     (holes,) = fill(pair, Toy(), ["the [MASK] sat on the [MASK]"], top=12, start=2)
     ids = torch.tensor([[1, 4, 3, 6, 7, 4, 3, 2]])
@@ -162,7 +145,7 @@ def test_a_decoder_fills_what_its_encoder_read(pair: Transformer) -> None:
         memory = pair.encode(ids)
         hidden = pair.decode(torch.tensor([[2, 1, 4, 3, 6, 7, 4, 3]]), memory=memory)
     assert [hole.position for hole in holes] == [2, 6]
-    (alone,) = fill(pair, Toy(), ["the [MASK] sat on the [MASK]"], top=12, alone=True)
+    (alone,) = fill(pair, Toy(), ["the [MASK] sat on the [MASK]"], top=12)
     for hole, other in zip(holes, alone, strict=True):
         for states, found in ((hidden, hole), (memory, other)):
             expected = pair.logits(states)[0, hole.position, :12].softmax(-1).sort(descending=True)
@@ -184,11 +167,10 @@ class Maskless(Toy):
         ("model", Toy(), "the [MASK]", {"top": -1}, UsageError),
         ("model", Toy(), "[MASK] " + "cat " * 30, {}, UsageError),
         ("model", Maskless(), "[MASK]", {}, IncompatibleError),
-        ("pair", Toy(), "the [MASK]", {}, UsageError),
         ("pair", Toy(), "[MASK] " + "cat " * 30, {"start": 2}, UsageError),
         ("pair", Maskless(), "[MASK]", {"start": 2}, IncompatibleError),
     ],
-    ids=["no hole", "no answer", "too long", "no mask", "no start", "two too long", "two no mask"],
+    ids=["no hole", "no answer", "too long", "no mask", "two too long", "two no mask"],
 )
 def test_refusals(
     stacks: str,

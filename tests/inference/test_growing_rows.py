@@ -10,14 +10,13 @@ import torch
 
 import rounding
 from conformance.test_adapters import attach, stir
-from inference.written import WRITERS, beam_search, generate, uncached, writer
+from inference.written import WRITERS, uncached, writer
 from maskwright.base.errors import DataError, IncompatibleError
 from maskwright.model.inference import growing_rows
 from maskwright.model.inference.blocks import fits
 from maskwright.model.inference.generation import require_writer
 from maskwright.model.inference.growing_rows import ContextReader
-from maskwright.model.inference.prepared import prepare, prepared
-from maskwright.model.inference.text_generation import spans
+from maskwright.model.inference.prepared import prepared
 from maskwright.model.nn.attention import KVCache
 from maskwright.model.nn.transformer import Transformer
 from nn.points import POINTS
@@ -128,22 +127,6 @@ def test_a_bias_is_read_in_whole_blocks(
     assert len(offsets) > 9 and not any(offsets)
 
 
-@pytest.mark.parametrize("name", ["t5", "bart"])
-def test_spans_with_a_cache_and_without(name: str) -> None:
-    network, asked = writer(name), ([0, 30], {30, 31, 1}, {0}, 4)
-    for source in SOURCES[:2]:
-        with uncached():
-            wanted = spans(network, source, *asked)
-        assert len(wanted) == 4
-        for model in (network, prepare(network, precision="float32")):
-            found = spans(model, source, *asked)
-            assert [span.ids for span in found] == [span.ids for span in wanted]
-            for one, other in zip(found, wanted, strict=True):
-                assert one.probability == pytest.approx(other.probability, rel=1e-4)
-    # The control: another source has others.
-    assert spans(network, SOURCES[0], *asked) != spans(network, SOURCES[1], *asked)
-
-
 @pytest.mark.parametrize("method", ["lora", "ia3", "bottleneck", "prefix", "prompt"])
 @pytest.mark.parametrize("name", WRITERS)
 def test_adapters_act_as_on_the_network(name: str, method: str) -> None:
@@ -158,15 +141,3 @@ def test_adapters_act_as_on_the_network(name: str, method: str) -> None:
     # Vectors in front of what a stack reads have no place in a cache; an encoder's do no harm.
     stack = network.decoder
     assert stack is not None and fits(stack) == (method != "prompt" or network.encoder is not None)
-
-
-def test_weights_are_those_of_the_preparation() -> None:
-    network = point("pre-norm decoder")
-    writer = prepare(network, precision="float32")
-    wanted = generate(writer, TEXTS, 6)
-    assert wanted == generate(network, TEXTS, 6)
-    with torch.no_grad():
-        for parameter in network.decoder.parameters():
-            parameter.mul_(-3)
-    assert generate(network, TEXTS, 6) != wanted
-    assert beam_search(prepare(network), TEXTS, 6, 2) == beam_search(network, TEXTS, 6, 2)

@@ -173,19 +173,6 @@ def test_the_cache_saves_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 # ------------------------------------------------------------------------------ randomness
 
 
-@pytest.mark.parametrize("positions", ["learned", "rotary", "relative"])
-def test_a_prompt_seen_whole(positions: str) -> None:
-    model = model_of(variant(positions))
-    made = generate(model, PROMPTS, 12, bidirectional_prefix=True)
-    for prompt, new in zip(PROMPTS, made, strict=True):
-        for place, token in enumerate(new):
-            text, seen = torch.tensor([[*prompt, *new[:place]]]), torch.tensor([len(prompt)])
-            assert token == int(model.logits(model.decode(text, prefix=seen)[:, -1]).argmax())
-    ids = torch.tensor([PROMPTS[2]])
-    blind, seeing = model.decode(ids), model.decode(ids, prefix=torch.tensor([ids.shape[1]]))
-    assert not torch.allclose(blind, seeing, atol=1e-2), "the control: what is seen matters"
-
-
 def test_torchs_generator_is_left_alone() -> None:
     model = writer("gpt2")
     torch.manual_seed(1)
@@ -245,26 +232,6 @@ def test_C4_no_decay_past_the_trained_length(copier: Transformer) -> None:
 
 
 # ------------------------------------------------------------------------------ two stacks
-SOURCES = [[4, 5, 6, 7], [8], [9, 10, 11], [4, 5, 6, 7]]
-
-
-@pytest.mark.parametrize("name", ["t5", "bart"])
-@pytest.mark.parametrize("sampling", [GREEDY, GenerationSettings(temperature=0.9, seed=4)])
-def test_a_row_with_its_source_is_as_alone(name: str, sampling: GenerationSettings) -> None:
-    model = writer(name)
-    prompts = [[0], [0], [0, 3, 5], [0]]
-    together = generate(model, prompts, 40, sampling, sources=SOURCES)
-    assert together == generate(model, prompts, 40, sampling, sources=SOURCES, cached=False)
-    for row in range(3):
-        assert generate(model, [prompts[row]], 40, sampling, sources=[SOURCES[row]]) == [
-            together[row]
-        ]
-    # Equal rows are told apart by their order, and only by chance.
-    assert (together[0] == together[3]) == (sampling is GREEDY)
-    end = together[0][7]
-    stopped = generate(model, prompts, 40, sampling, sources=SOURCES, end=end)
-    for whole, cut in zip(together, stopped, strict=True):
-        assert cut == (whole[: whole.index(end)] if end in whole else whole)
 
 
 def test_sources_where_they_belong() -> None:

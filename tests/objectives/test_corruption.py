@@ -57,20 +57,6 @@ def test_every_position_is_equally_likely(choose: Any) -> None:
     assert np.abs(share[maskable[0]] - 0.25).max() < 4 * np.sqrt(0.25 * 0.75 / 20_000)
 
 
-def test_rows_are_masked_alike_in_any_batch() -> None:
-    maskable, starts = rows()
-    whole = corruption.choose_words(maskable, starts, 0.15, keys())
-    part = corruption.choose_words(maskable[50:60], starts[50:60], 0.15, keys()[50:60])
-    assert np.array_equal(whole[50:60], part)
-    maskable[::2, 20:] = False  # rows of unequal budgets
-    spans = corruption.choose_spans(maskable, starts, 0.15, keys(), lengths=GEOMETRIC)
-    for row in range(0, 60, 7):
-        facts = (table[row : row + 1] for table in (maskable, starts))
-        alone = corruption.choose_spans(*facts, 0.15, keys()[row : row + 1], lengths=GEOMETRIC)
-        assert np.array_equal(spans[0][row], alone[0][0])
-        assert np.array_equal(spans[1][row], alone[1][0])
-
-
 def word_is_whole(chosen: np.ndarray, maskable: np.ndarray, starts: np.ndarray) -> bool:
     words = corruption.word_numbers(maskable, starts)
     for row in range(len(chosen)):

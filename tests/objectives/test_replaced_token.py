@@ -69,16 +69,6 @@ def test_the_loss_by_hand() -> None:
     assert part.weight == 50.0
 
 
-def test_chosen_positions_become_masks_or_stay() -> None:
-    made = objective()
-    batch = corrupted(made, framed(400, 102))
-    seen = batch.tokens.reshape(-1)[batch.index]
-    masked = seen == VOCABULARY.mask
-    assert torch.equal(seen[~masked], batch.targets[~masked])  # never another token
-    n = len(seen)
-    assert abs(float(masked.float().mean()) - 0.85) < 4 * np.sqrt(0.85 * 0.15 / n)
-
-
 def test_drawn_tokens_follow_the_generator_and_their_keys() -> None:
     rows = framed(600, 32)
     made = objective()

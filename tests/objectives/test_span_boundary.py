@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -80,12 +78,3 @@ def test_the_loss_is_that_of_the_parts_put_together() -> None:
     assert float(loss.parts["boundary"].total) == pytest.approx(total, rel=1e-5)
     assert loss.parts["boundary"].weight == 0.5
     assert head.place.weight.shape == (3, 200) and head.first.in_features == 2 * 16 + 200
-
-
-def test_a_batch_without_a_boundary_costs_nothing() -> None:
-    rows = framed(2, 12)
-    rows = replace(rows, special=np.ones_like(rows.special))
-    made = make("span-boundary", bert()).eval()
-    batch = corrupted(made, rows)
-    assert made.counts(batch) == {"masked": 0, "boundary": 0}
-    assert float(made(batch).scaled(made.counts(batch)).detach()) == 0.0

@@ -376,7 +376,6 @@ def sample(
             [prompt],
             top=5,
             shift=objective.prediction_offset,
-            alone=True,
         )[0]
         text = "  ".join(f"{c.token} {c.probability:.0%}" for c in predictions[0].candidates)
         original = {"original": tokenizer.decode(ids)}

@@ -17,7 +17,6 @@ from maskwright.model.families.base.family import Architecture, Coordinate, Fiel
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import TransformerConfig
 
-MODEL_TYPE = "albert"
 PAPERS = ["https://arxiv.org/abs/1909.11942"]
 STYLE = "bert"
 PREFIX = "albert."

@@ -14,7 +14,6 @@ from maskwright.model.families.base.family import Architecture, Coordinate, Fiel
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import Learned, TransformerConfig
 
-MODEL_TYPE = "bart"
 PAPERS = ["https://arxiv.org/abs/1910.13461"]
 STYLE = "roberta"
 PREFIX = "model."

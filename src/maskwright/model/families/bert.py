@@ -14,7 +14,6 @@ from maskwright.model.families.base.family import Architecture, Coordinate, Fiel
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import TransformerConfig
 
-MODEL_TYPE = "bert"
 PAPERS = ["https://arxiv.org/abs/1810.04805", "https://arxiv.org/abs/1908.08962"]
 STYLE = "bert"
 PREFIX = "bert."

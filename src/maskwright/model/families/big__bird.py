@@ -19,7 +19,6 @@ from maskwright.model.families.base.sliding_window import with_blocks
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import BlockSparse, RandomBlocks, TransformerConfig
 
-MODEL_TYPE = "big_bird"
 PAPERS = ["https://arxiv.org/abs/2007.14062"]
 STYLE = "bert"
 PREFIX = "bert."

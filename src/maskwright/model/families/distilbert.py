@@ -21,7 +21,6 @@ from maskwright.model.families.base.family import (
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import FeedForward, Learned, Norm, Tokens, TransformerConfig
 
-MODEL_TYPE = "distilbert"
 PAPERS = ["https://arxiv.org/abs/1910.01108"]
 STYLE = "bert"
 PREFIX = "distilbert."

@@ -17,7 +17,6 @@ from maskwright.model.families.base.family import Architecture, Coordinate, Fiel
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import TransformerConfig
 
-MODEL_TYPE = "electra"
 PAPERS = ["https://arxiv.org/abs/2003.10555"]
 STYLE = "bert"
 PREFIX = "electra."

@@ -29,10 +29,8 @@ from maskwright.model.nn.config import (
     TransformerConfig,
 )
 
-MODEL_TYPE = "elmo"
 PAPERS = ["https://arxiv.org/abs/1802.05365", "https://arxiv.org/abs/1602.02410"]
 STYLE = "bert"
-PREFIX = ""
 
 ARCHITECTURES = {
     "Elmo": Architecture(),

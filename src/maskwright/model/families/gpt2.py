@@ -20,7 +20,6 @@ from maskwright.model.families.base.family import (
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import FeedForward, TransformerConfig
 
-MODEL_TYPE = "gpt2"
 PAPERS = [
     "https://cdn.openai.com/better-language-models/"
     "language_models_are_unsupervised_multitask_learners.pdf"

@@ -14,11 +14,9 @@ from maskwright.model.families.base.family import Architecture, Coordinate, Fiel
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import Learned, TransformerConfig
 
-MODEL_TYPE = "led"
 PAPERS = ["https://arxiv.org/abs/2004.05150"]
 STYLE = "roberta"
 PREFIX = "led."
-IGNORED: tuple[str, ...] = ()
 TOKEN_IDS = {"decoder_start_token_id": "end", "sep_token_id": "separator"}
 
 ARCHITECTURES = {

@@ -40,7 +40,6 @@ from maskwright.model.nn.config import (
     uniform_stack,
 )
 
-MODEL_TYPE = "llama"
 PAPERS = ["https://arxiv.org/abs/2302.13971", "https://arxiv.org/abs/2307.09288"]
 STYLE = "gpt2"
 PREFIX = "model."

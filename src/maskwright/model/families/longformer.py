@@ -14,7 +14,6 @@ from maskwright.model.families.base.family import Architecture, Coordinate, Fiel
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import TransformerConfig
 
-MODEL_TYPE = "longformer"
 PAPERS = ["https://arxiv.org/abs/2004.05150"]
 STYLE = "roberta"
 PREFIX = "longformer."

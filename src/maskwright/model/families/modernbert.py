@@ -45,7 +45,6 @@ from maskwright.model.nn.config import (
     VocabularyHead,
 )
 
-MODEL_TYPE = "modernbert"
 PAPERS = ["https://arxiv.org/abs/2412.13663"]
 STYLE = "bert"
 PREFIX = "model."

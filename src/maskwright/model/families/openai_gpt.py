@@ -15,7 +15,6 @@ from maskwright.model.families.base.family import Architecture, Coordinate, Fiel
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import FeedForward, TransformerConfig
 
-MODEL_TYPE = "openai-gpt"
 PAPERS = [
     "https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf"
 ]

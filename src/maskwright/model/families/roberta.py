@@ -14,7 +14,6 @@ from maskwright.model.families.base.family import Architecture, Coordinate, Fiel
 from maskwright.model.families.base.weights import Rule
 from maskwright.model.nn.config import TransformerConfig
 
-MODEL_TYPE = "roberta"
 PAPERS = ["https://arxiv.org/abs/1907.11692", "https://arxiv.org/abs/1910.01108"]
 STYLE = "roberta"
 PREFIX = "roberta."

@@ -22,7 +22,6 @@ from maskwright.model.families.base.family import (
 from maskwright.model.families.base.weights import Rename, Rule
 from maskwright.model.nn.config import Embeddings, Stack, SubwordTokens, Tokens, TransformerConfig
 
-MODEL_TYPE = "static-vectors"
 PAPERS = [
     "https://arxiv.org/abs/1301.3781",
     "https://arxiv.org/abs/1310.4546",
@@ -30,7 +29,6 @@ PAPERS = [
     "https://arxiv.org/abs/1607.04606",
 ]
 STYLE = "gpt2"
-PREFIX = ""
 
 ARCHITECTURES = {
     "StaticVectors": Architecture(),

@@ -40,7 +40,6 @@ from maskwright.model.nn.config import (
     uniform_stack,
 )
 
-MODEL_TYPE = "t5"
 PAPERS = ["https://arxiv.org/abs/1910.10683", "https://arxiv.org/abs/2002.05202"]
 STYLE = "t5"
 PREFIX = "transformer."

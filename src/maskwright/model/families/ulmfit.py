@@ -30,10 +30,8 @@ from maskwright.model.nn.config import (
     VocabularyHead,
 )
 
-MODEL_TYPE = "ulmfit"
 PAPERS = ["https://arxiv.org/abs/1801.06146", "https://arxiv.org/abs/1708.02182"]
 STYLE = "gpt2"
-PREFIX = ""
 
 ARCHITECTURES = {
     "Ulmfit": Architecture(),

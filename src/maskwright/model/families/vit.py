@@ -37,7 +37,6 @@ from maskwright.model.nn.config import (
     uniform_stack,
 )
 
-MODEL_TYPE = "vit"
 PAPERS = ["https://arxiv.org/abs/2010.11929"]
 STYLE = "bert"
 PREFIX = "vit."

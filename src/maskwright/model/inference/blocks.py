@@ -322,15 +322,9 @@ def finished(
     return out if residual is None else out.add_(residual)
 
 
-def _bias_of(modules: Sequence[nn.Linear]) -> Tensor | None:
-    biases = [module.bias.detach() for module in modules if module.bias is not None]
-    return None if not biases else biases[0] if len(biases) == 1 else torch.cat(biases)
-
-
-def _weight_of(modules: Sequence[nn.Linear]) -> Tensor:
-    if len(modules) == 1:
-        return modules[0].weight.detach()
-    return torch.cat([module.weight.detach() for module in modules])
+def _joined(parameters: Sequence[Tensor]) -> Tensor:
+    detached = [parameter.detach() for parameter in parameters]
+    return detached[0] if len(detached) == 1 else torch.cat(detached)
 
 
 class Products:
@@ -355,8 +349,10 @@ class Products:
             return Product(modules, activation, None)
         key = (*(id(p) for module in modules for p in (module.weight, module.bias)),)
         if (key, activation) not in self._made:
-            layout = self._layout(modules).over(_bias_of(modules), activation)
-            self._made[key, activation] = Product(modules, activation, layout, key)
+            biases = [module.bias for module in modules if module.bias is not None]
+            layout = self._layout([module.weight for module in modules])
+            packed = layout.over(_joined(biases) if biases else None, activation)
+            self._made[key, activation] = Product(modules, activation, packed, key)
         product = self._made[key, activation]
         if self.give_up:
             product.free()
@@ -366,15 +362,13 @@ class Products:
         self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None
     ) -> PackedWeight:
         """Return the product of a weight that belongs to no linear module."""
-        if (id(weight),) not in self._layouts:
-            self._layouts[id(weight),] = PackedWeight(weight, dtype=self.dtype)
-        return self._layouts[id(weight),].over(bias, None)
+        return self._layout([weight]).over(bias, None)
 
-    def _layout(self, modules: Sequence[nn.Linear]) -> PackedWeight:
-        """Return the packed weights of the modules, packed once for all products that use them."""
-        key = tuple(id(module.weight) for module in modules)
+    def _layout(self, weights: Sequence[Tensor]) -> PackedWeight:
+        """Return the joined weights, packed once for all products that use them."""
+        key = tuple(map(id, weights))
         if key not in self._layouts:
-            self._layouts[key] = PackedWeight(_weight_of(modules), dtype=self.dtype)
+            self._layouts[key] = PackedWeight(_joined(weights), dtype=self.dtype)
         return self._layouts[key]
 
     @contextmanager

@@ -71,8 +71,6 @@ def fill(
     top: int = 5,
     shift: int = 0,
     start: int | None = None,
-    alone: bool = False,
-    windows: bool = False,
 ) -> list[list[Hole]]:
     """Predict the masks of each text, in order.
 
@@ -82,19 +80,16 @@ def fill(
         texts: texts that contain the tokenizer's mask string at least once.
         top: number of candidates for each mask.
         shift: how many positions before a mask its scores are read (1 for the hybrid objective).
-        start: id of the decoder start token of an encoder-decoder model.
-        alone: use only the encoder of such a model, as trained by `masked`.
-        windows: predict each mask of a text that is too long for the model from the window around
-            it, instead of raising an error.
+        start: id of the decoder start token of an encoder-decoder model; None: use only its
+            encoder, as trained by `masked`.
 
     Raises:
         IncompatibleError: the model is not an encoder with a vocabulary head, or the tokenizer has
             no mask token.
-        UsageError: a text without a mask or too long for the model, `top` below 1, or no `start`
-            for an encoder-decoder model.
+        UsageError: a text without a mask or too long for the model, or `top` below 1.
     """
-    inputs = [encoded(model.config, words, text, windows=windows) for text in texts]
-    predictions = likeliest(model, words, inputs, top=top, shift=shift, start=start, alone=alone)
+    inputs = [encoded(model.config, words, text) for text in texts]
+    predictions = likeliest(model, words, inputs, top=top, shift=shift, start=start)
     return [spelled(words, text, holes) for text, holes in zip(inputs, predictions, strict=True)]
 
 
@@ -169,7 +164,8 @@ def with_mask_tokens(text: str, *tokens: str) -> str:
 def encoded(
     config: TransformerConfig, words: Tokenizer, text: str, *, windows: bool = False
 ) -> TextWithMasks:
-    """Tokenize a text for `likeliest`; arguments and errors as for `fill`."""
+    """Tokenize a text for `likeliest`; errors as for `fill`. With `windows`, each mask of a text
+    that is too long is predicted from the window around it."""
     _require_filler(config, words)
     assert words.mask is not None
     mask_token = words.tokens([words.mask])[0]
@@ -190,19 +186,11 @@ def likeliest(
     top: int = 5,
     shift: int = 0,
     start: int | None = None,
-    alone: bool = False,
 ) -> list[list[HolePrediction]]:
     """Return the most likely token ids of each mask; arguments and errors as for `fill`."""
     _require_candidates(top)
     _require_filler(model.config, words)
-    if model.config.decoder is not None and start is None and not alone:
-        raise UsageError(
-            "decoder start token unknown",
-            where="start",
-            wanted="the id of a token",
-            do="give the folder's decoder_start_token_id, or alone=True for the encoder's answer",
-        )
-    if model.config.decoder is None or alone:
+    if model.config.decoder is None:
         start = None
     windows = [(number, window) for number, text in enumerate(texts) for window in text.windows]
     rows, segments = [text.ids for _, text in windows], [text.segments for _, text in windows]
@@ -409,15 +397,7 @@ def read_masks(
     start = model.decoder_start if model.tokenizer.mask is not None else None
     shift = model.conventions.prediction_offset
     predictions = iter(
-        likeliest(
-            network,
-            model.tokenizer,
-            with_masks,
-            top=top,
-            shift=shift,
-            start=start,
-            alone=start is None,
-        )
+        likeliest(network, model.tokenizer, with_masks, top=top, shift=shift, start=start)
         if with_masks
         else ()
     )

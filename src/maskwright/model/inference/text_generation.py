@@ -270,7 +270,10 @@ def prompts_of(
     prompts = []
     for text in texts:
         gaps = gapped(tokenizer, text) if has_encoder and isinstance(text, str) else None
-        ids = _ids_of(tokenizer, text) if gaps is None else gaps.ids
+        if gaps is not None:
+            ids = gaps.ids
+        else:
+            ids = list(tokenizer.encode(text) if isinstance(text, str) else text)
         source: list[int] | None = None
         prefix: list[int] = []
         if start_token is not None and has_encoder:
@@ -308,10 +311,6 @@ def prompts_of(
     if settings.num_beams != 1:
         require_stop(settings.stop)
     return prompts
-
-
-def _ids_of(tokenizer: Tokenizer, text: str | Sequence[int]) -> list[int]:
-    return list(tokenizer.encode(text) if isinstance(text, str) else text)
 
 
 @dataclass(frozen=True)

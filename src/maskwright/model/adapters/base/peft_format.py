@@ -12,20 +12,31 @@ If a published module contains several of ours (a fused projection), our pairs o
 block diagonal, with rank and alpha multiplied by their number, which is recognised on reading.
 Other pairs for a fused projection have one A for all parts, and B has the rows of each part. The
 (IA)³ factors of parts that are not scaled are ones.
+
+Patterns of module names from an untrusted file must not reach `re`: one such as `(a+)+$` takes
+exponential time (Davis et al. 2018, doi:10.1145/3236024.3236027). The subset of the syntax that
+`peft` and its users need is matched here in time proportional to the length of the name times that
+of the pattern:
+
+    attn.c_attn      .*\\.(q|v)_proj      layers\\.[0-9]+\\.fc1      encoder\\.layer\\.(?:0|1)\\..*
+
+letters, digits, `_`, `-`; `.` (any character) and `\\.`; `\\d`, `[0-9]`; `*` and `+` after one of
+these; groups of alternatives; `^` at the beginning and `$` at the end.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from maskwright.base.errors import CheckpointError, IncompatibleError
-from maskwright.model.adapters.base import name_pattern
 from maskwright.model.adapters.base.adapter import Adapter, ends_in, head_of
 from maskwright.model.adapters.base.settings import Settings
 from maskwright.model.adapters.ia3 import IA3
@@ -375,8 +386,8 @@ def _of_module(config: Mapping[str, Any], patterns: str, usual: str, module: str
         raise _invalid(patterns, table, f"a table of at most {MOST_PATTERNS} patterns")
     for pattern, value in table.items():
         try:
-            fits = name_pattern.fits(pattern, module)
-        except name_pattern.PatternError as error:
+            fits = matches(pattern, module)
+        except PatternError as error:
             raise CheckpointError(
                 "not a pattern of module names that is read here",
                 where=f"{CONFIG}: {patterns}",
@@ -556,8 +567,8 @@ def _selected(config: Mapping[str, Any], key: str, modules: Collection[str]) -> 
         }
     try:
         full_pattern = f"^({value.removeprefix('^').removesuffix('$')})"
-        return {module for module in modules if name_pattern.fits(full_pattern, module)}
-    except name_pattern.PatternError:
+        return {module for module in modules if matches(full_pattern, module)}
+    except PatternError:
         return None
 
 
@@ -577,3 +588,98 @@ def _invalid(key: str, value: object, valid: str) -> CheckpointError:
         wanted=valid,
         do=COPY,
     )
+
+
+# ------------------------------------------------------------------------------ patterns
+LONGEST, DEEPEST = 1024, 8  # characters of a pattern, groups in groups
+_TOKEN = re.compile(
+    r"(?P<open>\((?:\?:)?)|(?P<bar>\|)|(?P<close>\))"
+    r"|(?P<letter>\\d|\[0-9\]|\\[._-]|[.\w-])(?P<repeats>[*+]?)"
+)
+# Alternatives, each a sequence of characters that may repeat, and of groups.
+_Group = list[list["re.Match[str] | _Group"]]
+
+
+class PatternError(ValueError):
+    """The pattern is not in the supported subset."""
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether `pattern` matches the whole dotted `name`, or its end after a dot.
+
+    Raises:
+        PatternError: the pattern is not in the supported subset.
+    """
+    group = _parsed_pattern(pattern)
+    if pattern.startswith("^"):  # matches at the beginning only
+        if len(group) > 1:
+            raise PatternError("alternatives of which one begins with '^'")
+        return len(name) in _ends(group, name, {0})
+    starts = {0, *(index + 1 for index, letter in enumerate(name) if letter == ".")}
+    return len(name) in _ends(group, name, starts)
+
+
+@cache
+def _parsed_pattern(pattern: str) -> _Group:
+    if len(pattern) > LONGEST:
+        raise PatternError(f"a pattern of {len(pattern):,} characters")
+    inner = pattern.removeprefix("^").removesuffix("$")
+    if unknown := _TOKEN.sub("", inner):  # a group that repeats and a second repetition, too
+        raise PatternError(repr(unknown[0]))
+    return _group(_TOKEN.finditer(inner), 0)
+
+
+def _group(tokens: Iterator[re.Match[str]], depth: int) -> _Group:
+    """Parse alternatives up to the closing bracket, or at depth 0 to the end."""
+    if depth > DEEPEST:
+        raise PatternError("groups in groups in groups")
+    alternatives: _Group = [[]]
+    for token in tokens:
+        if token["letter"]:
+            alternatives[-1].append(token)
+        elif token["open"]:
+            alternatives[-1].append(_group(tokens, depth + 1))
+        elif token["bar"]:
+            alternatives.append([])
+        elif depth:
+            return alternatives
+        else:
+            raise PatternError("a group that does not begin")
+    if depth:
+        raise PatternError("a group that does not end")
+    return alternatives
+
+
+def _ends(group: _Group, name: str, starts: set[int]) -> set[int]:
+    """Return the possible ends in `name` of matches of `group` that begin at `starts`."""
+    ends: set[int] = set()
+    for alternative in group:
+        reached = starts
+        for member in alternative:
+            if isinstance(member, list):
+                reached = _ends(member, name, reached)
+            else:
+                reached = _ends_of_character(member["letter"], member["repeats"], name, reached)
+        ends |= reached
+    return ends
+
+
+def _ends_of_character(letter: str, repeats: str, name: str, starts: set[int]) -> set[int]:
+    def after(positions: set[int]) -> set[int]:
+        return {p + 1 for p in positions if p < len(name) and _is(letter, name[p])}
+
+    after_one = after(starts)
+    if not repeats:
+        return after_one
+    reachable = set(after_one) if repeats == "+" else starts | after_one
+    while after_one:
+        after_one = after(after_one) - reachable
+        reachable |= after_one
+    return reachable
+
+
+def _is(letter: str, character: str) -> bool:
+    """Whether the letter of a pattern matches this character."""
+    if letter in ("\\d", "[0-9]"):
+        return character in "0123456789"
+    return letter in (".", character, f"\\{character}")

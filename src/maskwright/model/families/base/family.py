@@ -9,13 +9,13 @@ written under a family's name.
 
 The contract of a member module:
 
-    MODEL_TYPE, PAPERS, STYLE    its name, who described it, which tokenizers it goes with
+    PAPERS, STYLE                who described it, which tokenizers it goes with
     COORDINATES, CONSTANTS       keys of config.json: read from the config, or always the same; a
                                  `library` that reads such models, if transformers does not
     ARCHITECTURES, SIZES         classes of transformers and their heads; published shapes
-    PREFIX                       how the names of a body begin below a head
-    IGNORED, SWITCHES            if it has any: ends of names of tensors that are no weights, and
-                                 keys that are false where a file lacks a part
+    PREFIX, IGNORED, SWITCHES    if it has any: how the names of a body begin below a head, ends of
+                                 names of tensors that are no weights, and keys that are false
+                                 where a file lacks a part
     TOKEN_IDS                    if it has any: further ids in config.json, each by its token's role
     FORMERLY                     if it has any: old names of classes, each with today's
     FINE_TUNING                  if it has any: method, layer_decay and schedule of fine-tuning
@@ -239,10 +239,10 @@ class Architecture:
 class Family:
     """The member module `name` of `families/`, with what can be computed from it."""
 
-    def __init__(self, module: ModuleType) -> None:
-        self.name: str = module.MODEL_TYPE
+    def __init__(self, name: str, module: ModuleType) -> None:
+        self.name = name
         self.style: Style = module.STYLE
-        self.prefix: str = module.PREFIX
+        self.prefix: str = getattr(module, "PREFIX", "")
         self.ignored: tuple[str, ...] = getattr(module, "IGNORED", ())
         self.switches: dict[str, str] = getattr(module, "SWITCHES", {})
         self.token_ids: dict[str, str] = getattr(module, "TOKEN_IDS", {})
@@ -390,7 +390,7 @@ def family(name: str) -> Family:
     Raises:
         UsageError: there is none; the message has the near names.
     """
-    return Family(catalogue.load("families", name))
+    return Family(name, catalogue.load("families", name))
 
 
 def family_of(config: TransformerConfig) -> Family | None:
