@@ -91,7 +91,7 @@ def test_a_store_that_is_opened_unseen(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(TokenStore, "open", staticmethod(trusting))
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        test_store.test_F81_flipped_bits_are_found_by_verification(store)
+        test_store.test_F81_F82_files_of_the_right_size_are_compared_with_the_manifest(store)
 
 
 def test_a_cast_that_wraps_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

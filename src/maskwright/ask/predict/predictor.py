@@ -66,7 +66,7 @@ from maskwright.learn.tasks.base.task_type import (
     task_for_writing,
 )
 from maskwright.learn.tasks.base.text_generation import for_task
-from maskwright.learn.tasks.classification import HYPOTHESIS, zero_shot_task
+from maskwright.learn.tasks.base.zero_shot import HYPOTHESIS, zero_shot_task
 from maskwright.model.checkpoint.fine_tuned import (
     COPY,
     MODEL,

@@ -32,9 +32,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from maskwright.base import catalogue
 from maskwright.base.config import from_plain, to_plain
 from maskwright.base.errors import ConfigError, UsageError, unknown
@@ -43,6 +40,9 @@ from maskwright.model.adapters.base.settings import Settings as AdapterSettings
 from maskwright.model.nn.config import TransformerConfig
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from maskwright.learn.finetune.methods.base.frozen_vectors import TextReader
     from maskwright.learn.finetune.tune import Settings
     from maskwright.learn.tasks.base.task_type import Encoded, TaskType
@@ -232,7 +232,6 @@ def _is_adapter(name: str) -> bool:
 
 
 # ------------------------------------------------------------------------------ fitted methods
-FloatArray = NDArray[np.floating[Any]]
 # Computations of a network for a text of a training step: forward, and about twice that backward.
 STEP = 3
 # What a task with such a head has labels of.
@@ -257,7 +256,7 @@ class FitInput:
     settings: Settings
     hook: Hook
 
-    def fit_head(self, vectors: FloatArray) -> None:
+    def fit_head(self, vectors: NDArray[np.floating[Any]]) -> None:
         """Fit the linear head of the network to the vectors (N, D) of the training rows."""
         import torch
 

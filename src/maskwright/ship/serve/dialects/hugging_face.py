@@ -25,7 +25,7 @@ from maskwright.learn.tasks.base import choices
 from maskwright.learn.tasks.base.aggregation import AggregationStrategy
 from maskwright.learn.tasks.base.task_type import TaskType
 from maskwright.learn.tasks.base.text_generation import for_task
-from maskwright.learn.tasks.classification import HYPOTHESIS, hypotheses, label_logits
+from maskwright.learn.tasks.base.zero_shot import HYPOTHESIS, hypotheses, label_logits
 from maskwright.model.inference.growing_text import Piece
 from maskwright.model.opening import folders
 from maskwright.ship.serve.dialects.base.messages import (
