@@ -1,20 +1,27 @@
-"""Negative controls: loaders and builders with one promise broken must fail the real tests."""
+"""Negative controls: loaders, builders, divisions and random streams with one promise broken must
+fail the real tests."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests import test_randomness as real
 from tests.data import test_loader, test_packing, test_store, test_tokenize
 from tests.data.test_loader import Numbers
 from tests.data.toy import corpus, store_of
+from tests.labelled import test_splits
 
+from maskwright.base import randomness
 from maskwright.base.errors import DataError
 from maskwright.text.store import rows, tokenize
 from maskwright.text.store.loader import Loader
 from maskwright.text.store.store import TokenStore
+from maskwright.text.tables import splits
 
 
 class Remembering(Loader):
@@ -125,3 +132,74 @@ def test_shards_taken_on_trust_are_seen(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("maskwright.text.store.tokenize.SHARD_BYTES", 3000)
     with pytest.raises(AssertionError):
         test_tokenize.test_F82_shards_of_an_earlier_attempt_are_checked(tmp_path)
+
+
+# ------------------------------------------------------------------------------ divisions
+def by_shuffling(texts: Sequence[str], classes: Any, division: Any, groups: Any = None) -> Any:
+    """What many scripts do: shuffle with a seed, cut. Places decide, texts do not."""
+    order = list(range(len(texts)))
+    random.Random(division.seed).shuffle(order)
+    test, rest = int(division.test * len(order)), int(division.validation * len(order))
+    return {
+        "test": order[:test],
+        "validation": order[test : test + rest],
+        "train": order[test + rest :],
+    }
+
+
+def by_fresh_draws(texts: Sequence[str], classes: Any, count: int, seed: int = 0) -> list[int]:
+    """A new draw for every size: the 50 are not among the 200."""
+    return random.Random(1000 * seed + count).sample(range(len(texts)), count)
+
+
+def test_a_division_by_place_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splits, "split_rows", by_shuffling)
+    with pytest.raises(AssertionError):
+        test_splits.test_a_division_does_not_depend_on_the_order_of_rows()
+    with pytest.raises(AssertionError):
+        test_splits.test_rows_added_do_not_move_the_others()
+    with pytest.raises(AssertionError):
+        test_splits.test_duplicates_and_groups_stay_together()
+
+
+def test_draws_that_do_not_nest_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splits, "draw_rows", by_fresh_draws)
+    with pytest.raises(AssertionError):
+        test_splits.test_few_labels_are_nested()
+
+
+# ------------------------------------------------------------------------------ random streams
+def test_too_few_turns_of_the_shuffle_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(randomness, "FEISTEL_ROUNDS", 4)
+    with pytest.raises(AssertionError):
+        real.test_every_place_of_a_larger_set_is_equally_likely(65)
+
+
+def test_a_shuffle_that_is_no_bijection_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(key: np.uint64, size: int, index: np.ndarray) -> np.ndarray:
+        return randomness.integers(randomness.key("draw", index), 1, size)[..., 0]
+
+    monkeypatch.setattr(real, "permute", drawn)
+    with pytest.raises(AssertionError):
+        real.test_a_shuffle_is_a_bijection.hypothesis.inner_test(1000, 0)  # type: ignore[attr-defined]
+
+
+def test_a_hash_without_avalanche_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(randomness, "_mix", lambda bits: bits * np.uint64(0xBF58476D1CE4E5B9))
+    with pytest.raises(AssertionError):
+        real.test_neighbouring_keys_are_unrelated()
+
+
+def test_streams_that_forget_their_purpose_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(randomness, "purpose_key", lambda purpose: np.uint64(1))
+    with pytest.raises(AssertionError):
+        real.test_F47_a_million_streams_share_no_first_draw()
+
+
+def test_streams_that_forget_the_epoch_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyed = randomness.key
+    monkeypatch.setattr(
+        real, "key", lambda purpose, seed, epoch, row: keyed(purpose, seed, 0 * epoch, row)
+    )
+    with pytest.raises(AssertionError):
+        real.test_F47_a_million_streams_share_no_first_draw()
