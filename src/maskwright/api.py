@@ -37,11 +37,10 @@ from maskwright.ask.evaluate.minimal_pairs import PairEvaluation, evaluate_pairs
 from maskwright.ask.evaluate.retrieval import evaluate_retrieval
 from maskwright.ask.evaluate.text import TextEvaluation, evaluate_text
 from maskwright.ask.predict.explanation import Explanation
-from maskwright.ask.predict.file import predict_file, write_whole
+from maskwright.ask.predict.file import predict_file, write_predictions, write_whole
 from maskwright.ask.predict.language_model import LanguageModel, load
 from maskwright.ask.predict.predictor import Answer
 from maskwright.ask.predict.remote import RemoteModel, connect
-from maskwright.ask.predict.write import write_predictions
 from maskwright.ask.results import TrainedModel, of_finetuning, of_pretraining
 from maskwright.base.calls import RECIPE_SETTINGS, Function, keywords_of, takes
 from maskwright.base.errors import Note, UsageError, ignore
@@ -418,11 +417,10 @@ def evaluate(
     if data is not None and text:
         raise UsageError("two things to evaluate on", found="data and text", wanted="one of them")
     model, read = Path(model), _reading(read)
-    against = None if against is None else Path(against)
+    reading = None if read == DEFAULT_OPTIONS else read.reading
     of_one: dict[str, Any] = {"base": base, "by": by, "other_data": other_data}
     of_one["generalisation"] = generalisation
     settings = {**of_one, "how": how, "part": part, "out": out, "against": against}
-    reading = None if read == DEFAULT_OPTIONS else read.reading
     settings |= {"dimensions": dimensions, "column": columns, "read": reading}
     kind = kind_of(model, None if data is None else Path(one_path(data, "data")), settings)
     if data is None:
@@ -434,7 +432,7 @@ def evaluate(
     if kind != PAIRS:
         common: dict[str, Any] = {"part": part, "columns": columns, "read": read, "out": out}
         if against is not None:
-            return evaluate_against(model, against, data, **common, stream=stream)
+            return evaluate_against(model, Path(against), data, **common, stream=stream)
         evaluation = evaluate_file(model, data, **common, **of_one, stream=stream)
         for mistake in evaluation.mistakes if is_temporary(data) else ():
             mistake["where"] = row_names(mistake["where"], Path(data), "data")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.ask.analysis import heads
+from maskwright.ask.analysis import attention as heads
 from maskwright.ask.analysis.attention import attention
 from maskwright.ask.analysis.hidden_states import ProbedModel, unit
 from maskwright.ask.analysis.probe import probe
@@ -69,7 +69,7 @@ def test_a_model(model: Path) -> None:
 def test_a_weight_that_falls_to_nothing_hides_no_key(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attention, texts = heads.attention, [" ".join(WORDS[:9])]
+    attention, texts = heads.attention_weights, [" ".join(WORDS[:9])]
     usual = heads.look_at_heads(ProbedModel.of(model), texts)
 
     def sharp(subject: ProbedModel, ids: Sequence[list[int]]) -> Iterator[tuple[Any, list[Any]]]:
@@ -80,7 +80,7 @@ def test_a_weight_that_falls_to_nothing_hides_no_key(
                 weights[:, 0] /= weights[:, 0].sum(-1, keepdim=True)
             yield batch, changed
 
-    monkeypatch.setattr(heads, "attention", sharp)
+    monkeypatch.setattr(heads, "attention_weights", sharp)
     found = heads.look_at_heads(ProbedModel.of(model), texts)
     for name in heads.MEASURES:
         np.testing.assert_array_equal(found.even[name], usual.even[name])
@@ -115,7 +115,7 @@ def test_a_head_that_knows_the_tree_is_found(
             weights[0, 1, :, 3] = 1.0  # [CLS] and two words stand before the third
             yield SimpleNamespace(), [torch.full_like(weights, 0.01), weights]
 
-    monkeypatch.setattr(heads, "attention", known)
+    monkeypatch.setattr(heads, "attention_weights", known)
     relations, rare, passed = heads.compare_with_trees(ProbedModel.of(model), read)
     assert passed == 0 and rare == []
     found = {each.name: each for each in relations}
@@ -247,7 +247,7 @@ def test_the_command_of_a_word(model: Path, tmp_path: Path, meanings: Path) -> N
         ("probe", "--word=\t", 64),
         ("probe", "--word=cat --data OUT/cats.csv --task=tagging", 64),
         ("probe", "--word=cat --data OUT/cats.csv --items=50", 64),
-        ("probe", "--word=cat --data OUT/cats.csv --column=text=nothing", 65),
+        ("probe", "--word=cat --data OUT/cats.csv --column=text=nothing", 64),
     ],
 )
 def test_refused_commands(

@@ -8,18 +8,18 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.faults.sweep import kill_on_disk
 
+from corpus.test_in_memory import Frame
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict import file as predict_file
 from maskwright.ask.predict import predictor as predict
+from maskwright.ask.predict.file import write_predictions
 from maskwright.ask.predict.predictor import load
-from maskwright.ask.predict.write import write_predictions
 from maskwright.base.errors import DataError, UsageError
 from maskwright.cli import main as cli
 from maskwright.learn.finetune.cross_validation import DIVISION
@@ -119,16 +119,9 @@ def test_killed_anywhere_predictions_are_there_or_go_on(
     assert (folder / "out.csv").read_text() == "mine"
 
 
-class _Frame:
-    """A table as pandas has it: iterating gives the names of its columns."""
-
-    columns = ("text", "label")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.columns)
-
-
-@pytest.mark.parametrize("given", [_Frame(), {"text": ["a"], "label": ["b"]}, [{"text": "a"}], 5])
+@pytest.mark.parametrize(
+    "given", [Frame(text="a"), {"text": ["a"], "label": ["b"]}, [{"text": "a"}], 5]
+)
 def test_a_table_in_memory_is_no_list_of_paths(tuned: Path, data: Path, given: Any) -> None:
     with pytest.raises(UsageError) as caught:
         evaluate_file(tuned, given)

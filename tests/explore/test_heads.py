@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from explore.node import bundled, javascript, needs_node
-from maskwright.ask.analysis.heads import MEASURES, look_at_heads, one_text
+from maskwright.ask.analysis.attention import MEASURES, look_at_heads, one_text
 from maskwright.ask.analysis.hidden_states import ProbedModel
 from maskwright.model.opening.open import open_model
 

@@ -15,7 +15,7 @@ from maskwright.api import finetune_file
 from maskwright.ask.predict.predictor import load
 from maskwright.ask.predict.shared_encoder import load_shared
 from maskwright.base.errors import IncompatibleError, UsageError
-from maskwright.cli.show import show
+from maskwright.cli.verbs.show import show
 from maskwright.learn.finetune import command
 from maskwright.learn.tasks.base.bag_of_words import BagOfWords
 from maskwright.model.opening.open import open_model, open_weights

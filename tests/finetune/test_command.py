@@ -19,10 +19,9 @@ import pytest
 from checkpoint.small import saved
 from labelled.tables import write_rows
 from maskwright.api import finetune_file
-from maskwright.ask.predict import write as write_module
-from maskwright.ask.predict.file import predict_file
+from maskwright.ask.predict import file as write_module
+from maskwright.ask.predict.file import _model_hashes, predict_file, write_predictions
 from maskwright.ask.predict.predictor import load
-from maskwright.ask.predict.write import _model_hashes, write_predictions
 from maskwright.base import catalogue
 from maskwright.base.errors import (
     DataError,

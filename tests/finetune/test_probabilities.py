@@ -20,9 +20,8 @@ import maskwright
 from finetune.test_worked_figures import classifier
 from labelled.tables import write_rows
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
-from maskwright.ask.predict.file import predict_file
+from maskwright.ask.predict.file import predict_file, write_predictions
 from maskwright.ask.predict.predictor import load
-from maskwright.ask.predict.write import write_predictions
 from maskwright.base.errors import CheckpointError, ConfigError, DataError, UsageError
 from maskwright.base.metrics import calibration
 from maskwright.learn.finetune.command import finetune_recipe

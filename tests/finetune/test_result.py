@@ -15,15 +15,15 @@ import pytest
 from tests.faults.mutations import attack
 
 from maskwright.ask.analysis.hidden_states import ProbedModel
-from maskwright.ask.predict import write as write_predictions_module
+from maskwright.ask.predict import file as write_predictions_module
+from maskwright.ask.predict.file import write_predictions
 from maskwright.ask.predict.predictor import load
 from maskwright.ask.predict.shared_encoder import load_shared
-from maskwright.ask.predict.write import write_predictions
 from maskwright.base.errors import CheckpointError, DataError, IncompatibleError, MaskwrightError
 from maskwright.base.storage.files import FileSystem
 from maskwright.base.storage.manifest import MANIFEST, read_manifest
 from maskwright.cli.main import main
-from maskwright.cli.show import show
+from maskwright.cli.verbs.show import show
 from maskwright.learn.finetune import command
 from maskwright.learn.finetune.learner import Learner
 from maskwright.learn.finetune.method import Method

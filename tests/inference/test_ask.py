@@ -15,7 +15,7 @@ from checkpoint.small import model_of, small
 from maskwright import api
 from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base.errors import Finding, IncompatibleError
-from maskwright.cli.show import show
+from maskwright.cli.verbs.show import show
 from maskwright.learn.pretrain import checkpoints, run
 from maskwright.learn.recipes.base.recipe import Evaluation, FamilyModel, ObjectiveChoice, Recipe
 from maskwright.model.checkpoint import pretrained

@@ -13,7 +13,7 @@ import torch
 
 from finetune.test_command import table
 from maskwright import api
-from maskwright.ask.analysis.heads import look_at_heads
+from maskwright.ask.analysis.attention import look_at_heads
 from maskwright.ask.analysis.hidden_states import ProbedModel, layer_states
 from maskwright.ask.predict.shared_encoder import load_shared
 from maskwright.model.inference import batches

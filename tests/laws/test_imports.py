@@ -106,7 +106,7 @@ build(family("bert").config({"architectures": ["BertForMaskedLM"], "vocab_size":
 """,
         NO_COMPILER,
     ),
-    "predictions are written": ("import maskwright.ask.predict.write", NO_FIGURES),
+    "predictions are written": ("import maskwright.ask.predict.file", NO_FIGURES),
     # What PyTorch's own modules do.
     "the control of the compiler": (
         "with torch.device('meta'): torch.nn.Embedding(4, 4)",

@@ -75,7 +75,7 @@ OF_OBJECTIVES = (
     *("model/objectives/", "learn/recipes/", "model/families/"),
     *("model/nn/config.py", "model/nn/mask.py", "model/inference/growing_rows.py"),
     # "masked" and "causal" are methods of scoring a text there, whatever the model was trained by.
-    *("model/inference/likelihood", "ask/evaluate/compare_recipe.py"),
+    *("model/inference/likelihood", "ask/evaluate/compare.py"),
     "ship/export/targets/word2vec.py",  # a file format
 )
 
@@ -226,7 +226,7 @@ PLACES = {"families": "model/nn/stack.py", "steps": "text/curate/card.py"}
 
 @pytest.mark.parametrize(("law", "line"), [(law, x) for law, xs in BREAKS.items() for x in xs])
 def test_a_broken_law_is_noticed(law: str, line: str) -> None:
-    assert broken(PLACES.get(law, "ask/analysis/heads.py"), line).keys() == {law}
+    assert broken(PLACES.get(law, "ask/analysis/attention.py"), line).keys() == {law}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from jinja2 import Environment, nodes
 
 from curate.cards import card_with
 from laws.source import codes
-from maskwright.ask.analysis import pages
+from maskwright.ask.analysis import probe as pages
 from maskwright.ask.analysis.layers import LayerProbe
 from maskwright.ask.doctor.check import Check, FlaggedRow
 from maskwright.ask.doctor.doctor import Diagnosis

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
+from maskwright.ask.predict.file import write_predictions
 from maskwright.ask.predict.predictor import load
-from maskwright.ask.predict.write import write_predictions
 from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.opening.open import merge_adapter, open_adapter

@@ -20,7 +20,7 @@ from maskwright.ask.predict.language_model import CutWarning
 from maskwright.ask.predict.predictor import load
 from maskwright.base import catalogue
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, MaskwrightError
-from maskwright.cli.show import show
+from maskwright.cli.verbs.show import show
 from maskwright.model.checkpoint.folder_keys import TABLE
 from maskwright.model.families.base.family import family
 from predict.test_foreign_heads import SIZES

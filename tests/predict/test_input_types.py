@@ -1,6 +1,6 @@
 """Whatever a program gives to `predict`: each example is answered once, and names of columns never.
 
-The tables are stand-ins with the manners of pandas, polars and pyarrow, none of which is needed.
+Tables of pandas and polars are stand-ins, as neither is needed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow
 import pytest
 
+from corpus.test_in_memory import Frame
 from maskwright.ask.predict.inputs import examples
 from maskwright.base.errors import DataError, UsageError
 
@@ -19,55 +21,11 @@ TEXTS = ["a dull film", "a bright film", "no film"]
 ROLES = {"text": ("review",)}
 
 
-class Pandas:
-    """Iterating gives the names of the columns."""
-
-    def __init__(self, **columns: Any) -> None:
-        self._values = columns
-        self.columns = np.array(list(columns), object)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __getitem__(self, name: str) -> Any:
-        return np.array(self._values[name], object)
-
-
-class Polars(Pandas):
+class Polars(Frame):
     """Iterating gives the columns."""
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._values.values())
-
-
-class Arrow:
-    """Iterating is not possible, and `columns` are no names."""
-
-    def __init__(self, **columns: Any) -> None:
-        self._values, self.column_names = columns, list(columns)
-        self.columns = list(columns.values())
-
-    def __getitem__(self, name: str) -> Any:
-        return Cells(self._values[name])
-
-
-class Cells:
-    def __init__(self, values: list[Any]) -> None:
-        self._values = values
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(map(Cell, self._values))
-
-    def to_pylist(self) -> list[Any]:
-        return list(self._values)
-
-
-class Cell:
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def as_py(self) -> Any:
-        return self._value
+        return iter(self._columns.values())
 
 
 class Series:
@@ -103,13 +61,13 @@ def read(given: Any, roles: Any = ROLES) -> list[Any]:
         (text for text in TEXTS),
         np.array(TEXTS),
         np.array(TEXTS, object)[:, None],
-        Cells(TEXTS),
+        pyarrow.array(TEXTS),
         {"review": TEXTS, "stars": [1, 2, 3]},
         {"review": np.array(TEXTS)},
         [{"review": text} for text in TEXTS],
-        Pandas(stars=[1, 2, 3], review=TEXTS),
+        Frame(stars=[1, 2, 3], review=TEXTS),
         Polars(stars=[1, 2, 3], review=TEXTS),
-        Arrow(stars=[1, 2, 3], review=TEXTS),
+        pyarrow.table({"stars": [1, 2, 3], "review": TEXTS}),
         [Series(review=text, stars=1) for text in TEXTS],
         [Named(n, text) for n, text in enumerate(TEXTS)],
         np.array([(n, text) for n, text in enumerate(TEXTS)], [("n", int), ("review", "U20")]),
@@ -128,18 +86,18 @@ def test_one_example_by_itself_is_one(given: Any) -> None:
 
 
 def test_a_role_is_a_name_as_well_and_an_empty_table_has_no_answers() -> None:
-    assert list(examples(Pandas(text=TEXTS), ROLES)) == [{"text": text} for text in TEXTS]
-    assert read(Pandas(review=[])) == []
+    assert list(examples(Frame(text=TEXTS), ROLES)) == [{"text": text} for text in TEXTS]
+    assert read(Frame(review=[])) == []
 
 
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (Pandas(words=TEXTS), "is missing"),
+        (Frame(words=TEXTS), "is missing"),
         ({"words": TEXTS}, "is missing"),
-        (Pandas(), "is missing"),
+        (Frame(), "is missing"),
         ({"review": TEXTS, "text": TEXTS[:1]}, "different lengths"),
-        ({"train": Arrow(review=TEXTS)}, "tables by name"),
+        ({"train": pyarrow.table({"review": TEXTS})}, "tables by name"),
         (np.array("a dull film"), "no examples"),
         (3, "no examples"),
         (None, "no examples"),
@@ -153,8 +111,8 @@ def test_a_table_without_what_is_read_is_refused(given: Any, told: str) -> None:
 def test_a_table_with_one_of_two_columns_of_a_text_is_refused() -> None:
     both = {"text": ("title", "body")}
     with pytest.raises(DataError, match="'body'"):
-        list(examples(Pandas(title=TEXTS), both))
-    assert len(list(examples(Pandas(title=TEXTS, body=TEXTS), both))) == 3
+        list(examples(Frame(title=TEXTS), both))
+    assert len(list(examples(Frame(title=TEXTS, body=TEXTS), both))) == 3
 
 
 def test_a_set_and_the_path_of_a_file_are_refused(tmp_path: Path) -> None:
@@ -172,7 +130,7 @@ def test_words_of_one_text_are_one_example_and_lists_of_words_several() -> None:
     words = ["Anna", "sleeps"]
     assert list(examples({"tokens": words}, roles)) == [{"tokens": words}]
     assert list(examples({"tokens": [words, words]}, roles)) == [{"tokens": words}] * 2
-    assert list(examples(Pandas(text=TEXTS), roles)) == [{"text": text} for text in TEXTS]
+    assert list(examples(Frame(text=TEXTS), roles)) == [{"text": text} for text in TEXTS]
     with pytest.raises(DataError, match="predict, 'text'"):
         list(examples({"text": TEXTS}, roles))
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 
 from finetune.test_command import table
@@ -134,12 +135,11 @@ def test_arrays_and_columns_go_in(opened: LanguageModel, classifier: Path) -> No
     for column in (tuple(TEXTS), np.array(TEXTS), np.array(TEXTS, object)):
         assert answering.predict(column) == wanted
         assert np.array_equal(opened.embed(column), vectors)
-    pandas = pytest.importorskip("pandas")
-    assert np.array_equal(opened.embed(pandas.Series(TEXTS)), vectors)
-    frame = pandas.DataFrame({"text": TEXTS})
-    assert answering.predict(frame) == wanted
+    assert np.array_equal(opened.embed(pyarrow.array(TEXTS)), vectors)
+    rows = pyarrow.table({"text": TEXTS})
+    assert answering.predict(rows) == wanted
     with pytest.raises(DataError, match="embed"):
-        opened.embed(frame)
+        opened.embed(rows)
 
 
 @pytest.mark.parametrize("ask", ["fill_mask", "embed", "log_likelihood", "tokens", "predict"])
@@ -156,7 +156,7 @@ def test_what_is_no_text_is_refused(ask: str, opened: LanguageModel, classifier:
 def test_nothing_is_cut_in_silence(opened: LanguageModel, models: dict[str, Path]) -> None:
     long = "the cat " * 200
     for ask in (opened.embed, opened.log_likelihood, lambda t: opened.fill_mask(f"{t}[MASK]")):
-        with pytest.raises(UsageError, match=r"longer than|more tokens") as caught:
+        with pytest.raises((UsageError, DataError), match=r"longer than|more tokens") as caught:
             ask(long)
         assert "tokens" in str(caught.value)
     with pytest.raises(UsageError):

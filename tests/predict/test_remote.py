@@ -21,7 +21,7 @@ import maskwright
 import small_tasks
 from maskwright.ask.predict import file as file_
 from maskwright.ask.predict import remote, wire
-from maskwright.ask.predict.write import write_predictions
+from maskwright.ask.predict.file import write_predictions
 from maskwright.base.errors import (
     DataError,
     IncompatibleError,
@@ -512,8 +512,7 @@ def test_a_model_that_is_swapped_ends_the_file(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(remote, "CHUNK", 4)
-    monkeypatch.setattr(remote, "AT_ONCE", 1)
+    monkeypatch.setattr(file_, "PORTION", 4)
     rows, out = tmp_path / "rows.csv", tmp_path / "out.csv"
     rows.write_text("text\n" + "".join(f"the cat sat {n}\n" for n in range(20)))
     assert main(["predict", str(two[0]), str(rows), "--out", str(tmp_path / "all.csv")]) == 0
@@ -544,6 +543,7 @@ def _rows(file: Path) -> list[str]:
 def test_a_model_that_is_swapped_is_noticed_in_memory_and_in_a_pipe(
     two: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(file_, "PORTION", 2)
     monkeypatch.setattr(remote, "CHUNK", 2)
     monkeypatch.setattr(remote, "AT_ONCE", 1)
     texts = [f"the cat sat {n}" for n in range(10)]

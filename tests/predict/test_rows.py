@@ -17,13 +17,12 @@ import pytest
 import maskwright
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict import predictor
-from maskwright.ask.predict.file import predict_file
+from maskwright.ask.predict.file import predict_file, write_predictions
 from maskwright.ask.predict.inputs import require_effect
 from maskwright.ask.predict.predictor import load
 from maskwright.ask.predict.remote import RemoteServer
 from maskwright.ask.predict.rows import stdin_file
 from maskwright.ask.predict.uncertain import choose_uncertain, uncertain_rows
-from maskwright.ask.predict.write import write_predictions
 from maskwright.base.errors import ConfigError, DataError, UsageError, ignore
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.text.tables.marked_text import as_read

@@ -16,7 +16,7 @@ from maskwright.base.errors import CheckpointError
 from maskwright.base.report.page import read_run
 from maskwright.base.storage.commit import numbered
 from maskwright.base.storage.manifest import best_checkpoint
-from maskwright.cli.show import show
+from maskwright.cli.verbs.show import show
 from maskwright.learn.pretrain import session
 from maskwright.learn.recipes.base.recipe import Checkpoints, Evaluation, Recipe, Training
 from maskwright.model.opening import folders

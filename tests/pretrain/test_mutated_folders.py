@@ -17,7 +17,7 @@ from maskwright.ask.evaluate.compare import compare
 from maskwright.base.report import document
 from maskwright.base.report.page import write_report
 from maskwright.base.terminal import quiet
-from maskwright.cli.show import show
+from maskwright.cli.verbs.show import show
 from maskwright.learn.pretrain import checkpoints
 from maskwright.learn.pretrain.prepare import prepare, training_stores
 from maskwright.learn.recipes.base.find import read

@@ -27,19 +27,16 @@ from maskwright.base.terminal import Say, printer, shell_word
 from maskwright.learn import quickstart_task
 from maskwright.learn.finetune.experiment import BAG_OF_WORDS, UNTRAINED, experiment
 from maskwright.learn.pretrain import build, run
+from maskwright.learn.pretrain.cost import TextSample, measure
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
-from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, training_rows, weights_of
+from maskwright.learn.pretrain.rows import held_out_rows, training_rows, weights_of
 from maskwright.learn.recipes.base.find import find, read
 from maskwright.learn.recipes.base.recipe import Recipe
-from maskwright.learn.train import loop
-from maskwright.learn.train.optimizers import Parameters, start_optimizer
-from maskwright.learn.train.state import Processes, TrainState
 from maskwright.model.device import machine
 from maskwright.model.inference import held_out_loss
 from maskwright.model.inference.fill_mask import fill
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening.open import open_weights
-from maskwright.text.store.loader import Loader
 
 SENTENCES = (
     "Return the number of [MASK] in the list.",
@@ -131,7 +128,7 @@ def _labelled_task(out: Path) -> Table:
 RESULTS = "results.json"
 # Time of corpus, evaluations and labelled task without training, measured on two cores.
 OVERHEAD_SECONDS = 60.0
-TRIAL_STEPS, FEWEST_STEPS = 6, 200
+FEWEST_STEPS = 200
 
 
 def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
@@ -219,32 +216,12 @@ def _fit_steps(step_seconds: float, seconds: float, used: float) -> int:
 
 def _seconds_per_step(recipe: Recipe, prepared: PreparedCorpus) -> float:
     """Measure the seconds per step of `recipe` in a short trial run."""
-    training = recipe.training
-    chosen = machine.choose(training.precision, training.device)
-    architecture = build.transformer_config(recipe, prepared.tokenizer)
-    network = build.model(recipe, architecture).to(chosen.device)
-    objective = build.objective(recipe, network, prepared.tokenizer)
-    optimizer = start_optimizer(training.optimizer, Parameters(objective, chosen.compute))
-    plan = loop.TrainingPlan(
-        seed=0,
-        microbatches=1,
-        budget=Budget(steps=100),
-        schedule=training.schedule,
-        device=chosen.device,
-    )
-    machine.keep_memory()
-    loader = Loader(training_rows(recipe, prepared.train), training.batch, 0)
-    state, marks = TrainState(), []
-    batches = Microbatches(objective, [(1.0, loader)], plan, state)
-    objective.train()
-    for _ in range(TRIAL_STEPS):
-        loop.step(objective, batches, optimizer, plan, state, Processes())
-        marks.append(time.perf_counter())
-    step_seconds = float(np.median(np.diff(marks)))
-    tokens = training.batch * recipe.rows.length
+    tokens = sum(store.num_tokens for store in prepared.train)
+    cost = measure(recipe, TextSample(prepared, tokens, complete=True))
+    chosen = machine.choose(recipe.training.precision, recipe.training.device)
     print(
         f"machine: {chosen.device}, {chosen.name} ({chosen.reason}), "
         f"{torch.get_num_threads()} threads; "
-        f"{tokens / step_seconds:,.0f} tokens/s"
+        f"{1 / cost.seconds_per_token:,.0f} tokens/s"
     )
-    return step_seconds
+    return cost.seconds

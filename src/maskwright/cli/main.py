@@ -49,6 +49,7 @@ from maskwright.base.errors import (
 from maskwright.base.storage import files as storage
 from maskwright.base.storage import lock
 from maskwright.base.terminal import harmless_lines
+from maskwright.cli.options import require_paths
 from maskwright.cli.parser import Help, Parser, usual_values
 from maskwright.model.device.choices import by_default, require_device
 
@@ -234,6 +235,7 @@ def _run(words: Sequence[str], verb: ModuleType | None) -> None:
     if (settings := getattr(verb, "settings", None)) is not None:
         options = choices[name].read(rest, settings(choices[name], options))
     _use_hub(choices[name], options)
+    require_paths(choices[name], options)
     if options.threads is not None:
         _use_threads(options, recorded=getattr(verb, "RECORDS_THREADS", False))
     if not getattr(verb, "LIGHT", False):

@@ -19,7 +19,7 @@ from maskwright.base.config import NONE, hints_of, lines_of, read_table
 from maskwright.base.errors import ConfigError, Finding, UsageError, near, near_path
 from maskwright.base.storage.files import next_run_folder as next_run_folder
 from maskwright.base.terminal import harmless_lines
-from maskwright.cli.parser import task_names
+from maskwright.cli.parser import option_name, task_names
 from maskwright.model.device.choices import Precision, engine_names
 
 # What makes pretraining need less memory.
@@ -30,7 +30,8 @@ SHORTER_ROWS = f"shorter rows (--set rows.length=N), {MICROBATCHES}, or a smalle
 def add_model(
     parser: argparse.ArgumentParser, help_text: str = "the folder of a model or a run"
 ) -> None:
-    parser.add_argument("model", type=Path, hub=True, help=f"{help_text}, or a name on the hub")
+    help_text = f"{help_text}, or a name on the hub"
+    parser.add_argument("model", type=Path, exists="model", help=help_text)
 
 
 def add_text(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +41,7 @@ def add_text(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="PATH",
+        exists="text",
         help="files or folders: txt, md, jsonl, csv, tsv (also .gz and .zst), parquet",
     )
 
@@ -220,14 +222,6 @@ def print_columns(
         print(harmless_lines("  ".join(cells).rstrip()))
 
 
-def require_texts(paths: Sequence[str]) -> None:
-    """Refuse paths of texts that do not exist, before anything heavy is loaded."""
-    for path in paths:
-        if not path:
-            raise UsageError("empty path", where="--text", found="''", wanted="a file or a folder")
-        require_existing(Path(path), "text")
-
-
 def parse_columns(a: argparse.Namespace) -> dict[str, list[str]]:
     columns: dict[str, list[str]] = {}
     for assignment in a.column:
@@ -241,6 +235,19 @@ def parse_columns(a: argparse.Namespace) -> dict[str, list[str]]:
             )
         columns.setdefault(role, []).append(name)
     return columns
+
+
+def require_paths(parser: argparse.ArgumentParser, a: argparse.Namespace) -> None:
+    """Refuse paths that do not exist, before anything heavy is loaded, of all arguments that
+    declare this (`exists`, a kind of `require_existing`)."""
+    for action in parser._actions:
+        kind = getattr(action, "exists", "")
+        paths = getattr(a, action.dest, None) if kind else None
+        for path in paths if isinstance(paths, list) else [paths]:
+            if path == "":
+                message, where = "empty path", option_name(action)
+                raise UsageError(message, where=where, found="''", wanted="a file or a folder")
+            require_existing(None if path is None else Path(path), kind, a.command)
 
 
 def require_existing(path: Path | None, kind: str, command: str = "") -> None:

@@ -116,15 +116,17 @@ class Parser(argparse.ArgumentParser):
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """Add an argument to its group, with the aliases of its name, or with those in `also`;
-        `usual` are values that it usually takes, or a function that returns them; `hub`: it names a
-        model, possibly on the hub."""
+        `usual` are values that it usually takes, or a function that returns them; `exists`: it
+        names paths of this kind, which must exist (see `options.require_paths`); `hub`: it names a
+        model, possibly on the hub, as does one of the kind "model"."""
         name = names[-1] if names else ""
         also, usual = options.pop("also", ALIASES.get(name, ())), options.pop("usual", ())
-        is_model = options.pop("hub", False)
+        kind = options.pop("exists", "")
+        is_model = options.pop("hub", kind == "model")
         titles = (t for t, members in OPTION_GROUPS.items() if name in members.split())
         group = self._titled(next(titles, self.group) if name[:1] == "-" else "arguments")
         action = group.add_argument(*names, *also, **options)
-        action.usual, action.hub = usual, is_model  # type: ignore[attr-defined]
+        action.usual, action.hub, action.exists = usual, is_model, kind  # type: ignore[attr-defined]
         return action
 
     def _titled(self, title: str) -> argparse._ArgumentGroup:

@@ -137,9 +137,8 @@ def generated_texts(tokenizer: Tokenizer, count: int, longest: int, most: int) -
 
 def _of_file(model: LanguageModel, work: Work, data: Path) -> tuple[list[Any], str]:
     from maskwright.ask.predict.predictor import of_vectors
-    from maskwright.ask.predict.rows import rows_to_answer
+    from maskwright.ask.predict.rows import RowReader, rows_to_answer
     from maskwright.text.corpus.reading import Counts
-    from maskwright.text.tables.reading_options import DEFAULT_OPTIONS
 
     can = "predict" in model.abilities
     predictor: TaskPredictor = model.predictor if can else of_vectors(model.model, "mean")
@@ -152,7 +151,8 @@ def _of_file(model: LanguageModel, work: Work, data: Path) -> tuple[list[Any], s
     longer = 0
     tokenizer = model.model.tokenizer
     room = work.longest - sum(tokenizer.frame_margins()) - work.tokens
-    for values, _ in rows_to_answer(data, predictor, DEFAULT_OPTIONS, Counts()):
+    reader = RowReader(predictor.task_type, predictor.columns)
+    for values, _ in rows_to_answer(data, reader, Counts()):
         item: Any = {name: values[name] for name in names if name in values}
         if is_text:
             item = "\n".join(str(value) for value in item.values())

@@ -46,17 +46,13 @@ class ProbedModel:
     tokenizer: Tokenizer
 
     @classmethod
-    def of(cls, folder: Path) -> ProbedModel:
-        """Open the model, or the run, in `folder`.
+    def of(cls, model: Model | Path) -> ProbedModel:
+        """Prepare an opened model, or the model or run in a folder.
 
         Raises:
             UsageError: the folder does not exist.  IncompatibleError: the model has no tokenizer.
         """
-        return cls.of_model(open_model(folder))
-
-    @classmethod
-    def of_model(cls, model: Model) -> ProbedModel:
-        """The opened model; IncompatibleError if it has no tokenizer."""
+        model = model if isinstance(model, Model) else open_model(model)
         return cls(model.path, prepare(model.network, precision="float32"), model.tokenizer)
 
     def untrained(self) -> Prepared:

@@ -43,11 +43,10 @@ from maskwright.base.metrics.intervals import LEVEL, Estimate, estimate
 from maskwright.base.metrics.paired import Rival, Verdict, of_metric, of_shares, verdict
 from maskwright.base.randomness import integers, key, permute, torch_seed
 from maskwright.learn.tasks.base.task_type import TaskType, task_for, task_for_vectors
-from maskwright.model.batch import Batch
 from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.model.inference.prepared import Prepared
 from maskwright.model.objectives.base.corruption import Sequences
-from maskwright.model.objectives.modules.supervised import numbered, pool_texts
+from maskwright.model.objectives.modules.supervised import pool
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION
 
@@ -222,14 +221,14 @@ def _part_states(
             positions = Sequences(examples.places.tokens[chosen], counts)
             examples = replace(examples, labels=examples.labels[chosen], places=positions)
             words = [words[n] for n in chosen]
-    pooling: Pooling = _mean if of_texts else at_places
+    pooling = _pooled("mean") if of_texts else at_places
     trained, untrained = (layer_states(m, examples, subject.collation, pooling) for m in models)
     labels = np.asarray(examples.labels, np.int64)
     return _States(trained, untrained, labels, words, encoded.findings)
 
 
-def _mean(hidden: Tensor, batch: Batch) -> Tensor:
-    return pool_texts(hidden, batch.documents, "mean")
+def _pooled(pooling: str) -> Pooling:
+    return lambda hidden, batch: pool(hidden, batch, [pooling])
 
 
 def _control(words: Sequence[str], labels: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -345,27 +344,11 @@ RESAMPLES = 200
 RESAMPLES_PER_TEST = 50  # of the verdict, for each layer and pooling
 
 
-def _first(hidden: Tensor, batch: Batch) -> Tensor:
-    assert batch.pooled is not None
-    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
-
-
-def _last(hidden: Tensor, batch: Batch) -> Tensor:
-    numbers, count = numbered(batch.documents, hidden)
-    positions = torch.arange(len(numbers), device=numbers.device)
-    ends = positions.new_zeros(count + 1).scatter_reduce(0, numbers, positions, "amax")[1:]
-    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, ends)
-
-
-def _largest(hidden: Tensor, batch: Batch) -> Tensor:
-    return pool_texts(hidden, batch.documents, "max")
-
-
-WAYS: dict[str, Pooling] = {
-    "first token (CLS)": _first,
-    "last token": _last,
-    "mean": _mean,
-    "maximum": _largest,
+WAYS = {
+    "first token (CLS)": _pooled("cls"),
+    "last token": _pooled("lasttoken"),
+    "mean": _pooled("mean"),
+    "maximum": _pooled("max"),
 }
 
 
@@ -404,7 +387,7 @@ def compare_pooling(
         name: _ranked(subject.model, subject, encoded.examples, method)
         for name, method in WAYS.items()
     }
-    untrained = _ranked(subject.untrained(), subject, encoded.examples, _mean)
+    untrained = _ranked(subject.untrained(), subject, encoded.examples, WAYS["mean"])
     data_to_train = replace(data, parts={TRAIN: all_rows, **data.parts})
     ((_, tfidf_answers), *_) = task_type.baselines(data_to_train, part)
     tfidf_scores = np.asarray(tfidf_answers)[order]

@@ -11,9 +11,8 @@ The embedding layer serves as the static baseline: it depends on word and positi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,17 +23,12 @@ from maskwright.ask.analysis.hidden_states import (
     distance_steps,
     layer_states,
 )
-from maskwright.base.errors import DataError, UsageError
+from maskwright.base.errors import DataError
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.metrics.row_metrics import means
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.inference.prepared import Prepared
 from maskwright.model.objectives.base.corruption import Sequences
-from maskwright.text.corpus.files import find_all
-from maskwright.text.tables.cell_values import text_of
-from maskwright.text.tables.files import separate_class_names
-from maskwright.text.tables.read import read_rows
-from maskwright.text.tables.shapes import as_names
 
 WORD = "bank"
 SENTENCES = {
@@ -130,35 +124,6 @@ def tell_senses(
         left_vectors[:, :2] * singular_values[:2],
         best,
     )
-
-
-def read_senses(
-    path: Path, columns: Mapping[str, Sequence[str]] | None = None
-) -> tuple[list[str], list[str]]:
-    """Read texts and meanings from the columns `text` and `label` of a table, or from those that
-    `columns` names for them.
-
-    Raises:
-        DataError: a row is bad or lacks a column.  UsageError: the file or role does not exist.
-    """
-    named = {"text": ["text"], "label": ["label"], **as_names(columns)}
-    if unknown_roles := ", ".join(set(named) - {"text", "label"}):
-        message, wanted = "no such role of a column", "text, label"
-        raise UsageError(message, where="--column", found=unknown_roles, wanted=wanted)
-    texts, meanings = [], []
-    for row in read_rows(separate_class_names(find_all(path))[0]):
-        for role, (name, *_) in named.items():
-            if name not in row.values:
-                raise DataError(
-                    "a column is not there",
-                    where=row.where,
-                    found=", ".join(row.values),
-                    wanted=repr(name),
-                    do=f"say which it is: --column {role}=NAME",
-                )
-        texts.append(text_of(row, named["text"][0]))
-        meanings.append(text_of(row, named["label"][0]))
-    return texts, meanings
 
 
 def _around(tokens: list[int], positions: list[int], room: int) -> tuple[list[int], list[int]]:

@@ -169,7 +169,6 @@ def doctor(
         DataError: rows that cannot be read, or no task fits them.
         IncompatibleError: the model has no network that reads texts.
     """
-    document.reserve(out, NAME)
     return examine(Subject.load(data, columns, task, read), model, out, stream)
 
 

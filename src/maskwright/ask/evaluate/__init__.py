@@ -1,4 +1,4 @@
 """Evaluation on `text`, `minimal_pairs`, `labelled_rows`; `compare` trains and compares recipes.
 
-`compare_recipe` is one of these recipes, `compare_report` writes the report.
+`compare_report` writes the report of that.
 """

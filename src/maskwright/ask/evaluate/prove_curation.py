@@ -110,8 +110,7 @@ def prove(
     out = clean.with_name(f"{clean.name}.proof") if out is None else out
     require_own(out, "text", "tokenizer", "comparison")
     counts = _write_texts(clean, out / "text", held_out)
-    from maskwright.ask.evaluate.compare import compare
-    from maskwright.ask.evaluate.compare_recipe import run_folder
+    from maskwright.ask.evaluate.compare import compare, run_folder
     from maskwright.ask.evaluate.text import evaluate_text
     from maskwright.learn.pretrain.prepare import train_and_report
     from maskwright.learn.recipes.base.find import find, override

@@ -2,5 +2,5 @@
 
 Read `language_model` (what `maskwright.load` returns), `engine` (an opened model with its networks
 prepared, and adapters on them), `predictor` (the predictor of a task), `inputs` (texts and tables
-in Python), `file` and `write` (files), `shared_encoder` (several tasks on one body), `remote`.
+in Python), `rows` and `file` (files), `shared_encoder` (several tasks on one body), `remote`.
 """

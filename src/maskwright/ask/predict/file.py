@@ -1,38 +1,62 @@
 """Predictions of a fine-tuned model for the rows of a file, in the order of the rows.
 
-    {…the row…, "prediction": {"label": "good", "score": 0.93}}
+    JSON Lines    {…the row…, "prediction": {"label": "good", "score": 0.93}}
+    csv, tsv      …the row…, predicted_label, predicted_score
+                  without a label where it is below `threshold`; with `all_scores` also
+                  predicted_probabilities_good, predicted_probabilities_bad, …
+                  with `top` …, predicted_label_1, predicted_score_1, predicted_label_2, …
 
-Rows are read, predicted and written in portions, so memory does not depend on the file size.
+Rows are read, predicted and written in portions, so memory does not depend on the file size. A new
+file is written atomically: rows that were predicted before a kill are kept in a staged file beside
+it, and the same command continues after them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import itertools
 import json
 import math
+import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO, TypedDict, Unpack
 
-from maskwright.ask.predict.inputs import require_effect
+from maskwright.ask.predict.inputs import LISTS, require_effect
 from maskwright.ask.predict.predictor import PORTION, BasePredictor, TaskPredictor, load
-from maskwright.ask.predict.remote import ModelChangedError, RemoteServer, with_server
+from maskwright.ask.predict.remote import ModelChangedError, RemoteModel, RemoteServer, with_server
 from maskwright.ask.predict.rows import (
     PREDICTION,
     WINDOWS,
+    RowReader,
+    clashing,
+    flat_row,
     name_taken,
+    names_of,
     rows_to_answer,
-    with_named_columns,
 )
 from maskwright.ask.predict.shared_encoder import SharedEncoder, load_shared
 from maskwright.ask.predict.uncertain import uncertain_rows
-from maskwright.base.errors import Finding, UsageError, near
+from maskwright.base.errors import (
+    DataError,
+    Finding,
+    MaskwrightError,
+    OutputError,
+    UsageError,
+    near,
+)
+from maskwright.base.report import document
+from maskwright.base.storage import commit
+from maskwright.base.storage import files as storage
 from maskwright.base.storage.commit import require_new
 from maskwright.base.storage.files import write_file
 from maskwright.base.terminal import Say, counted, harmless_json, quiet
+from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.model.checkpoint import pretrained
@@ -47,47 +71,15 @@ from maskwright.model.checkpoint.fine_tuned import (
 from maskwright.model.checkpoint.layout import About
 from maskwright.model.device.choices import TORCH
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
-from maskwright.model.opening.open import open_head_alone
+from maskwright.model.opening import folders
+from maskwright.model.opening.open import home_of, open_head_alone
 from maskwright.text.corpus import files
+from maskwright.text.corpus.files import listed, size_of
 from maskwright.text.corpus.reading import REJECTED, SPANNING, Counts
+from maskwright.text.tables.formats import text_files
+from maskwright.text.tables.labelled_images import find_images
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import as_names, may_be_joined
-
-
-def write_whole(folder: Path | str, out: Path | str) -> Path:
-    """Write a fine-tuning of which only the head was saved, in `folder`, with all weights to the
-    new folder `out`; returns its model folder. Other programs can read it if the head is one of
-    the model's family (`--method head`).
-
-    Raises:
-        UsageError: `folder` is not such a fine-tuning, or `out` exists.
-        CheckpointError, IncompatibleError: as in `open_head_alone`.
-        OutputError, StoppedError, StorageError: `out` cannot be written, is full, or fails.
-    """
-    folder, out = Path(folder), Path(out)
-    home = require_finished(folder) or folder
-    record, head_alone = read_task(home), open_head_alone(home / ADAPTER)
-    if record is None or head_alone is None or head_alone.loaded.tokenizer is None:
-        raise UsageError(
-            "not a head that was saved alone",
-            where=folder,
-            wanted="what finetune --method probe or head writes",
-        )
-    require_new(out, error=UsageError, message="the output folder is there already")
-    task_type = task_for(record.kind, record.labels, record.settled)
-    problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None
-    task = replace(record, attached=False).render()
-    pretrained.save(
-        head_alone.loaded.model,
-        head_alone.loaded.tokenizer.padding(),
-        out / MODEL,
-        About(labels=task_type.labels, problem_type=problem),
-        more={TASK: task.encode()},
-    )
-    write_file(out / TASK, task.encode())
-    finish(out, [])
-    return out / MODEL
-
 
 SAID = 3  # the number of portions whose truncated rows are reported
 SHOW_SECONDS = 10.0  # between two lines of progress
@@ -152,16 +144,18 @@ def predict_file(
             has the name of the prediction.
         DataError: a row lacks columns that are read.
     """
-    model, counts = loaded(folder, say, settings), Counts()
-    count, num_bad = answer_rows(model, Path(source), stream, settings, 0, say, counts)
+    (model, reader), counts = loaded(folder, say, settings), Counts()
+    count, num_bad = answer_rows(model, reader, Path(source), stream, settings, 0, say, counts)
     for finding in unanswered(num_bad, counts):
         say(finding.line())
     return count
 
 
-def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePredictor:
-    """Load the predictor: the model in `folder`, several models with a shared encoder (`also`), or
-    a server.
+def loaded(
+    folder: Path | str, say: Say, settings: PredictionSettings
+) -> tuple[BasePredictor, RowReader]:
+    """Load the predictor, and what reads its rows: the model in `folder`, several models with a
+    shared encoder (`also`), or a server.
 
     Raises:
         UsageError: a setting is unknown or has no effect, or `columns` has an unknown role.
@@ -191,7 +185,8 @@ def loaded(folder: Path | str, say: Say, settings: PredictionSettings) -> BasePr
         _require_same_columns(model, named_columns)
     model = model.with_long_texts(settings.get("long", "as_trained"))
     model = model.deciding(settings.get("threshold"), all_scores=settings.get("all_scores", False))
-    return with_named_columns(model, named_columns)
+    reader = RowReader(model.task_type, model.columns, settings.get("read", DEFAULT_OPTIONS))
+    return model, reader.with_named_columns(named_columns)
 
 
 def _load(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> TaskPredictor:
@@ -222,6 +217,7 @@ def _require_same_columns(model: SharedEncoder, columns: Mapping[str, Sequence[s
 
 def answer_rows(
     model: BasePredictor,
+    reader: RowReader,
     source: Path,
     stream: TextIO,
     settings: PredictionSettings,
@@ -252,14 +248,8 @@ def answer_rows(
         nonlocal count, bad, unlabelled, last_report
         examples = [example for _, example in rows if example is not None]
         answers: Iterator[tuple[Any, int]] = iter(())
-        changed: ModelChangedError | None = None
         if examples:
-            try:
-                predictions, extent = model.answer(examples, top, report_truncated)
-            except ModelChangedError as error:  # predictions of the first model are still written
-                (predictions, extent), changed = error.answered, error
-                readable = [n for n, (_, example) in enumerate(rows) if example is not None]
-                del rows[readable[len(predictions)] :]
+            predictions, extent = model.answer(examples, top, report_truncated)
             answers = zip(predictions, extent.windows.tolist(), strict=True)
         bad += sum(example is None for _, example in rows)
         for values, example in rows:
@@ -277,8 +267,6 @@ def answer_rows(
         count += len(rows)
         rows.clear()
         stream.flush()
-        if changed is not None:
-            raise changed
         if (now := time.monotonic()) - last_report >= SHOW_SECONDS:
             last_report = now
             say(f"{counted(count, 'row')} answered, {count / (now - start_time):,.0f} per second")
@@ -287,8 +275,7 @@ def answer_rows(
         say(finding.line())
     if (pipe := files.find_growing(source)) is not None:
         pipe.waiting = predict_portion
-    read, named = settings.get("read", DEFAULT_OPTIONS), bool(settings.get("columns"))
-    rows_read = rows_to_answer(source, model, read, counts, named=named)
+    rows_read = rows_to_answer(source, reader, counts)
     if uncertain is not None:
         assert isinstance(model, TaskPredictor)  # see `loaded`
         rows_read = uncertain_rows(model, rows_read, uncertain, lambda f: say(f.line()))
@@ -342,3 +329,268 @@ def unanswered(bad: int, counts: Counts) -> Iterator[Finding]:
         reasons = ", ".join(f"{n:,} × {reason}" for reason, n in counts.rejected_by.items())
         message = f"{counted(counts.rejected, 'row')} could not be read and have no prediction"
         yield Finding(REJECTED, message, f"the first: {counts.first_rejected} ({reasons})")
+
+
+# ------------------------------------------------------------------------------ a new file
+WRITES = 2  # copies of the rows on the disk at a time: staged and final file
+# The separator of columns by file extension; None for JSON Lines.
+DELIMITERS = {".jsonl": None, ".csv": ",", ".tsv": "\t"}
+
+
+def write_predictions(
+    folder: Path | str,
+    source: Path | str,
+    out: Path | str,
+    *,
+    say: Say = quiet,
+    **settings: Unpack[PredictionSettings],
+) -> int:
+    """Write predictions to the new file `out`: csv, tsv or JSON Lines by its extension. Returns the
+    number of rows. All rows are checked before anything is computed; settings as in `predict_file`.
+
+    Raises:
+        UsageError: `out` exists or has another extension, and as in `predict_file`.
+        OutputError: it cannot be written.  StoppedError: another process is writing it.
+    """
+    folder, source, out = Path(folder), Path(source), Path(out)
+    delimiter = DELIMITERS.get(out.suffix.lower(), "")
+    if delimiter == "":
+        raise UsageError(
+            "the format of the output file is unknown",
+            where=out,
+            found=out.suffix or "none",
+            wanted=", ".join(DELIMITERS),
+            do="choose another name for --out",
+        )
+    if not out.parent.is_dir():
+        message, do = "the predictions cannot be written", "choose a folder that is there"
+        raise OutputError(message, where=out, found="no such folder", do=do)
+    staged = out.with_name(f".tmp-{out.name}.jsonl")
+    with commit.writing(out), _named_os_errors(out):
+        if not _size(staged):
+            document.require_new(out)
+        model, reader = loaded(folder, say, settings)
+        base, top = settings.get("base"), settings.get("top")
+        opened = model.first if isinstance(model, SharedEncoder) else model
+        source_hashes = hashes(source)
+        about = json.dumps(
+            {
+                "model": _model_hashes(folder, opened),
+                "source": source_hashes,
+                "base": None if base is None else hashes(Path(base)),
+                "also": [_model_hashes(Path(path)) for path in listed(settings.get("also", ()))],
+                "settings": {n: repr(v) for n, v in settings.items() if n != "server"},
+            }
+        )
+        if out.exists():
+            with staged.open(encoding="utf-8", errors="replace") as file:
+                is_of_this_command = file.readline() == f"{about}\n"
+            if is_of_this_command:
+                staged.unlink()  # left by a process that was killed after its last rename
+        document.require_new(out)
+        names = _look_at(source, model, reader, settings, delimiter is not None)
+        # The rows are in both files for a while.
+        size = size_of(source, text_files.sources) if find_images(source) is None else 0
+        storage.require_space(out.parent, WRITES * size - _size(staged))
+
+        def save(target: Path) -> None:
+            if delimiter is None:
+                with storage.new_text(target) as file:
+                    file.writelines(_staged_lines(staged))
+            else:
+                _as_table(staged, target, delimiter, names, top)
+
+        counts = Counts()
+        rows_before, bad_before = _resume_staged(staged, about, say)
+        try:
+            with staged.open("a", encoding="utf-8") as stream:
+                count, num_bad = answer_rows(
+                    model, reader, source, stream, settings, rows_before, say, counts
+                )
+            _require_unchanged(source, source_hashes)
+        except MaskwrightError as error:
+            raise _with_advice(error, staged, about, out, save) from error
+        save(out)
+        staged.unlink()
+    for finding in unanswered(bad_before + num_bad, counts):
+        say(finding.line())
+    return rows_before + count
+
+
+def _with_advice(
+    error: MaskwrightError, staged: Path, about: str, out: Path, save: Callable[[Path], None]
+) -> MaskwrightError:
+    """Add advice about the rows predicted so far to an error. These rows are deleted after a
+    `DataError`, saved to a partial file by `save` if the server's model changed, and otherwise kept
+    in `staged` for a repetition of the command."""
+    count, _ = _resume_staged(staged, about, quiet)
+    if count == 0 or isinstance(error, DataError):
+        staged.unlink(missing_ok=True)
+        return error
+    rows = f"{counted(count, 'row')} answered before"
+    if not isinstance(error, ModelChangedError):
+        advice = f"{error.do}; then give" if error.do else "give"
+        return error.advising(f"{advice} the same command again: {rows} are kept")
+    numbers = itertools.count(1)
+    names = (out.with_name(f"{out.stem}.partial-{number}{out.suffix}") for number in numbers)
+    partial = next(name for name in names if not os.path.lexists(name))
+    save(partial)
+    return error.advising(
+        f"{rows} are in {partial}; to go on after them, let the server answer by that model and "
+        "give the same command again; with another model it answers all rows anew"
+    )
+
+
+@contextlib.contextmanager
+def _named_os_errors(out: Path) -> Iterator[None]:
+    """Convert an `OSError` in the block to an `OutputError` that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            "the predictions cannot be written",
+            where=out,
+            found=error,
+            do="make room, then give the same command: what was answered is kept",
+        ) from error
+
+
+def _require_unchanged(source: Path, before: Mapping[str, str]) -> None:
+    """Raise a `DataError` with the names of source files whose hashes differ from `before`."""
+    current = hashes(source)
+    if changed := [name for name in {**before, **current} if before.get(name) != current.get(name)]:
+        raise DataError(
+            "the file has changed while it was answered",
+            where=source,
+            found=", ".join(changed[:5]),
+            wanted="a file that stays as it is",
+            do="give the same command again",
+        )
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _model_hashes(folder: Path, opened: BasePredictor | None = None) -> dict[str, str]:
+    """Return the hash of a model on a server, else those of the model's files in `folder`, by
+    "FOLDER/FILE"; those computed when the model was `opened` are reused."""
+    if isinstance(opened, RemoteModel):
+        return {"served": opened.fingerprint}
+    home = home_of(folder)
+    paths = [home / name for name in (MODEL, ADAPTER, TASK)]
+    if not paths[0].is_dir() and not paths[1].is_dir():
+        paths = [folders.model_folder(home)]
+    present = [path for path in paths if path.exists()]
+    known_hashes = {opened.path: opened.hashes} if isinstance(opened, TaskPredictor) else {}
+    return {
+        f"{path.name}/{n}": digest
+        for path in present
+        for n, digest in hashes(path, known_hashes.get(path)).items()
+    }
+
+
+def _look_at(
+    source: Path,
+    model: BasePredictor,
+    reader: RowReader,
+    settings: PredictionSettings,
+    flat: bool,
+) -> list[str]:
+    """Check all rows before anything is computed, and that no column has the name of a prediction
+    column. Returns the names of the prediction columns if `flat` (csv or tsv), else []."""
+    names: list[str] = []
+    top, windows = settings.get("top"), settings.get("long") == "windows"
+    for values, example in rows_to_answer(source, reader, Counts()):
+        if flat and not names and example is not None:
+            names = names_of(example, model, top, windows)
+        if used := clashing([*names, *([WINDOWS] if windows else [])], values, top):
+            raise name_taken(", ".join(used), str(source))
+    if flat and not names:  # no row can be answered
+        values = {role: ["a", "b"] if role in LISTS else "a" for role in model.task_type.roles}
+        names = names_of(model.task_type.of_value(values, ""), model, top, windows)
+    return names
+
+
+def _resume_staged(staged: Path, about: str, say: Say) -> tuple[int, int]:
+    """Return the number of rows that an earlier run of the same command has left in the staged
+    file, and of those without a prediction. An incomplete last line is cut off; the file of a
+    different command (its first line is not `about`) is emptied."""
+    header, null = f"{about}\n".encode(), f'"{PREDICTION}": null}}\n'.encode()
+    count = bad = 0
+    with staged.open("a+b") as file:
+        file.seek(0)
+        if (first_line := file.readline()) != header:
+            if first_line:
+                message = "found partial predictions of a different command; starting over"
+                say(Finding("partial-predictions", message).line())
+            file.truncate(0)
+            file.write(header)
+            return 0, 0
+        length = len(header)
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            length += len(line)
+            count, bad = count + 1, bad + line.endswith(null)  # the last value of a row
+        file.truncate(length)
+    return count, bad
+
+
+def _as_table(
+    staged: Path, target: Path, delimiter: str, names: Sequence[str], top: int | None
+) -> None:
+    """Write a table with the columns of the rows, then those of the predictions, which are `names`
+    if no row has a prediction."""
+    rows: list[dict[str, Any]] = [{}, {}]
+    for line in _staged_lines(staged):
+        for columns, cells in zip(rows, flat_row(json.loads(line), top), strict=True):
+            columns |= dict.fromkeys(cells)
+    with storage.new_text(target, newline="") as file:
+        columns, predicted = rows
+        writer = csv.DictWriter(file, [*columns, *(predicted or names)], delimiter=delimiter)
+        writer.writeheader()
+        for line in _staged_lines(staged):
+            values, cells = flat_row(json.loads(line), top)
+            writer.writerow(values | cells)
+
+
+def _staged_lines(staged: Path) -> Iterator[str]:
+    with staged.open(encoding="utf-8") as file:
+        yield from islice(file, 1, None)
+
+
+# ------------------------------------------------------------------------------ a head alone
+def write_whole(folder: Path | str, out: Path | str) -> Path:
+    """Write a fine-tuning of which only the head was saved, in `folder`, with all weights to the
+    new folder `out`; returns its model folder. Other programs can read it if the head is one of
+    the model's family (`--method head`).
+
+    Raises:
+        UsageError: `folder` is not such a fine-tuning, or `out` exists.
+        CheckpointError, IncompatibleError: as in `open_head_alone`.
+        OutputError, StoppedError, StorageError: `out` cannot be written, is full, or fails.
+    """
+    folder, out = Path(folder), Path(out)
+    home = require_finished(folder) or folder
+    record, head_alone = read_task(home), open_head_alone(home / ADAPTER)
+    if record is None or head_alone is None or head_alone.loaded.tokenizer is None:
+        raise UsageError(
+            "not a head that was saved alone",
+            where=folder,
+            wanted="what finetune --method probe or head writes",
+        )
+    require_new(out, error=UsageError, message="the output folder is there already")
+    task_type = task_for(record.kind, record.labels, record.settled)
+    problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None
+    task = replace(record, attached=False).render()
+    pretrained.save(
+        head_alone.loaded.model,
+        head_alone.loaded.tokenizer.padding(),
+        out / MODEL,
+        About(labels=task_type.labels, problem_type=problem),
+        more={TASK: task.encode()},
+    )
+    write_file(out / TASK, task.encode())
+    finish(out, [])
+    return out / MODEL

@@ -24,9 +24,9 @@ from maskwright.text.corpus.files import KINDS
 from maskwright.text.corpus.in_memory import (
     column_names,
     column_values,
-    refuse_ragged,
     refuse_repeated,
     refuse_uncomputed,
+    rows_of,
 )
 
 WHERE = "predict"
@@ -79,7 +79,9 @@ def examples(
     if isinstance(inputs, Mapping):
         return _examples_of_mapping(inputs, names, roles)
     if (columns := column_names(inputs)) is not None:
-        return _examples_of_table(inputs, columns, names, roles)
+        refuse_repeated(columns, WHERE)
+        _require_columns(columns, names, roles)
+        return rows_of({name: inputs[name] for name in columns if name in names}, WHERE)
     if (row := _row_of_series(inputs, names)) is not None:
         return iter([row])
     if not isinstance(inputs, Iterable) or getattr(inputs, "ndim", 1) == 0:
@@ -148,7 +150,7 @@ def _examples_of_mapping(
         _refuse_texts_as_words(columns, roles)
         return iter([mapping])
     _require_columns(list(mapping), names, roles)
-    return _rows({name: _cells(value, name) for name, value in columns.items()})
+    return rows_of(columns, WHERE)
 
 
 def _refuse_texts_as_words(columns: Mapping[Any, Any], roles: Mapping[str, Sequence[str]]) -> None:
@@ -176,32 +178,6 @@ def _is_column(value: Any, lists: bool) -> bool:
         return True
     cells = column_values(value)
     return bool(cells) and all(_is_column(cell, lists=False) for cell in cells)
-
-
-def _examples_of_table(
-    table: Any, columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
-) -> Iterator[Any]:
-    refuse_repeated(columns, WHERE)
-    _require_columns(columns, names, roles)
-    return _rows({name: _cells(table[name], name) for name in columns if name in names})
-
-
-def _cells(value: Any, name: str) -> list[Any]:
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        where, required = f"{WHERE}, column {name!r}", "a value for each example"
-        raise DataError("no list", where=where, found=repr(value)[:80], wanted=required)
-    return column_values(value)
-
-
-def _rows(columns: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
-    refuse_ragged(columns, WHERE)
-    return (
-        {
-            name: cell.tolist() if getattr(cell, "ndim", 0) == 1 else cell
-            for name, cell in zip(columns, row, strict=True)
-        }
-        for row in zip(*columns.values(), strict=True)
-    )
 
 
 def _row_of_series(value: Any, names: Collection[str]) -> dict[str, Any] | None:

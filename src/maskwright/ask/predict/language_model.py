@@ -396,17 +396,20 @@ class LanguageModel:
                 raise an error. "refuse": raise an error.
 
         Raises:
-            UsageError: the list is empty, `pooling` or `dimensions` is unknown or not allowed, or a
-                text exceeds the model's context.
-            DataError: an example is not a text.
+            UsageError: the list is empty, or `pooling` or `dimensions` is unknown or not allowed.
+            DataError: an example is not a text, or exceeds the model's context.
         """
         text_list = self._text_list(texts, "embed")
         predictor = self._now.embedder(pooling)
         is_trained = "predict" in self.abilities and predictor is self.predictor
-        if long == "as_trained" and not is_trained:
-            self._require_room(text_list)
+        refuses = long == "as_trained" and not is_trained
         with self._errors_with_abilities("embed"):
-            vectors = predictor.with_long_texts(long).vectors(text_list, note=warn)
+            predictor = predictor.with_long_texts("refuse" if refuses else long)
+            try:
+                vectors = predictor.vectors(text_list, note=warn)
+            except DataError as error:
+                advice = 'shorten it, or read it in windows: long="windows"'
+                raise (error.advising(advice) if refuses else error) from None
         if dimensions is not None:
             width = vectors.shape[1]
             trained = predictor.task_type.options.get(DIMENSIONS, [width])
@@ -486,21 +489,6 @@ class LanguageModel:
         """
         (text,) = self._text_list(text, "explain")
         return explain(self._task_predictor("as_trained"), text, label)
-
-    def _require_room(self, texts: Sequence[str]) -> None:
-        """Raise a `UsageError` if a text exceeds the model's context."""
-        model, tokenizer = self._now.model, self._now.model.tokenizer
-        max_tokens = (model.config.longest or 1 << 60) - model.positions
-        for text, ids in zip(texts, tokenizer.encode_batch(list(texts)), strict=True):
-            count = len(ids) + sum(tokenizer.frame_margins())
-            if count > max_tokens:
-                raise UsageError(
-                    "the text is longer than the model reads",
-                    where=text[:60],
-                    found=f"{count} tokens",
-                    wanted=f"at most {max_tokens}",
-                    do="embed its parts, or shorten it",
-                )
 
     def log_likelihood(
         self, texts: str | Iterable[str], *, how: str | None = None

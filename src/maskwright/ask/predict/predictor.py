@@ -190,10 +190,6 @@ class BasePredictor(ABC):
         """
 
     @abstractmethod
-    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self:
-        """Return a copy that reads these columns of a file, by role."""
-
-    @abstractmethod
     def extent(self, rows: Sequence[Any]) -> Extent:
         """Return how much of each example `answer` would read."""
 
@@ -344,9 +340,6 @@ class TaskPredictor(BasePredictor):
     def outputs_of_all(self, requests: Sequence[tuple[Self, Encoded]]) -> list[Outputs]:
         """Compute the outputs of encoded rows together, each for a predictor that shares weights
         with this one; errors as in `outputs`."""
-
-    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self:
-        return replace(self, columns=dict(columns))
 
     def with_task(self, task_type: TaskType) -> Self:
         return replace(self, task_type=task_type)

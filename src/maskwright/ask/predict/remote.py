@@ -19,7 +19,7 @@ import types
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, get_args
 from urllib.parse import quote, urlsplit
 
@@ -253,13 +253,7 @@ def _fits(value: Any, form: Any, text: str = "") -> bool:
 
 
 class ModelChangedError(StoppedError):
-    """The server has replaced the model that was connected to by another one.
-
-    Attributes:
-        answered: the predictions of the first model until then, as of `BasePredictor.answer`.
-    """
-
-    answered: tuple[list[Answer], Extent]
+    """The server has replaced the model that was connected to by another one."""
 
 
 class _AwayError(UsageError):
@@ -378,9 +372,6 @@ class RemoteModel(BasePredictor):
         require_choice(long, get_args(LongText), "long")
         return replace(self, long=long)
 
-    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> RemoteModel:
-        return replace(self, columns=columns)
-
     def extent(self, rows: Sequence[Any]) -> Extent:
         return self.answer(rows)[1]
 
@@ -395,25 +386,15 @@ class RemoteModel(BasePredictor):
         def predict_chunk(start: int, values: list[Any]) -> list[dict[str, Any]]:
             return self._responses(values, rows[start : start + len(values)], top)
 
-        responses: list[dict[str, Any]] = []
-        changed: ModelChangedError | None = None
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            try:
-                for chunk_responses in pool.map(predict_chunk, starts, chunks):
-                    responses += chunk_responses
-            except ModelChangedError as error:
-                changed = error
+            responses = [*chain.from_iterable(pool.map(predict_chunk, starts, chunks))]
         fields: dict[str, list[Any]] = {
             name: [value for response in responses for value in response[name]] for name in LISTS
         }
         if cut := sum(fields["truncated"]):
             note(Finding("truncated", f"{cut:,} of {len(rows):,} rows truncated by the server"))
         counts = (np.array(fields[name], np.int64) for name in ("tokens", "windows", "truncated"))
-        result = fields["answers"], Extent(*counts)
-        if changed is not None:
-            changed.answered = result
-            raise changed
-        return result
+        return fields["answers"], Extent(*counts)
 
     def _chunks(self, values: Sequence[Any]) -> list[list[Any]]:
         """Split rows into lists that fit into a request."""

@@ -24,7 +24,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from maskwright.ask.predict.inputs import LISTS
 from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
@@ -58,31 +58,45 @@ AT_MOST = 1000  # the file is rejected if this many first rows lack a needed col
 HEAD = 1 << 16  # bytes of standard input that identify its format
 
 
-class RowReader(Protocol):
-    """The task that rows are read for, and the columns of each role: of a predictor, or as recorded
-    in a result."""
-
-    @property
-    def task_type(self) -> TaskType: ...
-
-    @property
-    def columns(self) -> Mapping[str, Sequence[str]]: ...
-
-    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self: ...
-
-
-Reader = TypeVar("Reader", bound=RowReader)
-
-
 @dataclass(frozen=True)
-class RecordedTask:
-    """The task of a result as its `task.json` has it."""
+class RowReader:
+    """How rows of files become examples of a task.
+
+    Attributes:
+        columns: the names of the columns that are read, by role.
+        read: the options of reading; with `on_bad=skip` the example of a bad row is None.
+        named: whether the user named columns; no others are read then.
+    """
 
     task_type: TaskType
     columns: Mapping[str, Sequence[str]]
+    read: TableReadingOptions = DEFAULT_OPTIONS
+    named: bool = False
 
-    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self:
-        return replace(self, columns=columns)
+    def with_named_columns(self, named_columns: Mapping[str, Sequence[str]]) -> Self:
+        """Return a copy that reads the columns that the user names, by role.
+
+        Raises:
+            UsageError: the model does not read such a role, or not so many columns of it.
+        """
+        task_type, named = self.task_type, bool(named_columns)
+        single_role, roles = task_type.alone, {*task_type.roles}
+        if single_role and named_columns.keys() in ({single_role}, roles):
+            return replace(self, columns=named_columns, named=named)
+        pairs = task_type.head == "sequence" and task_type.options.get(UNTOLD)
+        roles = roles if single_role else {*self.columns, *([SECOND] if pairs else [])}
+        for role, names in named_columns.items():
+            is_other_number = len(names) != len(self.columns.get(role, names[:1]))
+            if role not in roles or (is_other_number and not may_be_joined(role)):
+                raise UsageError(
+                    "not a column that the model reads",
+                    where="--column",
+                    found=f"{role}={', '.join(names)}",
+                    wanted=", ".join(sorted(roles))
+                    + (f"; or {single_role} alone" if single_role else ""),
+                    do="name one of these: --column ROLE=NAME",
+                )
+        return replace(self, columns={**self.columns, **named_columns}, named=named)
 
 
 def require_readable(
@@ -96,7 +110,7 @@ def require_readable(
     without a record are not checked.
 
     Raises:
-        UsageError, DataError: as `with_named_columns` and `rows_to_answer`.
+        UsageError, DataError: as `RowReader.with_named_columns` and `rows_to_answer`.
     """
     home = require_finished(folder)
     record = None if home is None else read_task(home)
@@ -107,57 +121,27 @@ def require_readable(
     except UsageError:  # reported with the model
         return
     columns = record.columns or {role: (role,) for role in task_type.roles}
-    reader = with_named_columns(RecordedTask(task_type, columns), named_columns)
-    next(rows_to_answer(source, reader, read, Counts(), named=bool(named_columns)), None)
-
-
-def with_named_columns(model: Reader, named_columns: Mapping[str, Sequence[str]]) -> Reader:
-    """Return a copy that reads the columns that the user names, by role.
-
-    Raises:
-        UsageError: it does not read such a role, or not so many columns of it.
-    """
-    single_role, roles = model.task_type.alone, {*model.task_type.roles}
-    if single_role and named_columns.keys() in ({single_role}, roles):
-        return model.with_columns(named_columns)
-    pairs = model.task_type.head == "sequence" and model.task_type.options.get(UNTOLD)
-    roles = roles if single_role else {*model.columns, *([SECOND] if pairs else [])}
-    for role, names in named_columns.items():
-        is_other_number = len(names) != len(model.columns.get(role, names[:1]))
-        if role not in roles or (is_other_number and not may_be_joined(role)):
-            raise UsageError(
-                "not a column that the model reads",
-                where="--column",
-                found=f"{role}={', '.join(names)}",
-                wanted=", ".join(sorted(roles))
-                + (f"; or {single_role} alone" if single_role else ""),
-                do="name one of these: --column ROLE=NAME",
-            )
-    return model.with_columns({**model.columns, **named_columns})
+    reader = RowReader(task_type, columns, read).with_named_columns(named_columns)
+    next(rows_to_answer(source, reader, Counts()), None)
 
 
 def rows_to_answer(
-    source: Path,
-    model: RowReader,
-    read: TableReadingOptions,
-    counts: Counts,
-    *,
-    named: bool = False,
+    source: Path, reader: RowReader, counts: Counts
 ) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Yield (values of the row by column, example) for a table or lines of plain text. The example
-    of a bad row is None if `on_bad` is "skip". For a folder, the values include the file of the
-    row. `counts` is updated with statistics of the reader. Where the user has `named` columns,
-    no others are read."""
+    """Yield (values of the row by column, example) for a table or lines of plain text. For a
+    folder, the values include the file of the row. `counts` is updated with statistics of the
+    reader."""
+    read, task_type = reader.read, reader.task_type
     skips = read.reading.on_bad == "skip"
-    if (images := find_images(source)) is not None and model.task_type.reads_images:
+    if (images := find_images(source)) is not None and task_type.reads_images:
         counts.ignored.add(images[1])
         for row in itertools.chain(*images[0].values()):
-            yield dict(row.values), _tried(skips, _example, model, row)
+            yield dict(row.values), _tried(skips, _example, reader, row)
         return
     every_file, ignored = find(source, text_formats.sources)
     counts.ignored.add(ignored)
     files = separate_class_names(every_file)[0]
-    names = [name for role in model.columns.values() for name in role]
+    names = [name for role in reader.columns.values() for name in role]
     text_files = [
         file for file in files if file.format == "text" and not _is_labelled(file, read.reading)
     ]
@@ -172,9 +156,9 @@ def rows_to_answer(
             do="name the files of one kind",
         )
     if text_files:
-        if len(names) > 1 and model.task_type.alone:
-            names = [model.task_type.alone]
-        elif [may_be_joined(role) for role in model.columns] == [True]:
+        if len(names) > 1 and task_type.alone:
+            names = [task_type.alone]
+        elif [may_be_joined(role) for role in reader.columns] == [True]:
             names = names[:1]
         if len(names) > 1:
             raise UsageError(
@@ -196,32 +180,32 @@ def rows_to_answer(
                 if not index:
                     _refuse_header(text, names[0], where)
                 values = _with_file({names[0]: text}, file.shown, source)
-                value = text if model.task_type.counts_places else as_read(text)
-                yield values, _tried(skips, model.task_type.of_value, value, where)
+                value = text if task_type.counts_places else as_read(text)
+                yield values, _tried(skips, task_type.of_value, value, where)
         return
     # The values of the first rows that lack a needed column, until a row has all of them.
     incomplete: list[dict[str, Any]] = []
     error: DataError | None = None
     is_complete = False
-    by_role = model.with_columns({role: (role,) for role in model.columns})
+    by_role = replace(reader, columns={role: (role,) for role in reader.columns})
     for row in read_rows(files, read.reading, read.header, counts=counts):
         if PREDICTION in row.values:
             raise name_taken(PREDICTION, row.where)
         values = _with_file(row.as_given().values, row.file, source)
-        missing, reader = _missing_column(row, model), model
-        if missing is not None and not named and _missing_column(row, by_role) is None:
-            missing, reader = None, by_role
+        missing, row_reader = _missing_column(row, reader), reader
+        if missing is not None and not reader.named and _missing_column(row, by_role) is None:
+            missing, row_reader = None, by_role
         if missing is None:
             is_complete = True
             yield from ((earlier_values, None) for earlier_values in incomplete)
             incomplete = []
-            yield values, _tried(skips, _example, reader, row)
+            yield values, _tried(skips, _example, row_reader, row)
         elif not skips or TABLE_FILE.search(row.file):
-            raise _column_error(row, missing, model)
+            raise _column_error(row, missing, reader)
         elif is_complete:
             yield values, None
         else:
-            error = error or _column_error(row, missing, model)
+            error = error or _column_error(row, missing, reader)
             incomplete.append(values)
             if len(incomplete) == AT_MOST:
                 break
@@ -238,15 +222,15 @@ def _with_file(values: Mapping[str, Any], file: str, source: Path) -> dict[str, 
     return {**values, name: file.removeprefix(shown(source)).lstrip("/")}
 
 
-def _column_error(row: Row, missing: str, model: RowReader) -> DataError:
+def _column_error(row: Row, missing: str, reader: RowReader) -> DataError:
     """Return the error about a row without the column `missing`."""
-    single_role = model.task_type.alone
-    role = next((role for role, names in model.columns.items() if missing in names), "ROLE")
+    single_role = reader.task_type.alone
+    role = next((role for role, names in reader.columns.items() if missing in names), "ROLE")
     advice = ""
     if single_role and role != single_role:
         advice = f", or --column {single_role}=NAME for the answer to one text"
     elif single_role:
-        roles = " ".join(f"--column {role}=NAME" for role in model.task_type.roles)
+        roles = " ".join(f"--column {role}=NAME" for role in reader.task_type.roles)
         advice = f", or {roles} for two texts"
     return DataError(
         "a column that the model reads is missing",
@@ -270,11 +254,11 @@ def _is_labelled(file: Source, reading: ReadingOptions) -> bool:
     )
 
 
-def _missing_column(row: Row, model: RowReader) -> str | None:
+def _missing_column(row: Row, reader: RowReader) -> str | None:
     """Return the name of a column that the model reads and the row lacks, or None. JSON objects may
     leave out empty values, so one column of a joined text is enough there."""
     columns = row.values.keys()
-    for role, names in model.columns.items():
+    for role, names in reader.columns.items():
         is_present = [has_column(name, columns) for name in names]
         if not (
             all(is_present)
@@ -306,11 +290,11 @@ def _refuse_header(line: str, name: str, where: str) -> None:
         )
 
 
-def _example(model: RowReader, row: Row) -> Any:
+def _example(reader: RowReader, row: Row) -> Any:
     """Convert a row to an example of the task; cells of list columns are parsed."""
-    listed = [model.columns[role] for role in LISTS if role in model.columns]
+    listed = [reader.columns[role] for role in LISTS if role in reader.columns]
     single_columns = [names[0] for names in listed if len(names) == 1]
-    return example_of_row(model.task_type, row_with_lists(row, single_columns), model.columns)
+    return example_of_row(reader.task_type, row_with_lists(row, single_columns), reader.columns)
 
 
 def _tried(skips: bool, make_example: Callable[..., Any], *arguments: Any) -> Any:

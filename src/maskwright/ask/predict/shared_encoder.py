@@ -76,9 +76,6 @@ class SharedEncoder(BasePredictor):
         }
         return replace(self, members=members)
 
-    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> SharedEncoder:
-        return replace(self, columns=columns)
-
     def extent(self, rows: Sequence[object]) -> Extent:
         return self.first.extent(rows)
 

@@ -30,10 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    options.require_existing(a.model, "model", a.command)
     if not a.text:
         raise UsageError("no text to train on", where="--text", do=a.command)
-    options.require_texts(a.text)
     from maskwright.learn.recipes.base.find import require_continued_settings
 
     require_continued_settings(a.model, a.minutes, a.settings)

@@ -28,6 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tree",
         type=Path,
+        exists="text",
         metavar="FILE",
         help="a treebank in CoNLL-U format; heads are compared with its dependencies",
     )
@@ -42,9 +43,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    options.require_existing(a.model, "model", a.command)
-    for path in [Path(text) for text in a.text] + ([] if a.tree is None else [a.tree]):
-        options.require_existing(path, "text")
     from maskwright.ask.analysis.attention import attention
 
     options.note_busy(a.threads)
@@ -52,7 +50,7 @@ def do(a: argparse.Namespace) -> None:
     attention(
         a.model,
         a.out or options.next_run_folder("attention"),
-        text=[Path(text) for text in a.text],
+        text=a.text,
         sentence=a.sentence,
         tree=a.tree,
         image=a.image,

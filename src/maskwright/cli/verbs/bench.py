@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.options import add_base, add_device, add_engine, add_model, require_existing
+from maskwright.cli.options import add_base, add_device, add_engine, add_model
 from maskwright.model.device.choices import require_engine
 
 SUMMARY = "measure how fast a model answers on this machine"
@@ -19,6 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=Path,
+        exists="data",
         metavar="FILE",
         help="rows or texts to answer (default: texts are made up of the model's own tokens)",
     )
@@ -32,8 +33,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    require_existing(a.model, "model", a.command)
-    require_existing(a.data, "data")
     require_engine(a.engine, "--engine")
     from maskwright.base.terminal import printer
     from maskwright.ship.bench import bench

@@ -42,6 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=Path,
+        exists="data",
         metavar="DIR",
         help="minimal pairs such as BLiMP's: a folder with a .jsonl file for each paradigm",
     )
@@ -61,8 +62,6 @@ def do(a: argparse.Namespace) -> None:
     recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in named_recipes]
     for recipe in recipes:
         require_settings(recipe)
-    options.require_texts(a.text)
-    options.require_existing(a.data, "data")
     from maskwright.ask.evaluate.compare import compare
 
     out = a.out or options.next_run_folder("comparison")

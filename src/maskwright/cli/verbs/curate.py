@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from maskwright.base.errors import UsageError
-from maskwright.cli.options import add_read, add_settings, note, require_texts, resumable
+from maskwright.cli.options import add_read, add_settings, note, resumable
 
 SUMMARY = "clean, filter and deduplicate raw text to a corpus for pretraining"
 GROUP, ORDER = "text", 2
@@ -22,6 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "text",
         nargs="*",
         metavar="TEXT",
+        exists="text",
         help="files or folders: txt, md, html, jsonl, csv, tsv (also .gz and .zst), parquet",
     )
     parser.add_argument(
@@ -132,7 +133,6 @@ def do(a: argparse.Namespace) -> None:
     only: Literal["look", "plan"] | None = "plan" if a.plan else "look" if a.look else None
     if a.out is None and only is None:
         raise UsageError("no folder for the result", where="--out", do=a.command)
-    require_texts(a.text)
     unused = [n for n in ("budget", "seeds", "held_out") if getattr(a, n) and not a.prove]
     if unused:
         raise UsageError(

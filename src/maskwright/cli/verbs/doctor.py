@@ -17,11 +17,11 @@ LABELLED = True
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", type=Path, help="labelled rows, as for finetune")
+    parser.add_argument("data", type=Path, exists="data", help="labelled rows, as for finetune")
     parser.add_argument(
         "model",
         type=Path,
-        hub=True,
+        exists="model",
         nargs="?",
         help="the folder of a model: lengths are compared with what it reads, and its embeddings "
         "judge labels (default: a bag of words judges them)",
@@ -36,8 +36,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    options.require_existing(a.data, "data", a.command)
-    options.require_existing(a.model, "model", a.command)
     columns, read = options.parse_columns(a), how_read(a.read)
     from maskwright.ask.doctor.check import Subject
     from maskwright.ask.doctor.doctor import examine

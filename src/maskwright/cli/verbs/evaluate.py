@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.ask.evaluate.kind import OPTIONS, PAIRS, USED, kind_of
+from maskwright.ask.evaluate.kind import OPTIONS, PAIRS, kind_of
 from maskwright.base.terminal import harmless_lines
 from maskwright.cli import options
 from maskwright.text.tables.reading_options import how_read
@@ -24,6 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=Path,
+        exists="data",
         metavar="PATH",
         help="of a fine-tuned model: labelled rows, as for finetune; of others minimal pairs such "
         "as BLiMP's, a folder with a .jsonl file for each paradigm; of any model that embeds texts "
@@ -64,7 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against",
         type=Path,
-        hub=True,
+        exists="model",
         metavar="MODEL",
         help="labelled rows: another fine-tuned model of the same task, compared on the same rows",
     )
@@ -73,6 +74,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         nargs="+",
         type=Path,
+        exists="data",
         default=[],
         metavar="PATH",
         help="labelled rows: other rows with the same columns, such as of another domain, with the "
@@ -88,11 +90,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    options.require_existing(a.model, "model", a.command)
-    options.require_texts(a.text)
-    for path in (a.data, *a.other_data):
-        options.require_existing(path, "data")
-    options.require_existing(a.against, "model", a.command)
     columns, read = options.parse_columns(a), how_read(a.read)
     if a.how is not None:
         from maskwright.model.inference.likelihood_prompts import require_method
@@ -100,22 +97,19 @@ def do(a: argparse.Namespace) -> None:
         require_method(a.how, "--how")
     dimensions = options.parse_numbers(a.dimensions, "--dimensions")
     settings = {option: getattr(a, option) for option in OPTIONS}
-    kind = kind_of(a.model, a.data, settings | ({"read": ()} if a.text else {}))
+    kind = kind_of(a.model, a.data, settings)
     options.note_busy(a.threads)
     from maskwright.api import evaluate, evaluate_text
 
-    if a.data is None or a.text:
+    if a.data is None:
         read.require_only("reading")
         reading = read.reading if a.read else None
         print(harmless_lines(evaluate_text(a.model, a.text, reading=reading).render()))
-    if a.data is None:
         return
-    out = a.out
-    if kind == PAIRS and out is None:
+    if kind == PAIRS and a.out is None:
         from maskwright.text.corpus.saved import is_run
 
-        out = a.model if is_run(a.model) else options.next_run_folder("evaluation")
+        settings["out"] = a.model if is_run(a.model) else options.next_run_folder("evaluation")
     del settings["column"], settings["precision"]
-    settings |= {"columns": columns, "dimensions": dimensions, "out": out}
-    settings["read"] = read if "read" in USED[kind] else how_read(())
-    evaluate(a.model, a.data, **settings)
+    settings |= {"columns": columns, "dimensions": dimensions, "read": read}
+    evaluate(a.model, a.data, text=a.text, **settings)

@@ -39,7 +39,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "bag-of-words",
     )
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="PATH", help="labelled rows, as for finetune"
+        "--data",
+        type=Path,
+        required=True,
+        exists="data",
+        metavar="PATH",
+        help="labelled rows, as for finetune",
     )
     parser.add_argument(
         "--method",
@@ -55,7 +60,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    options.require_existing(a.data, "data")
     for model in a.models:
         if model != "bag-of-words":
             options.require_existing(Path(model.removeprefix("untrained:")), "model", a.command)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from maskwright.base.report.document import EXPLORER_PORT
-from maskwright.cli.options import add_device, require_existing
+from maskwright.cli.options import add_device
 
 SUMMARY = "see a model in the browser: masks, generation, attention, its tokenizer"
 GROUP, ORDER = "analysis", 3
@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "models",
         type=Path,
-        hub=True,
+        exists="model",
         nargs="+",
         metavar="model",
         help="the folder of a model, or of a run, whose checkpoints are then all shown",
@@ -40,8 +40,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    for model in a.models:
-        require_existing(model, "model", a.command)
     from maskwright.ship.explore.server import explore
 
     explore(a.models, port=a.port, text=a.text, browser=not a.no_browser)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from maskwright.base.terminal import harmless
-from maskwright.cli.options import add_device, add_model, note, require_existing
+from maskwright.cli.options import add_device, add_model, note
 
 SUMMARY = "show the most likely tokens for each mask in a text"
 GROUP, ORDER = "analysis", 4
@@ -25,7 +25,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    require_existing(a.model, "model", a.command)
     from maskwright.ask.predict.language_model import load
 
     model = load(a.model)

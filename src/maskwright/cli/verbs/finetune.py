@@ -62,6 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=Path,
+        exists="data",
         metavar="PATH",
         help="a csv, tsv, jsonl, parquet, conll or conllu file, or a folder of them for train, "
         "validation and test; or a folder of texts for each class",
@@ -92,7 +93,6 @@ def do(a: argparse.Namespace) -> None:
     from_file = a.model.suffix == ".toml" and a.model.is_file()
     if not from_file:
         options.require_existing(a.model, "model", a.command)
-    options.require_existing(a.data, "data")
     if a.data is None and not from_file:
         raise UsageError("no labelled file is named", where="--data", do=a.command)
     if a.moved is not None and not from_file:

@@ -11,7 +11,6 @@ from maskwright.cli.options import (
     add_model,
     given_options,
     note,
-    require_existing,
 )
 from maskwright.model.inference.generation_settings import GenerationSettings
 
@@ -44,7 +43,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    require_existing(a.model, "model", a.command)
     from maskwright.ask.predict.language_model import load
 
     model = load(a.model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.options import note, require_existing
+from maskwright.cli.options import note
 
 SUMMARY = "make a model folder of word vectors in word2vec's text format"
 GROUP, ORDER = "models", 5
@@ -17,13 +17,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         type=Path,
+        exists="file",
         help="word vectors: numbers of words and dimensions, then a line per word",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to make")
 
 
 def do(a: argparse.Namespace) -> None:
-    require_existing(a.file, "file", a.command)
     from maskwright.model.opening.import_vectors import import_vectors
 
     print(f"model: {import_vectors(a.file, a.out, note)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from maskwright.base.terminal import harmless
-from maskwright.cli.options import add_model, note, require_existing
+from maskwright.cli.options import add_model, note
 
 SUMMARY = "show the nearest words of a word, or of a sum such as king woman --minus man"
 GROUP, ORDER = "analysis", 5
@@ -24,7 +24,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    require_existing(a.model, "model", a.command)
     from maskwright.ask.analysis.neighbours import neighbours
     from maskwright.model.opening.open import open_model
 

@@ -54,7 +54,6 @@ def do(a: argparse.Namespace) -> None:
             wanted="NAME.toml",
         )
     memory, disk = _bytes(a.memory, "--memory"), _bytes(a.disk, "--disk")
-    options.require_texts(a.text)
     from maskwright.api import plan
 
     plan(

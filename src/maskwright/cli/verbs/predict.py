@@ -169,9 +169,8 @@ def do(a: argparse.Namespace) -> None:
         require_readable(a.model, a.file, read, columns)  # before torch is imported
     if a.server is None:
         options.note_busy(a.threads)
-    from maskwright.ask.predict.file import predict_file
+    from maskwright.ask.predict.file import predict_file, write_predictions
     from maskwright.ask.predict.remote import RemoteServer
-    from maskwright.ask.predict.write import write_predictions
 
     server = None
     if a.server is not None:

@@ -56,7 +56,6 @@ def do(a: argparse.Namespace) -> None:
     recipe = find(a.recipe)
     recipe = override(with_text(recipe, a.text) if a.text else recipe, a.settings)
     require_settings(recipe)
-    options.require_texts(a.text)
     if a.dry_run:
         _plan(recipe)
         return

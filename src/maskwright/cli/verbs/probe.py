@@ -22,6 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=Path,
+        exists="data",
         metavar="PATH",
         help="labelled texts or words, or pairs with a similarity (default: built-in sentences "
         'with two meanings of "bank")',
@@ -42,8 +43,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    options.require_existing(a.model, "model", a.command)
-    options.require_existing(a.data, "data")
     columns, read = options.parse_columns(a), how_read(a.read)
     if a.task is not None:
         from maskwright.text.tables.shapes import shape_of

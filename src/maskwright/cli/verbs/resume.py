@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.options import MICROBATCHES, add_settings, print_model, require_existing
+from maskwright.cli.options import MICROBATCHES, add_settings, print_model
 
 SUMMARY = "continue a run from its last checkpoint"
 GROUP, ORDER = "pretraining", 3
@@ -16,7 +16,7 @@ LESS_MEMORY = MICROBATCHES
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, help="the folder of the run")
+    parser.add_argument("run", type=Path, exists="run", help="the folder of the run")
     add_settings(
         parser,
         "change a setting that does not change what is computed, as evaluation.every=100 or "
@@ -25,13 +25,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    require_existing(a.run, "run")
-    from maskwright.learn.recipes.base.find import override, read
-    from maskwright.text.corpus.saved import RECIPE, is_run
-
-    settings = None
-    if a.settings and is_run(a.run):
-        settings = override(read(a.run / RECIPE), a.settings)
     from maskwright.api import resume
 
-    print_model(resume(a.run, settings=settings or ()).path, a.run)
+    print_model(resume(a.run, settings=a.settings).path, a.run)

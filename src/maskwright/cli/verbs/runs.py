@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from maskwright.base.terminal import harmless_lines
-from maskwright.cli.options import print_columns, require_existing
+from maskwright.cli.options import print_columns
 
 SUMMARY = "list runs and results with their verdicts, metrics, dates and sizes"
 GROUP, ORDER = "models", 5
@@ -17,12 +17,16 @@ LIGHT = True
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "folder", type=Path, nargs="?", default=Path("runs"), help="(default: runs)"
+        "folder",
+        type=Path,
+        nargs="?",
+        default=Path("runs"),
+        exists="folder",
+        help="(default: runs)",
     )
 
 
 def do(a: argparse.Namespace) -> None:
-    require_existing(a.folder, "folder", a.command)
     from maskwright.base.report.records import records_below
 
     records = list(records_below(a.folder))

@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         type=Path,
         metavar="MODEL",
-        hub=True,
+        exists="model",
         help="a run, a result or a model folder",
     )
     parser.add_argument(
@@ -106,7 +106,7 @@ def settings(parser: argparse.ArgumentParser, a: argparse.Namespace) -> dict[str
 
 def do(a: argparse.Namespace) -> None:
     names, adapters = _pairs(a.name, "--name"), _pairs(a.adapter, "--adapter")
-    for model in (*a.models, *names.values()):
+    for model in names.values():
         require_existing(model, "model", a.command)
     for folder in adapters.values():
         require_existing(folder, "adapter")

@@ -46,7 +46,6 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.learn.pretrain.prepare import train_and_report
     from maskwright.text.tables.reading_options import how_read
 
-    options.require_texts(a.text)
     if a.wordpiece is not None and a.kind != "wordpiece":
         raise UsageError(
             "--wordpiece applies to WordPiece vocabularies only",

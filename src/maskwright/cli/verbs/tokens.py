@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.options import add_model, add_read, add_text, require_existing, require_texts
+from maskwright.cli.options import add_model, add_read, add_text
 
 SUMMARY = "show the tokens of a text, and which are unknown"
 GROUP, ORDER = "text", 4
@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--beside",
         type=Path,
-        hub=True,
+        exists="model",
         metavar="FOLDER",
         help="another model or tokenizer, shown side by side on the same text",
     )
@@ -31,9 +31,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     folders = [folder for folder in (a.model, a.beside) if folder is not None]
-    for folder in folders:
-        require_existing(folder, "model", a.command)
-    require_texts(a.text)
     from maskwright.ask.analysis.tokens import show_tokens
     from maskwright.text.tables.reading_options import how_read
 

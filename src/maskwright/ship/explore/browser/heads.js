@@ -1,5 +1,5 @@
 // What attention heads look at: the weights of a text, and for each head the shares that
-// `maskwright.ask.analysis.heads` measures, here on this text alone.
+// `maskwright.ask.analysis.attention` measures, here on this text alone.
 //
 //   previous, next, itself   the weight on the neighbours and on the position itself
 //   first                    the weight on the first token
