@@ -25,7 +25,10 @@ _HARMFUL = re.compile(
 def harmless(text: str, keep: str = "") -> str:
     r"""Escape control characters, direction controls and lone surrogates as `\x1b`, except those
     in `keep`."""
-    return _HARMFUL.sub(lambda match: _escaped(match.group(), keep), text)
+    return _HARMFUL.sub(
+        lambda match: match[0] if match[0] in keep else match[0].encode("unicode_escape").decode(),
+        text,
+    )
 
 
 def harmless_lines(text: str) -> str:
@@ -52,10 +55,6 @@ def shell_word(value: object) -> str:
         for byte in raw
     )
     return f"$'{plain}'"
-
-
-def _escaped(character: str, keep: str) -> str:
-    return character if character in keep else character.encode("unicode_escape").decode()
 
 
 # ------------------------------------------------------------------------------ numbers

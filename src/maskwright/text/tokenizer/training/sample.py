@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Protocol
@@ -77,7 +77,9 @@ class Sample:
         self._seed = seed
         self._salt = seed.to_bytes(8, "little", signed=True)
         self._longest = max(256, min(LONGEST_PIECE, budget_bytes // 64))
-        self._shelves: dict[int, IO[bytes]] = {}
+        self._shelves = defaultdict[int, IO[bytes]](
+            lambda: tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed on exit
+        )
         self._sizes: Counter[int] = Counter()
         self._lowest = 0
         self._cut = HASHES  # pieces of the lowest shelf with a larger hash are left out
@@ -116,14 +118,11 @@ class Sample:
         shelf = min(int(-4 * math.log2((hash_value + 1) / HASHES)), SHELVES - 1)
         if shelf < self._lowest or hash_value > self._cut:
             return
-        file = self._shelves.get(shelf)
-        if file is None:
-            file = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - closed on exit
-            self._shelves[shelf] = file
-        file.write(len(piece).to_bytes(4, "little") + piece)
+        self._shelves[shelf].write(len(piece).to_bytes(4, "little") + piece)
         self._sizes[shelf] += len(piece)
         self._kept += len(piece)
-        while self._over() and self._lowest < max(self._sizes):
+        # A shelf that was cut already held more than the budget.
+        while (self._kept > self._budget or self._cut < HASHES) and self._lowest < max(self._sizes):
             dropped = self._shelves.pop(self._lowest, None)
             if dropped is not None:
                 dropped.close()
@@ -132,10 +131,6 @@ class Sample:
             self._cut = HASHES
         if self._kept > 2 * self._budget:
             self._cut_last()
-
-    def _over(self) -> bool:
-        """Return whether more text was added than the budget."""
-        return self._kept > self._budget or self._cut < HASHES
 
     def _hash(self, piece: bytes) -> int:
         digest = hashlib.blake2b(piece, digest_size=8, key=self._salt).digest()
