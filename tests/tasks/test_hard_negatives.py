@@ -17,7 +17,7 @@ from labelled.tables import write_rows
 from maskwright.ask.predict.language_model import load
 from maskwright.base.errors import UsageError
 from maskwright.learn.finetune import run
-from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
+from maskwright.learn.tasks.base.similarities import with_hard_negatives
 from maskwright.model.objectives.modules.supervised import Contrast
 from maskwright.text.tables.rows import MatchExample
 from small_tasks import finetuned

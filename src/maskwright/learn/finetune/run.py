@@ -48,7 +48,7 @@ from maskwright.learn.finetune.tune import Settings, passes_of, watching
 from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.bag_of_words import OUT_OF_FOLD
 from maskwright.learn.tasks.base.choices import LABEL_PROMPT, LAYER_MIX, POOLINGS, PROMPT, Long
-from maskwright.learn.tasks.base.hard_negatives import with_hard_negatives
+from maskwright.learn.tasks.base.similarities import with_hard_negatives
 from maskwright.model.checkpoint.fine_tuned import (
     ABOUT,
     ADAPTER,
