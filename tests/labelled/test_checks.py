@@ -342,6 +342,7 @@ def test_values_that_are_several_are_the_control(labels: list[Any]) -> None:
 def test_numbers_are_one_value_however_they_are_stored() -> None:
     table = of_labels([1, 1.0, "1", 2])
     assert build(table, infer(table)).labels.names == ("1", "2")
+    assert infer(table).columns.column("label").distinct == 2
 
 
 def test_classes_that_are_listed_are_several() -> None:

@@ -271,7 +271,11 @@ def test_a_row_in_the_place_of_the_header_is_noticed(tmp_path: Path) -> None:
     # Who names the column has seen that it is one.
     assert infer(load(path), {"label": "spam"}).columns["label"] == "spam"
     refusal(UsageError, lambda: load(path, header=["spam", "Ok lar"]))
-    assert infer(load(write(tmp_path / "b.csv", "kind,words\n" + lines))).name == "classification"
+    named = "\ufeff\ufeffkind,words\n" + lines
+    path = write(tmp_path / "b.csv", named)
+    assert infer(load(path)).columns["label"] == "kind"
+    joined = refusal(DataError, lambda: load(write(path, named * 2)))
+    assert joined.where == f"{path}, line 62"
 
 
 @pytest.mark.parametrize(
@@ -300,6 +304,11 @@ def test_several_labels_of_pairs_are_refused() -> None:
 def test_the_one_role_that_is_missing_is_asked_for() -> None:
     error = refusal(DataError, lambda: infer(table_from("question: text, context: other")))
     assert "'context' (context)" in str(error.do) and "--column answers=NAME" in str(error.do)
+
+
+def test_texts_in_lists_are_not_said_to_lack_a_label() -> None:
+    rows = [{"text": [sentence(n)], "label": "ab"[n % 2]} for n in range(20)]
+    assert "--column" not in str(refusal(DataError, lambda: infer(table_of(*rows))).do)
 
 
 def test_names_with_blanks_are_told_as_they_are_typed() -> None:

@@ -40,6 +40,16 @@ BACKSLASH = (
 PLAIN_QUOTES = "are quotes plain signs in this file? then read with quoting=False"
 
 
+def _repeated_header(row: list[str], file: str, line: int) -> DataError:
+    return DataError(
+        "the names of the columns occur again as a row",
+        where=line_in(file, line),
+        found=", ".join(row)[:80],
+        wanted="the names of the columns in the first line only, unlike in joined files",
+        do=f"delete the row, {OR_SKIP}",
+    )
+
+
 def wrong_width(
     row: list[str], header: list[str], file: str, line: int, separator: str, raw: str
 ) -> DataError:
@@ -246,9 +256,12 @@ def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> It
 
 
 def rows(
-    blocks: Iterator[TextBlock], source: Source, ledger: Ledger
+    blocks: Iterator[TextBlock], source: Source, ledger: Ledger, *, named: bool = True
 ) -> Iterator[tuple[list[str], int]]:
     """Yield (fields, number of the first line) of the header, then of all rows of the same width.
+
+    Args:
+        named: whether the first row names the columns, so that a later row equal to it is bad.
 
     Raises:
         DataError: a duplicate name in the header; a bad row, when the policy is strict.
@@ -268,6 +281,7 @@ def rows(
             found=f"the first row that can be read is in line {line}",
             do="correct what stands above it",
         )
+    names = header if named and len(header) > 1 else None
     header = _name_columns(header)
     refuse_duplicates(header, line_in(file, line))
     yield header, line
@@ -279,6 +293,8 @@ def rows(
         fault = _check_quotes(row, line, separator, file, window) if multi_line and check else None
         if fault is not None:
             ledger.reject(fault, file=file, line=line, last_line=last_line)
+        elif names and row[1:] == names[1:] and row[0].lstrip("\ufeff") == names[0]:
+            ledger.reject(_repeated_header(row, file, line), file=file, line=line)
         elif len(row) == width:
             if multi_line:
                 counts.spanning += 1

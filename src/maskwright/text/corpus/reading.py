@@ -490,14 +490,15 @@ class Ledger:
         counts, limit = self.counts, self.reading.max_bad_fraction
         if counts.rejected > limit * max(1, counts.rows):
             ((worst, _),) = counts.rejected_by.most_common(1)
-            see_list = f" see {self.path};" if self.path else ""
+            see_list = f"see {self.path}; " if self.path else ""
+            higher = enough_fraction(counts.rejected, counts.rows)
+            advice = f", or raise it (max_bad_fraction={higher})" if higher < 1 else ""
             raise DataError(
                 "too many bad rows",
                 where=first_names(list(counts.hashes)) or None,
                 found=f"{counts.rejected:,} of {counts.rows:,} rows, mostly: {worst}",
                 wanted=f"at most {limit:.3g} of the rows (max_bad_fraction)",
-                do=f"{see_list} correct the rows, or raise max_bad_fraction, here to "
-                f"{enough_fraction(counts.rejected, counts.rows)}".strip(),
+                do=f"{see_list}correct the rows{advice}",
             )
 
 

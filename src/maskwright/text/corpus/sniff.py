@@ -112,8 +112,8 @@ def check_head(head: bytes, file: str, codec: str) -> int:
         )
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
-            if codec == encoding:
-                return len(mark)
+            if codec == encoding:  # written twice by programs that take the first for text
+                return len(mark) * (1 + head.startswith(mark * 2))
             if encoding.startswith(codec):  # utf-16 and utf-32 read their own mark
                 return 0
             raise _other_encoding_error(file, f"a byte order mark of {encoding}", codec, encoding)

@@ -35,6 +35,7 @@ from maskwright.text.tables.cell_values import (
     OF_NUMPY,
     SIGNS,
     UnlistedCell,
+    as_integer,
     as_number,
     flag,
     is_empty,
@@ -142,8 +143,10 @@ def _described(name: str, values: Sequence[Any], rows: int) -> Column:
         if (kind_of_remaining := _kind_of(remaining)) in ("whole", "number"):
             kind, values_counted = kind_of_remaining, remaining
     numbers = map(as_number, values_counted if kind == "number" else ())
-    # True and 1 are equal in Python, but two distinct values in a file.
-    distinct = len({v if type(v) in (str, int, float) else repr(v) for v in values_counted})
+    # True and 1 are equal in Python, but two distinct values in a file; 1 and "1.0" are one number.
+    convert = {"whole": as_integer, "number": as_number}.get(kind, lambda v: v)
+    converted = map(convert, values_counted)
+    distinct = len({v if type(v) in (str, int, float) else repr(v) for v in converted})
     return Column(
         name=name,
         kind=kind,

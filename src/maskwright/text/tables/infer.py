@@ -680,6 +680,8 @@ def _unclear_roles_error(
     elif texts and len(flags) > 1:
         do = f"where each is a label of its own: {' '.join(option('label', n) for n in flags)}; "
         do += f"where one of them is the label: {option('label', flags[0])}"
+    elif labels and not any(c.kind == "text" and c.name != labels[0] for c in candidates):
+        do = "write a text, not a list or bytes, into each row of a column"
     elif labels:
         do = f"say which column is the label: {option('label', labels[0])}"
         do += f" (or {', '.join(labels[1:4])})" if len(labels) > 1 else ""

@@ -30,6 +30,7 @@ from maskwright.text.tables.formats.text_files import ParallelText
 from maskwright.text.tables.rows import DEFAULT_READING, TABLE_FILE, Row, plain
 
 WHOLE_BYTES = 1 << 30
+TITLE_ROWS = 50  # in which the names of columns are looked for below a title
 MOST_COLUMNS = 10_000
 SHOWN = 3
 
@@ -216,7 +217,7 @@ def _table(
     blocks: Iterator[TextBlock], source: Source, header: Sequence[str], ledger: Ledger
 ) -> Iterator[Row]:
     file = source.shown
-    rows = csv_file.rows(blocks, source, ledger)
+    rows = csv_file.rows(blocks, source, ledger, named=not header)
     names, line = next(rows, ([], 1))
     if not names:
         return
@@ -244,22 +245,23 @@ def _table(
     else:
         _refuse_data_as_header(names, file, line)
         ledger.counts.rows -= 1  # the header
-    first_row = next(rows, None)
-    if first_row is None:
+    first_rows = list(itertools.islice(rows, TITLE_ROWS))
+    if not first_rows:
         return
-    if not header and _is_title(names, first_row[0]):
+    titled = (number for row, number in first_rows if not header and _is_title(names, row))
+    if (number := next(titled, None)) is not None:
         raise DataError(
             "a line stands above the names of the columns",
             where=line_in(file, line),
             found=repr(separator.join(names)[:80]),
             wanted="the names of the columns in the first line",
-            do=f"delete the lines above line {first_row[1]}",
+            do=f"delete the lines above line {number}",
         )
     numbered_values = (
         (dict(zip(names, row, strict=True)), number)
-        for row, number in itertools.chain([first_row], rows)
+        for row, number in itertools.chain(first_rows, rows)
     )
-    if (columns := conll.columns_of(names, first_row[0])) is None:
+    if (columns := conll.columns_of(names, first_rows[0][0])) is None:
         if json_file.is_exported_table(names):
             numbered_values = (
                 (json_file.row_of_exported_table(values), number)
@@ -276,10 +278,10 @@ def _table(
 
 
 def _is_title(names: Sequence[str], row: Sequence[str]) -> bool:
-    """Whether the second row holds known names of columns, and the first row none."""
+    """Whether a later row holds known names of columns, and the first row none."""
     known_names = {spelling for spellings in NAMES.values() for spelling in spellings}
-    cells_known = [plain(cell) in known_names for cell in row]
-    return sum(cells_known) > 1 and not any(plain(name) in known_names for name in names)
+    cells_known = known_names & set(map(plain, row))
+    return len(cells_known) > 1 and not any(plain(name) in known_names for name in names)
 
 
 def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
