@@ -63,7 +63,8 @@ def test_the_figures_are_those_of_the_answers(tuned: Path, data: Path, tmp_path:
     columns = {"text": ["words"], "label": ["sound"]}
     assert accuracy(tuned, other, columns=columns) == figures["accuracy"].value
     cats = rows_of(tmp_path / "cats.csv", [["the cat sat", "meow"], ["a cat ran", "meow"]])
-    assert accuracy(tuned, cats) == 1.0
+    alone = evaluate_file(tuned, cats, stream=io.StringIO())
+    assert alone["accuracy"].value == 1.0 and alone.verdict.startswith("Not conclusive")
 
 
 def test_figures_and_mistakes_are_written_where_that_is_asked_for(
@@ -142,8 +143,9 @@ def test_what_it_learned_from_flatters_a_model(model: Path, tmp_path: Path, data
         if path == moved:
             training.rename(moved)
         evaluate_file(out / "model", path, stream=(stream := io.StringIO()))
-        (severity,) = re.findall("(.*): the model was trained on", stream.getvalue()) or [""]
+        (severity,) = re.findall("(warning|note): the model was trained", stream.getvalue()) or [""]
         assert severity == expected, path
+        assert ("Not conclusive: " in stream.getvalue()) is (expected == "warning")
         assert "(as in the training data)" in stream.getvalue()
     evaluate_file(out, data, columns={"text": ["text"]}, stream=stream)
     assert "as text (as given)" in stream.getvalue()

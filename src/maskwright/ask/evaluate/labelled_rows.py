@@ -50,7 +50,7 @@ from maskwright.text.tables.prepare import build, hidden_by, no_answers, prepare
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION, Row, Table, has_column
 from maskwright.text.tables.shapes import as_names, may_be_joined, shape_for
-from maskwright.text.tables.survey import left_out_findings, reading_findings
+from maskwright.text.tables.survey import left_out_findings, reading_findings, same_answer
 
 NAME = "evaluation.json"
 TRAINING_ROWS = 1000  # at most so many are evaluated for the gap
@@ -179,13 +179,16 @@ def evaluate_file(
     for finding in model.findings:
         say(finding.line())
     baselines, findings = baselines_of(training, task_type, rows)
-    findings += training.rows_among(rows)
+    findings += [*training.rows_among(rows), *same_answer("this part", rows)]
+    doubts = [finding.what for finding in findings if finding.severity == "warning"]
     for name, addition in added.items():
         findings += [finding.of(name) for finding in training.rows_among(addition.examples)]
     compared = {"model": predictions.metrics} | {
         name: task_type.metrics(rows, answers) for name, answers in baselines
     }
     judged = conclusion.judge(task_type.measure, compared)
+    if doubts:
+        judged = replace(judged, sentence=f"Not conclusive: {doubts[0]}. {judged.sentence}")
     metrics = predictions.metrics.estimates()
     shifted = {
         name: predict_rows(model, addition.task_type, addition.examples, say).metrics.estimates()

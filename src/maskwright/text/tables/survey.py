@@ -259,9 +259,14 @@ def _repetition_findings(
     if survey.copies:
         message = f"{counted(survey.copies, 'row')} of {name} repeat{_s(survey.copies)} an earlier "
         yield Finding("repeated-rows", f"{message}row, label included")
+    yield from same_answer(name, rows)
+
+
+def same_answer(name: str, rows: Sequence[Example]) -> Iterator[Finding]:
+    """Yield a finding if several rows of a part all have the same answer."""
     if len(rows) > 1 and len({row.repeated for row in rows}) == 1:
         message = f"all rows of {name} have the same answer: no figure on them tells answers apart"
-        yield Finding("same-answer", message, f"the first: {rows[0].where}")
+        yield Finding("same-answer", message, f"the first: {rows[0].where}", severity="warning")
 
 
 def _missing_value_findings(dataset: Dataset) -> Iterator[Finding]:
