@@ -261,6 +261,14 @@ def test_F62_loops_and_dangling_links(tmp_path: Path) -> None:
     assert len(documents(tmp_path)) == 2
 
 
+def test_a_file_beside_its_compressed_copy_does_not_count_twice(tmp_path: Path) -> None:
+    write(tmp_path, "a/b.txt", "x")
+    (tmp_path / "a" / "b.txt.gz").write_bytes(gzip.compress(b"x"))
+    with pytest.raises(UsageError) as caught:
+        Reader(tmp_path)
+    assert caught.value.where == str(tmp_path / "a") and "b.txt.gz" in str(caught.value.found)
+
+
 # ------------------------------------------------------------------------------ F63 change
 def appended(path: Path) -> None:
     with path.open("a") as file:

@@ -307,7 +307,12 @@ def _find_inside(
         sources = sources or list(otherwise(all_paths))
     if curations is not None and curations.hashes:
         sources = [replace(source, sha256=curations.hashes.get(source.path)) for source in sources]
-    sources = [source for source in sources if _is_regular(source, broken)]
+    names = set(all_paths)
+    sources = [
+        source
+        for source in sources
+        if _is_regular(source, broken) and not _is_compressed_copy(source.path, names, broken)
+    ]
     used_paths = not_data.union(*(source.paths for source in sources))
     work_folders = [] if curations is None else curations.works
     unused_paths = [path for path in all_paths if path not in used_paths]
@@ -322,6 +327,22 @@ def _is_regular(source: Source, broken: list[UsageError] | None) -> bool:
     except UsageError as error:
         _raise_or_collect(error, broken)
         return False
+    return True
+
+
+def _is_compressed_copy(path: Path, paths: set[Path], broken: list[UsageError] | None) -> bool:
+    """Whether a file lies beside the same file uncompressed: an error, as all would count twice."""
+    uncompressed = path.with_suffix("")
+    if path.suffix.lower() not in COMPRESSIONS or uncompressed not in paths:
+        return False
+    error = UsageError(
+        "a file lies in the folder twice, once compressed",
+        where=shown(path.parent),
+        found=f"{uncompressed.name}, {path.name}",
+        wanted="one of them, as texts would count twice",
+        do="move one of them out of the folder",
+    )
+    _raise_or_collect(error, broken)
     return True
 
 
