@@ -27,7 +27,7 @@ from maskwright.base.errors import MaskwrightError
 from maskwright.base.terminal import quiet
 from maskwright.learn.pretrain import build
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
-from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, training_rows
+from maskwright.learn.pretrain.rows import Microbatches, check_length, held_out_rows, training_rows
 from maskwright.learn.pretrain.run import flops_of_phases
 from maskwright.learn.pretrain.session import training_bytes
 from maskwright.learn.pretrain.text import text_bytes, texts_of
@@ -140,6 +140,7 @@ def measure(recipe: Recipe, sample: TextSample | None = None, *, seconds: float 
     machine.use_threads(recipe.training.threads)
     chosen = machine.choose(recipe.training.precision, recipe.training.device)
     architecture = build.transformer_config(recipe, prepared.words)
+    check_length(recipe, architecture)
     network = build.model(recipe, architecture)
     objective = build.objective(recipe, network.to(chosen.device), prepared.words)
     flops, unigram_loss = flops_of_phases(recipe, prepared, objective), math.nan
