@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import pytest
 from labelled.tables import write_rows
 from maskwright.ask.evaluate import compare as compare_module
 from maskwright.ask.evaluate.compare import (
+    TrainingSpeed,
     compare,
     differences,
     finished,
@@ -27,8 +30,9 @@ from maskwright.ask.evaluate.compare import (
 )
 from maskwright.ask.evaluate.compare_report import Comparison
 from maskwright.ask.evaluate.text import evaluate_text
-from maskwright.base.budget import equal_budget
+from maskwright.base.budget import Budget, equal_budget
 from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
+from maskwright.base.report.document import duration
 from maskwright.cli import main as cli
 from maskwright.learn.pretrain import run
 from maskwright.learn.recipes.base.recipe import (
@@ -101,6 +105,29 @@ def test_what_is_not_equal_and_what_is_left_out_is_told(made: Made, tmp_path: Pa
     assert "large spent 4.1 k tokens" in str(finding) and str(finding) in stream.getvalue()
 
 
+def test_how_long_it_will_take_is_told_by_the_runs_that_are_done(made: Made) -> None:
+    _, out, comparison, printed = made
+    first, *later = re.findall(r"^run \d of 4: .*$", printed, re.M)
+    assert first == "run 1 of 4: small, seed 0"
+    ends = [re.sub(r".* · about .+ of training for ", "", line) for line in later]
+    assert ends == ["these 3", "these 2", "this one"]
+    (small, _), pace = comparison.contenders, TrainingSpeed()
+    pace.add(SimpleNamespace(flops_per_token=2.0), run_folder(out, "small", 0))  # type: ignore[arg-type]
+    assert pace.operations == 2 * 2560 and pace.seconds == small.runs[0].seconds
+    # A model that costs thrice as much a token takes three times as long for as many tokens.
+    pace, dear = TrainingSpeed(operations=2e3, seconds=100.0), _planned(Budget(tokens=1000), 6.0)
+    assert pace.left([dear]) == f" · about {duration(300.0)} of training for this one"
+    assert pace.left([dear] * 2) == f" · about {duration(600.0)} of training for these 2"
+    assert TrainingSpeed().left([dear]) == ""
+    minutes = TrainingSpeed().left([_planned(Budget(minutes=3.0), 6.0)])
+    assert minutes == " · about 3 min of training for this one"
+
+
+def _planned(budget: Budget, operations: float) -> Any:
+    training = SimpleNamespace(budget=budget)
+    return SimpleNamespace(recipe=SimpleNamespace(training=training), flops_per_token=operations)
+
+
 def test_a_finished_comparison_trains_nothing_and_may_grow(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +136,8 @@ def test_a_finished_comparison_trains_nothing_and_may_grow(
     began: list[Path] = []
     resume = run.resume
     monkeypatch.setattr(run, "resume", lambda f, **k: (began.append(f), resume(f, **k))[1])
-    same = compared(chosen, again, budget=BUDGET, seeds=2)
+    same = compared(chosen, again, budget=BUDGET, seeds=2, stream=(stream := io.StringIO()))
+    assert "of training" not in stream.getvalue()
     assert began == [] and same.contenders == comparison.contenders
     more = compared(chosen[:1], again, budget=BUDGET, seeds=3)
     assert began == [run_folder(again, "small", 2)]

@@ -152,10 +152,11 @@ def test_a_new_head_learns_alone_first(adapted: Path, findings: list[str]) -> No
     assert any(not torch.equal(p, begun[n]) for n, p in moved.items())
     assert names & {*findings} == {"model-of-vectors"}
     # Its loss before is that of the new head above the model as it was.
-    (table,) = json.loads((adapted / "results.json").read_text())["tables"]
+    table, drift = json.loads((adapted / "results.json").read_text())["tables"]
     losses = {row[0]: [float(cell) for cell in row[1:]] for row in table["rows"]}
     assert list(losses) == ["the new text", "general text"]
     assert all(before != after for before, after, _ in losses.values())
+    assert 0 < float(drift["rows"][0][2]) <= 1
 
 
 def test_stopped_in_either_stage_it_ends_alike(

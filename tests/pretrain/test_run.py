@@ -34,6 +34,7 @@ from maskwright.learn.pretrain.cost import measure
 from maskwright.learn.pretrain.rows import held_out_rows, rows
 from maskwright.learn.recipes.base.find import override
 from maskwright.learn.recipes.base.recipe import Recipe
+from maskwright.learn.train import loop
 from maskwright.model.device import machine
 from maskwright.model.nn import stack
 from maskwright.model.opening import folders
@@ -65,13 +66,22 @@ def test_the_run_folder_holds_what_it_says(made: tuple[Recipe, Path]) -> None:
     assert [r["step"] for r in checkpoints.read_journal(out) if r["kind"] == "evaluation"] == [8]
 
 
-def test_a_run_goes_on_with_its_threads(
+def test_a_run_goes_on_with_its_threads_and_tests_fewer_beside_others(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """OMP_NUM_THREADS wins over the recorded number."""
+    """The test changes no bit of the run; OMP_NUM_THREADS wins over the recorded number."""
     out, requested = tmp_path / "run", list[int | None]()
     made = recipe(text, steps=2)
-    train_quietly(replace(made, training=replace(made.training, threads=None)), out)
+    made = replace(made, training=replace(made.training, threads=None, log_seconds=0.0))
+    train_quietly(made, out)
+    tested = []
+    monkeypatch.setattr(
+        machine.SlowdownWatch, "slowed", lambda self, _: tested.append(self.test(1))
+    )
+    monkeypatch.setattr(loop, "TEST_SECONDS", 0.01)
+    train_quietly(replace(made, name="watched"), tmp_path / "watched")
+    assert len(tested) == 2 and min(tested) > 0
+    assert essence(tmp_path / "watched") == essence(out)
     about = json.loads((out / "run.json").read_text())
     assert about["waiting_threads"] and about["machine"]["threads"] == torch.get_num_threads()
     about["machine"]["threads"] = 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -31,6 +32,34 @@ def test_a_device_of_no_known_kind_or_number_is_refused(device: str) -> None:
     with pytest.raises(ResourceError) as caught:
         machine.choose("float16", "cpu")
     assert caught.value.where == "precision"
+
+
+@pytest.mark.parametrize(
+    ("count", "speed", "busy", "faster", "is_said"),
+    [
+        (2, 100.0, 1.0, 900.0, True),
+        (2, 100.0, 0.1, 900.0, False),  # nobody is there: a longer text, a smaller batch
+        (2, 900.0, 1.0, 950.0, False),  # somebody is, and it is fast
+        (2, 100.0, 1.0, 90.0, False),  # one thread would not help
+        (1, 100.0, 1.0, 900.0, False),  # one thread waits for none
+    ],
+)
+def test_a_run_that_others_slow_down_says_so_once(
+    count: int,
+    speed: float,
+    busy: float,
+    faster: float,
+    is_said: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    monkeypatch.setattr(threads.CoreUse, "busy", lambda self: busy)
+    watch = machine.SlowdownWatch(count, "resume --set training.threads=", lambda fewer: faster)
+    findings = [watch.slowed(now) for now in (1000.0, speed, speed)]
+    assert [finding is not None for finding in findings] == [False, is_said, False]
+    if (finding := findings[1]) is not None:
+        assert {"100", "900"} <= set(re.findall("[0-9]+", finding.what))
+        assert finding.remedy.endswith("training.threads=1")
 
 
 @pytest.mark.parametrize(

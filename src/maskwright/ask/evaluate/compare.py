@@ -133,6 +133,31 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> ComparedRecipe:
     )
 
 
+@dataclass
+class TrainingSpeed:
+    """Operations per second of the finished runs, to estimate the remaining time."""
+
+    operations: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, candidate: ComparedRecipe, folder: Path) -> None:
+        """Add the finished run of `candidate` in `folder`."""
+        state, _ = checkpoints.read_state(folders.newest(folder))
+        self.operations += state.tokens * candidate.flops_per_token
+        self.seconds += state.seconds
+
+    def left(self, entrants: Sequence[ComparedRecipe]) -> str:
+        """Return the estimated time to train these recipes as text; empty before the first run."""
+        budgets = [(e.recipe.training.budget, e.flops_per_token) for e in entrants]
+        seconds = sum(60.0 * b.minutes for b, _ in budgets if b.minutes is not None)
+        operations = sum(per_token * b.tokens for b, per_token in budgets if b.tokens is not None)
+        if operations and not self.operations:
+            return ""
+        seconds += operations * self.seconds / max(1.0, self.operations)
+        runs = "this one" if len(entrants) == 1 else f"these {len(entrants)}"
+        return f" · about {document.duration(seconds)} of training for {runs}"
+
+
 def run_folder(out: Path, name: str, seed: int) -> Path:
     """Return the folder of the run of a recipe with a seed."""
     return out / "runs" / name / f"seed-{seed}"
@@ -439,15 +464,18 @@ def compare(
             for seed in range(seeds)
             for candidate in entrants
         }
-        needed = (
-            checkpoint_bytes(candidate.parameters, candidate.recipe, folder)
-            for folder, (_, candidate) in planned.items()
-            if not finished(folder)
-        )
+        pending = {
+            folder: recipe for folder, (_, recipe) in planned.items() if not finished(folder)
+        }
+        needed = (checkpoint_bytes(e.parameters, e.recipe, folder) for folder, e in pending.items())
         storage.require_space(out, sum(needed))
+        training_speed = TrainingSpeed()
         for number, (folder, (seed, candidate)) in enumerate(planned.items(), start=1):
-            say(f"run {number} of {len(planned)}: {candidate.recipe.name}, seed {seed}")
+            time_left = training_speed.left(list(pending.values())) if folder in pending else ""
+            say(f"run {number} of {len(planned)}: {candidate.recipe.name}, seed {seed}{time_left}")
             train(candidate, seed, out, stream)
+            training_speed.add(candidate, folder)
+            pending.pop(folder, None)
             if score is not None:
                 score(candidate, folder, open_model(folder))
         outcome = _collect(entrants, seeds, out, run_budget, metrics, score)

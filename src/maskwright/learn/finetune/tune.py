@@ -24,6 +24,7 @@ from maskwright.base.budget import Budget
 from maskwright.base.errors import DataError
 from maskwright.base.randomness import key, permute
 from maskwright.base.report.panel import Panel
+from maskwright.base.terminal import Say, quiet
 from maskwright.learn.train import loop
 from maskwright.learn.train.optimizers import (
     ParameterRates,
@@ -171,7 +172,10 @@ def tune(
             optimizer,
             lambda step: {f"product.{name}": f for name, f in factors_by_step(step).items()},
         )
-    hooks = [*hooks, epochs]
+    note = next((hook.note for hook in hooks if isinstance(hook, StepHook)), quiet)
+    again = "the same command with --threads "
+    neighbours = loop.NeighbourHook(objective, batches, plan, note, again)
+    hooks = [*hooks, neighbours, epochs]
     state = loop.train(objective, batches, optimizer, plan, TrainState(), hooks=hooks, stop=stop)
     finished = _in_float32(model, epochs.best, frozen)
     return TrainingResult(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
@@ -263,9 +267,10 @@ Watch = Callable[..., AbstractContextManager[loop.Hook]]  # name, steps, tokens 
 
 @dataclass(frozen=True)
 class StepHook(loop.Hook):
-    """Hook that calls `on_step` after each step."""
+    """Hook that calls `on_step` after each step; `note` receives what is notable."""
 
     on_step: Callable[[loop.Record], None]
+    note: Say = quiet
 
     def after_step(self, state: TrainState, record: loop.Record) -> None:
         self.on_step(record)
@@ -286,7 +291,7 @@ def watching(stream: TextIO | None = None, folder: Path | None = None) -> Watch:
                 announce(folder, {"name": name, **record})
 
         try:
-            yield StepHook(step)
+            yield StepHook(step, panel.note)
         finally:
             panel.close()
 

@@ -8,6 +8,7 @@ removed from its text.
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+import numpy as np
+import torch
+
 from maskwright.base.errors import Finding, IncompatibleError, MaskwrightError
+from maskwright.base.metrics import metrics
 from maskwright.base.report import document, page
 from maskwright.base.terminal import printer
 from maskwright.learn.pretrain import build, checkpoints, run
@@ -32,17 +37,21 @@ from maskwright.learn.recipes.base.find import (
 )
 from maskwright.learn.recipes.base.recipe import Folder, Recipe
 from maskwright.learn.train import state
+from maskwright.model.batch import Batch
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.device import machine
 from maskwright.model.inference import held_out_loss
 from maskwright.model.nn.transformer import Transformer
+from maskwright.model.objectives.base.objective import encode, facts
 from maskwright.model.objectives.base.spec import usual_for
+from maskwright.model.objectives.modules.supervised import pool_texts
 from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.open import open_weights
 from maskwright.text.corpus import embedded
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.saved import is_run
+from maskwright.text.store.rows import PackedDocuments
 from maskwright.text.store.store import TokenStore
 from maskwright.text.store.tokenize import build_store
 from maskwright.text.tokenizer.tokenizer import Tokenizer
@@ -51,6 +60,7 @@ MINUTES, HELD_OUT = 10.0, "data/held-out"
 WORTH = "What training further was worth"
 SENTENCE_MODEL = "modules.json"  # of sentence-transformers
 GENERAL = 60_000  # bytes of text that has nothing to do with the run
+SEEN_ROWS, SEEN_TEXTS = 64, 200
 # A new head is first trained alone for this share of the run, and at a higher learning rate than
 # the pretrained body. Both rates are for a model of width 768.
 HEAD_FIRST, HEAD_RATE, BODY_RATE = 0.3, 1e-3, 1e-5
@@ -160,14 +170,15 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
         say(Finding("model-before-is-gone", message, consequence).line())
         return
     try:
-        table = worth(out)
+        results = worth(out)
     except MaskwrightError as error:  # the trained model is saved nevertheless
         message = "what training further was worth cannot be measured"
         say(Finding("worth-unknown", message, f"{error.what} ({error.where})").line())
         return
-    document.add(out, [table])
-    say(document.for_terminal(table))
-    if worsened := [row[0] for row in table["rows"][1:] if row[-1].startswith("+")]:
+    document.add(out, results)
+    for table in results:
+        say(document.for_terminal(table))
+    if worsened := [row[0] for row in results[0]["rows"][1:] if row[-1].startswith("+")]:
         message = f"something was lost on {worsened[0]}"
         remedy = "fine-tune both models on a task of yours to see whether the gain is worth it"
         finding = Finding("worse-on-other-text", message, remedy=remedy, severity="warning")
@@ -175,9 +186,9 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
     page.write_report(out)
 
 
-def worth(out: Path) -> document.Table:
+def worth(out: Path) -> list[document.Table]:
     """Return a table of the held-out loss before and after the run `out`, on its own text and on
-    other text."""
+    other text, and for an imported encoder a table of how its text vectors changed."""
     recipe = read(out / run.RECIPE)
     assert isinstance(recipe.model, Folder)
     path = Path(recipe.model.path)
@@ -218,7 +229,40 @@ def worth(out: Path) -> document.Table:
     if "general text" in losses_by_text:
         note += " General text: documentation in this Python installation."
     head = ["held-out loss", "before", "after", "change"]
-    return {"title": WORTH, "head": head, "rows": table_rows, "note": note}
+    results: list[document.Table] = [
+        {"title": WORTH, "head": head, "rows": table_rows, "note": note}
+    ]
+    if not has_earlier_text and initial.encoder is not None and initial.decoder is None:
+        results.append(_drift(initial, models[-1][0], store, recipe.rows.length))
+    return results
+
+
+def _drift(
+    before: Transformer, after: Transformer, store: TokenStore, length: int
+) -> document.Table:
+    """Return a table with the rank correlation of two models' similarities of held-out texts."""
+    packed = PackedDocuments(store, length)
+    row_indices = np.arange(min(len(packed), SEEN_ROWS))
+    batch_rows = packed.rows(row_indices, 0)
+    batch = Batch(tokens=torch.from_numpy(batch_rows.tokens), **facts(batch_rows))
+    similarities = []
+    for model in (before, after):
+        with torch.no_grad():
+            vectors = pool_texts(encode(model.eval(), batch), batch.documents, "mean")
+        unit_vectors = torch.nn.functional.normalize(vectors[:SEEN_TEXTS].float(), dim=1)
+        pairs = torch.triu_indices(len(unit_vectors), len(unit_vectors), 1)
+        similarities.append((unit_vectors @ unit_vectors.T)[pairs[0], pairs[1]].numpy())
+    correlation = (
+        metrics.METRICS["spearman"](*similarities) if len(similarities[0]) > 1 else math.nan
+    )
+    correlation_text = f"{correlation:.3f}" if math.isfinite(correlation) else "–"
+    return {
+        "title": "Change of the text embeddings",
+        "head": ["", "before", "after"],
+        "rows": [["which texts are alike", "1.000", correlation_text]],
+        "note": "Mean vectors of held-out texts: the rank correlation of their similarities with "
+        "those before. Where a model was made for such vectors, what is lost here is lost to it.",
+    }
 
 
 def _losses(

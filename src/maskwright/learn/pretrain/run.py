@@ -492,6 +492,13 @@ def _train(session: TrainingSession, stream: TextIO) -> None:
             hooks += [
                 hook(session, run_journal, panel) for hook in (LogHook, EvaluateHook, SaveHook)
             ]
+            if session.processes.world == 1:
+                again = f"maskwright resume {shell_word(session.out)} --set training.threads="
+                hooks.append(
+                    loop.NeighbourHook(
+                        session.objective, batches, plan, panel.note, again, training.log_seconds
+                    )
+                )
         try:
             loop.train(
                 session.objective,

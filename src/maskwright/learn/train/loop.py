@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import torch
@@ -19,6 +19,7 @@ import torch
 from maskwright.base.budget import Budget
 from maskwright.base.errors import DataError
 from maskwright.base.randomness import key, torch_seed
+from maskwright.base.terminal import Say
 from maskwright.learn.train.optimizers import Average, OptimizerState
 from maskwright.learn.train.settings import Schedule
 from maskwright.learn.train.state import SCALE_BITS, Processes, TrainState, diverged
@@ -34,6 +35,7 @@ Record = dict[str, Any]
 Batches = Callable[[int, int], Batch | None]
 # Maximum number of skipped steps in a row.
 SKIPS = 20
+TEST_SECONDS = 1.0
 
 
 class Hook(Protocol):
@@ -110,6 +112,54 @@ def train(
         for hook in hooks:
             hook.at_end(state)
     return state
+
+
+class NeighbourHook(Hook):
+    """Says once what fewer threads would give, when the training has become slow because others
+    came. The test changes neither weights nor random numbers: gradients are cleared before every
+    step, and each microbatch has a seed of its own.
+
+    Args:
+        note: receives the line.
+        again: as of `SlowdownWatch`.
+        every: seconds between two looks.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        batches: Batches,
+        plan: TrainingPlan,
+        note: Say,
+        again: str,
+        every: float = 10.0,
+    ) -> None:
+        self.objective, self.batches, self.plan = objective, batches, plan
+        self.note, self.every = note, every
+        self._watch = machine.SlowdownWatch(torch.get_num_threads(), again, self._speed)
+        self._before = TrainState()
+
+    def after_step(self, state: TrainState, record: Record) -> None:
+        seconds = state.seconds - self._before.seconds
+        if self.plan.device.type == "cpu" and seconds >= self.every:
+            tokens, self._before = state.tokens - self._before.tokens, replace(state)
+            if finding := self._watch.slowed(tokens / seconds):
+                self.note(finding.line())
+
+    def _speed(self, threads: int) -> float:
+        """Return the tokens per second of forward and backward with `threads` threads."""
+        usual, tokens, number = torch.get_num_threads(), 0, 0
+        torch.set_num_threads(threads)
+        start = time.monotonic()
+        while (elapsed := time.monotonic() - start) < TEST_SECONDS:
+            batch = self.batches(self._before.step, number % self.plan.microbatches)
+            number += 1
+            if batch is not None:
+                counts = self.objective.counts(batch)
+                self.objective(batch.to(self.plan.device)).scaled(counts).backward()
+                tokens += batch.tokens.numel()
+        torch.set_num_threads(usual)
+        return tokens / elapsed
 
 
 def finished(budget: Budget, state: TrainState, patience: int | None = None) -> bool:

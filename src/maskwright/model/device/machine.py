@@ -3,8 +3,8 @@
 PyTorch's threads wait for each other in every operation, so one that shares its core holds up all.
 Where other processes keep cores busy, `use_threads` chooses the number by a short test; on idle
 cores nothing is tested and nothing changed. The number is chosen once in a process: another one
-rounds otherwise, so a resumed run has the number that it began with (`base/threads.py`,
-docs/log.md).
+rounds otherwise, so a resumed run has the number that it began with, and where others come during a
+run, `NeighbourHook` only says what fewer threads would give (`base/threads.py`, docs/log.md).
 
 Denormals, which cost microcode, are flushed in every thread while a run trains (`flushed`).
 
@@ -28,7 +28,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -41,6 +41,7 @@ from maskwright.base.memory import peak_resident, resident
 from maskwright.base.terminal import counted
 from maskwright.model.device.choices import Precision, require_device, usual_choice
 
+SLOWED = 0.5  # the share of its best speed below which a run is asked why
 TEST_SECONDS, TEST_ROUNDS = 0.04, 3
 USUAL_THREADS = torch.get_num_threads()  # unless the program changes them
 
@@ -190,6 +191,41 @@ def waiting() -> str:
     """Return how threads wait for each other: the variables of the environment, or `spinning`."""
     named = [f"{name}={os.environ[name]}" for name in threads.WAITING if name in os.environ]
     return ", ".join(named) or "spinning"
+
+
+class SlowdownWatch:
+    """Whether a run has become slow because others came; asked now and then, said once.
+
+    Args:
+        count: number of threads of the run.
+        again: the command that goes on, up to the number of threads.
+        test: returns the speed with a number of threads, in a test of a second.
+    """
+
+    def __init__(self, count: int, again: str, test: Callable[[int], float]) -> None:
+        self.count, self.again, self.test = count, again, test
+        self._best = 0.0
+        self._reported = count == 1
+        self._cores = threads.CoreUse()
+
+    def slowed(self, speed: float) -> Finding | None:
+        """The finding, if `speed` in tokens per second, since the last question, has fallen, others
+        have cores, and fewer threads are faster."""
+        busy, self._cores = self._cores.busy(), threads.CoreUse()
+        self._best = max(self._best, speed)
+        if self._reported or busy < threads.BUSY or speed > SLOWED * self._best:
+            return None
+        self._reported = True
+        fewer = max(1, min(self.count - 1, threads.cores() - round(busy)))
+        if (faster := self.test(fewer)) <= speed:
+            return None
+        return Finding(
+            "slowed-by-others",
+            f"{self.count} threads give {speed:,.0f} tokens/s; {fewer} gave {faster:,.0f} in a "
+            "test of 1 s",
+            f"others keep {busy:.1f} of {threads.cores()} cores busy",
+            f"Ctrl+C, then {self.again}{fewer}",
+        )
 
 
 def seed(device: torch.device, value: int) -> None:
