@@ -205,3 +205,11 @@ def test_a_line_above_the_header_is_refused(
         count = above.count("\n") + 1
         assert str(error.do).endswith(f" {count + 1}")
         assert read(path, "\n".join(lines[count:])) == WANTED
+
+
+def test_a_row_of_words_that_name_columns_is_data(tmp_path: Path) -> None:
+    path = tmp_path / "words.csv"
+    rows = ["wort,art", "lauf,verb", "text,label", *(f"haus{n},nomen" for n in range(6))]
+    path.write_text("\n".join([*rows, "geh,verb", "text,verb"]))
+    dataset = prepare(path, columns={"text": ["wort"], "label": ["art"]}, division=None)
+    assert sum(map(len, dataset.parts.values())) == 10

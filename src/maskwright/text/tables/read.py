@@ -248,8 +248,9 @@ def _table(
     first_rows = list(itertools.islice(rows, TITLE_ROWS))
     if not first_rows:
         return
-    titled = (number for row, number in first_rows if not header and _is_title(names, row))
-    if (number := next(titled, None)) is not None:
+    # Rows of a title have empty cells; the first row without one is of names or of data.
+    row, number = next((r for r in first_rows if all(map(str.strip, r[0]))), first_rows[0])
+    if not header and _is_title(names, row):
         raise DataError(
             "a line stands above the names of the columns",
             where=line_in(file, line),
