@@ -36,7 +36,7 @@ from benchmarks.inference_check import Verdict, judge
 from benchmarks.inference_models import QUICK, WORKS, Work, asked_texts, read_texts, write_model
 from benchmarks.inference_sides import sides_of, worker
 from benchmarks.turns import Side
-from maskwright.base import catalogue, privacy
+from maskwright.base import catalogue
 from maskwright.ship.bench import machine_facts
 
 WARM_UP = 1
@@ -178,7 +178,7 @@ def hold(threads: int) -> list[int]:
     """
     os.environ |= {n: str(threads) for n in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     os.environ |= {"RAYON_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": ""}
-    os.environ |= {"TOKENIZERS_PARALLELISM": "true", **privacy.OFFLINE}
+    os.environ |= {"TOKENIZERS_PARALLELISM": "true", "HF_HUB_OFFLINE": "1"}
     if not hasattr(os, "sched_setaffinity"):
         return []
     cores: dict[str, int] = {}

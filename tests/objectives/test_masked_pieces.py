@@ -97,10 +97,10 @@ def test_fine_tuning_takes_over_the_layers(tmp_path: Path) -> None:
     for name, chosen in (("pieces", replace(base, objective=pieces)), ("plain", base)):
         run = train_quietly(chosen, tmp_path / name)
         learner = Learner.of(run, task, Method("full"), 8, "hierarchical")
-        started, _ = learner.initial_network(Method("full"), 0)
+        started, _ = learner.initial_network(0)
         assert started.model.pooler is None and text.is_file()
         (head,) = started.model.heads.values()
-        again = learner.initial_network(Method("full"), 1)[0].model.heads["classifier"]
+        again = learner.initial_network(1)[0].model.heads["classifier"]
         taken[name] = [
             torch.equal(a, b)
             for a, b in zip(head.over.parameters(), again.over.parameters(), strict=True)

@@ -31,6 +31,7 @@ from maskwright.text.tables.rows import DEFAULT_READING, TABLE_FILE, Row, plain
 
 WHOLE_BYTES = 1 << 30
 TITLE_ROWS = 50  # in which the names of columns are looked for below a title
+KNOWN_NAMES = {spelling for spellings in NAMES.values() for spelling in spellings}
 MOST_COLUMNS = 10_000
 SHOWN = 3
 
@@ -245,11 +246,15 @@ def _table(
     else:
         _refuse_data_as_header(names, file, line)
         ledger.counts.rows -= 1  # the header
-    first_rows = list(itertools.islice(rows, TITLE_ROWS))
+    first_rows = []
+    for row, number in itertools.islice(rows, TITLE_ROWS):
+        first_rows.append((row, number))
+        # Rows of a title have empty cells; the first row without one is of names or of data.
+        if header or not KNOWN_NAMES.isdisjoint(map(plain, names)) or all(map(str.strip, row)):
+            break
     if not first_rows:
         return
-    # Rows of a title have empty cells; the first row without one is of names or of data.
-    row, number = next((r for r in first_rows if all(map(str.strip, r[0]))), first_rows[0])
+    row, number = first_rows[-1]
     if not header and _is_title(names, row):
         raise DataError(
             "a line stands above the names of the columns",
@@ -280,9 +285,8 @@ def _table(
 
 def _is_title(names: Sequence[str], row: Sequence[str]) -> bool:
     """Whether a later row holds known names of columns, and the first row none."""
-    known_names = {spelling for spellings in NAMES.values() for spelling in spellings}
-    cells_known = known_names & set(map(plain, row))
-    return len(cells_known) > 1 and not any(plain(name) in known_names for name in names)
+    cells_known = KNOWN_NAMES & set(map(plain, row))
+    return len(cells_known) > 1 and KNOWN_NAMES.isdisjoint(map(plain, names))
 
 
 def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
