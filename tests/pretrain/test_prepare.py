@@ -227,7 +227,7 @@ def test_files_are_read_as_the_recipe_says(
     tokenizer = ["tokenizer", "--text", str(path), "--vocabulary", "200", "--out"]
     for words, option in ((plain, "--set corpus."), ([*tokenizer, str(tmp_path / "t")], "--read ")):
         assert main(words) == 65
-        assert f"{option}encoding=…" in capsys.readouterr().err
+        assert f"{option}separator=…" in capsys.readouterr().err
     typed = [word for setting in reading for word in ("--read", setting)]
     assert main([*tokenizer, str(tmp_path / "tok"), *typed]) == 0
     with pytest.raises(ConfigError, match=r"corpus\.encoding"):
