@@ -320,7 +320,8 @@ def test_predictions_go_on_after_a_kill(tuned: Path, tmp_path: Path) -> None:
     asked, out = table(tmp_path / "new.csv", "classification", 70), tmp_path / "told.csv"
     assert write_predictions(tuned, asked, tmp_path / "told.jsonl") == 70
     whole = (tmp_path / "told.jsonl").read_bytes().splitlines(keepends=True)
-    about = json.dumps({"model": _model_hashes(tuned), "source": recipe_of.hashes(asked)})
+    hashes = {"model": _model_hashes(tuned), "source": recipe_of.hashes(asked)}
+    about = json.dumps(hashes | {"base": None, "also": [], "settings": {}})
     marked = json.loads(whole[0]) | {"prediction": {"label": "kept", "score": 1.0}}
     staged = tmp_path / ".tmp-told.csv.jsonl"
     torn = [f"{about}\n".encode(), f"{json.dumps(marked)}\n".encode(), *whole[1:5], whole[5][:9]]
