@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from maskwright.ask.predict.language_model import load
 from maskwright.base.errors import IncompatibleError, UsageError
-from maskwright.learn.tasks.classification import label_logits
+from maskwright.learn.tasks.base.zero_shot import label_logits
 
 TEMPLATE = "the {} sat"
 TEXTS, LABELS = ["the cat sat", "a dog ran on the mat"], ["cat", "dog", "red"]

@@ -246,16 +246,16 @@ def _table(
     else:
         _refuse_data_as_header(names, file, line)
         ledger.counts.rows -= 1  # the header
-    first_rows = []
+    has_names, first_rows = bool(header) or not KNOWN_NAMES.isdisjoint(map(plain, names)), []
     for row, number in itertools.islice(rows, TITLE_ROWS):
         first_rows.append((row, number))
         # Rows of a title have empty cells; the first row without one is of names or of data.
-        if header or not KNOWN_NAMES.isdisjoint(map(plain, names)) or all(map(str.strip, row)):
+        if has_names or all(map(str.strip, row)):
             break
     if not first_rows:
         return
     row, number = first_rows[-1]
-    if not header and _is_title(names, row):
+    if not has_names and len(KNOWN_NAMES.intersection(map(plain, row))) > 1:
         raise DataError(
             "a line stands above the names of the columns",
             where=line_in(file, line),
@@ -281,12 +281,6 @@ def _table(
         )
         sentences = conll.sentences(cleaned_rows, *columns, file, ledger)
         yield from (Row(values, file, number) for values, number in sentences)
-
-
-def _is_title(names: Sequence[str], row: Sequence[str]) -> bool:
-    """Whether a later row holds known names of columns, and the first row none."""
-    cells_known = KNOWN_NAMES & set(map(plain, row))
-    return len(cells_known) > 1 and KNOWN_NAMES.isdisjoint(map(plain, names))
 
 
 def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
