@@ -81,7 +81,7 @@ def test_holes_of_a_hybrid_model_are_read_one_place_ahead(runs: dict[str, Path])
 def test_a_discriminator_alone_cannot_be_measured(runs: dict[str, Path], tmp_path: Path) -> None:
     alone, text = tmp_path / "alone", [str(runs["hybrid"].parent / "text.txt")]
     shutil.copytree(folders.newest(runs["replaced-token"]), alone)
-    (alone / checkpoints.OTHERS).unlink()
+    (alone / checkpoints.OBJECTIVE).unlink()
     with pytest.raises(IncompatibleError, match=r"objective\.safetensors"):
         evaluate_text(alone, text)
     config = json.loads((alone / "config.json").read_text())

@@ -106,5 +106,5 @@ def test_fine_tuning_takes_over_the_layers(tmp_path: Path) -> None:
             for a, b in zip(head.over.parameters(), again.over.parameters(), strict=True)
         ]
         assert any(".over." in n for n in started.copied) is (name == "pieces")
-        assert (run / checkpoints.OTHERS).is_file() is (name == "pieces")
+        assert (run / checkpoints.OBJECTIVE).is_file() is (name == "pieces")
     assert all(taken["pieces"]) and not all(taken["plain"]), "the control: drawn by the seed"

@@ -23,7 +23,7 @@ from maskwright.model.opening import folders
 from tinyrun import essence, recipe, resume_quietly, train_quietly
 from toys import bert
 
-OTHERS = checkpoints.OTHERS
+OTHERS = checkpoints.OBJECTIVE
 
 
 def discriminator() -> Point:

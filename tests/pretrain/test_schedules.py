@@ -150,7 +150,7 @@ def test_the_average_is_the_model_and_the_masters_go_on(text: Path, tmp_path: Pa
     made = scheduled(text, ema=0.9)
     folder = train_quietly(made, out)
     opened = files.open_file(folder / checkpoints.MASTERS)
-    masters = {n.removeprefix(checkpoints.OWN): opened.read(n) for n in opened.entries}
+    masters = {n.removeprefix(checkpoints.PREFIX): opened.read(n) for n in opened.entries}
     loaded = pretrained.load(folder)
     weights = dict(loaded.model.named_parameters())
     assert weights.keys() == masters.keys()

@@ -568,7 +568,7 @@ def _bits(candidate: ComparedRecipe, model: Model) -> float:
     """Compute bits per byte on all of the held-out text, as samples of rows with another length or
     tokenizer would contain different documents."""
     objective = build.objective(candidate.recipe, model.network, model.tokenizer)
-    checkpoints.take_others(objective, model.path)
+    checkpoints.load_objective(objective, model.path)
     store = candidate.prepared.held_out
     source = held_out_rows(candidate.recipe, store)
     per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)

@@ -19,7 +19,7 @@ from maskwright.base.errors import ConfigError, Finding, IncompatibleError, Usag
 from maskwright.base.report.page import read_run
 from maskwright.base.terminal import counted
 from maskwright.learn.pretrain import build, checkpoints
-from maskwright.learn.pretrain.checkpoints import OWN
+from maskwright.learn.pretrain.checkpoints import PREFIX
 from maskwright.learn.pretrain.prepare import HELD_OUT, keeps_text, training_stores
 from maskwright.learn.pretrain.rows import held_out_rows, weights_of
 from maskwright.learn.recipes.base.find import find, read
@@ -270,13 +270,13 @@ def _measure(
             do="name the run or a checkpoint of it, or score minimal pairs: --data FOLDER",
         )
     objective = build.objective(recipe, model.network, model.tokenizer)
-    loaded_parts = checkpoints.take_others(objective, model.path)
-    names = {name for name, _ in objective.named_parameters() if not name.startswith(OWN)}
+    loaded_parts = checkpoints.load_objective(objective, model.path)
+    names = {name for name, _ in objective.named_parameters() if not name.startswith(PREFIX)}
     if missing_parts := sorted({name.partition(".")[0] for name in names - set(loaded_parts)}):
         raise IncompatibleError(
             f"the loss of this model needs its {', '.join(missing_parts)}, which the folder does "
             "not have",
-            where=model.path / checkpoints.OTHERS,
+            where=model.path / checkpoints.OBJECTIVE,
             wanted="the file that pretraining wrote beside the weights",
             do="name the run or a whole copy of its checkpoint",
         )

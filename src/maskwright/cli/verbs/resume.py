@@ -25,6 +25,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
+    from maskwright.learn.recipes.base.find import override, read
+    from maskwright.text.corpus.saved import RECIPE, is_run
+
+    if a.settings and is_run(a.run):
+        override(read(a.run / RECIPE), a.settings)  # refused before torch is imported
     from maskwright.api import resume
 
     print_model(resume(a.run, settings=a.settings).path, a.run)

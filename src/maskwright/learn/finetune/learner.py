@@ -350,7 +350,7 @@ class Learner(BaseLearner):
         loaded = load_matching(source, model, has_heads, fresh)
         if self.frame.long == HIERARCHICAL and not has_heads and not scratch:
             ((name, head),) = model.heads.items()
-            copied = [f"heads.{name}.{n}" for n in checkpoints.take_others(head, self.path)]
+            copied = [f"heads.{name}.{n}" for n in checkpoints.load_objective(head, self.path)]
             new = tuple(n for n in loaded.new if n not in copied)
             loaded = replace(loaded, copied=(*loaded.copied, *copied), new=new)
         return loaded, generator

@@ -28,7 +28,7 @@ from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleErr
 from maskwright.base.randomness import key, torch_seed
 from maskwright.base.storage import commit
 from maskwright.base.terminal import Say, quiet
-from maskwright.learn.pretrain.checkpoints import OWN
+from maskwright.learn.pretrain.checkpoints import PREFIX
 from maskwright.learn.pretrain.rows import check_length
 from maskwright.learn.recipes.base.find import config_of, require_settings
 from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, Point, Recipe, TokenizerFolder
@@ -70,7 +70,7 @@ def layer_rates(network: Transformer, parameters: Parameters, decay: float) -> d
     """Return the factor of the learning rate of each parameter: of the trained `network`, `decay`
     for each layer above it (Howard & Ruder 2018, 3.2); of others, 1."""
     factors = learning_rate_factors(network, decay)
-    return {name: factors.get(name.removeprefix(OWN), 1.0) for name in parameters.named}
+    return {name: factors.get(name.removeprefix(PREFIX), 1.0) for name in parameters.named}
 
 
 class HeadFirst(Hook):
@@ -98,7 +98,7 @@ class HeadFirst(Hook):
         return choice.head_first != 0.0 or choice.body_rate != 1.0
 
     def _is_body(self, name: str) -> bool:
-        network_name = name.removeprefix(OWN)
+        network_name = name.removeprefix(PREFIX)
         return network_name != name and not network_name.startswith(
             tuple(f"{prefix}." for prefix in self.choice.new)
         )
@@ -125,7 +125,7 @@ class HeadFirst(Hook):
         if self._body_frozen and not self.alone:
             if self.out is not None:
                 masters = self.parameters.state()
-                save_head(self.out, {n.removeprefix(OWN): masters[n] for n in self.new})
+                save_head(self.out, {n.removeprefix(PREFIX): masters[n] for n in self.new})
             self._set_body_trainable(True)
 
     def _set_body_trainable(self, learn: bool) -> None:

@@ -234,11 +234,11 @@ def _step(line: bytes) -> int | None:
 # ------------------------------------------------------------------------------ checkpoints
 STATE = "training/state.json"
 MOMENTS = "training/optimizer.safetensors"
-OTHERS = "training/objective.safetensors"
+OBJECTIVE = "training/objective.safetensors"
 MASTERS = "training/masters.safetensors"
 LARGEST_STATE = 64 << 20
 # Prefix of the saved network's parameter names within an objective.
-OWN = "product."
+PREFIX = "product."
 CARD_FOLDER = "."  # the folder of the card
 
 
@@ -288,16 +288,18 @@ class CheckpointStore:
             return target
         masters = optimizer.parameters.state()
         weights = masters if average is None else average.state()
-        own = {n.removeprefix(OWN): t for n, t in weights.items() if n.startswith(OWN)}
-        content = pretrained.save_files(model, tokenizer, self.model, state=own)
-        other_weights = {n: t for n, t in weights.items() if not n.startswith(OWN)}
+        network_weights = {
+            n.removeprefix(PREFIX): t for n, t in weights.items() if n.startswith(PREFIX)
+        }
+        content = pretrained.save_files(model, tokenizer, self.model, state=network_weights)
+        objective_weights = {n: t for n, t in weights.items() if not n.startswith(PREFIX)}
 
         def write(staging: commit.Staging) -> None:
             for name, data in content.items():
                 staging.write_bytes(name, data() if callable(data) else data)
             staging.write_bytes(MOMENTS, files.chunks(moments))
-            if other_weights:
-                staging.write_bytes(OTHERS, files.chunks(other_weights))
+            if objective_weights:
+                staging.write_bytes(OBJECTIVE, files.chunks(objective_weights))
             if average is not None:
                 staging.write_bytes(MASTERS, files.chunks(masters))
             staging.write_json(STATE, {**state.to_json(), "optimizer_steps": steps})
@@ -340,9 +342,9 @@ class CheckpointStore:
         """
         path, manifest, skipped = commit.newest(self.folder)
         network = open.open_weights(path).network
-        weights = {OWN + n: p.detach() for n, p in network.named_parameters()}
-        if (path / OTHERS).exists():
-            weights |= _tensors(path / OTHERS)
+        weights = {PREFIX + n: p.detach() for n, p in network.named_parameters()}
+        if (path / OBJECTIVE).exists():
+            weights |= _tensors(path / OBJECTIVE)
         if average is not None:
             average.load(weights)
             weights = _tensors(path / MASTERS)
@@ -383,14 +385,14 @@ class CheckpointStore:
 
 
 @torch.no_grad()
-def take_others(objective: nn.Module, checkpoint: Path) -> list[str]:
+def load_objective(objective: nn.Module, checkpoint: Path) -> list[str]:
     """Load the objective's own weights (those outside the saved model) from `checkpoint` and return
     their names; load nothing and return [] if there are none or if they do not match."""
-    if not (checkpoint / OTHERS).exists():
+    if not (checkpoint / OBJECTIVE).exists():
         return []
-    require_as_saved(checkpoint / OTHERS)
+    require_as_saved(checkpoint / OBJECTIVE)
     parameters = dict(objective.named_parameters())
-    weights = _tensors(checkpoint / OTHERS)
+    weights = _tensors(checkpoint / OBJECTIVE)
     if any(n not in parameters or parameters[n].shape != t.shape for n, t in weights.items()):
         return []
     for name, tensor in weights.items():

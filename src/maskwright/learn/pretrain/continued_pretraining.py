@@ -276,7 +276,7 @@ def _losses(
     device = machine.choose(recipe.training.precision, recipe.training.device).device
     for model, path in models:
         objective = build.objective(recipe, model, tokenizer)
-        checkpoints.take_others(objective, path)
+        checkpoints.load_objective(objective, path)
         evaluation = held_out_loss.evaluate(
             objective.to(device),
             held_out_rows(recipe, store),

@@ -188,7 +188,7 @@ def _build_objective(
         objective.start_run()
         return objective, family
     # Its own weights, such as the generator of replaced tokens.
-    if names := checkpoints.take_others(objective, Path(recipe.model.path)):
+    if names := checkpoints.load_objective(objective, Path(recipe.model.path)):
         components = sorted({name.partition(".")[0] for name in names})
         say(f"also loaded from the folder: {', '.join(components)}")
     if "vocabulary_head" in recipe.model.new:

@@ -50,10 +50,13 @@ HEADERS = {
 }
 
 
-def file_response(site: Site, path: str) -> tuple[int, str, bytes]:
-    """Return status, content type and body for the path of a GET request."""
+def file_response(
+    site: Site, path: str, start: int = 0, length: int = -1
+) -> tuple[int, str, bytes]:
+    """Return status, content type and body for the path of a GET request; `start` and `length` as
+    of `Site.read`."""
     try:
-        body = site.read(_name(path))
+        body = site.read(_name(path), start, length)
     except KeyError:
         return HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"there is no such file"
     except MaskwrightError as error:
@@ -130,19 +133,19 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
             if self.headers.get("Host") not in hosts:
                 self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"another host")
                 return
-            status, kind, body = file_response(site, self.path)
             byte_range = BYTE_RANGE.fullmatch(self.headers.get("Range", ""))
+            bounds = byte_range.groups() if byte_range else ("0", None)
+            start, stop = (-1 if bound is None else int(bound) for bound in bounds)
+            length = -1 if stop < 0 else max(0, stop - start + 1)
+            status, kind, body = file_response(site, self.path, start, length)
+            headers = {}
             # Of a growing journal a page requests the end; an empty one is sent as a whole.
-            if byte_range is None or kind != TYPES["jsonl"] or not body:
-                self._send(status, kind, body)
-                return
-            start, end = int(byte_range[1]), int(byte_range[2] or len(body))
-            slice_of_body, content_range = body[start : end + 1], f"bytes */{len(body)}"
-            status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
-            if slice_of_body:
+            if byte_range and kind == TYPES["jsonl"] and body:
+                headers = {"Content-Range": f"bytes {start}-{start + len(body) - 1}/*"}
                 status = HTTPStatus.PARTIAL_CONTENT
-                content_range = f"bytes {start}-{start + len(slice_of_body) - 1}/{len(body)}"
-            self._send(status, kind, slice_of_body, {"Content-Range": content_range})
+            elif byte_range and kind == TYPES["jsonl"] and start:
+                status = HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+            self._send(status, kind, body, headers)
 
         def do_POST(self) -> None:
             # Only pages of this server may send queries; browsers send the origin of a request.

@@ -75,8 +75,9 @@ class SiteRun:
         """The names of the files that the page may read."""
         return (ABOUT, METRICS, TIMINGS) if self.pretraining else (EPOCHS,)
 
-    def read(self, name: str) -> bytes:
-        """Return the contents of a file; empty for a journal that does not exist yet.
+    def read(self, name: str, start: int = 0, length: int = -1) -> bytes:
+        """Return the contents of a file; empty for a journal that does not exist yet. Of a journal,
+        which may be long, `length` bytes from `start` are read; -1: all.
 
         Raises:
             KeyError: there is no such file.
@@ -85,8 +86,11 @@ class SiteRun:
         if name not in self.files:
             raise KeyError(name)
         if name in (METRICS, TIMINGS):
-            path = self.path / name
-            return path.read_bytes() if path.is_file() else b""
+            if not (self.path / name).is_file():
+                return b""
+            with (self.path / name).open("rb") as file:
+                file.seek(start)
+                return file.read(length)
         facts = about(self.path) if name == ABOUT else epochs(self.path)
         return json.dumps(facts, ensure_ascii=False, allow_nan=False).encode()
 
@@ -175,7 +179,7 @@ def epochs(folder: Path) -> dict[str, Any]:
         "state": verdict.get("state"),
         "seeds": [
             {"seed": line.get("seed"), **{name: line.get(name) or [] for name in CURVES}}
-            for line in facts.get("seeds") or ()
+            for line in map(table, facts.get("seeds") or ())
         ],
     }
 
@@ -327,8 +331,8 @@ class Site:
         runs = [f"data/runs/{n}/{name}" for n, run in enumerate(self.runs) for name in run.files]
         return [*assets(), "data/site.json", *models, *runs, *self._computed]
 
-    def read(self, name: str) -> bytes:
-        """Return the contents of a file.
+    def read(self, name: str, start: int = 0, length: int = -1) -> bytes:
+        """Return the contents of a file; of a journal, `length` bytes from `start`.
 
         Raises:
             KeyError: there is no such file.
@@ -347,7 +351,7 @@ class Site:
         if number >= len(members):
             raise KeyError(name)
         if member[1] == "runs":
-            return self.runs[number].read(file)
+            return self.runs[number].read(file, start, length)
         with self._opening:  # a page requests the three files concurrently
             return self._files(number)[file]
 

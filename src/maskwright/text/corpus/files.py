@@ -307,11 +307,11 @@ def _find_inside(
         sources = sources or list(otherwise(all_paths))
     if curations is not None and curations.hashes:
         sources = [replace(source, sha256=curations.hashes.get(source.path)) for source in sources]
-    names = set(all_paths)
+    all_files = set(all_paths)
     sources = [
         source
         for source in sources
-        if _is_regular(source, broken) and not _is_compressed_copy(source.path, names, broken)
+        if _is_regular(source, broken) and not _is_compressed_copy(source.path, all_files, broken)
     ]
     used_paths = not_data.union(*(source.paths for source in sources))
     work_folders = [] if curations is None else curations.works
@@ -330,16 +330,17 @@ def _is_regular(source: Source, broken: list[UsageError] | None) -> bool:
     return True
 
 
-def _is_compressed_copy(path: Path, paths: set[Path], broken: list[UsageError] | None) -> bool:
-    """Whether a file lies beside the same file uncompressed: an error, as all would count twice."""
+def _is_compressed_copy(path: Path, files: set[Path], broken: list[UsageError] | None) -> bool:
+    """Return whether `path` is the compressed form of another of `files`, such as `a.txt.gz` of
+    `a.txt`; if so, report or raise an error, because each text would be read twice."""
     uncompressed = path.with_suffix("")
-    if path.suffix.lower() not in COMPRESSIONS or uncompressed not in paths:
+    if path.suffix.lower() not in COMPRESSIONS or uncompressed not in files:
         return False
     error = UsageError(
-        "a file lies in the folder twice, once compressed",
+        "a file is in the folder twice, once compressed",
         where=shown(path.parent),
         found=f"{uncompressed.name}, {path.name}",
-        wanted="one of them, as texts would count twice",
+        wanted="one of them, because texts would be read twice",
         do="move one of them out of the folder",
     )
     _raise_or_collect(error, broken)

@@ -435,8 +435,7 @@ class CorpusHandle(Protocol):
                 shard, which is replaced by `document`, its number in the corpus.
             side_input: a table with the column `document`; each batch gets the rows about its
                 documents in their order, with `row` instead, and only shards that it mentions are
-                read. A table
-                without that column is passed to every batch.
+                read. A table without that column is passed to every batch.
         """
         ...
 

@@ -86,17 +86,17 @@ def load(
     rows_by_split: dict[str, list[Row]] = {}
     counts: dict[str, Counts] = {}
     list_path = Path(rejects) if rejects is not None and reading.on_bad == "skip" else None
-    listed = b""
+    rejected_rows = b""
     for split, files in sources.items():
         counts[split] = Counts()
         rows = read_rows(files, reading, header, list_path, counts[split])
         rows_by_split[split] = list(rows)
         if list_path is not None:  # each reading starts a new list
-            listed += list_path.read_bytes()
-            write_file(list_path, listed)
+            rejected_rows += list_path.read_bytes()
+            write_file(list_path, rejected_rows)
         for source in files:
             features = class_names_in(features_of(source))
-            names |= {name: dict(enumerate(map(str, listed))) for name, listed in features}
+            names |= {column: dict(enumerate(map(str, classes))) for column, classes in features}
     resolve_labels(rows_by_split, counts)
     first_counts = next(iter(counts.values()))
     first_counts.without_part += unassigned_files

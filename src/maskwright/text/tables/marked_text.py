@@ -285,13 +285,13 @@ TEXTS = (
 
 
 class MarkedSpan(NamedTuple):
-    """A marked span; `own` is its text, if given. Spans without exactly one label have `labels`
-    (possibly empty), others None."""
+    """A marked span; `own_text` is its text, if the row has it. Spans without exactly one label
+    have `labels` (possibly empty), others None."""
 
     begin: int
     end: int
     label: str
-    own: str = ""
+    own_text: str = ""
     labels: tuple[str, ...] | None = None
 
 
@@ -347,7 +347,7 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
             expected = f"0 <= begin < end <= {len(text)}, in characters"
         elif _text_differs(text, span):
             problem = "a marked part has another text than the one at its place"
-            expected, do = repr(span.own[:80]), _advice(text, span)
+            expected, do = repr(span.own_text[:80]), _advice(text, span)
         elif not indices:
             problem, expected = "a marked part without a word", "a word or a sign"
         elif any(tags[n] != OUTSIDE for n in indices):
@@ -371,7 +371,7 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
 
 def _text_differs(text: str, span: MarkedSpan) -> bool:
     """Whether the text of a span differs from that at its offsets, but for space, case, accents."""
-    own_text = _normalised(span.own)
+    own_text = _normalised(span.own_text)
     return bool(own_text) and _normalised(text[span.begin : span.end]) != own_text
 
 
@@ -382,7 +382,7 @@ def _normalised(text: str) -> str:
 
 def _advice(text: str, span: MarkedSpan) -> str:
     """Return the advice for a span with wrong offsets."""
-    own_text = span.own.strip()
+    own_text = span.own_text.strip()
     if own_text and text[span.begin : span.end + 1] == own_text:
         return f"the end seems to be the last character: it is the one behind it here; {FIX_ROW}"
     if cause := cause_of_place(text, own_text, span.begin):
