@@ -27,11 +27,13 @@ def test_a_budget_is_exactly_one_of_four() -> None:
         ("5e6 tokens", Budget(tokens=5_000_000)),
         ("10min", Budget(minutes=10.0)),
         ("2h", Budget(minutes=120.0)),
+        ("1 minute", Budget(minutes=1.0)),
         ("1e15flops", Budget(flops=1e15)),
     ],
 )
 def test_every_spelling_is_read_and_what_is_shown_is_one(text: str, wanted: Budget) -> None:
     assert Budget.parse(text) == wanted == Budget.parse(str(wanted))
+    assert wanted.total != 1 or str(wanted) == text
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,14 @@ def test_a_journal_is_read_as_it_grows() -> None:
 
 
 @needs_node
+def test_small_numbers_keep_their_figures() -> None:
+    shown = javascript(
+        'return given.map((await load("curves.js")).count);', [0, 3.954e-6, 0.003, 12_412]
+    )
+    assert shown == ["0", "3.95e-6", "0.003", "12.4 k"]
+
+
+@needs_node
 def test_columns_lose_no_extreme() -> None:
     y = [0.5] * 10_000
     y[1234], y[8000], y[5] = 9.0, -3.0, float("nan")

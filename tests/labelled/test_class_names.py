@@ -55,6 +55,14 @@ def test_such_files_have_other_names_too(file: str, tmp_path: Path) -> None:
     assert FILE.fullmatch("languages.json") is None, "the control"
 
 
+def test_two_files_of_names_have_to_agree(tmp_path: Path) -> None:
+    folder = data(tmp_path, ["bad", "good"], 1, 0)
+    write(folder / "id2label.json", '{"0": "bad", "1": "good"}')
+    assert class_names(folder) == ("bad", "good")
+    write(folder / "id2label.json", '{"0": "good", "1": "bad"}')
+    assert "labels.json" in str(refusal(DataError, lambda: loaded(folder)).where)
+
+
 def test_numbers_may_have_gaps_and_names_may_stand_in_the_data(tmp_path: Path) -> None:
     made = loaded(data(tmp_path, {"bad": 2, "good": 5, "odd": -1}, 5, 2, 5))
     assert made.labels.names == ("odd", "bad", "good") and made.labels.values == (-1, 2, 5)

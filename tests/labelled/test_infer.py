@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -304,6 +305,12 @@ def test_several_labels_of_pairs_are_refused() -> None:
 def test_the_one_role_that_is_missing_is_asked_for() -> None:
     error = refusal(DataError, lambda: infer(table_from("question: text, context: other")))
     assert "'context' (context)" in str(error.do) and "--column answers=NAME" in str(error.do)
+
+
+@pytest.mark.parametrize("value", [date(2020, 1, 1), {"name": "good", "id": 1}])
+def test_a_column_of_objects_is_not_said_to_be_missing(value: Any) -> None:
+    rows = [{"text": sentence(n), "mood": value} for n in range(20)]
+    assert "--column label" in str(refusal(DataError, lambda: infer(table_of(*rows))).do)
 
 
 def test_texts_in_lists_are_not_said_to_lack_a_label() -> None:

@@ -69,6 +69,22 @@ def test_one_score_without_a_word_about_it_is_a_logit(model: Path, tmp_path: Pat
     assert said["score"] == pytest.approx(theirs(folder, "the cat").item(), abs=1e-5)
 
 
+def test_what_a_folder_lacks_is_named(model: Path, tmp_path: Path) -> None:
+    """Neither a missing tokenizer nor a head without architecture ends in a missing task alone."""
+    folder = foreign(model, tmp_path / "folder", num_labels=2)
+    config = folder / "config.json"
+    plain = json.loads(config.read_text())
+    config.write_text(json.dumps({**plain, "architectures": None}))
+    with pytest.raises(IncompatibleError) as caught:
+        load(folder)
+    assert "classifier.weight" in str(caught.value.found)
+    config.write_text(json.dumps(plain))
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(IncompatibleError) as caught:
+        load(folder).predict(["the cat"])
+    assert "tokenizer.json" in str(caught.value.wanted)
+
+
 IDENTITY, SIGMOID = "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Sigmoid"
 OLD = "sbert_ce_default_activation_function"
 NEW = "sentence_transformers"

@@ -37,6 +37,7 @@ CASES = {
     "BertModel": ("bert", "bert", "masked", "BertForMaskedLM"),
     "BertForMaskedLM": ("bert", "bert", "masked", None),
     "GPT2LMHeadModel": ("gpt2", "gpt2", "causal", None),
+    "ModernBertForMaskedLM": ("modernbert", "bert", "masked", None),
     "T5ForConditionalGeneration": ("t5", "t5", "span-corruption", None),
     "BartForConditionalGeneration": ("bart", "roberta", "denoising", None),
 }
@@ -51,6 +52,7 @@ def test_what_a_folder_goes_on_with(architecture: str, tmp_path: Path) -> None:
     assert isinstance(made.model, Folder)
     assert (made.model.path, made.model.architecture) == (str(folder), drawn)
     assert made.training.budget.minutes == 3
+    assert made.rows.length <= (pretrained.described(folder).config.longest or 128)
     # A head that is drawn learns alone first, and faster; the control: what has one is one model.
     rate = made.training.optimizer.learning_rate
     body = rate * made.model.body_rate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import math
@@ -106,14 +107,17 @@ def test_the_expected_loss_is_that_of_runs_alike(
         target.write_text(json.dumps({"runs": [run for run in runs if run is not left_out]}))
         monkeypatch.setattr(planning, "RECORDED", target)
         size = left_out["parameters"], left_out["tokens"], left_out["unigram_loss"]
-        if (loss := planning.expected_loss(left_out["objective"], *size)) is not None:
+        loss = planning.expected_loss(left_out["objective"], *size, math.inf)
+        if loss is not None:
             assert loss[0] < loss[1] < loss[2]
             hits.append(loss[0] <= left_out["loss"] <= loss[2])
     assert len(hits) >= len(runs) // 2 and sum(hits) >= 0.8 * len(hits)
     run = runs[0]
-    assert planning.expected_loss(run["objective"], 1e12, run["tokens"], 6.0) is None
-    assert planning.expected_loss(run["objective"], *size[:2], math.nan) is None
-    assert planning.expected_loss("denoising", *size) is None
+    at = functools.partial(planning.expected_loss, run["objective"])
+    assert at(1e12, run["tokens"], 6.0, 9.0) is None
+    assert at(*size[:2], math.nan, 9.0) is None and at(*size[:2], 0.001, 9.0) is None
+    assert (capped := at(*size[:2], 6.0, 4.1)) is not None and capped[2] == 4.1
+    assert planning.expected_loss("denoising", *size, 9.0) is None
 
 
 RECIPES = ["babytext-hour", "bert-base", "bert-mini", "gpt2-mini"]

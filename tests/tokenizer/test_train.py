@@ -193,6 +193,7 @@ def test_nothing_but_space_or_rare_characters(kind: str) -> None:
         ({"kind": "byte-bpe", "vocabulary": 200}, "vocabulary"),
         ({"kind": "bpe", "vocabulary": 3}, "vocabulary"),
         ({"kind": "bpe", "min_frequency": 0}, "min_frequency"),
+        ({"kind": "bpe", "seed": -1}, "seed"),
         ({"kind": "bpe", "budget_bytes": 10}, "budget_bytes"),
         ({"kind": "bpe", "budget_bytes": 1 << 33}, "budget_bytes"),
         ({"kind": "bpe", "specials": ("MASK",)}, "specials"),

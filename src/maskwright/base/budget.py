@@ -125,7 +125,7 @@ class Budget:
         return Budget(tokens=max(1, int(self.flops / flops_per_token)))
 
     def __str__(self) -> str:
-        return f"{self.total:g} {self.unit}"
+        return f"{self.total:g} {self.unit[:-1] if self.total == 1 else self.unit}"
 
 
 def equal_budget(text: str) -> Budget:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import Finding, UsageError
-from maskwright.base.terminal import harmless
+from maskwright.base.terminal import counted, harmless
 from maskwright.model.opening import folders
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import DEFAULT, Reader
@@ -82,7 +82,7 @@ class TokenView:
         """Return the numbers of tokens and the share of unknown characters."""
         special = sum(token.text is None for token in self.tokens)
         share = f"{self.unknown.share:.1%} of {self.unknown.letters:,} characters unknown"
-        return f"{len(self.tokens):,} tokens, {special} of them special; {share}"
+        return f"{counted(len(self.tokens), 'token')}, {special} of them special; {share}"
 
     def findings(self) -> list[Finding]:
         """Return findings about unknown characters, and about special tokens in the text."""

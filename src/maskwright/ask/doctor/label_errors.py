@@ -126,6 +126,8 @@ def out_of_fold(
         embed: returns one vector (N, D) for each text; None: a bag of words.
         panel: shows the progress.
     """
+    from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+
     first_row = subject.rows[0]
     num_classes = len(subject.names)
     is_pair = isinstance(first_row, PairExample)
@@ -145,6 +147,9 @@ def out_of_fold(
     panel.part = f"labels by {source}"
     features: Any = None if embed is None else _embeddings(rows, embed)
     log_odds = np.full((len(rows), num_classes), np.nan)
+    if embed is None:  # each text is split once, not once in each fold
+        ((_, weigh),) = fit_vectorizers(texts, [WORDS])
+        counts = CountVectorizer.transform(weigh, texts)
     begin = time.monotonic()
     for number, held_out in enumerate(map(np.array, folds)):
         now = time.monotonic()
@@ -152,9 +157,10 @@ def out_of_fold(
         panel.ends = now + (now - begin) / number * (len(folds) - number) if number else math.nan
         learned = np.setdiff1d(np.arange(len(rows)), held_out)
         if embed is None:
-            least = 2 if len(learned) > MANY else 1
-            ((_, weigh),) = fit_vectorizers([texts[i] for i in learned], [WORDS], least)
-            features = weigh.transform(texts)
+            num_texts = (counts[learned] > 0).sum(0)  # of each word
+            least = min(2 if len(learned) > MANY else 1, num_texts.max())
+            common = counts[:, np.flatnonzero(num_texts >= least)]
+            features = TfidfTransformer(sublinear_tf=True).fit(common[learned]).transform(common)
         sides = features[learned], labels[learned], features[held_out]
         log_odds[held_out] = _predicted(*sides, num_classes)
     is_predicted = ~np.isnan(log_odds).any(1)

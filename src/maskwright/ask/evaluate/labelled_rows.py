@@ -111,7 +111,7 @@ class RowEvaluation(dict[str, Estimate]):
 
     def __repr__(self) -> str:
         metrics = ", ".join(f"{name} {estimate.render()}" for name, estimate in self.items())
-        return f"<evaluation: {metrics}; {len(self.mistakes):,} mistakes; {self.verdict}>"
+        return f"<evaluation: {metrics}; {counted(len(self.mistakes), 'mistake')}; {self.verdict}>"
 
     def _repr_html_(self) -> str:
         """Return verdict and metrics as an HTML table, for notebooks."""

@@ -561,13 +561,14 @@ def predictor(loaded: folders.Model) -> Predictor:
     generates = is_foreign and sentence_folder is None and loaded.writes_for_texts
     has_head = len(heads) == 1 and heads[0].kind != "patch"
     has_task = record is not None or sentence_folder is not None or generates or has_head
-    can_read = loaded.words is not None or loaded.about.images is not None
-    if not can_read or not has_task:
+    _ = loaded.reader  # raises where there is none
+    if not has_task:
         raise IncompatibleError(
             "this model was not fine-tuned for a task",
             where=path,
-            found=", ".join(f"a {h.kind} head" for h in heads) or "no head",
-            wanted="one head, or what sentence-transformers writes of vectors, and a tokenizer",
+            found=", ".join(f"a {h.kind} head" for h in heads)
+            or "; ".join(["no head", *map(str, findings)]),
+            wanted="one head, or what sentence-transformers writes of vectors",
             do=f"fine-tune it first: maskwright finetune {shell_word(path)} --data FILE",
         )
     task: dict[str, Any] = {"length": loaded.config.longest or TaskType.longest}

@@ -273,8 +273,8 @@ class Panel:
         if self.run.get("parameters"):
             phrases.append(f"{count(number(self.run, 'parameters'))} parameters")
         if (lasts := budget(self.run)) is not None:
-            minutes = lasts.unit == "minutes"
-            phrases.append(f"for {lasts}" if minutes else f"{count(lasts.total)} {lasts.unit}")
+            unit = str(lasts).split()[1]
+            phrases.append(f"for {lasts}" if "minute" in unit else f"{count(lasts.total)} {unit}")
         return " · ".join(phrases)
 
     def _share(self, now: float | None = None) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 from maskwright.ask.predict.inputs import require_effect
 from maskwright.base.errors import UsageError
-from maskwright.base.terminal import printer, shell_word
+from maskwright.base.terminal import counted, printer, shell_word
 from maskwright.cli import options
 from maskwright.model.device.choices import require_engine
 from maskwright.text.corpus.files import KINDS
@@ -190,4 +190,4 @@ def do(a: argparse.Namespace) -> None:
             predict_file(a.model or STDIN, file, sys.stdout, **keywords)
             return
         count = write_predictions(a.model or STDIN, file, a.out, **keywords)
-        printer(None)(f"{count:,} predictions: {a.out}")
+        printer(None)(f"{counted(count, 'prediction')}: {a.out}")

@@ -79,10 +79,6 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
     path = folders.model_folder(folder)
     layout = pretrained.described(path)
     config = layout.config
-    max_positions = min(
-        getattr(stack.embeddings.positions, "length", CONTINUED_LENGTH)
-        for stack in config.stacks.values()
-    )
     width_factor = max(1.0, RATE_WIDTH / config.width)
     model = Folder(path=str(path), architecture=_class_with_vocabulary_head(layout))
     rate = CONTINUED_RATE * width_factor
@@ -98,7 +94,7 @@ def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
         note=f"a {layout.model_type}, further",
         objective=_objective_name(path, layout),
         rate=rate,
-        length=min(CONTINUED_LENGTH, max_positions),
+        length=min(CONTINUED_LENGTH, config.longest or CONTINUED_LENGTH),
     )
 
 

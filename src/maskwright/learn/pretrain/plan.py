@@ -231,7 +231,9 @@ def _planned(name: str, recipe: Recipe, cost: StepCost, sample: TextSample) -> P
     budget = recipe.training.budget
     tokens_each = {"steps": cost.tokens, "tokens": 1, "flops": 1 / max(1, cost.flops)}
     tokens = budget.total * tokens_each.get(budget.unit, 60 / cost.seconds_per_token)
-    store = sample.tokens * (2 if sample.prepared.held_out.vocabulary_size < 1 << 16 else 4)
+    vocabulary = sample.prepared.held_out.vocabulary_size
+    uniform_loss = math.log(max(1, vocabulary))
+    store = sample.tokens * (2 if vocabulary < 1 << 16 else 4)
     stores = (*sample.prepared.train, sample.prepared.held_out)
     sum_of_tokens = max(1, sum(s.num_tokens for s in stores))
     return PlannedRun(
@@ -242,7 +244,9 @@ def _planned(name: str, recipe: Recipe, cost: StepCost, sample: TextSample) -> P
         passes=tokens / sample.tokens if sample.tokens else math.nan,
         documents=sum(s.num_documents for s in stores) * sample.tokens / sum_of_tokens,
         disk=store + checkpoint_bytes(cost.parameters, recipe, sample.prepared.held_out.path),
-        loss=expected_loss(recipe.objective.name, cost.parameters, tokens, cost.unigram_loss),
+        loss=expected_loss(
+            recipe.objective.name, cost.parameters, tokens, cost.unigram_loss, uniform_loss
+        ),
     )
 
 
@@ -263,15 +267,19 @@ def _infeasible(run: PlannedRun, minutes: float, memory: float, disk: float) -> 
 
 
 def expected_loss(
-    objective: str, parameters: float, tokens: float, unigram_loss: float
+    objective: str, parameters: float, tokens: float, unigram_loss: float, uniform_loss: float
 ) -> tuple[float, float, float] | None:
     """Return the held-out loss in nats per target with its 90 % prediction interval, as (low,
-    expected, high); None if no recorded run of the objective is nearly as small or as large."""
+    expected, high), at most `uniform_loss`; None if no recorded run of the objective is nearly as
+    small or as large, or had such a text."""
     recorded = [r for r in json.loads(RECORDED.read_text())["runs"] if r["objective"] == objective]
     sizes = np.log([[r["parameters"], r["tokens"]] for r in recorded] or np.ones((1, 2)))
     point, beyond = np.log([[parameters, tokens]]), math.log(BEYOND)
     outside = (point < sizes.min(0) - beyond).any() or (point > sizes.max(0) + beyond).any()
-    if outside or len(sizes) <= 4 or not math.isfinite(unigram_loss):
+    unigrams = [r["unigram_loss"] for r in recorded] or [math.nan]
+    if not min(unigrams) / BEYOND <= unigram_loss <= max(unigrams) * BEYOND:
+        return None  # not a text like those of the runs
+    if outside or len(sizes) <= 4:
         return None
     features, asked_for = (np.c_[np.ones(len(x)), x] for x in (sizes, point))
     ratios = np.array([r["loss"] / r["unigram_loss"] for r in recorded])
@@ -281,4 +289,5 @@ def expected_loss(
     leverage = float((asked_for @ np.linalg.pinv(features.T @ features) @ asked_for.T).item())
     half = float(stdtrit(freedom, (1 + INTERVAL) / 2)) * math.sqrt(variance * (1 + leverage))
     ratio = float((asked_for @ weights).item())
-    return unigram_loss * (ratio - half), unigram_loss * ratio, unigram_loss * (ratio + half)
+    low, expected, high = (unigram_loss * r for r in (ratio - half, ratio, ratio + half))
+    return low, min(expected, uniform_loss), min(high, uniform_loss)

@@ -260,7 +260,8 @@ def _family_of(hf: Mapping[str, Any]) -> Family | None:
             "unsupported model type",
             where="config.json: model_type",
             found=repr(model_type),
-            wanted=near(str(model_type)[:64], [*families, OUR_MODEL_TYPE]),
+            wanted=", ".join(families),  # a near name would be another network
+            do="use a model of one of these families",
         )
     return family(model_type)
 

@@ -25,6 +25,7 @@ from maskwright.base.errors import (
     IncompatibleError,
     MaskwrightError,
     ResourceError,
+    shorten,
 )
 from maskwright.base.memory import free_bytes
 from maskwright.base.storage import commit
@@ -95,6 +96,11 @@ def load(folder: Path | str) -> PretrainedModel:
     tensors = files.open_folder(folder)
     form = layout.of_hf(form.switched(hf, tensors.entries))
     file_names, unused = matching.match(form, tensors)
+    if unused and not hf.get("architectures"):  # a head would be lost without a word
+        message = f"config.json names no architecture, and {form.architecture} does not have "
+        message += shorten(", ".join(unused), 200)
+        remedy = 'write it into config.json, as "architectures": ["BertForMaskedLM"]'
+        findings += (Finding("unused-tensors", message, remedy=remedy),)
     hashes: dict[str, str] = {}
     manifest = _verified(folder, [path.name for path in tensors.files], hashes)
     model = matching.fill(form, tensors, file_names)

@@ -275,7 +275,9 @@ def separate_class_names(
     names_files = [source for source in sources if FILE.fullmatch(source.path.name)]
     names: dict[str, Names] = {}
     for source in names_files:
-        names[LABEL] = read_names(source)
+        names_read = read_names(source)
+        if names.setdefault(LABEL, names_read) != names_read:
+            raise _names_error(names_read, source.shown, f"others than in {names_files[0].shown}")
     files = [source for source in sources if source not in names_files]
     return files, names, [source.shown for source in names_files]
 

@@ -685,7 +685,7 @@ def _unclear_roles_error(
     elif labels:
         do = f"say which column is the label: {option('label', labels[0])}"
         do += f" (or {', '.join(labels[1:4])})" if len(labels) > 1 else ""
-    elif texts:
+    elif len(texts) == len(candidates):
         do = "add a column with labels; for text without labels use pretraining"
     else:
         do = "say what the columns are, such as --column text=NAME --column label=NAME; what is "

@@ -293,8 +293,8 @@ def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
             where=line_in(file, line),
             found=repr(data_like[0][:80]),
             wanted="a header row, such as text,label",
-            do=f"add a header row, name the {len(names)} columns (--read header=NAME,NAME…), or, "
-            "where this is the name of a column, give it another",
+            do=f"add a header row, name the {counted(len(names), 'column')} "
+            "(--read header=NAME,NAME…), or, where this is the name of a column, give it another",
         )
 
 

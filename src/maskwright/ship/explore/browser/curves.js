@@ -40,12 +40,13 @@ export function ticks(low, high, count = 5) {
   return segments;
 }
 
-/** A count in few figures: 850, 12.4 k, 3.1 M. */
+/** A count in few figures: 850, 12.4 k, 3.1 M, 3.95e-6. */
 export function count(value) {
   for (const [size, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
     if (Math.abs(value) >= size * 0.9995) return `${Number((value / size).toPrecision(3))} ${letter}`;
   }
-  return String(Number(value.toPrecision(3)));
+  const figures = Number(value.toPrecision(3));
+  return figures !== 0 && Math.abs(figures) < 1e-4 ? figures.toExponential() : String(figures);
 }
 
 /** lines: [{name, points: {x, y}, kind?, band?, dots?, dashed?}], references: [{name, y}].

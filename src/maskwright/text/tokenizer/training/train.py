@@ -81,7 +81,7 @@ class TokenizerChoice:
     def __post_init__(self) -> None:
         config.require_choices(self)
         config.require("min_frequency", self.floor, 1, MOST_BYTES)
-        config.require("seed", abs(self.seed), 0, MOST_SEED)
+        config.require("seed", self.seed, 0, MOST_SEED)
         # Counts of more text could overflow.
         config.require("budget_bytes", self.budget_bytes, 1024, MOST_BYTES)
         self._check_specials()
