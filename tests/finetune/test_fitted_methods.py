@@ -8,6 +8,7 @@ import itertools
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 from scipy.special import expit, softmax
 from scipy.stats import spearmanr
+from torch.nn import functional
 
 import maskwright
 from labelled.tables import write_rows
@@ -26,13 +28,14 @@ from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.cli.main import main
 from maskwright.learn.finetune import learner
 from maskwright.learn.finetune.conclusion import AS_IT_IS
-from maskwright.learn.finetune.method import FITTED, Method, names
-from maskwright.learn.finetune.methods import contrastive
+from maskwright.learn.finetune.method import FITTED, STEP, Method, names
 from maskwright.learn.finetune.methods.base import frozen_vectors, linear
+from maskwright.learn.finetune.tune import Settings
 from maskwright.model.graph.session import Session
-from maskwright.model.inference.encoded import EncodedExamples, framed
+from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.model.inference.likelihood import prompt_scores
 from maskwright.model.inference.prepared import prepare
+from maskwright.model.objectives.modules.supervised import Contrast
 from maskwright.model.opening.open import open_model, open_weights
 from maskwright.ship.export.folder import graphs
 from maskwright.text.tokenizer.tokenizer import Tokenizer
@@ -323,28 +326,42 @@ def test_the_model_as_it_is_answers_by_its_head(model: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_pairs_have_a_label_in_common_or_not(several: bool) -> None:
-    classes = np.array([0, 0, 1, 1, 2])  # class 2 has no other row
-    labels = np.eye(3, dtype=np.float32)[classes] if several else classes
-    texts = [[2, 10 + n, 3] for n in range(5)]
-    drawn = contrastive._pairs(EncodedExamples(framed(texts), labels), 3, 200, seed=0)
-    rows = drawn.texts.tokens.reshape(200, 2, 3)[:, :, 1] - 10
-    same = classes[rows[:, 0]] == classes[rows[:, 1]]
-    assert drawn.choices == 2 and (same == (drawn.labels == 1)).all() and same.mean() == 0.5
-    assert all((rows[:, 0] == n).sum() == 40 for n in range(5))
-    assert (rows[same & (rows[:, 0] < 4), 0] != rows[same & (rows[:, 0] < 4), 1]).all()
-    # Negative control: another seed draws others.
-    other = contrastive._pairs(EncodedExamples(framed(texts), labels), 3, 200, seed=1)
-    assert (other.texts.tokens != drawn.texts.tokens).any()
-    shared = contrastive._jaccard(np.array([[1, 1, 0], [0, 0, 0]]), np.array([1, 0, 0]))
-    assert shared.tolist() == [0.5, 0.0]
+def test_the_contrastive_loss_is_that_of_all_pairs(several: bool) -> None:
+    sets = [{0}, {0, 1}, {1}, {2}, set()] if several else [{0}, {0}, {1}, {0}, {2}]
+    vectors = functional.normalize(torch.randn(5, 4, generator=torch.manual_seed(0)), dim=1)
+    expected = 0.0
+    for one, labels in enumerate(sets):
+        errors: dict[bool, list[float]] = {True: [], False: []}
+        for another in {*range(5)} - {one}:
+            union = labels | sets[another]
+            share = len(labels & sets[another]) / len(union) if union else 1.0
+            errors[share > 0].append((float(vectors[one] @ vectors[another]) - share) ** 2)
+        expected += sum(float(np.mean(e)) for e in errors.values() if e) / 2
+
+    def loss(labels: torch.Tensor) -> float:
+        objective: Any = Contrast(torch.nn.Identity(), "labels")  # type: ignore[arg-type]
+        objective.scores = lambda batch: vectors
+        return float(objective(SimpleNamespace(labels=labels)).parts["labels"].total)
+
+    flags = torch.tensor([[float(n in labels) for n in range(3)] for labels in sets])
+    assert loss(flags if several else flags.argmax(1)) == pytest.approx(expected)
+    assert loss(flags.argmax(1).roll(1)) != pytest.approx(expected), "the control: other labels"
+
+
+@pytest.mark.parametrize(("count", "batch"), [(50, 25), (33, 17), (20, 20), (1, 1)])
+def test_contrastive_batches_are_even(count: int, batch: int) -> None:
+    method, settings = Method("contrastive"), Settings(epochs=3, batch=32, least_steps=25)
+    assert method.fitted is not None and method.least_steps == 25 < Method("full").least_steps
+    steps = method.fitted.steps(count, settings)
+    assert 25 <= steps < 31
+    assert method.fitted.cost(count, settings) == count + STEP * batch * steps
 
 
 def test_contrastive_training_moves_the_body_and_fits_a_head(model: Path, tmp_path: Path) -> None:
     data, out = parts(tmp_path / "data", "classification"), tmp_path / "out"
     finetuned(model, data, out, method="contrastive", least_steps=40, rate=1e-2, batch=16)
     (seed,) = results_of(out)["seeds"]
-    assert seed["accuracy"] > 0.7 and len(seed["loss"]) == 1
+    assert seed["accuracy"] > 0.7 and len(seed["loss"]) == 3
     finetuned(model, data, tmp_path / "frozen", method=METHOD)
     trained, frozen = load(out).model, load(tmp_path / "frozen").model
     query = "encoder.blocks.0.attention.query.weight"

@@ -99,7 +99,6 @@ def objectives(place: str, tree: Sequence[ast.AST]) -> Occurrences:
 # way of scoring, or what another program's protocol calls something.
 OTHER_MEANINGS = {
     "text/tables/columns.py": {"similarity"},
-    "learn/finetune/methods/contrastive.py": {"similarity"},
     "model/checkpoint/layout.py": {"regression"},
     "ship/serve/dialects/hugging_face.py": {"question-answering"},
     "ship/serve/dialects/openai.py": {"embedding"},

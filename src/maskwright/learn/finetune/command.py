@@ -441,7 +441,7 @@ def _settings(
 ) -> Settings:
     """Return the training settings of one method for a model of the given width."""
     rate = method.rate(width) if recipe.rate is None else recipe.rate
-    epochs, least_steps = recipe.passes
+    epochs, least_steps = recipe.passes(method)
     return Settings(
         epochs=epochs,
         batch=recipe.batch,

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from maskwright.model.objectives.supervised import Problem
 
 FITTED = "finetune.methods"
+LEAST_STEPS = 100
 AUTO, FULL, GRADUAL = "auto", "full", "gradual"
 LAST, REINIT = re.compile(r"last-(\d+)"), re.compile(r"reinit-([1-9]\d*)")
 # The published learning rate is for a width of 768; narrower models need a higher one (by the
@@ -156,6 +157,11 @@ class Method:
     def positions(self) -> int:
         """Number of positions that the adapter occupies in each input."""
         return 0 if self.adapter is None else self.adapter.positions
+
+    @property
+    def least_steps(self) -> int:
+        """The default of `FinetuneRecipe.least_steps`."""
+        return LEAST_STEPS if self.fitted is None else self.fitted.least_steps
 
     @property
     def head_alone(self) -> bool:
@@ -288,6 +294,7 @@ class FittedMethod(ABC):
         chosen_by: as of the task types that it supports: what `--prompt` sets; "": no prompt.
         selection: a sentence on how hyperparameters are selected.
         most_rows: with more training rows `auto` does not try the method.
+        least_steps: the default of `FinetuneRecipe.least_steps`.
         heads, problems, long: the supported kinds of heads and labels of tasks, and handlings of
             long texts.
     """
@@ -304,6 +311,7 @@ class FittedMethod(ABC):
         "The penalty was selected by cross-validation within the training part."
     )
     most_rows: ClassVar[float] = math.inf
+    least_steps: ClassVar[int] = LEAST_STEPS
     heads: ClassVar[tuple[str | None, ...]] = ("sequence",)
     problems: ClassVar[tuple[Problem, ...]] = ("single", "multi", "number")
     long: ClassVar[tuple[Long, ...]] = ("head", "tail", "head-and-tail")

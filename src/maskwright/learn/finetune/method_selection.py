@@ -150,7 +150,7 @@ def candidates(
         else:
             by_name[name] = recipe.with_method(method, is_repeated)
     by_name[trained.name] = usual = recipe.with_method(trained, is_repeated)
-    rate, (epochs, least_steps) = recipe.rate or trained.rate(width), recipe.passes
+    rate, (epochs, least_steps) = recipe.rate or trained.rate(width), recipe.passes(trained)
     # With a learning rate the factor of a new head would be another by default.
     head_rate = recipe.head_rate if task_type.head is None else trained.head_factor
     for number in range(1, (recipe.search or 0) + 1):

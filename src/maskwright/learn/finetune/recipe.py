@@ -44,7 +44,7 @@ NAME = "finetune.toml"
 HEADER = (
     "# Made again by: maskwright finetune THIS_FILE --out DIR (paths are as they were typed)\n\n"
 )
-SEEDS, EPOCHS, LEAST_STEPS = 3, 3, 100
+SEEDS, EPOCHS = 3, 3
 TuningSchedule = Literal["linear", "slanted"]
 SLANTED_FLOOR = 1 / 32  # the lowest rate of `slanted`, as a share of the highest (ULMFiT)
 # Settings of step-by-step training.
@@ -88,7 +88,7 @@ class FinetuneRecipe:
             of the rows is drawn for validation and one for the test part).
         seed: the first seed (default 0); without --seeds the only one.
         epochs: number of passes over the rows (default 3, each of several passes where these would
-            be fewer than 100 steps).
+            be fewer than --least-steps).
         batch: examples per step.
         accumulate: compute each step in this many portions: less memory, the same result.
         gradient_checkpointing: compute activations of layers again in the backward pass: less
@@ -110,7 +110,7 @@ class FinetuneRecipe:
             what the model's family was published with, else linear).
         patience: stop a seed after this many epochs without improvement (default: never).
         least_steps: minimum number of steps of a seed; fewer are made up for by several passes in
-            an epoch (default 100, or 0 with --epochs).
+            an epoch (default 100, of contrastive 25; or 0 with --epochs).
         threads: number of processor threads (default: one for each core).
         precision: float32, bfloat16, float16 (on a GPU), or auto: bfloat16 where the machine has
             matrix units for it.
@@ -190,10 +190,9 @@ class FinetuneRecipe:
     read: TableReadingOptions = DEFAULT_OPTIONS
     made_from: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def passes(self) -> tuple[int, int]:
-        """The number of epochs, and the steps that they are at the least."""
-        usual = LEAST_STEPS if self.epochs is None else 0
+    def passes(self, method: Method) -> tuple[int, int]:
+        """The number of epochs of a method, and the steps that they are at the least."""
+        usual = method.least_steps if self.epochs is None else 0
         return self.epochs or EPOCHS, usual if self.least_steps is None else self.least_steps
 
     @property

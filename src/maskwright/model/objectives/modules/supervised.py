@@ -2,6 +2,9 @@
 vectors of texts from pairs:
 
     similarity   (cos(a, b) - y)²                           Reimers & Gurevych 2019, section 3
+    labels       the same of all pairs of texts in a batch, where y is the share of the labels of a
+                 pair that both have (Jaccard); for each text the mean over pairs with a label in
+                 common counts as much as that over the others
     ranking      -log softmax_j(20 cos(a, b_j))[own b]      Henderson et al. 2017, section 4, with
                                                             in-batch negatives: the b of other rows
                                                             and all hard negatives, if any
@@ -52,7 +55,7 @@ from maskwright.text.store.rows import Rows
 SCALE = 20.0
 POSITIONS = 256  # whose scores over the vocabulary are in memory
 RAREST = 1e-3  # the lowest frequency at which a label starts
-Aim = Literal["similarity", "ranking"]
+Aim = Literal["similarity", "labels", "ranking"]
 
 
 class Supervised(Objective):
@@ -314,7 +317,7 @@ class Contrast(Objective):
 
     def forward(self, batch: Batch) -> Loss:
         assert batch.labels is not None
-        num_texts = 2 if self.aim == "similarity" else batch.labels.shape[1]
+        num_texts = {"similarity": 2, "labels": 1}.get(self.aim) or batch.labels.shape[1]
         vectors = self.scores(batch).view(len(batch.labels), num_texts, -1)
         width = vectors.shape[2]
         total = sum(
@@ -333,6 +336,8 @@ class Contrast(Objective):
         if self.aim == "similarity":
             similarities = (anchor_vectors * candidates[0]).sum(1)
             return (similarities - labels.float()).square().sum()
+        if self.aim == "labels":
+            return _lost_pairs(anchor_vectors, labels)
         anchors, *codes = labels.T  # numbers of the texts a, b and of hard negatives
         own_indices = torch.arange(len(anchor_vectors), device=anchor_vectors.device)
         # Exclude candidates that are also a correct b of an equal a.
@@ -382,6 +387,26 @@ class Weighting:
     pooling: str = "max"
     logarithms: int = 1
     most: int | None = None
+
+
+def _lost_pairs(vectors: Tensor, labels: Tensor) -> Tensor:
+    """Return the loss of all pairs of the vectors (R, D), summed over texts. `labels` are (R,)
+    classes or (R, L) zeros and ones."""
+    if labels.ndim == 1:
+        similarities = (labels[:, None] == labels).float()
+    else:
+        shared = labels @ labels.T
+        sizes = labels.sum(1)
+        union = sizes[:, None] + sizes - shared
+        similarities = torch.where(union > 0, shared / union.clamp(min=1.0), 1.0)
+    errors = (vectors @ vectors.T - similarities).square()
+    is_pair = ~torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
+    has_shared = similarities > 0
+    means = [
+        (errors * compared).sum(1) / compared.sum(1).clamp(min=1)
+        for compared in (is_pair & has_shared, is_pair & ~has_shared)
+    ]
+    return torch.stack(means).mean(0).sum()
 
 
 class SparseContrast(Contrast):
