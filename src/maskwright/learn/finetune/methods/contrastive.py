@@ -54,7 +54,7 @@ class ContrastiveFewShot(NetworkMethod):
             Contrast(model, "labels", (pooling,)),
             examples,
             learner.collation,
-            _with_even_batches(fit_input.settings, len(examples)),
+            _in_one_epoch(fit_input.settings, len(examples)),
             machine=learner.machine,
             hooks=[fit_input.hook],
         )
@@ -63,20 +63,20 @@ class ContrastiveFewShot(NetworkMethod):
         return tuned.losses
 
     def cost(self, count: int, settings: Settings) -> float:
-        batch = _with_even_batches(settings, count).batch
-        return count + float(STEP * batch * self.steps(count, settings))
+        texts = _in_one_epoch(settings, count).batch * self.steps(count, settings)
+        return count + float(STEP * texts)
 
     def steps(self, count: int, settings: Settings) -> int:
         from maskwright.learn.finetune.tune import steps_of
 
-        return steps_of(_with_even_batches(settings, count), count)
+        return steps_of(_in_one_epoch(settings, count), count)
 
 
-def _with_even_batches(settings: Settings, count: int) -> Settings:
-    """Return the settings with batches of `count` examples of the same size, since a small last
-    batch has few pairs."""
+def _in_one_epoch(settings: Settings, count: int) -> Settings:
+    """Return the settings with one epoch, and equal batches, since a small one has few pairs."""
     num_batches = -(-count // settings.batch)
-    return replace(settings, batch=-(-count // num_batches))
+    steps = max(settings.least_steps, settings.epochs * num_batches)
+    return replace(settings, batch=-(-count // num_batches), epochs=1, least_steps=steps)
 
 
 METHOD = ContrastiveFewShot()
